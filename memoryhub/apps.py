@@ -29,7 +29,7 @@ class MemoryhubConfig(AppConfig):
 
     def ready(self) -> None:
         from memoryhub import capabilities
-        from memoryhub.accounts import clearance, identities, roles, sign_in, tokens
+        from memoryhub.accounts import clearance, identities, roles, second_factors, sign_in, tokens
         from memoryhub.core import damage, database
         from memoryhub.maintenance import operations
         from memoryhub.ops import checks  # noqa: F401  checks register themselves
@@ -45,6 +45,7 @@ class MemoryhubConfig(AppConfig):
         database.watch_connections()
         clearance.connect_signals()
         identities.connect_signals()
+        second_factors.connect_signals()
         sign_in.connect_signals()
         tokens.connect_signals()
         post_migrate.connect(roles.install_roles, sender=self)

@@ -32,6 +32,7 @@ DATABASE_URL = OPERATOR.database_url
 EMBEDDINGS_KEY, LLM_KEY = OPERATOR.embeddings_key, OPERATOR.llm_key
 DEBUG, HTTPS, BEHIND_PROXY = OPERATOR.debug, OPERATOR.https, OPERATOR.behind_proxy
 PUBLIC_URL = OPERATOR.public_url
+METRICS_TOKEN, LOG_FORMAT = OPERATOR.metrics_token, OPERATOR.log_format
 OIDC_ISSUER, OIDC_NAME, OIDC_CREATE = OPERATOR.oidc_issuer, OPERATOR.oidc_name, OPERATOR.oidc_create
 OIDC_CLIENT_ID, OIDC_CLIENT_SECRET = OPERATOR.oidc_client_id, OPERATOR.oidc_client_secret
 MAIL = OPERATOR.mail_server()
@@ -58,6 +59,9 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
+    "allauth.account",  # without "allauth" itself: none of its templates can be shown
+    "allauth.mfa",
+    "allauth.socialaccount",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
     "django_extensions",
@@ -68,6 +72,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "memoryhub.http.monitoring.MonitoringMiddleware",
     "memoryhub.http.middleware.SecurityHeadersMiddleware",
     "memoryhub.http.middleware.ReadTimeoutMiddleware",
     "memoryhub.http.middleware.ApiProblemMiddleware",
@@ -78,6 +83,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "memoryhub.http.middleware.PagePolicyMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -157,8 +163,6 @@ DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTHENTICATION_BACKENDS = ["memoryhub.accounts.clearance.AccountBackend"]
-if OIDC_ISSUER:
-    AUTHENTICATION_BACKENDS.append("memoryhub.accounts.single_sign_on.SingleSignOnBackend")
 PASSWORD_RESET_TIMEOUT = 7 * 24 * 3600  # seconds; invitations expire after it
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
@@ -169,6 +173,20 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
+# django-allauth: no sign-up, no e-mail. Attempts are throttled by memoryhub.accounts.sign_in.
+ACCOUNT_ADAPTER = "memoryhub.accounts.adapters.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_RATE_LIMITS = MFA_RATE_LIMITS = False
+ACCOUNT_SESSION_REMEMBER = True
+MFA_ADAPTER = "memoryhub.accounts.adapters.SecondFactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_RECOVERY_CODES_SHOW_ONCE = True
+MFA_TOTP_ISSUER = "memoryhub"
+MFA_TOTP_TOLERANCE = 1  # codes before and after the current one, for clocks that differ
+SOCIALACCOUNT_ADAPTER = "memoryhub.accounts.single_sign_on.SingleSignOnAdapter"
+SOCIALACCOUNT_REQUESTS_TIMEOUT = 10  # seconds to wait for the provider
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
@@ -199,7 +217,7 @@ if HTTPS:
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
 if BEHIND_PROXY:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
@@ -239,16 +257,17 @@ LOGGING = {
             "format": "[{server_time}] {message}",
             "style": "{",
         },
+        "json": {"()": "memoryhub.core.logs.JsonFormatter"},
     },
     "handlers": {
         "console": {
             "class": "logging.StreamHandler",
-            "formatter": "plain",
+            "formatter": LOG_FORMAT,
             "filters": ["without_secrets"],
         },
         "server": {
             "class": "logging.StreamHandler",
-            "formatter": "server",
+            "formatter": "json" if LOG_FORMAT == "json" else "server",
             "filters": ["without_secrets"],
         },
     },

@@ -5,6 +5,7 @@ from django.urls import include, path, re_path
 from django.views.generic import RedirectView
 
 from memoryhub.api import health, oauth
+from memoryhub.http import monitoring
 from memoryhub.mcp import http as mcp
 from memoryhub.web.accounts.sign_in import admin_login
 
@@ -24,6 +25,7 @@ urlpatterns = [
     path(".well-known/oauth-protected-resource/mcp/<slug:toolset>", oauth.resource_metadata),
     path("healthz", health.serve_at_root(health.healthz)),
     path("readyz", health.serve_at_root(health.readyz)),
+    path("metrics", monitoring.metrics),
     path("", include("memoryhub.web.urls")),
 ]
 

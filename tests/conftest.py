@@ -109,7 +109,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of served processes, and those that were measured to be slow."""
     slow = slow_tests.read()
     for item in items:
-        if item.nodeid.startswith(_SERVED):
+        if item.nodeid.startswith(_SERVED) or "served" in getattr(item, "fixturenames", ()):
             item.add_marker("served")
         if slow_tests.function_of(item.nodeid) in slow:
             item.add_marker("slow")

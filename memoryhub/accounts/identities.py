@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
@@ -16,7 +17,7 @@ from memoryhub.accounts.sign_in import PERSON_TYPE
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.memories.errors import Conflict
-from memoryhub.models import Identity, JournalEntry
+from memoryhub.models import JournalEntry
 
 MAX_SUBJECT_CHARS = 255  # limit of the OpenID Connect standard
 # Reasons that the login page explains; they are stored in the journal.
@@ -48,9 +49,14 @@ def find_account(request: HttpRequest, claims: dict[str, Any]) -> User:
         raise
 
 
+def find_identity(user: User) -> SocialAccount | None:
+    """Return the identity that an account is bound to: ``provider`` is the issuer, ``uid`` the subject."""
+    return SocialAccount.objects.filter(user=user).first()
+
+
 def unbind_identity(user: User, by: str) -> bool:
     """Remove the identity of an account; return whether it had one. Must run in a write transaction."""
-    deleted, _ = Identity.objects.filter(user=user).delete()
+    deleted, _ = SocialAccount.objects.filter(user=user).delete()
     if deleted:
         sign_in.record_account_event(user, "unbound", by)
     return bool(deleted)
@@ -60,7 +66,7 @@ def _find_or_bind(request: HttpRequest, claims: dict[str, Any]) -> User:
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT_CHARS:
         raise LoginRefused("no subject")
-    known = Identity.objects.filter(issuer=settings.OIDC_ISSUER, subject=subject).select_related("user")
+    known = SocialAccount.objects.filter(provider=settings.OIDC_ISSUER, uid=subject).select_related("user")
     user = known[0].user if known else _bind_by_email(request, claims, subject)
     if not user.is_active:
         raise LoginRefused("closed", user)
@@ -72,20 +78,20 @@ def _bind_by_email(request: HttpRequest, claims: dict[str, Any], subject: str) -
     email = claims.get("email")
     if not email or not isinstance(email, str) or claims.get("email_verified") is not True:
         raise LoginRefused("address not verified")
-    users = list(User.objects.filter(email__iexact=email).select_related("identity")[:2])
+    users = list(User.objects.filter(email__iexact=email)[:2])
     if len(users) > 1:
         raise LoginRefused("several accounts")
     if not users and not settings.OIDC_CREATE:
         raise LoginRefused("no account")
     user = _require_bindable(users[0], request) if users else _create_account(email)
-    Identity.objects.create(user=user, issuer=settings.OIDC_ISSUER, subject=subject)
+    SocialAccount.objects.create(user=user, provider=settings.OIDC_ISSUER, uid=subject)
     sign_in.record_account_event(user, "bound", through=settings.OIDC_ISSUER, subject=subject)
     return user
 
 
 def _require_bindable(user: User, request: HttpRequest) -> User:
     """Return the account if it is unbound and active; a superuser must also be logged in to it."""
-    if hasattr(user, "identity"):
+    if find_identity(user):
         raise LoginRefused(ALREADY_BOUND, user)
     if not user.is_active:
         raise LoginRefused("closed", user)

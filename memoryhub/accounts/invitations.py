@@ -1,4 +1,4 @@
-"""Invitations: one-time links with which new people set their own password.
+"""Invitations: one-time links with which new people set their own password or passkey.
 
 The link contains Django's signed token, which depends on the password. A new unusable password therefore
 revokes all earlier links. The journal records who invited the person; the token itself is never stored.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.utils import timezone
 
-from memoryhub.accounts import people
+from memoryhub.accounts import people, second_factors
 from memoryhub.accounts.sign_in import PERSON_TYPE, record_account_event
 from memoryhub.core.database import write_transaction
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound
@@ -100,10 +101,26 @@ def find_invitation(account: int, token: str) -> tuple[User, User] | None:
 def accept_invitation(account: int, token: str, password: str) -> User:
     """Set the person's first password. NotFound if the link does not work; StoreError if it is weak."""
     with write_transaction():
-        found = find_invitation(account, token)
-        if found is None:
-            raise NotFound("this link does not work")
-        people.save_password(found[0], password, found[0], ACCEPTED)
+        user = _invited_person(account, token)
+        people.save_password(user, password, user, ACCEPTED)
+    return user
+
+
+def accept_with_passkey(account: int, token: str, name: str, credential: dict[str, Any]) -> User:
+    """Store the person's first passkey instead of a password. NotFound if the link does not work."""
+    with write_transaction():
+        user = _invited_person(account, token)
+        user.set_unusable_password()  # the link works once
+        user.save(update_fields=["password"])
+        second_factors.add_passkey(user, name, credential)
+        record_account_event(user, ACCEPTED)
+    return user
+
+
+def _invited_person(account: int, token: str) -> User:
+    found = find_invitation(account, token)
+    if found is None:
+        raise NotFound("this link does not work")
     return found[0]
 
 

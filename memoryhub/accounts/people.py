@@ -17,7 +17,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import Q
 
 from memoryhub.access.policy import LEVELS, Actor, Sensitivity, level_rank
-from memoryhub.accounts import identities, roles, sign_in, tokens
+from memoryhub.accounts import identities, roles, second_factors, sign_in, tokens
 from memoryhub.accounts.clearance import LEVEL_PERMISSIONS, is_confined
 from memoryhub.accounts.sign_in import record_account_event
 from memoryhub.core.database import write_transaction
@@ -247,6 +247,20 @@ def unbind_account(user: User, by: User) -> None:
     with write_transaction():
         if not identities.unbind_identity(user, by.get_username()):
             raise NotFound(f"{user.get_username()} is not bound to an identity")
+        sign_in.end_all_sessions(user)
+
+
+def remove_second_factors(user: User, by: User) -> None:
+    """Remove all passkeys, the authenticator app and the recovery codes of someone else.
+
+    For people who lost their device. Ends their sessions. NotFound if they have none; Conflict for one's own
+    account, where a stolen session must not be enough.
+    """
+    require_may_change(by, user)
+    _require_other_account(by, user)
+    with write_transaction():
+        if not second_factors.remove_all(user, Actor(f"user:{by.get_username()}")):
+            raise NotFound(f"{user.get_username()} has no second factor")
         sign_in.end_all_sessions(user)
 
 

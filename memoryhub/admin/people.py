@@ -9,6 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import allauth.account.admin
+import allauth.mfa.admin
+import allauth.socialaccount.admin  # noqa: F401  they register models
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from django.contrib import admin, messages
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import unquote
@@ -69,7 +75,7 @@ class MembershipInline(SuperusersOnly, _Inline):
 def unbind(model_admin: Any, request: HttpRequest, queryset: Any) -> None:
     """Unbind the selected accounts. The next sign-in with an account's address is bound to it."""
     assert isinstance(request.user, User)  # noqa: S101 the admin asks for a login before any page
-    bound = list(queryset.filter(identity__isnull=False).exclude(pk=request.user.pk))
+    bound = list(queryset.filter(socialaccount__isnull=False).exclude(pk=request.user.pk))
     for person in bound:
         people.unbind_account(person, request.user)
     model_admin.message_user(request, _unbind_message(bound, queryset.filter(pk=request.user.pk)))
@@ -154,6 +160,7 @@ def _changed_fields(message: Any) -> list[str]:
     return sorted({name for part in parts for name in part.get("fields", [part.get("name", "")]) if name})
 
 
-admin.site.unregister([User, Group])
+# Second factors and identities are managed on the hub's pages; the other models are not used.
+admin.site.unregister([User, Group, EmailAddress, Authenticator, SocialAccount, SocialApp, SocialToken])
 admin.site.register(User, PersonAdmin)
 admin.site.register(Group, RoleAdmin)

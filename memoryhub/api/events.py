@@ -53,6 +53,7 @@ _EVENT_OF_HOOK = {
 _CONTEXT_HOOKS = frozenset({"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", _TOOL_FAILURE})
 _MESSAGE_HOOKS = _CONTEXT_HOOKS | {"SessionEnd"}
 _COMMAND = re.compile(r"\s*/memoryhub:(?P<name>pause|resume|useful)\b[ \t]*(?P<words>[^\n]{0,100}?)\s*\Z")
+_REMEMBER = re.compile(r"\s*/memoryhub:remember\b")
 _RATING = re.compile(r"(?P<no>no|not)?\s*(?P<number>[1-9]\d?)?", re.IGNORECASE)
 REPOSITORY = (
     "The repository of the working directory, if no project is given: name (of its folder), remote (URL) and "
@@ -77,7 +78,8 @@ def handle_hook(
 
     Claude Code shows its user a warning while the store is damaged, or if pinned memories exceed their
     budget; at the first start of a week, how often memories were used; and at the end, those of the session.
-    The prompts ``/memoryhub:pause``, ``:resume`` and ``:useful`` are carried out and not sent to the model.
+    The prompts ``/memoryhub:pause``, ``:resume`` and ``:useful`` are carried out and not sent to the model;
+    with ``:remember``, the model gets the name of the project.
 
     ``at``: time of the event, for late or replayed hooks, because Claude Code sends none. ``late``: it is
     recorded, but no one reads the answer. ``injects``: whether the answer can add text for the model. Errors
@@ -112,6 +114,7 @@ def handle_hook(
             is_week_new = name == "SessionStart" and proof.is_week_new(caller.actor, at or timezone.now())
             result = capture.dispatch(hook_event, caller.actor)
             context, notes = result.context, list(result.warnings)
+            context = "\n\n".join(filter(None, (context, _name_project(hook_event, caller))))
             if result.event and not late:
                 notes += _proofs(result.event, caller, is_week_new)
     except StoreError:
@@ -154,6 +157,14 @@ def _parse_hours(text: str) -> float:
     if not re.fullmatch(r"\d{1,3}(?:\.\d{1,3})?", text.strip()):
         raise StoreError(f"hours must be 0 to {projects.MAX_PAUSE_HOURS}, for example /memoryhub:pause 2")
     return float(text)
+
+
+def _name_project(hook_event: capture.HookEvent, caller: Caller) -> str:
+    """Return which project the model is to store a memory in, if the prompt asks it to remember something."""
+    if not _REMEMBER.match(str(hook_event.data.get("prompt") or "")):
+        return ""
+    name = json.dumps(resolve_project(hook_event.project, caller.actor), ensure_ascii=False)
+    return f"memoryhub: the project of this session is {name}."
 
 
 def _rate_shown(words: str, session_id: str, project: str, caller: Caller) -> str:
@@ -225,12 +236,11 @@ def working_project(
 
     ``record``: remember the project of an unknown repository.
     """
-    actor, folder = caller.actor, identities.folder_name(clean_text(cwd))
+    actor = caller.actor
     if actor.clearance.projects and len(actor.clearance.projects) == 1:
         return ""
-    if parsed := identities.Repository.parse(repository):
-        return identities.repository_project(parsed, folder, actor, record=record)
-    return identities.session_project(session_id, cwd, actor) or identities.folder_project(folder, actor)
+    parsed = identities.Repository.parse(repository)
+    return identities.working_project(session_id, clean_text(cwd), parsed, actor, record=record)
 
 
 def _session_id(hook: Mapping[str, Any]) -> str:
@@ -271,7 +281,7 @@ class EventBody(AccessParams):
 class ClaudeCodeOptions(AccessParams):
     """Query parameters of a hook; its body comes from the agent."""
 
-    project: Name = Field("", description="Project of the event; default: the name of the working directory.")
+    project: Name = Field("", description="Project of the event; default: that of the repository.")
     at: Moment | None = Field(None, description=f"Time of the event; default: now. {_DELIVERED_ONCE}")
     event_id: str = Field(
         "", pattern=r"^[A-Za-z0-9_-]{0,64}$", description=f"Id that the sender chose. {_DELIVERED_ONCE}"

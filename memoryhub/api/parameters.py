@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from memoryhub.core.pagination import InvalidCursor
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.http.authentication import AccessParams, FactQuery, Limit, Ratio
-from memoryhub.memories.filters import MemoryFilter, Order, TextFilter, Timestamp
+from memoryhub.memories.filters import AS_OF, MemoryFilter, Order, TextFilter, Timestamp
 from memoryhub.search.hybrid import SearchMode
 
 
@@ -25,9 +25,6 @@ class PageParams(BaseModel):
 
 class OneMemory(AccessParams):
     trashed: bool = Field(False, description="Look for the memory in the trash.")
-
-
-AS_OF = Field(None, description="Search what was stored at this time, as it was then.")
 
 
 def parse_offset(cursor: str | None) -> int:

@@ -56,7 +56,8 @@ class ProjectMoveIn(BaseModel):
 
 class ProjectSplitIn(ProjectMoveIn):
     folder: Annotated[Text, Field(max_length=1000)] = Field(
-        "", description="Sessions that worked in this folder, with their memories and facts."
+        "",
+        description="Sessions of this folder, with their memories and facts, and its next events.",
     )
     identities: Annotated[list[Word], Field(max_length=100)] = Field(
         default_factory=list, description="Keys of repositories whose next sessions are in the new project."

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from memoryhub.access.policy import Clearance
 from memoryhub.api.parameters import (
-    AS_OF,
     OneSession,
     PageParams,
     SearchRequest,
@@ -32,7 +31,7 @@ from memoryhub.core.pagination import paginate
 from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller, Ratio
 from memoryhub.http.problems import json_response, list_response
 from memoryhub.memories import serializers
-from memoryhub.memories.filters import MemoryFilter, Timestamp
+from memoryhub.memories.filters import AS_OF, MemoryFilter, Timestamp
 from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.snapshots import load_snapshot
 from memoryhub.models import Memory, Session

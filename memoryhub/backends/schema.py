@@ -23,6 +23,7 @@ LOG_TRIES = 600  # seconds, with one try each, to empty the write-ahead log afte
 _BUSY_TIMEOUT_MS = 20  # for readers, while the write lock is held
 MEMORY_TABLE = "memoryhub_memory"
 JOURNAL_TABLE = "memoryhub_journalentry"
+ABSENCE_TABLE = "memoryhub_absencespan"
 TEXT_COLUMNS = ("title", "alias_text", "subtitle", "abstract", "overview", "content")
 EMBEDDED_COLUMNS = tuple(column for column in TEXT_COLUMNS if column != "alias_text")
 INDEXES = {
@@ -109,6 +110,18 @@ def shadow_triggers(table: str) -> tuple[str, str]:
     return f"{table}_new_delete", f"{table}_new_update"
 
 
+# A memory comes back from the trash, or its expiry is moved: searches of the past need to know since when it
+# was gone.
+_NOW = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+_GONE_SINCE = "min(coalesce(old.deleted_at, old.expires_at), coalesce(old.expires_at, old.deleted_at))"
+_ABSENCE_END = (
+    f"AFTER UPDATE OF deleted_at, expires_at ON {MEMORY_TABLE} WHEN {_GONE_SINCE} <= {_NOW}"
+    f" AND new.deleted_at IS NULL AND (new.expires_at IS NULL OR new.expires_at > {_NOW})"
+    f" BEGIN INSERT INTO {ABSENCE_TABLE}(memory_id, began_at, ended_at)"
+    f" VALUES (old.id, {_GONE_SINCE}, {_NOW}); END"
+)
+
+
 def _triggers() -> dict[str, str]:
     """Return all triggers. They are unconditional: the index contains every row, querysets filter access."""
     columns = ", ".join(TEXT_COLUMNS)
@@ -134,6 +147,7 @@ def _triggers() -> dict[str, str]:
         made[f"memoryhub_journal_no_{event.lower()}"] = (
             f"BEFORE {event} ON {JOURNAL_TABLE} BEGIN {refusal} END"
         )
+    made["memoryhub_absence_end"] = _ABSENCE_END
     made |= change_log.trigger_bodies(MEMORY_TABLE, EMBEDDED_COLUMNS) | change_blocks.trigger_bodies()
     return {name: f"CREATE TRIGGER {name} {body}" for name, body in made.items()}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,12 +18,15 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
+from memoryhub.memories.errors import Forbidden
 from memoryhub.models import Memory, Project, ProjectIdentity, Session
 from memoryhub.security.secrets import find_secrets
 
 MAX_URL_CHARS = 2000
 MAX_KEY_CHARS = 300
-REMOTE, ROOT, NAME = "remote:", "root:", "name:"  # prefixes of keys
+MAX_FOLDER_CHARS = 380
+MAX_FOLDER_DEPTH = 40
+REMOTE, ROOT, NAME, FOLDER = "remote:", "root:", "name:", "folder:"  # prefixes of keys
 _ROOT_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SCP_FORM = re.compile(r"(?:[^@/:]+@)?(?P<host>[^@/:]{2,}):(?P<path>(?!//).+)")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -65,6 +69,36 @@ def folder_name(path: str) -> str:
     """Return the name of a folder, on any system; empty for the root."""
     parts = [part for part in re.split(r"[/\\]+", path.strip()) if part]
     return parts[-1][:200] if parts and not re.fullmatch(r"[A-Za-z]:", parts[-1]) else ""
+
+
+def folder_key(path: str) -> str:
+    """Return the key of a folder, equal on any system; empty for a path that is relative or too long."""
+    path = re.sub(r"[/\\]+", "/", path.strip()).rstrip("/")
+    is_usable = len(path) <= MAX_FOLDER_CHARS and path.count("/") <= MAX_FOLDER_DEPTH and path.isprintable()
+    return FOLDER + path if is_usable and re.match(r"/.|[A-Za-z]:/.", path) else ""
+
+
+def _folder_keys(path: str) -> list[str]:
+    """Return the keys of a folder and of those that contain it, the innermost first."""
+    parts = re.split(r"[/\\]+", path.strip())
+    folders = ["/".join(parts[:end]) for end in range(min(len(parts), MAX_FOLDER_DEPTH + 1), 1, -1)]
+    return [key for key in map(folder_key, folders) if key]
+
+
+def working_project(
+    session_id: str, cwd: str, repository: Repository | None, actor: Actor, *, record: bool = False
+) -> str:
+    """Return the project of an agent at work: that of its folder, if it was split off, repository or session.
+
+    ``record``: remember the project of an unknown repository.
+    """
+    folder, folder_keys = folder_name(cwd), _folder_keys(cwd)
+    known = _known_projects(folder_keys, actor) if folder_keys else {}
+    if found := next((known[key] for key in folder_keys if key in known), ""):
+        return found
+    if repository:
+        return repository_project(repository, folder, actor, record=record)
+    return session_project(session_id, cwd, actor) or folder_project(folder, actor)
 
 
 def normalise_remote(url: str) -> str:
@@ -193,6 +227,25 @@ def _is_identified(name: str, actor: Actor) -> bool:
     """Return whether the project belongs to a repository already. ``name``: an open project."""
     rows = ProjectIdentity.objects.filter(project__name=name, owner__in={"", actor.owner})
     return rows.exclude(key__startswith=NAME).exists()
+
+
+def import_identity(name: str, key: str, owner: str, created_at: datetime, actor: Actor) -> bool:
+    """Restore what a project of another store was recognised by. False: the key identifies one here already.
+
+    Raise Forbidden for what the actor could not record: that of a closed project, or for other owners.
+    """
+    confined = actor.clearance.projects is not None
+    if not actor.clearance.includes_project(name) or (confined and (not owner or owner != actor.owner)):
+        raise Forbidden("you may not identify this project for these agents", "project")
+    with write_transaction():
+        if ProjectIdentity.objects.filter(key=key, owner=owner).exists():
+            return False
+        project, _ = Project.objects.get_or_create(name=name)
+        ProjectIdentity.objects.create(project=project, key=key, owner=owner, created_at=created_at)
+        journal.record(
+            actor, [journal.Change("identify", "project", name, {"keys": [key]}, name, owner=owner)]
+        )
+    return True
 
 
 def _record(name: str, keys: list[str], actor: Actor) -> None:

@@ -17,11 +17,12 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Sensitivity, level_rank
-from memoryhub.capture.identities import NAME
+from memoryhub.capture.identities import NAME, folder_key
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.observation import clean_text
 from memoryhub.capture.projects import CONFIGURE, SETTINGS, ProjectChange, undo_configuration
 from memoryhub.core.database import batched, write_transaction
+from memoryhub.core.dates import format_iso
 from memoryhub.core.vocabulary import PROJECT_MODES
 from memoryhub.memories.delete import Quota, count_by_quota
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
@@ -52,6 +53,7 @@ from memoryhub.security.secrets import find_secrets
 RENAME, MERGE, SPLIT, UNDO_MOVE = "rename", "merge", "split", "undo_move"
 MOVES = (RENAME, MERGE, SPLIT)
 _EXTENDED_CHECKS = "never_projects"  # the table of a ProjectMove with checks
+_REPLACED_KEYS = "replaced_keys"  # the table of a ProjectMove with keys and the identities that had them
 _UNITED_SETTINGS = ("mode", "ignored_paths", "sends_page", "off_page_facts")
 _NAMED_BY_PROJECT = (Memory, Fact, Session, Injection, Extraction, MemoryCheck, Membership)
 
@@ -72,8 +74,12 @@ def rename_project(name: str, into: str, actor: Actor, now: datetime | None = No
     with write_transaction():
         _require_used(name)
         _refuse_used(into)
+        uid = new_uid()
         _rename(name, into)
-        return _recorded(RENAME, new_uid(), {"name": name, "into": into}, actor, now)
+        project = _target(uid, into)
+        _replace_keys(uid, [NAME + into], None)
+        _replace_keys(uid, [NAME + name], project)
+        return _recorded(RENAME, uid, {"name": name, "into": into}, actor, now)
 
 
 def merge_projects(name: str, into: str, actor: Actor, now: datetime | None = None) -> ProjectChange:
@@ -95,9 +101,10 @@ def merge_projects(name: str, into: str, actor: Actor, now: datetime | None = No
         _move_sessions(uid, name, into, Session.objects.filter(project=name))
         _move_rows(uid, Extraction.objects.filter(project=name), into)
         _move_rows(uid, MemoryCheck.objects.filter(project=name), into)
-        _move_identities(uid, ProjectIdentity.objects.filter(project__name=name), into)
+        project = _target(uid, into)
+        _move_identities(uid, ProjectIdentity.objects.filter(project__name=name), project)
         _extend_checks(uid, name, into)
-        _add_former_name(name, into)
+        _replace_keys(uid, [NAME + name], project)
         return _recorded(MERGE, uid, detail, actor, now)
 
 
@@ -113,11 +120,13 @@ def split_project(
 ) -> ProjectChange:
     """Move a part of a project into a new one.
 
-    ``folder``: sessions that worked in it, with their memories and facts. ``identities``: repositories whose
-    next sessions are in the new project. ``chosen``: visible memories.
+    ``folder``: sessions that worked in it, with their memories and facts; its next events are in the new
+    project. ``identities``: repositories whose next sessions are in the new project. ``chosen``: visible
+    memories.
     """
     _require_whole(actor)
     into = _check_name(into)
+    folder_keys = [_check_folder(folder)] if folder else []
     with write_transaction():
         _require_used(name)
         _refuse_used(into)
@@ -132,7 +141,9 @@ def split_project(
         _copy_settings(name, into)
         _extend_checks(uid, name, into)
         _move_part(uid, name, into, sessions, keys)
-        _move_identities(uid, known, into)
+        project = _target(uid, into)
+        _move_identities(uid, known, project)
+        _replace_keys(uid, folder_keys, project)
         extend_sessions(Memory.objects.filter(project=into), actor)
         return _recorded(SPLIT, uid, {"name": name, "into": into}, actor, now)
 
@@ -152,6 +163,13 @@ def _check_name(name: str) -> str:
     if find_secrets(name):
         raise StoreError("contains what looks like a secret; remove it", "into")
     return name
+
+
+def _check_folder(folder: str) -> str:
+    key = folder_key(clean_text(folder))
+    if not key or find_secrets(folder):
+        raise StoreError("must be the absolute path of a folder, of at most 380 characters", "folder")
+    return key
 
 
 def _is_used(name: str) -> bool:
@@ -232,8 +250,6 @@ def _rename(name: str, into: str) -> None:
         check.save(update_fields=["never_projects"])
     Digest.objects.filter(project=name).update(project=into)
     Project.objects.filter(name=name).update(name=into)
-    ProjectIdentity.objects.filter(key=NAME + into).delete()
-    _add_former_name(name, into)
 
 
 def _extend_checks(uid: str, name: str, into: str) -> None:
@@ -254,10 +270,42 @@ def _narrow_checks(keys: Sequence[int], into: str) -> None:
         check.save(update_fields=["never_projects"])
 
 
-def _add_former_name(name: str, into: str) -> None:
-    """Let hooks of folders with the former name find the project."""
-    project, _ = Project.objects.get_or_create(name=into)
-    ProjectIdentity.objects.update_or_create(key=NAME + name, owner="", defaults={"project": project})
+def _target(uid: str, name: str) -> Project:
+    """Return the row of the project that gets identities. The undo removes it again if it is new."""
+    project, is_new = Project.objects.get_or_create(name=name)
+    if is_new:
+        ProjectMove.objects.create(action=uid, table=Project.__name__, rows=[[project.pk]])
+    return project
+
+
+def _replace_keys(uid: str, keys: Sequence[str], project: Project | None) -> None:
+    """Let keys identify this project, or none, instead of the ones that they identify now.
+
+    A former name lets hooks of folders with that name find the project.
+    """
+    for key in keys:
+        rows = ProjectIdentity.objects.filter(key=key)
+        was = [[one.pk, one.owner, one.project_id, format_iso(one.created_at)] for one in rows]
+        if project is None:
+            rows.delete()
+        else:
+            rows.filter(owner="").delete()
+            ProjectIdentity.objects.create(key=key, project=project)
+        if was or project:
+            row = [key, project and project.pk, was]
+            ProjectMove.objects.create(action=uid, table=_REPLACED_KEYS, rows=[row])
+
+
+def _restore_keys(key: str, replaced_by: int | None, was: Sequence[Sequence[Any]]) -> None:
+    """Undo what :func:`_replace_keys` did to a key, if it identifies the same project still."""
+    ProjectIdentity.objects.filter(key=key, project=replaced_by, owner="").delete()
+    existing = set(Project.objects.values_list("pk", flat=True).filter(pk__in=[one[2] for one in was]))
+    rows = []
+    for pk, owner, project, created in was:
+        at = datetime.fromisoformat(created)
+        if project in existing:
+            rows.append(ProjectIdentity(pk=pk, key=key, owner=owner, project_id=project, created_at=at))
+    ProjectIdentity.objects.bulk_create(rows, ignore_conflicts=True)
 
 
 def _save_move(uid: str, model: type[Model], rows: Iterable[Sequence[Any]]) -> None:
@@ -288,11 +336,14 @@ def _move_sessions(uid: str, name: str, into: str, sessions: Any) -> None:
     _move_rows(uid, sessions.exclude(session_id__in=own.values("session_id")), into)
 
 
-def _move_identities(uid: str, identities: Any, into: str) -> None:
-    project, _ = Project.objects.get_or_create(name=into)
+def _move_identities(uid: str, identities: Any, project: Project) -> None:
     _save_move(uid, ProjectIdentity, identities.values_list("pk", "project__name"))
     keys = list(identities.values_list("pk", flat=True))
     ProjectIdentity.objects.filter(pk__in=keys).update(project=project)
+
+
+def _setting_defaults() -> dict[str, Any]:
+    return {field: getattr(Project(), field) for field in SETTINGS}
 
 
 def _in_folder(folder: str) -> Q:
@@ -378,8 +429,8 @@ def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:
                 undo.refused.append((name, f"the name {name} is in use again, or {into} is gone"))
                 continue
             _rename(into, name)
-        else:
-            _take_back(undo.id, name, into)
+        _take_back(undo.id, name, into)
+        if row.operation != RENAME:
             _restore_settings(row, into)
         _recorded(UNDO_MOVE, undo.id, {"name": into, "into": name}, undo.actor, undo.now)
         undo.restored.append(Project.named(name))
@@ -388,32 +439,41 @@ def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:
 
 def _take_back(uid: str, name: str, into: str) -> None:
     """Move back what an action moved, as far as it is still there. What was added since stays."""
-    project, _ = Project.objects.get_or_create(name=name)
     moves = ProjectMove.objects.filter(action=uid).order_by("-pk")
     for move in moves:
-        if move.table in ("Memory", "Fact"):
+        if move.table == _REPLACED_KEYS:
+            for key, replaced_by, was in move.rows:
+                _restore_keys(key, replaced_by, was)
+        elif move.table in ("Memory", "Fact"):
             move_back(Memory if move.table == "Memory" else Fact, into, name, move.rows)
-            continue
-        for chunk in batched(move.rows, CHUNK_SIZE):
-            keys = [pk for pk, *_ in chunk]
-            if move.table == "Session":
-                taken = Session.objects.filter(project=name).values("session_id")
-                back = Session.objects.filter(pk__in=keys, project=into).exclude(session_id__in=taken)
-                back.update(project=name)
-            elif move.table == "ProjectIdentity":
-                ProjectIdentity.objects.filter(pk__in=keys, project__name=into).update(project=project)
-            elif move.table in ("Extraction", "MemoryCheck"):
-                model = Extraction if move.table == "Extraction" else MemoryCheck
-                model._default_manager.filter(pk__in=keys, project=into).update(project=name)
-            elif move.table == "Injection":
-                Injection.objects.filter(pk__in=keys, project=into).update(project=name)
-                _take_to_sessions(Injection, chunk)
-            elif move.table == "Event":
-                _take_to_sessions(Event, chunk)
-            elif move.table == _EXTENDED_CHECKS:
-                _narrow_checks(keys, into)
+        else:
+            for chunk in batched(move.rows, CHUNK_SIZE):
+                _take_back_rows(move.table, chunk, name, into)
     moves.delete()
-    ProjectIdentity.objects.filter(key=NAME + name, project__name=into).delete()
+
+
+def _take_back_rows(table: str, rows: Sequence[Sequence[Any]], name: str, into: str) -> None:
+    keys = [pk for pk, *_ in rows]
+    if table == "Session":
+        taken = Session.objects.filter(project=name).values("session_id")
+        back = Session.objects.filter(pk__in=keys, project=into).exclude(session_id__in=taken)
+        back.update(project=name)
+    elif table == "ProjectIdentity":
+        project, _ = Project.objects.get_or_create(name=name)
+        ProjectIdentity.objects.filter(pk__in=keys, project__name=into).update(project=project)
+    elif table == "Project":
+        unused = Project.objects.filter(pk__in=keys, identities=None, event_counts=None)
+        unused.filter(**_setting_defaults()).delete()
+    elif table in ("Extraction", "MemoryCheck"):
+        model = Extraction if table == "Extraction" else MemoryCheck
+        model._default_manager.filter(pk__in=keys, project=into).update(project=name)
+    elif table == "Injection":
+        Injection.objects.filter(pk__in=keys, project=into).update(project=name)
+        _take_to_sessions(Injection, rows)
+    elif table == "Event":
+        _take_to_sessions(Event, rows)
+    elif table == _EXTENDED_CHECKS:
+        _narrow_checks(keys, into)
 
 
 def _take_to_sessions(model: type[Event | Injection], rows: Sequence[Sequence[Any]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 
 from django.db.models import F, Sum
@@ -176,6 +176,14 @@ def leave_out(project: Project, event: str, now: datetime) -> str:
                 EventCount.objects.create(**day, count=1)
         return _ONLY_OBSERVED
     return "memory is off in this project"
+
+
+def import_event_count(name: str, day: date, event: str, count: int, actor: Actor) -> bool:
+    """Restore a count of another store. False: this store has counted such events on that day itself."""
+    get_project(name, actor)
+    project, _ = Project.objects.get_or_create(name=name)
+    day_of = {"project": project, "day": day, "event": event}
+    return EventCount.objects.get_or_create(**day_of, defaults={"count": count})[1]
 
 
 def count_events(project: Project) -> dict[str, int]:

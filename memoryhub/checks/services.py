@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -83,6 +83,7 @@ def get_check(uid: str, clearance: Clearance) -> MemoryCheck:
 
 def create_check(draft: CheckDraft, actor: Actor, now: datetime | None = None) -> MemoryCheck:
     """Store a check that is owned by the person behind the actor."""
+    _require_account(actor)
     check = MemoryCheck(owner=actor.owner, created_at=now or timezone.now())
     with write_transaction():
         if MemoryCheck.objects.filter(project=draft.project).count() >= MAX_CHECKS:
@@ -90,10 +91,26 @@ def create_check(draft: CheckDraft, actor: Actor, now: datetime | None = None) -
         return _save(check, draft, actor, "check_create", now)
 
 
+def import_check(
+    uid: str, owner: str, draft: CheckDraft, actor: Actor, created_at: datetime, updated_at: datetime
+) -> bool:
+    """Restore a check of another store with its id and owner. False: it is here already.
+
+    Its owner need not have an account yet, and its memories need not exist; until then, its runs fail.
+    """
+    if MemoryCheck.objects.filter(uid=uid).exists():
+        return False
+    check = MemoryCheck(uid=uid, owner=owner, created_at=created_at)
+    saved = _save(check, draft, actor, "check_create", None, may_miss=True)
+    MemoryCheck.objects.filter(pk=saved.pk).update(updated_at=updated_at)
+    return True
+
+
 def update_check(uid: str, draft: CheckDraft, actor: Actor, now: datetime | None = None) -> MemoryCheck:
     """Replace a check. Its owner becomes the one who changed it, whose clearance limits its runs."""
     with write_transaction():
         check = get_check(uid, actor.clearance)
+        _require_account(actor)
         check.owner = actor.owner
         return _save(check, draft, actor, "check_update", now)
 
@@ -114,26 +131,40 @@ def to_draft(check: MemoryCheck) -> dict[str, Any]:
 
 
 def _save(
-    check: MemoryCheck, draft: CheckDraft, actor: Actor, operation: str, now: datetime | None
+    check: MemoryCheck,
+    draft: CheckDraft,
+    actor: Actor,
+    operation: str,
+    now: datetime | None,
+    *,
+    may_miss: bool = False,
 ) -> MemoryCheck:
+    """Save a check with the values of a draft. ``may_miss``: its memories need not exist, or be live."""
     _refuse(draft, actor)
-    memories = {name: _find_memories(name, getattr(draft, name), actor) for name in _MEMORY_FIELDS}
+    memories: dict[str, dict[str, Memory]] = {}
+    for name in _MEMORY_FIELDS:
+        memories[name] = _find_memories(name, getattr(draft, name), actor, may_miss=may_miss)
     for name, value in draft.model_dump(exclude=set(_MEMORY_FIELDS), mode="json").items():
         setattr(check, name, value)
     check.sensitivity = draft.level.value
-    for memory in (one for found in memories.values() for one in found):
+    for memory in (one for found in memories.values() for one in found.values()):
         check.sensitivity = stricter_level(check.sensitivity, memory.sensitivity)
     check.updated_at, check.passed, check.result, check.checked_at = now or timezone.now(), None, {}, None
     check.save()
     check.memories.all().delete()
     CheckedMemory.objects.bulk_create(
-        CheckedMemory(check_ref=check, memory=memory, uid=memory.uid, rule=rule)
+        CheckedMemory(check_ref=check, memory=memories[name].get(uid), uid=uid, rule=rule)
         for name, rule in _MEMORY_FIELDS.items()
-        for memory in memories[name]
+        for uid in dict.fromkeys(getattr(draft, name))
     )
     _record(operation, check, actor, now)
     saved: MemoryCheck = MemoryCheck.objects.prefetch_related("memories").get(pk=check.pk)
     return saved
+
+
+def _require_account(actor: Actor) -> None:
+    if not User.objects.filter(username=actor.owner, is_active=True).exists():
+        raise StoreError("has no active account as its owner; use the token of a person", "owner")
 
 
 def _refuse(draft: CheckDraft, actor: Actor) -> None:
@@ -144,18 +175,19 @@ def _refuse(draft: CheckDraft, actor: Actor) -> None:
         raise Forbidden("you cannot see this level here; choose a lower one", "level")
     if closed := [name for name in draft.never_projects if not clearance.includes_project(name)]:
         raise Forbidden(f"you have no access to {closed[0]}; leave it out", "never_projects")
-    if not User.objects.filter(username=actor.owner, is_active=True).exists():
-        raise StoreError("has no active account as its owner; use the token of a person", "owner")
     for name in ("prompt", "must_words", "never_words", "never_projects"):
         value = getattr(draft, name)
         if find_secrets(value if isinstance(value, str) else "\n".join(value)):
             raise StoreError("contains what looks like a secret; remove it", name)
 
 
-def _find_memories(field: str, uids: Iterable[str], actor: Actor) -> Sequence[Memory]:
+def _find_memories(
+    field: str, uids: Iterable[str], actor: Actor, *, may_miss: bool = False
+) -> dict[str, Memory]:
+    visible = Memory.objects.visible_to(actor.clearance)
     wanted = list(dict.fromkeys(uids))
-    found = fetch_by_uids(Memory.objects.visible_to(actor.clearance).live(), wanted)
-    if missing := sorted(set(wanted) - {one.uid for one in found}):
+    found = {one.uid: one for one in fetch_by_uids(visible if may_miss else visible.live(), wanted)}
+    if not may_miss and (missing := sorted(set(wanted) - found.keys())):
         raise StoreError(
             f"there is no memory {missing[0]}; copy the id from its page, or leave it out", field
         )

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Unpack
 
 from memoryhub.api.schemas import HitShape, ProjectShape, SessionShape
@@ -282,15 +282,26 @@ def _mode(options: argparse.Namespace) -> int:
     return _configure(options, mode=options.mode) if options.mode else _configure(options)
 
 
+def _add_own_project(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", nargs="?", help="default: the project of the current folder")
+
+
+def _own_project(client: Client) -> str:
+    """Return the project of the current folder: that of its repository, as for hooks."""
+    folder = str(Path.cwd())
+    found = client.check_past_session("none", [], cwd=folder, repository=backfill.find_repository(folder))
+    return found.project
+
+
 def _add_pause(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("project", help="project")
+    _add_own_project(parser)
     parser.add_argument("--hours", type=float, default=1, metavar="N", help="hours from now (default: 1)")
     _add_json(parser)
     parser.set_defaults(run=lambda options: _configure(options, pause_hours=options.hours))
 
 
 def _add_resume(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("project", help="project")
+    _add_own_project(parser)
     _add_json(parser)
     parser.set_defaults(run=lambda options: _configure(options, pause_hours=0))
 
@@ -298,9 +309,10 @@ def _add_resume(parser: argparse.ArgumentParser) -> None:
 def _configure(options: argparse.Namespace, **settings: Unpack[ProjectSettings]) -> int:
     """Change the settings of a project, if any are given, and show its mode."""
     with _client(options) as client:
-        found = client.project(options.project)
+        project = options.project or _own_project(client)
+        found = client.project(project)
         if settings:
-            found = client.configure_project(options.project, **settings)
+            found = client.configure_project(project, **settings)
     if options.json:
         return print_json(found)
     paused = f", paused until {_time(found.paused_until)}" if found.paused_until else ""
@@ -317,7 +329,7 @@ def _add_project(parser: argparse.ArgumentParser) -> None:
     change.add_argument("--merge", metavar="PROJECT", help="move everything into another project")
     change.add_argument("--split", metavar="NAME", help="move a part into a new project")
     change.add_argument("--undo", metavar="CHANGE", help="undo a change, by the id that it printed")
-    parser.add_argument("--folder", default="", help="split: the sessions of this folder")
+    parser.add_argument("--folder", default="", help="split: the sessions of this folder, and its next ones")
     parser.add_argument("--identity", action="append", default=[], help="split: a repository, repeatable")
     parser.add_argument("--tag", help="split: the memories with this tag")
     _add_json(parser)

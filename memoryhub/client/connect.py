@@ -36,7 +36,7 @@ from memoryhub.client.connect_record import (
     write_text,
 )
 from memoryhub.client.errors import ConfigurationError
-from memoryhub.client.guideline import add_guideline, add_whole, remove_guideline
+from memoryhub.client.guideline import RULE_FILES, add_guideline, add_whole, remove_guideline
 from memoryhub.client.terminal import confirm, make_safe
 from memoryhub.core import claude_code
 from memoryhub.core.agent_hooks import AGENTS, hook_path, hooks_configuration, opencode_plugin
@@ -83,6 +83,10 @@ def known_agents() -> list[Agent]:
     codex_files = {"codex": codex / "config.toml", f"codex{_HOOKS}": codex / "hooks.json"}
     codex_files[_GUIDELINE] = codex / "AGENTS.md"
     cursor_files = {"cursor": cursor / "mcp.json", f"cursor{_HOOKS}": cursor / "hooks.json"}
+    if repository := _find_repository():  # the rules of Cursor for all projects are not in a file
+        cursor_files["cursor rule"] = repository / ".cursor" / "rules" / "memoryhub.mdc"
+    vscode_files = {"vscode": code / "mcp.json"}
+    vscode_files["vscode rule"] = code / "prompts" / "memoryhub.instructions.md"
     gemini_files = {"gemini": gemini / "settings.json", _GUIDELINE: gemini / "GEMINI.md"}
     windsurf_files = {"windsurf": windsurf / "mcp_config.json"}
     windsurf_files[_GUIDELINE] = windsurf / "memories" / "global_rules.md"
@@ -101,13 +105,19 @@ def known_agents() -> list[Agent]:
         Agent("claude-code", "Claude Code", claude, "claude", claude_files),
         Agent("codex", "Codex CLI", codex, "codex", codex_files),
         Agent("cursor", "Cursor", cursor, "cursor", cursor_files),
-        Agent("vscode", "VS Code", code, "code", {"vscode": code / "mcp.json"}),
+        Agent("vscode", "VS Code", code, "code", vscode_files),
         Agent("gemini", "Gemini CLI", gemini, "gemini", gemini_files),
         Agent("antigravity", "Antigravity CLI", antigravity, "agy", antigravity_files),
         Agent("copilot", "Copilot CLI", copilot, "copilot", copilot_files),
         Agent("opencode", "OpenCode", opencode, "opencode", opencode_files),
         Agent("windsurf", "Windsurf", windsurf, "windsurf", windsurf_files),
     ]
+
+
+def _find_repository() -> Path | None:
+    """Return the root of the repository that contains the working folder."""
+    folder = Path.cwd()
+    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -145,6 +155,8 @@ def run(options: argparse.Namespace) -> int:
         _explain_token(options.server)
         if not options.status_line and any(agent.key == "claude-code" for agent in agents):
             print("Claude Code can show what memory did: run this command again with --status-line.")
+        if any(agent.key == "cursor" and "cursor rule" not in agent.files for agent in agents):
+            print("Cursor reads rules in each repository: run this command in one to add the guideline.")
         if any(agent.key == "codex" for agent in agents):
             print("Codex CLI skips hooks until you trust them: start codex, enter /hooks, and allow them.")
     return int("failed" in states)
@@ -249,6 +261,9 @@ def _add(snippet: str, text: str, hub: HubConnection) -> tuple[str, Addition]:
     if snippet == _PLUGIN:
         after, plugin = add_whole(text, opencode_plugin(hub.base))
         return after, Addition(guideline=plugin)
+    if snippet in RULE_FILES:
+        after, rule = add_whole(text, RULE_FILES[snippet])
+        return after, Addition(guideline=rule)
     if snippet in _CLAUDE_CODE_SETTINGS:
         entries = _settings_entries(snippet, text, hub)
         _check_no_other_hooks(text, entries)

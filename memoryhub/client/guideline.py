@@ -19,6 +19,13 @@ The MCP server `memoryhub` remembers decisions, solved problems and facts of thi
 """
 
 
+# A whole file of rules for every request: the text, and what the agent needs above it.
+RULE_FILES = {
+    "cursor rule": f"---\ndescription: Shared memory\nalwaysApply: true\n---\n\n{GUIDELINE}",
+    "vscode rule": f'---\ndescription: "Shared memory"\napplyTo: "**"\n---\n\n{GUIDELINE}',
+}
+
+
 def add_guideline(text: str) -> tuple[str, str]:
     """Return the text of a file of instructions with the guideline, and what was added; empty if it is there.
 

@@ -10,7 +10,7 @@ import secrets
 import zoneinfo
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
@@ -79,7 +79,7 @@ class Operator(BaseSettings):
     )
     secret_key: str = _variable(
         "MEMORYHUB_SECRET_KEY",
-        "signs browser sessions; a new key ends all of them",
+        "signs browser sessions, which a new key ends, and encrypts second factors",
         shown="created at first use in LETSGO_HOME/secret-key",
         secret=True,
     )
@@ -108,6 +108,16 @@ class Operator(BaseSettings):
         " MCP",
     )
     debug: Flag = _variable("MEMORYHUB_DEBUG", "error pages for developers; never on a network", False)
+    metrics_token: str = _variable(
+        "MEMORYHUB_METRICS_TOKEN",
+        "enables /metrics for Prometheus, which sends it as a bearer token; at least 16 characters",
+        secret=True,
+    )
+    log_format: Literal["plain", "json"] = _variable(
+        "MEMORYHUB_LOG_FORMAT",
+        "plain, or json: one JSON object per line, and a line for each request",
+        "plain",
+    )
     time_zone: str = _variable("MEMORYHUB_TIME_ZONE", "the time zone of pages", "UTC")
     oidc_issuer: str = _variable(
         "MEMORYHUB_OIDC_ISSUER",
@@ -186,6 +196,20 @@ class Operator(BaseSettings):
             raise ConfigError([problem]) from None
         return written
 
+    @field_validator("log_format", mode="before")
+    @classmethod
+    def _require_log_format(cls, written: str) -> str:
+        if written not in ("plain", "json"):
+            raise ConfigError([f"MEMORYHUB_LOG_FORMAT must be plain or json, not {written!r}"])
+        return written
+
+    @field_validator("metrics_token")
+    @classmethod
+    def _require_long_token(cls, written: str) -> str:
+        if written and not re.fullmatch(r"[!-~]{16,}", written):
+            raise ConfigError(["MEMORYHUB_METRICS_TOKEN must have at least 16 characters and no spaces"])
+        return written
+
     @model_validator(mode="after")
     def _check_public_url(self) -> Operator:
         """Require an origin that tokens can travel to. Requests to its host are answered."""
@@ -254,7 +278,7 @@ class Operator(BaseSettings):
             raise ConfigError([f"{name}_ISSUER must be an https address, as the provider writes it"])
         if not self.oidc_client_id or not self.oidc_client_secret:
             raise ConfigError([f"{name}_ISSUER needs {name}_CLIENT_ID and {name}_CLIENT_SECRET too"])
-        if importlib.util.find_spec("mozilla_django_oidc") is None:
+        if importlib.util.find_spec("oauthlib") is None:
             raise ConfigError([f"{name}_ISSUER needs the extra oidc: pip install 'memoryhub[oidc]'"])
         return self
 

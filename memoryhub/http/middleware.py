@@ -31,8 +31,10 @@ from memoryhub.http.problems import (
 _DENIED_FEATURES = (
     *("accelerometer", "autoplay", "camera", "display-capture", "encrypted-media", "fullscreen"),
     *("geolocation", "gyroscope", "magnetometer", "microphone", "midi", "payment", "picture-in-picture"),
-    *("publickey-credentials-get", "screen-wake-lock", "usb", "xr-spatial-tracking"),
+    *("screen-wake-lock", "usb", "xr-spatial-tracking"),
 )
+# Passkeys, for pages of the hub only.
+_OWN_FEATURES = ("publickey-credentials-create", "publickey-credentials-get")
 SECURITY_HEADERS = {
     # For responses that load nothing; pages have their own policy (settings.CONTENT_SECURITY_POLICY).
     "Content-Security-Policy": "; ".join(
@@ -40,7 +42,9 @@ SECURITY_HEADERS = {
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": ", ".join(f"{name}=()" for name in _DENIED_FEATURES),
+    "Permissions-Policy": ", ".join(
+        [f"{name}=()" for name in _DENIED_FEATURES] + [f"{name}=(self)" for name in _OWN_FEATURES]
+    ),
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -124,7 +128,7 @@ def _may_upload(request: HttpRequest) -> bool:
     return request.path_info == reverse("import-start") or request.path_info.startswith("/api/")
 
 
-_HEALTH_PATHS = frozenset({"/healthz", "/readyz"})
+_HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 _API_PATHS = _HEALTH_PATHS | {"/api", "/mcp"}
 _IMPORT_PATH = "/api/v1/import"  # its body is a file, stored while it arrives
 _ERROR_MEDIA_TYPES = (MEDIA_TYPE, "application/json")  # problems, and the JSON-RPC errors of MCP

@@ -109,11 +109,13 @@ class RecentTokens:
 
 
 REGISTRATIONS_PER_HOUR = 10  # from one address
-_PER_TOKEN, _PER_ADDRESS, _INVALID_TOKENS, _VALID_TOKENS, _REGISTRATIONS = (
+SIGN_INS_PER_MINUTE = 60  # from one address, of those that start with a link or script
+_PER_TOKEN, _PER_ADDRESS, _INVALID_TOKENS, _VALID_TOKENS, _REGISTRATIONS, _SIGN_INS = (
     TokenBuckets(),
     TokenBuckets(),
     TokenBuckets(),
     RecentTokens(),
+    TokenBuckets(),
     TokenBuckets(),
 )
 
@@ -156,9 +158,15 @@ def count_registration(address: str) -> None:
         _raise_if_waiting(wait, "oauth_registration")
 
 
+def count_started_sign_in(address: str) -> float:
+    """Count a sign-in that stores a session before it knows the person; return the seconds to wait, or 0."""
+    network = client_network(address)
+    return 0 if network is None else _SIGN_INS.take(network, SIGN_INS_PER_MINUTE / 60, SIGN_INS_PER_MINUTE)
+
+
 def reset_limits() -> None:
     """Reset all counts."""
-    for counted in (_PER_TOKEN, _PER_ADDRESS, _INVALID_TOKENS, _VALID_TOKENS, _REGISTRATIONS):
+    for counted in (_PER_TOKEN, _PER_ADDRESS, _INVALID_TOKENS, _VALID_TOKENS, _REGISTRATIONS, _SIGN_INS):
         counted.clear()
 
 

@@ -182,6 +182,8 @@ class _McpExchange:
         return HttpResponse(status=HTTPStatus.NO_CONTENT)
 
     def _request(self, message: Request) -> HttpResponse:
+        if message.method == "tools/call" and (tool := self.toolset.find(str(message.params.get("name")))):
+            self.request.mcp_tool = f"mcp/{self.toolset.name}/{tool.name}"  # type: ignore[attr-defined]
         if message.method == "initialize":
             return self._begin(message)
         if is_stateless(message) or self.version in jsonrpc.STATELESS_VERSIONS:

@@ -51,6 +51,9 @@ TextFilter = Annotated[
 Timestamp = Annotated[AwareDatetime | None, BeforeValidator(_add_time_zone), AfterValidator(_to_utc)]
 
 
+AS_OF = Field(None, description="Search what was stored at this time, as it was then.")
+
+
 class MemoryFilter(BaseModel):
     """The filters of a list of memories. ``since`` ≤ created_at < ``until``."""
 

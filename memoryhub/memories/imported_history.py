@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
@@ -16,7 +17,7 @@ from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.memories.rows import CHUNK_SIZE, LIST_FIELDS, SCALAR_FIELDS, resolve_owner
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal
-from memoryhub.models import Evidence, Memory, Revision
+from memoryhub.models import AbsenceSpan, CodeReference, Evidence, Memory, Revision
 
 # Accepted only from actors with permission to restore a store.
 RESTORE_ONLY_FIELDS = ("uid", "author", "owner", "copy", "flags", "reviewed_at", "scale", "consolidated_at")
@@ -182,6 +183,45 @@ def import_evidence(found: Sequence[tuple[str, str, datetime]], actor: Actor) ->
             fresh.append(Evidence(memory=memory, session_id=session, at=at))
         results.append(is_new)
     Evidence.objects.bulk_create(fresh, CHUNK_SIZE)
+    return results
+
+
+def import_absences(found: Sequence[tuple[str, datetime, datetime]], actor: Actor) -> list[bool | StoreError]:
+    """Store times ``(memory, beginning, end)`` in the trash, inside a transaction. False: already stored."""
+    memories = _find_memories((uid for uid, _, _ in found), actor)
+    pks = [memory.pk for memory in memories.values()]
+    # Compared here: SQLite compares texts, and the trigger writes more digits than Django.
+    known = set(AbsenceSpan.objects.filter(memory__in=pks).values_list("memory_id", "began_at", "ended_at"))
+    results: list[bool | StoreError] = []
+    for uid, began_at, ended_at in found:
+        if (memory := memories.get(uid)) is None:
+            results.append(NotFound("its memory is not here", "memory_id"))
+            continue
+        span = (memory.pk, began_at, ended_at)
+        results.append(span not in known)
+        if span not in known:
+            known.add(span)
+            AbsenceSpan.objects.create(memory=memory, began_at=began_at, ended_at=ended_at)
+    return results
+
+
+def import_code_references(
+    found: Sequence[tuple[str, dict[str, Any]]], actor: Actor
+) -> list[bool | StoreError]:
+    """Store what memories know of lines of code, ``(memory, values)``, inside a transaction.
+
+    False: the memory has lines of this file already.
+    """
+    memories = _find_memories((uid for uid, _ in found), actor)
+    results: list[bool | StoreError] = []
+    for uid, values in found:
+        if (memory := memories.get(uid)) is None:
+            results.append(NotFound("its memory is not here", "memory_id"))
+            continue
+        rest = {**values, "basename": posixpath.basename(values["path"])}
+        path = rest.pop("path")
+        _, is_new = CodeReference.objects.get_or_create(memory=memory, path=path, defaults=rest)
+        results.append(is_new)
     return results
 
 

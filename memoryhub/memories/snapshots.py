@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -41,6 +41,11 @@ class Snapshot:
     rows: MemoryQuerySet
     versions: Sequence[Memory] = ()
     is_complete: bool = True
+
+    def narrow(self, wanted: MemoryFilter) -> Snapshot:
+        """Return those that match another filter, too."""
+        versions = [one for one in self.versions if wanted.matches(one)]
+        return replace(self, rows=wanted.apply(self.rows), versions=versions)
 
 
 def load_snapshot(wanted: MemoryFilter, clearance: Clearance, moment: datetime) -> Snapshot:

@@ -3,7 +3,6 @@
 from memoryhub.models.account import (
     AgentToken,
     Digest,
-    Identity,
     Membership,
     OAuthClient,
     OAuthCode,
@@ -15,6 +14,7 @@ from memoryhub.models.check import CheckedMemory, MemoryCheck
 from memoryhub.models.fact import Fact
 from memoryhub.models.journal import ClockState, JournalEntry
 from memoryhub.models.memory import (
+    AbsenceSpan,
     CodeReference,
     Embedding,
     Entity,
@@ -31,6 +31,7 @@ from memoryhub.models.run import Extraction, MaintenanceRun, ModelUse, RunChange
 from memoryhub.models.session import Event, Injection, Session
 
 __all__ = [
+    "AbsenceSpan",
     "AgentToken",
     "CheckedMemory",
     "ClockState",
@@ -44,7 +45,6 @@ __all__ = [
     "Extraction",
     "Fact",
     "FileLink",
-    "Identity",
     "Injection",
     "JournalEntry",
     "Label",

@@ -57,22 +57,6 @@ class Membership(models.Model):
         return f"{self.user} on {self.project}"
 
 
-class Identity(models.Model):
-    """The identity of an account at the organisation's provider (``memoryhub.accounts.identities``)."""
-
-    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, related_name="identity")
-    issuer = models.CharField(max_length=500)
-    subject = models.CharField(max_length=255, help_text="The provider's name for the person, for ever")
-    since = models.DateTimeField(default=timezone.now)
-
-    class Meta:
-        verbose_name_plural = "identities"
-        constraints = [models.UniqueConstraint(fields=["issuer", "subject"], name="identity_once")]
-
-    def __str__(self) -> str:
-        return f"{self.user} at {self.issuer}"
-
-
 class SavedSearch(models.Model):
     """A list with filters that a person saved under a name."""
 

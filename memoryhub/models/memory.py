@@ -23,6 +23,7 @@ from memoryhub.models.fields import (
 from memoryhub.models.querysets import MemoryQuerySet
 
 __all__ = [
+    "AbsenceSpan",
     "CodeReference",
     "Embedding",
     "Entity",
@@ -303,6 +304,17 @@ class Revision(models.Model):
     class Meta:
         ordering = ["-number"]
         constraints = [models.UniqueConstraint(fields=["memory", "number"], name="revision_number_once")]
+
+
+class AbsenceSpan(models.Model):
+    """A time in which a memory was in the trash, or expired, before it came back.
+
+    A trigger (``backends.schema``) writes it when the memory comes back. Searches of the past need it.
+    """
+
+    memory = models.ForeignKey(Memory, models.CASCADE, related_name="absences")
+    began_at = models.DateTimeField()
+    ended_at = models.DateTimeField()
 
 
 class Embedding(models.Model):

@@ -66,7 +66,8 @@ class EventCount(models.Model):
 class ProjectIdentity(models.Model):
     """What a project is recognised by. Only ``memoryhub.capture`` writes it.
 
-    ``key``: ``remote:HOST/PATH`` or ``root:COMMIT`` of a repository, or ``name:PROJECT``, a former name.
+    ``key``: ``remote:HOST/PATH`` or ``root:COMMIT`` of a repository, ``name:PROJECT``, a former name, or
+    ``folder:PATH``, a folder that was split off.
     ``owner``: whose agents it applies to, empty for everyone's. An agent that is confined to some projects
     identifies them only for its owner, because others would store in the project that it names.
     """
@@ -87,7 +88,8 @@ class ProjectIdentity(models.Model):
 class ProjectMove(models.Model):
     """Rows of one table that an action moved to another project, for its undo. It contains no texts.
 
-    ``rows``: the primary key and the previous value of the changed column of each.
+    ``rows``: the primary key and the previous value of the changed column of each; for identities that were
+    replaced, their key and what it identified.
     """
 
     action = models.CharField(max_length=32, db_index=True)

@@ -132,9 +132,11 @@ class MemoryQuerySet(AccessQuerySet):
     def existed_at(self, moment: datetime) -> Self:
         """Return memories that were stored and neither in the trash nor expired at a moment.
 
-        Erased memories are gone. The journal alone knows that a memory came back from the trash.
+        Erased memories are gone.
         """
+        absences = apps.get_model("memoryhub", "AbsenceSpan").objects.filter(memory=OuterRef("pk"))
         return self.filter(
+            ~Exists(absences.filter(began_at__lte=moment, ended_at__gt=moment)),
             Q(expires_at__isnull=True) | Q(expires_at__gt=moment),
             Q(deleted_at__isnull=True) | Q(deleted_at__gt=moment),
             created_at__lte=moment,

@@ -11,9 +11,11 @@ import resource
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from django.conf import settings
 from django.db import DatabaseError, connections
@@ -151,8 +153,6 @@ def serve(
 
     Raise :class:`CannotServe` if the limits of the system are too low.
     """
-    from memoryhub.ops import worker
-
     max_connections = require_limits()
 
     # On systems that spawn workers, these read the settings again, in another folder perhaps.
@@ -163,25 +163,42 @@ def serve(
     if sys.platform == "linux":
         multiprocessing.set_start_method("fork", force=True)
         _reset_sigterm_in_children()
-    worker.load()
-    connections.close_all()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    Server(
-        APPLICATION,
-        host,
-        port,
-        interface=Interfaces.RSGI,
-        workers=workers,
-        http=HTTPModes.http1,  # with HTTP/2, one connection could carry many requests
-        websockets=False,
-        backpressure=max_connections,
-        log_level=LogLevels.warning if quiet else LogLevels.info,
-        # Else the end of one worker, by the system when memory is short for one, would be the end of all.
-        respawn_failed_workers=True,
-        workers_kill_timeout=SECONDS_TO_END,
-        factory=True,
-    ).serve()
+    with _shared_metrics():
+        from memoryhub.ops import worker
+
+        worker.load()
+        connections.close_all()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        Server(
+            APPLICATION,
+            host,
+            port,
+            interface=Interfaces.RSGI,
+            workers=workers,
+            http=HTTPModes.http1,  # with HTTP/2, one connection could carry many requests
+            websockets=False,
+            backpressure=max_connections,
+            log_level=LogLevels.warning if quiet else LogLevels.info,
+            # Else the end of one worker, by the system when memory is short for one, would be the end of all.
+            respawn_failed_workers=True,
+            workers_kill_timeout=SECONDS_TO_END,
+            factory=True,
+        ).serve()
+
+
+@contextmanager
+def _shared_metrics() -> Iterator[None]:
+    """Let the workers share their figures for ``/metrics`` in a temporary folder, if it is enabled.
+
+    prometheus-client reads the variable when it is imported, so that ``ops.worker`` is imported after this.
+    """
+    if not settings.METRICS_TOKEN:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="memoryhub-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        yield
 
 
 def _reset_sigterm_in_children() -> None:

@@ -27,6 +27,7 @@ from django.urls import get_resolver
 from memoryhub import embeddings, wsgi
 from memoryhub.access.policy import system_actor
 from memoryhub.extraction.queue import ExtractionWorker
+from memoryhub.http import monitoring
 from memoryhub.http.request_buffering import RequestBuffer
 from memoryhub.maintenance import worker
 from memoryhub.maintenance.worker import ExclusiveThread
@@ -160,6 +161,8 @@ def create_application() -> RequestBuffer:
     if settings.MEMORYHUB.embeddings != "wordllama":
         # Not a daemon: the interpreter would abort if it ended while compiled libraries load.
         threading.Thread(target=_load_embeddings, name="warm-up").start()
+    if settings.METRICS_TOKEN:
+        monitoring.WORKERS.set(1)
     worker.start_workers(ExtractionWorker(), FlaggingWorker())
     threads = int(os.environ.get(serving.THREADS_VARIABLE, "2"))
     return RequestBuffer(wsgi.application, threads, leave=connections.close_all)

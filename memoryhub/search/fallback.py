@@ -20,6 +20,7 @@ from memoryhub.backends import fts_query as queries
 from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.core.rule_files import RuleSchema, load_rule_file
 from memoryhub.core.text import WORD, fold, stem, words
+from memoryhub.memories.snapshots import Snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
@@ -31,6 +32,7 @@ from memoryhub.search.hybrid import (
     search_memories,
 )
 from memoryhub.search.lexical import count_terms
+from memoryhub.search.snapshots import search_snapshot
 
 MIN_WORD_LENGTH = 4  # too many shorter words differ by one letter
 MIN_SPELLING_SIMILARITY = 0.78  # one typo in five letters
@@ -185,6 +187,12 @@ def search_with_fallback(
         corrected = _select(_search(memories, correction.typed, limit, "lexical", now))
         found += _reduce(corrected, correction.similarity, MatchKind.FUZZY)
     return _deduplicate(found)[:limit]
+
+
+def search_earlier(snapshot: Snapshot, typed: str, *, limit: int) -> list[SimilarMemory]:
+    """Return the most similar memories of a moment, by meaning and words. Pinned matches come first."""
+    options: dict[str, Any] = {"limit": limit, "min_score": 0.0, "snippets": False, "pinned_first": True}
+    return _select(search_snapshot(snapshot, typed, order=SIMILARITY_WEIGHTS, **options))
 
 
 def min_semantic_similarity(memories: int, *, is_known: bool = True) -> float:

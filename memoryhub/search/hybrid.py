@@ -73,8 +73,9 @@ class SearchResults:
 
     If more memories match than are scored, ``total`` is not ``exact``. ``mode`` is the mode that ran: lexical
     if vectors could not be used, with the reason in ``failure``. ``note``: the vectors are incomplete.
-    ``model``: the embedding model. ``unknown``: words of the query that no row contains. ``suggestions``:
-    corrected queries; if ``is_corrected``, the results are those of the first one.
+    ``min_match``: the least match of a pin that comes first. ``model``: the embedding model. ``unknown``:
+    words of the query that no row contains. ``suggestions``: corrected queries; if ``is_corrected``, the
+    results are those of the first one.
     """
 
     hits: list[Hit] = field(default_factory=list)
@@ -83,6 +84,7 @@ class SearchResults:
     mode: SearchMode = "lexical"
     exact: bool = True
     took_ms: float = 0.0
+    min_match: float = 0.0
     model: str = ""
     failure: str = ""
     note: str = ""
@@ -152,6 +154,7 @@ def search_memories(
         mode=ranking.mode,
         exact=ranking.is_exact,
         took_ms=round((time.perf_counter() - began) * 1000, 3),
+        min_match=ranking.min_match,
         model=ranking.meaning.model,
         failure=ranking.meaning.failure,
         note=ranking.meaning.note,

@@ -64,7 +64,11 @@ def search_snapshot(
     )
     snapshot = replace(snapshot, rows=rows, versions=versions)
     hits = found.hits + _find_versions(snapshot, typed, mode, min_score, order, snippets=snippets)
-    hits.sort(key=lambda hit: (not (pinned_first and hit.memory.pinned), -hit.score, -hit.memory.pk))
+
+    def comes_first(hit: Hit) -> bool:
+        return pinned_first and hit.memory.pinned and hit.components.match >= found.min_match
+
+    hits.sort(key=lambda hit: (not comes_first(hit), -hit.score, -hit.memory.pk))
     return replace(
         found,
         hits=hits[offset : offset + limit],

@@ -15,12 +15,14 @@ from memoryhub.facts import services
 from memoryhub.http.authentication import Caller, FactQuery, Limit, Ratio
 from memoryhub.maintenance.operations import summarize_old as operations_summarize_old
 from memoryhub.memories import serializers
-from memoryhub.memories.filters import MemoryFilter, TextFilter
+from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch, Word
+from memoryhub.memories.snapshots import load_snapshot
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import search_memories as search
+from memoryhub.search.snapshots import search_snapshot
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import serialize_entries
 from memoryhub.toolsets import results
@@ -73,11 +75,10 @@ class FilterArguments(ReadArguments):
     project: TextFilter = Field(None, description="Only memories of this project.")
     session_id: TextFilter = Field(None, description="Only memories of this session.")
 
-    def memories(self, caller: Caller) -> MemoryQuerySet:
-        filters = MemoryFilter(
+    def filter(self) -> MemoryFilter:
+        return MemoryFilter(
             category=self.category, type=self.type, project=self.project, session_id=self.session_id
         )
-        return filters.select(self.clearance(caller))
 
 
 class SearchArguments(FilterArguments):
@@ -87,6 +88,7 @@ class SearchArguments(FilterArguments):
         default_factory=lambda: settings.MEMORYHUB.min_score,
         description="Minimum score, 0 to 1; default: 0.35 unless configured otherwise.",
     )
+    as_of: Timestamp = AS_OF
 
 
 class ListArguments(FilterArguments):
@@ -194,9 +196,14 @@ def search_memories(caller: Caller, args: SearchArguments) -> dict[str, Any]:
     """Search memories by words. Use it before deciding what may have been decided before, and when a task
     sounds familiar. Returns whole memories, best matches first, each with its score.
     """
-    found = search(args.memories(caller), args.query, limit=args.limit, min_score=args.min_score)
+    clearance = args.clearance(caller)
+    options: dict[str, Any] = {"limit": args.limit, "min_score": args.min_score}
+    if args.as_of:
+        found = search_snapshot(load_snapshot(args.filter(), clearance, args.as_of), args.query, **options)
+    else:
+        found = search(args.filter().select(clearance), args.query, **options)
     record_reveals((hit.memory for hit in found.hits), caller.actor, "letsgo search_memories")
-    memories = serializers.memories((hit.memory for hit in found.hits), args.clearance(caller))
+    memories = serializers.memories((hit.memory for hit in found.hits), clearance)
     return {
         "results": [
             {**memory, "score": hit.score, "match": hit.components.match}
@@ -210,7 +217,7 @@ def list_memories(caller: Caller, args: ListArguments) -> dict[str, Any]:
     """List the newest memories with previews, to browse without a search. Filter by category, type, project
     or session. Continue with offset while has_more is true; get_memory returns the whole text.
     """
-    found = _newest(args.memories(caller), args.limit + 1, args.offset)
+    found = _newest(args.filter().select(args.clearance(caller)), args.limit + 1, args.offset)
     page = found[: args.limit]
     record_reveals(page, caller.actor, "letsgo list_memories")
     previews = serializers.memories(page, args.clearance(caller), serializers.preview)

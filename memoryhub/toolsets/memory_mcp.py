@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime
+from functools import reduce
 from typing import Annotated, Any, Literal, Self
 
 from django.conf import settings
@@ -27,7 +28,7 @@ from memoryhub.extraction.importance import ImportanceScore, score_importance
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.http.problems import field_error, invalid_fields
 from memoryhub.memories import serializers, versions
-from memoryhub.memories.filters import MemoryFilter, TextFilter
+from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
 from memoryhub.memories.rows import hash_content, list_values, make_abstract, resolve_owner, resolve_project
 from memoryhub.memories.schemas import (
     Content,
@@ -41,6 +42,7 @@ from memoryhub.memories.schemas import (
     Word,
 )
 from memoryhub.memories.secret_check import journal_refusals, refuse_secrets
+from memoryhub.memories.snapshots import Snapshot, load_snapshot
 from memoryhub.memories.versions import Provenance
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -129,10 +131,14 @@ class RecallArguments(ToolArguments, AccessParams):
     scope: Scope | None = Field(None, description="Only memories of this scope.")
     times: bool = Field(False, description="Include created_at, last_accessed, access_count and expires_at.")
     provenance: bool = Field(False, description="Include who changed each memory last, and when.")
+    as_of: Timestamp = AS_OF
 
-    def memories(self, caller: Caller) -> MemoryQuerySet:
+    def memories(self, caller: Caller) -> MemoryQuerySet | Snapshot:
         names = ("type", "category", "tag", "project", "session_id", "scope")
         filters = MemoryFilter(**{name: getattr(self, name) for name in names})
+        if self.as_of:
+            snapshot = load_snapshot(filters, self.clearance(caller), self.as_of)
+            return reduce(Snapshot.narrow, (MemoryFilter(entity=one) for one in self.entities), snapshot)
         found = filters.select(self.clearance(caller))
         for entity in self.entities:
             found = found.about_entity(entity)
@@ -257,6 +263,8 @@ def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
         on_shown=lambda memories: record_reveals(memories, caller.actor, "memory-mcp memory_recall"),
     )
     answer["tokens_used"] += around
+    if args.as_of:
+        return answer
     renewed = store.renew_expiry(
         [detail["id"] for detail in answer["details"]], settings.MEMORYHUB.mcp_renew_importance
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sized
 from dataclasses import replace
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from django.db.models import Q
@@ -19,7 +20,7 @@ from memoryhub.core.vocabulary import MemoryType, Right, Scope
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.http.problems import Problem, field_error, pydantic_field_errors
 from memoryhub.memories import SecretDetected, serializers
-from memoryhub.memories.filters import MemoryFilter, TextFilter
+from memoryhub.memories.filters import MemoryFilter, TextFilter, Timestamp
 from memoryhub.memories.schemas import (
     MAX_CONTENT,
     Labels,
@@ -28,10 +29,11 @@ from memoryhub.memories.schemas import (
     PersistentDraft,
     TtlDays,
 )
+from memoryhub.memories.snapshots import Snapshot, load_snapshot
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.fallback import SimilarMemory, search_with_fallback
+from memoryhub.search.fallback import SimilarMemory, search_earlier, search_with_fallback
 from memoryhub.toolsets import results
 from memoryhub.toolsets.base import ToolArguments, ToolOutcome, Toolset, int_to_text
 
@@ -44,7 +46,9 @@ _ARGUMENTS = {
     "remember": frozenset(
         "content key fact_type category confidence scope ttl_days project session_id sensitivity tags".split()
     ),
-    "recall": frozenset("query limit fact_type category scope project allow_private allow_secret".split()),
+    "recall": frozenset(
+        "query limit fact_type category scope project as_of allow_private allow_secret".split()
+    ),
     "forget": frozenset({"id", "hard"}),
 }
 # Found in every project: team memories, and the reader's own personal ones.
@@ -106,6 +110,9 @@ class MemoryArguments(ToolArguments, AccessParams):
         Sensitivity.PUBLIC, description="For remember: public, private or secret."
     )
     tags: Labels = Field(default_factory=list, description="For remember: words to find it by.")
+    as_of: Timestamp = Field(
+        None, description="For recall: search what was stored at this time, as it was then."
+    )
 
 
 class MiraDraft(PersistentDraft):
@@ -144,10 +151,14 @@ def remember(caller: Caller, args: MemoryArguments) -> ToolOutcome:
 def recall(caller: Caller, args: MemoryArguments) -> list[dict[str, Any]]:
     caller.require(Right.READ)
     _require_value(args.query, "query", "recall")
-    visible = MemoryFilter().select(args.clearance(caller))
-    found = search_with_fallback(_filter_memories(visible, args), args.query, limit=args.limit, known=visible)
+    if args.as_of:
+        found = search_earlier(_load_snapshot(caller, args, args.as_of), args.query, limit=args.limit)
+    else:
+        visible = MemoryFilter().select(args.clearance(caller))
+        memories = _filter_memories(visible, args)
+        found = search_with_fallback(memories, args.query, limit=args.limit, known=visible)
+        count_accesses_and_promote(one.memory for one in found)
     record_reveals((one.memory for one in found), caller.actor, "mira recall")
-    count_accesses_and_promote(one.memory for one in found)
     sessions = store.count_sessions([one.memory for one in found])
     return [_serialize_found(one, sessions[one.memory.pk]) for one in found]
 
@@ -200,6 +211,25 @@ def _filter_memories(memories: MemoryQuerySet, args: MemoryArguments) -> MemoryQ
     if args.fact_type in _FACT_TYPES:
         return memories.filter(type=args.fact_type)
     return memories.exclude(type__in=_FACT_TYPES)
+
+
+def _load_snapshot(caller: Caller, args: MemoryArguments, moment: datetime) -> Snapshot:
+    snapshot = load_snapshot(MemoryFilter(), args.clearance(caller), moment)
+    versions = [one for one in snapshot.versions if _matches(one, args)]
+    return replace(snapshot, rows=_filter_memories(snapshot.rows, args), versions=versions)
+
+
+def _matches(version: Memory, args: MemoryArguments) -> bool:
+    """Whether an earlier version matches what :func:`_filter_memories` compares."""
+    is_shared = version.scope in (Scope.TEAM.value, Scope.PERSONAL.value)
+    fact_type = version.type if version.type in _FACT_TYPES else "general"
+    given = args.model_fields_set
+    return (
+        (not args.project or version.project in (args.project, "") or is_shared)
+        and ("scope" not in given or version.scope == args.scope.value)
+        and (not args.category or version.category == args.category)
+        and ("fact_type" not in given or fact_type == args.fact_type)
+    )
 
 
 def _serialize_found(result: SimilarMemory, sessions: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from django.http import Http404
 from pydantic import AliasChoices, Field
 
-from memoryhub import memories
+from memoryhub import memories as store
 from memoryhub.access.policy import Sensitivity
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import MAX_LIMIT
@@ -15,11 +15,11 @@ from memoryhub.core.vocabulary import Right, Scope
 from memoryhub.extraction.services import create_by_model
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.memories import serializers
-from memoryhub.memories.filters import MemoryFilter, TextFilter
+from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
 from memoryhub.memories.schemas import Content, Labels, Name, PersistentDraft, Text, TtlDays
+from memoryhub.memories.snapshots import load_snapshot
 from memoryhub.memories.temporal import count_accesses_and_promote
-from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.fallback import SimilarMemory, search_with_fallback
+from memoryhub.search.fallback import SimilarMemory, search_earlier, search_with_fallback
 from memoryhub.toolsets import results
 from memoryhub.toolsets.base import Id, ToolArguments, ToolOutcome, Toolset, unknown_arguments
 from memoryhub.transfer.formats.pigo import TYPE_BY_CATEGORY
@@ -47,10 +47,10 @@ class RecallArguments(ToolArguments, AccessParams):
     )
     project: TextFilter = Field(None, description="Only memories of this project.")
     session_id: TextFilter = Field(None, description="Only memories of this session.")
+    as_of: Timestamp = AS_OF
 
-    def memories(self, caller: Caller) -> MemoryQuerySet:
-        names = ("category", "project", "session_id")
-        return MemoryFilter(**{name: getattr(self, name) for name in names}).select(self.clearance(caller))
+    def filter(self) -> MemoryFilter:
+        return MemoryFilter(category=self.category, project=self.project, session_id=self.session_id)
 
 
 class RememberArguments(ToolArguments):
@@ -88,12 +88,20 @@ PIGO = Toolset(
 @PIGO.tool(Right.READ)
 def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
     """Search memories by meaning, or by keywords if that finds nothing. Use it before deciding what may have
-    been decided before. Each result has an abstract, an overview and the content, and counts as one access.
+    been decided before. Each result has an abstract, an overview and the content, and counts as one access,
+    except with as_of.
     """
-    known = MemoryFilter().select(args.clearance(caller))
-    found = search_with_fallback(args.memories(caller), args.query, limit=args.top_k, known=known)
+    clearance = args.clearance(caller)
+    if args.as_of:
+        found = search_earlier(
+            load_snapshot(args.filter(), clearance, args.as_of), args.query, limit=args.top_k
+        )
+    else:
+        known = MemoryFilter().select(clearance)
+        memories = args.filter().select(clearance)
+        found = search_with_fallback(memories, args.query, limit=args.top_k, known=known)
+        count_accesses_and_promote(one.memory for one in found)
     record_reveals((one.memory for one in found), caller.actor, "pigo memory_recall")
-    count_accesses_and_promote(one.memory for one in found)
     return {"results": [_serialize_found(one) for one in found]}
 
 
@@ -132,7 +140,7 @@ def memory_remember(caller: Caller, args: RememberArguments) -> ToolOutcome:
 @PIGO.tool(Right.WRITE, destructive=True)
 def memory_forget(caller: Caller, args: ForgetArguments) -> dict[str, Any]:
     """Delete a memory by its id, when it is outdated or wrong. A person can restore it from the trash."""
-    if not memories.trash_memories([args.id], caller.actor):
+    if not store.trash_memories([args.id], caller.actor):
         raise Http404
     return {"id": args.id, "outcome": "trashed"}
 

@@ -13,13 +13,27 @@ from django.utils import timezone
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.audit import journal
 from memoryhub.audit.journal import MAX_NAMED_IDS
+from memoryhub.checks.services import visible_checks
 from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import Scope
 from memoryhub.maintenance.results import sees_everything
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.rows import load_lists
 from memoryhub.memories.versions import walk_revisions
-from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Project, Revision, Session
+from memoryhub.models import (
+    AbsenceSpan,
+    CodeReference,
+    Event,
+    EventCount,
+    Evidence,
+    Fact,
+    JournalEntry,
+    Memory,
+    Project,
+    ProjectIdentity,
+    Revision,
+    Session,
+)
 from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
 from memoryhub.stats.counts import count_values
 from memoryhub.transfer import jsonl
@@ -33,8 +47,8 @@ _PAGE_SIZE = 1000
 class ExportSelection:
     """The exported rows: those that the actor may see and that match the filter.
 
-    ``whole`` adds trashed and expired memories, earlier versions, evidence, facts, sessions, events and the
-    journal; then only the filter's project applies.
+    ``whole`` adds trashed and expired memories, earlier versions, evidence, facts, sessions, events, checks
+    and the journal; then only the filter's project applies.
     """
 
     actor: Actor
@@ -75,18 +89,22 @@ class ExportSelection:
             )
         )
         if self.everything:
-            yield from map(to_line, self._project_lines())
+            for rows in (self._project_lines, self._identity_lines, self._count_lines):
+                yield from map(to_line, rows())
         yield from map(to_line, self._session_lines())
         yield from self._memory_lines()
         for part in (
             self._revision_lines,
             self._evidence_lines,
+            self._absence_lines,
+            self._reference_lines,
             self._merge_lines,
             self._replacement_lines,
             self._fact_lines,
             self._superseded_lines,
             self._event_lines,
             self._summary_lines,
+            self._check_lines,
             self._journal_lines,
         ):
             yield from map(to_line, part())
@@ -157,6 +175,20 @@ class ExportSelection:
         for row in _iterate_rows(rows.select_related("memory")):
             yield jsonl.evidence(row)
 
+    def _absence_lines(self) -> Iterator[dict[str, Any]]:
+        rows = AbsenceSpan.objects.filter(memory__in=self.memories().order_by().values("pk"))
+        yield from map(jsonl.absence, _iterate_rows(rows.select_related("memory")))
+
+    def _reference_lines(self) -> Iterator[dict[str, Any]]:
+        """Yield hashes of lines of code, which allow a guess at the code, for those who see everything."""
+        if self.everything:
+            rows = CodeReference.objects.filter(memory__in=self.memories().order_by().values("pk"))
+            yield from map(jsonl.code_reference, _iterate_rows(rows.select_related("memory")))
+
+    def _check_lines(self) -> Iterator[dict[str, Any]]:
+        rows = self._of_project(visible_checks(self.actor.clearance))
+        yield from map(jsonl.check, _iterate_rows(rows))
+
     def _merge_lines(self) -> Iterator[dict[str, Any]]:
         """Yield the merges of which both memories are visible."""
         visible = Memory.objects.visible_to(self.actor.clearance).values("pk")
@@ -198,6 +230,14 @@ class ExportSelection:
 
     def _project_lines(self) -> Iterator[dict[str, Any]]:
         yield from map(jsonl.project, _iterate_rows(self._of_project(Project.objects.all(), "name")))
+
+    def _identity_lines(self) -> Iterator[dict[str, Any]]:
+        rows = self._of_project(ProjectIdentity.objects.select_related("project"), "project__name")
+        yield from map(jsonl.identity, _iterate_rows(rows))
+
+    def _count_lines(self) -> Iterator[dict[str, Any]]:
+        rows = self._of_project(EventCount.objects.select_related("project"), "project__name")
+        yield from map(jsonl.event_count, _iterate_rows(rows))
 
     def _session_lines(self) -> Iterator[dict[str, Any]]:
         for row in _iterate_rows(self._sessions()):

@@ -9,9 +9,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, Any
 
+from memoryhub.checks.services import to_draft
 from memoryhub.memories import serializers
 from memoryhub.memories.rows import ListValues
-from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Project, Revision, Session
+from memoryhub.models import (
+    AbsenceSpan,
+    CodeReference,
+    Event,
+    EventCount,
+    Evidence,
+    Fact,
+    JournalEntry,
+    Memory,
+    MemoryCheck,
+    Project,
+    ProjectIdentity,
+    Revision,
+    Session,
+)
 from memoryhub.transfer.records import Problem
 from memoryhub.transfer.schema import EVENT_COLUMNS, VERSION
 
@@ -61,6 +76,37 @@ def project(row: Project) -> dict[str, Any]:
     """Serialize the settings of a project, without a pause."""
     names = ("name", "mode", "ignored_paths", "sends_page", "off_page_facts")
     return {"kind": "project", **{name: getattr(row, name) for name in names}}
+
+
+def identity(row: ProjectIdentity) -> dict[str, Any]:
+    values = {"project": row.project.name, "key": row.key, "owner": row.owner}
+    return {"kind": "identity", **values, "created_at": serializers.moment(row.created_at)}
+
+
+def event_count(row: EventCount) -> dict[str, Any]:
+    values = {"project": row.project.name, "day": row.day.isoformat(), "event": row.event}
+    return {"kind": "count", **values, "count": row.count}
+
+
+def absence(row: AbsenceSpan) -> dict[str, Any]:
+    moments = {name: serializers.moment(getattr(row, name)) for name in ("began_at", "ended_at")}
+    return {"kind": "absence", "memory_id": row.memory.uid, **moments}
+
+
+def code_reference(row: CodeReference) -> dict[str, Any]:
+    values = {name: getattr(row, name) for name in ("path", "lines", "gone", "dismissed")}
+    return {
+        "kind": "reference",
+        "memory_id": row.memory.uid,
+        **values,
+        "as_of": serializers.moment(row.as_of),
+    }
+
+
+def check(row: MemoryCheck) -> dict[str, Any]:
+    """Serialize a check without the result of its last run, which the next run replaces."""
+    moments = {name: serializers.moment(getattr(row, name)) for name in ("created_at", "updated_at")}
+    return {"kind": "check", "id": row.uid, "owner": row.owner, **to_draft(row), **moments}
 
 
 def session(row: Session) -> dict[str, Any]:

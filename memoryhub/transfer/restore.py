@@ -9,7 +9,8 @@ from typing import Any
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal as journals
-from memoryhub.capture import projects
+from memoryhub.capture import identities, projects
+from memoryhub.checks.services import CheckDraft, import_check
 from memoryhub.core.database import batched
 from memoryhub.facts import services
 from memoryhub.memories import imported_history, replacements
@@ -22,11 +23,16 @@ from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.schema import (
     EVENT_COLUMNS,
     SESSION_COLUMNS,
+    AbsenceLine,
+    CheckLine,
+    CountLine,
     EventLine,
     EvidenceLine,
+    IdentityLine,
     JournalLine,
     MergeLine,
     ProjectLine,
+    ReferenceLine,
     ReplacementLine,
     RevisionLine,
     SessionLine,
@@ -37,19 +43,28 @@ from memoryhub.transfer.schema import (
 Result = bool | StoreError
 KIND_LABELS = {
     "project": "settings of projects",
+    "identity": "identities of projects",
+    "count": "counts of events",
     "session": "sessions",
     "event": "events",
     "revision": "earlier versions",
     "evidence": "evidence",
+    "absence": "times in the trash",
+    "reference": "references to code",
     "merge": "merges",
     "replacement": "replacements",
     "summary": "summaries of sessions",
     "superseded": "superseded facts",
+    "check": "memory checks",
     "journal": "journal rows",
 }
 # Text fields that are checked for secrets, by kind; fields of a revision are checked separately.
 _TEXT_FIELDS: dict[str, tuple[str, ...]] = {
     "project": ("name", "ignored_paths"),
+    "identity": ("project", "key", "owner"),
+    "count": ("project", "event"),
+    "reference": ("path",),
+    "check": ("prompt", "project", "owner", "must_words", "never_words", "never_projects"),
     "session": ("session_id", "project", "cwd", "agent", "end_reason"),
     "event": ("preview", "event", "tool_name", "files", "keywords", "skip_reason"),
     "evidence": ("session_id",),
@@ -120,6 +135,8 @@ def _referenced_ids(shape: Any) -> list[str]:
         return [fact_key(shape.fact_id), fact_key(shape.by)]
     if isinstance(shape, JournalLine):
         return [shape.object_id] if shape.object_type == "memory" else []
+    if isinstance(shape, CheckLine):
+        return [*shape.must_bring, *shape.never_bring]
     return [uid for name in ("memory_id", "into", "by") if (uid := getattr(shape, name, None))]
 
 
@@ -154,6 +171,17 @@ def _restore_evidence(shapes: Sequence[EvidenceLine], actor: Actor, known: dict[
     return imported_history.import_evidence(found, actor)
 
 
+def _restore_absences(shapes: Sequence[AbsenceLine], actor: Actor, known: dict[str, str]) -> list[Result]:
+    found = [(known.get(one.memory_id, one.memory_id), one.began_at, one.ended_at) for one in shapes]
+    return imported_history.import_absences(found, actor)
+
+
+def _restore_references(shapes: Sequence[ReferenceLine], actor: Actor, known: dict[str, str]) -> list[Result]:
+    names = {"path", "lines", "gone", "dismissed", "as_of"}
+    found = [(known.get(one.memory_id, one.memory_id), one.model_dump(include=names)) for one in shapes]
+    return imported_history.import_code_references(found, actor)
+
+
 def _restore_merges(shapes: Sequence[MergeLine], actor: Actor, known: dict[str, str]) -> list[Result]:
     found = [(known.get(one.memory_id, one.memory_id), known.get(one.into, one.into)) for one in shapes]
     return imported_history.import_merges(found, actor)
@@ -186,6 +214,23 @@ def _restore_project(line: ProjectLine, actor: Actor, known: dict[str, str]) -> 
         return False
     projects.configure_project(line.name, actor, **line.model_dump(mode="json", exclude={"kind", "name"}))
     return True
+
+
+def _restore_identity(line: IdentityLine, actor: Actor, known: dict[str, str]) -> bool:
+    return identities.import_identity(line.project, line.key, line.owner, line.created_at, actor)
+
+
+def _restore_count(line: CountLine, actor: Actor, known: dict[str, str]) -> bool:
+    return projects.import_event_count(line.project, line.day, line.event, line.count, actor)
+
+
+def _restore_check(line: CheckLine, actor: Actor, known: dict[str, str]) -> bool:
+    values = line.model_dump(include=set(CheckDraft.model_fields))
+    for name in ("must_bring", "never_bring"):
+        values[name] = [known.get(uid, uid) for uid in values[name]]
+    draft = CheckDraft.model_validate(values)
+    owner = line.owner if actor.clearance.every_owner else actor.owner
+    return import_check(line.id, owner, draft, actor, line.created_at, line.updated_at)
 
 
 def _restore_session(line: SessionLine, actor: Actor, known: dict[str, str]) -> bool:
@@ -331,13 +376,18 @@ def _refuse_document_secrets(document: Any, field: str) -> None:
 
 _RESTORERS: dict[str, Callable[..., list[Result]]] = {
     "project": _for_each_line(_restore_project),
+    "identity": _for_each_line(_restore_identity),
+    "count": _for_each_line(_restore_count),
     "session": _for_each_line(_restore_session),
     "event": _restore_events,
     "revision": _restore_revisions,
     "evidence": _restore_evidence,
+    "absence": _restore_absences,
+    "reference": _restore_references,
     "merge": _restore_merges,
     "replacement": _restore_replacements,
     "summary": _for_each_line(_restore_summary),
     "superseded": _for_each_line(_restore_superseded),
+    "check": _for_each_line(_restore_check),
     "journal": _restore_journal,
 }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
 from memoryhub.access.policy import Sensitivity
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
+from memoryhub.checks.services import CheckDraft
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, Moment, Name, Share, Text, Word
@@ -197,16 +199,77 @@ class JournalLine(_Line):
     detail: Document = Field(default_factory=dict)
 
 
-HISTORY_LINES: dict[str, type[_Line]] = {
+class IdentityLine(_Line):
+    """What a project is recognised by."""
+
+    kind: Literal["identity"]
+    project: Annotated[Word, Field(max_length=200)]
+    key: Annotated[Word, Field(max_length=400, pattern=r"^(remote|root|name|folder):.")]
+    owner: Annotated[Text, Field(max_length=150)] = ""
+    created_at: Moment
+
+
+class CountLine(_Line):
+    """Events that were counted on a day in an observed project."""
+
+    kind: Literal["count"]
+    project: Annotated[Word, Field(max_length=200)]
+    day: date
+    event: Annotated[Word, Field(max_length=30)]
+    count: Count
+
+
+class AbsenceLine(_Line):
+    """A time in which a memory was in the trash or expired."""
+
+    kind: Literal["absence"]
+    memory_id: Uid
+    began_at: Moment
+    ended_at: Moment
+
+
+LineHashes = Annotated[list[Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")]], Field(max_length=2000)]
+
+
+class ReferenceLine(_Line):
+    """Hashes of the lines of a file that a memory is about."""
+
+    kind: Literal["reference"]
+    memory_id: Uid
+    path: Annotated[Word, Field(max_length=1000)]
+    lines: LineHashes
+    gone: LineHashes = Field(default_factory=list)
+    dismissed: dict[Annotated[str, Field(max_length=64)], LineHashes] = Field(default_factory=dict)
+    as_of: Moment
+
+
+class CheckLine(CheckDraft):
+    """A memory check, without the result of its last run."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    kind: Literal["check"]
+    id: Uid
+    owner: Annotated[Text, Field(max_length=150)] = ""
+    created_at: Moment
+    updated_at: Moment
+
+
+HISTORY_LINES: dict[str, type[BaseModel]] = {
     "project": ProjectLine,
+    "identity": IdentityLine,
+    "count": CountLine,
     "session": SessionLine,
     "event": EventLine,
     "revision": RevisionLine,
     "evidence": EvidenceLine,
+    "absence": AbsenceLine,
+    "reference": ReferenceLine,
     "merge": MergeLine,
     "replacement": ReplacementLine,
     "summary": SummaryLine,
     "superseded": SupersededLine,
+    "check": CheckLine,
     "journal": JournalLine,
 }
 

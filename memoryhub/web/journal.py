@@ -26,6 +26,7 @@ SUGGESTED_OPERATIONS = (
     *("login", "login_failed", "login_refused", "logout", "rights", "joined", "left", "password_change"),
     *("invited", "invitation_accepted", "invitation_revoked"),
     *("account_made", "account_deleted", "bound", "unbound"),
+    *("second_factor_added", "second_factor_removed", "recovery_codes_created"),
     *("digest_created", "digest_changed", "digest_deleted", "digest_secret", "digest_sent", "digest_failed"),
     *(
         "reveal",

@@ -24,7 +24,7 @@ from memoryhub.web import (
 )
 from memoryhub.web import home as home_views
 from memoryhub.web import saved_searches as saved_searches_views
-from memoryhub.web.accounts import digests, people, profile, sign_in
+from memoryhub.web.accounts import digests, people, profile, second_factors, sign_in
 from memoryhub.web.accounts.authorize import authorize
 from memoryhub.web.base import views as base_views
 from memoryhub.web.connect import views as connect_views
@@ -64,6 +64,15 @@ urlpatterns: list[URLPattern] = [
     path("glance/duplicates/", stats_views.stats_duplicates, name="glance-duplicates"),
     path("glance/health/", stats_views.stats_health, name="glance-health"),
     path("login/", login_not_required(sign_in.Login.as_view()), name="login"),
+    path("login/step/", second_factors.SecondStep.as_view(), name="mfa_authenticate"),
+    path("login/passkey/", second_factors.PasskeySignIn.as_view(), name="mfa_login_webauthn"),
+    path("login/confirm/", second_factors.ConfirmWithPassword.as_view(), name="account_reauthenticate"),
+    path("login/confirm/code/", second_factors.ConfirmWithCode.as_view(), name="mfa_reauthenticate"),
+    path(
+        "login/confirm/passkey/",
+        second_factors.ConfirmWithPasskey.as_view(),
+        name="mfa_reauthenticate_webauthn",
+    ),
     path("login/organisation/", sign_in.single_sign_on_start, name="single-sign-on"),
     path("login/organisation/back/", sign_in.single_sign_on_return, name="single-sign-on-back"),
     path("invitation/<int:account>/<str:token>/", sign_in.invitation, name="invitation"),
@@ -200,6 +209,12 @@ urlpatterns: list[URLPattern] = [
     path("you/tokens/<slug:uid>/rotate/", profile.token_rotate, name="you-token-rotate"),
     path("you/tokens/<slug:uid>/revoke/", profile.token_revoke, name="you-token-revoke"),
     path("you/apps/<slug:uid>/remove/", profile.app_remove, name="you-app-remove"),
+    path("you/authenticator/", second_factors.SetUpApp.as_view(), name="mfa_activate_totp"),
+    path("you/authenticator/remove/", second_factors.TurnOffApp.as_view(), name="mfa_deactivate_totp"),
+    path("you/codes/", second_factors.RecoveryCodes.as_view(), name="mfa_view_recovery_codes"),
+    path("you/codes/new/", second_factors.NewRecoveryCodes.as_view(), name="mfa_generate_recovery_codes"),
+    path("you/passkeys/new/", second_factors.AddPasskey.as_view(), name="mfa_add_webauthn"),
+    path("you/passkeys/<int:pk>/remove/", second_factors.RemovePasskey.as_view(), name="mfa_remove_webauthn"),
     path("you/sessions/end/", profile.sessions_end, name="you-sessions-end"),
     path("you/digests/", digests.digest_list, name="digests"),
     path("you/digests/<slug:uid>/", digests.digest_page, name="digest"),
@@ -214,8 +229,12 @@ urlpatterns: list[URLPattern] = [
     path("people/<str:name>/open/", people.open_every_project, name="person-open"),
     path("people/<str:name>/address/", people.address, name="person-address"),
     path("people/<str:name>/unbind/", people.unbind, name="person-unbind"),
+    path("people/<str:name>/factors/", people.remove_second_factors, name="person-second-factors"),
     path("people/<str:name>/invite/", people.new_invitation, name="person-invite"),
     path("people/<str:name>/revoke/", people.revoke_invitation, name="person-revoke"),
     path("people/<str:name>/password/", people.new_password, name="person-password"),
     path("switch/", base_views.turn_switch, name="switch"),
+    # Names by which django-allauth finds pages that exist above.
+    path("login/", login_not_required(sign_in.Login.as_view()), name="account_login"),
+    path("you/", profile.you, name="mfa_index"),
 ]

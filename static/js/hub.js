@@ -186,3 +186,41 @@
     // Storage is switched off.
   }
 })();
+
+// Passkeys: a form with data-passkey gets its credential from the browser before it is sent.
+(function () {
+  "use strict";
+  const FAILED = "The browser did not use a passkey. Passkeys need HTTPS, or the name localhost.";
+
+  async function options(form) {
+    const stored = document.getElementById("passkey-options");
+    if (stored) return JSON.parse(stored.textContent).publicKey;
+    const response = await fetch(form.action, { headers: { Accept: "application/json" } });
+    return (await response.json()).request_options.publicKey;
+  }
+
+  async function credential(form) {
+    const json = await options(form);
+    if (form.dataset.passkey === "create") {
+      return navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(json) });
+    }
+    return navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(json) });
+  }
+
+  if (!window.PublicKeyCredential?.parseRequestOptionsFromJSON) return;
+  for (const form of document.querySelectorAll("form[data-passkey]")) {
+    form.hidden = false;
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const error = form.querySelector("[role=alert]");
+      error.hidden = true;
+      try {
+        form.elements.credential.value = JSON.stringify((await credential(form)).toJSON());
+        form.submit();
+      } catch {
+        error.textContent = FAILED;
+        error.hidden = false;
+      }
+    });
+  }
+})();

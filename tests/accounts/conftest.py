@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS, system_actor
+from memoryhub.http import rate_limit
 from memoryhub.maintenance import results
 from memoryhub.models import (
     Event,
@@ -91,16 +92,18 @@ def _furnish(remember: Callable[..., Memory], project: str, level: str) -> Memor
     return memory
 
 
+@pytest.fixture(autouse=True)
+def full_buckets() -> None:
+    """Tests share addresses."""
+    rate_limit.reset_limits()
+
+
 @pytest.fixture
 def provider(settings: Any, db: None) -> Iterator[Provider]:
     """A configured provider; ada has an account with her address."""
     one = Provider()
     server = serve(one)
     settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID, settings.OIDC_CLIENT_SECRET = one.issuer, CLIENT, SECRET
-    settings.AUTHENTICATION_BACKENDS = [
-        "memoryhub.accounts.clearance.AccountBackend",
-        "memoryhub.accounts.single_sign_on.SingleSignOnBackend",
-    ]
     User.objects.create_user("ada", email="Ada@example.org")
     yield one
     server.shutdown()

@@ -29,6 +29,7 @@ class Provider:
     claims: dict[str, Any] = field(default_factory=dict)
     key: Any = KEY
     broken: str = ""  # an endpoint that fails
+    answers: dict[str, str] = field(default_factory=dict)  # texts that replace answers, by path
     asked: dict[str, str] = field(default_factory=dict)  # sent by the browser to the authorization endpoint
 
     def agree(self, address: str) -> str:
@@ -87,7 +88,7 @@ def serve(provider: Provider) -> ThreadingHTTPServer:
 
         def answer(self, payload: Any) -> None:
             refused = payload is None or self.path == f"/{provider.broken}"
-            text = json.dumps(payload).encode()
+            text = provider.answers.get(self.path, json.dumps(payload)).encode()
             self.send_response(500 if refused else 200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(text)))
@@ -99,5 +100,5 @@ def serve(provider: Provider) -> ThreadingHTTPServer:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     provider.issuer = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     return server

@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 from typing import Any
 from unittest.mock import patch
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.utils.html import escape
 
 from memoryhub.accounts import identities, sign_in
 from memoryhub.config import ConfigError, environment
-from memoryhub.models import Identity, JournalEntry
+from memoryhub.models import JournalEntry
 from tests.accounts.conftest import seen
 from tests.accounts.provider import OTHER_KEY, Provider
 from tests.accounts.sign_on_client import BACK, START, go, name_of, refused
-from tests.clients import signed_in_client
+from tests.accounts.test_second_factors import code_of, set_up
+from tests.clients import PASSWORD, signed_in_client
 
-pytest.importorskip("mozilla_django_oidc")
+pytest.importorskip("oauthlib")
 
 
 def now_is(provider: Provider, subject: str | None, **claims: Any) -> None:
@@ -105,6 +108,17 @@ def test_provider_failure_is_not_a_server_error(provider, broken):
     assert refused(go(provider)[1])
 
 
+@pytest.mark.parametrize(
+    "answer",
+    ["[]", '"x"', "{", '{"access_token": "a"}', '{"access_token": "a", "id_token": "x.y.z"}', "null"],
+)
+@pytest.mark.parametrize("endpoint", ["token_endpoint", "jwks_uri", "userinfo_endpoint"])
+def test_unusable_answer_of_the_provider_is_refused_and_journaled(provider, endpoint, answer):
+    provider.answers = {f"/{endpoint}": answer}
+    assert refused(go(provider)[1])
+    assert JournalEntry.objects.get(operation="login_refused").detail["why"] == "not vouched for"
+
+
 def test_unreachable_provider_returns_to_the_login_page(provider, settings):
     settings.OIDC_ISSUER = "http://127.0.0.1:9"
     client = Client()
@@ -120,7 +134,7 @@ def test_provider_with_another_issuer_is_not_trusted(provider, settings):
 def test_unknown_state_is_refused(provider):
     client = Client()
     client.get(START)
-    assert client.get(f"{BACK}?code=good-code&state=forged").status_code == 400
+    assert refused(client.get(f"{BACK}?code=good-code&state=forged"))
     assert refused(Client().get(f"{BACK}?code=good-code&state=forged"))
 
 
@@ -181,8 +195,8 @@ class TestIdentity:
         assert name_of(go(provider)[0]) == "ada"
 
     def test_same_subject_of_another_issuer_is_another_person(self, provider):
-        Identity.objects.create(
-            user=User.objects.get(username="ada"), issuer="https://old.example", subject="person-1"
+        SocialAccount.objects.create(
+            user=User.objects.get(username="ada"), provider="https://old.example", uid="person-1"
         )
         assert go(provider)[1]["Location"] == "/login/?failed=taken"
 
@@ -190,12 +204,12 @@ class TestIdentity:
     def test_missing_or_invalid_subject_is_refused(self, provider, subject):
         now_is(provider, subject)
         assert refused(go(provider)[1])
-        assert not Identity.objects.exists()
+        assert not SocialAccount.objects.exists()
 
     def test_unverified_address_binds_nothing(self, provider):
         now_is(provider, "person-1", email_verified=False)
         assert refused(go(provider)[1])
-        assert not Identity.objects.exists()
+        assert not SocialAccount.objects.exists()
 
     def test_closed_bound_account_is_refused(self, provider):
         go(provider)
@@ -269,7 +283,7 @@ class TestUnbinding:
         client = signed_in_client(User.objects.get(pk=chief.pk))
         client.post("/people/ada/unbind/")
         assert client.post("/people/ada/address/", {"email": "chief@example.org"}).status_code == 422
-        assert Identity.objects.filter(user__username="ada").exists()
+        assert SocialAccount.objects.filter(user__username="ada").exists()
         assert User.objects.get(username="ada").email == "Ada@example.org"
         bob = signed_in_client(member(name="bob"))
         assert bob.get("/people/ada/").status_code == 403
@@ -296,7 +310,7 @@ class TestUnbinding:
         boss = signed_in_client(User.objects.create_superuser("boss"))
         chosen = {"action": "unbind", "_selected_action": [str(one.pk) for one in User.objects.all()]}
         assert boss.post("/admin/auth/user/", chosen).status_code == 302
-        assert not Identity.objects.exists()
+        assert not SocialAccount.objects.exists()
         assert JournalEntry.objects.filter(operation="unbound", actor="user:boss").count() == 1
 
 
@@ -321,7 +335,7 @@ class TestOnesOwnAccount:
     def test_own_account_cannot_be_unbound(self, ada):
         page = signed_in_client(ada).post("/people/ada/unbind/", follow=True).content.decode()
         assert "ask another administrator" in page
-        assert Identity.objects.filter(user=ada).exists()
+        assert SocialAccount.objects.filter(user=ada).exists()
 
     def test_own_page_offers_neither(self, ada, member):
         unbinding, address = "/people/ada/unbind/", "/people/ada/address/"
@@ -336,7 +350,7 @@ class TestOnesOwnAccount:
         chosen = {"action": "unbind", "_selected_action": [str(ada.pk)]}
         page = client.post("/admin/auth/user/", chosen, follow=True).content.decode()
         assert "unbound by another administrator" in page
-        assert Identity.objects.filter(user=ada).exists()
+        assert SocialAccount.objects.filter(user=ada).exists()
         form = client.get(f"/admin/auth/user/{ada.pk}/change/").content.decode()
         assert ("Ada@example.org" in form, 'name="email"' in form) == (True, False)
 
@@ -381,3 +395,55 @@ def test_link_with_an_error_signs_no_one_out(provider):
     client, _ = go(provider)
     assert refused(client.get(f"{BACK}?error=access_denied&state=forged"))
     assert client.get("/").status_code == 200
+
+
+class TestSecondStep:
+    def test_person_with_an_authenticator_app_enters_a_code_after_the_provider(self, provider):
+        ada = User.objects.get(username="ada")
+        ada.set_password(PASSWORD)
+        ada.save()
+        secret, _ = set_up(signed_in_client(ada))
+        client, answer = go(provider, start=f"{START}?next=/trash/")
+        assert answer["Location"] == "/login/step/"
+        assert client.get("/you/").status_code == 302
+        assert client.post("/login/step/", {"code": code_of(secret)})["Location"] == "/trash/"
+        assert name_of(client) == "ada"
+
+
+def test_address_of_the_sign_in_cannot_change_what_is_asked(provider):
+    redirect = Client().get(f"{START}?scope=admin&auth_params=prompt%3Dnone%26nonce%3Dmine&process=connect")
+    asked = {name: values[0] for name, values in parse_qs(urlsplit(redirect["Location"]).query).items()}
+    assert set(asked["scope"].split()) == {"openid", "email"}
+    assert asked["nonce"] != "mine"
+    assert "prompt" not in asked
+    assert asked["redirect_uri"] == f"http://testserver{BACK}"
+
+
+def test_sign_in_starts_a_new_session(provider, settings):
+    client = Client(REMOTE_ADDR="10.0.0.1")
+    redirect = client.get(START)
+    before = client.cookies[settings.SESSION_COOKIE_NAME].value
+    client.get(f"{BACK}?{provider.agree(redirect['Location'])}")
+    assert name_of(client) == "ada"
+    assert client.cookies[settings.SESSION_COOKIE_NAME].value != before
+
+
+def test_return_works_once(provider):
+    client = Client(REMOTE_ADDR="10.0.0.1")
+    back = f"{BACK}?{provider.agree(client.get(START)['Location'])}"
+    assert client.get(back)["Location"] == "/"
+    client.post("/logout/")
+    assert refused(client.get(back))
+
+
+def test_subject_as_long_as_the_standard_allows_is_bound(provider):
+    now_is(provider, "x" * 255, email="ada@example.org")
+    assert name_of(go(provider)[0]) == "ada"
+    assert name_of(go(provider)[0]) == "ada"
+    assert SocialAccount.objects.get().uid == "x" * 255
+
+
+def test_no_claim_is_stored(provider):
+    provider.claims = {"picture": "https://id.example/ada.png", "phone_number": "1"}
+    go(provider)
+    assert SocialAccount.objects.get().extra_data == {}

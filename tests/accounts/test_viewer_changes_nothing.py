@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import URLPattern
@@ -15,7 +16,6 @@ from memoryhub.models import (
     AgentToken,
     Fact,
     FileLink,
-    Identity,
     Label,
     MaintenanceRun,
     Membership,
@@ -32,7 +32,7 @@ KEPT = (
     AgentToken,
     Fact,
     FileLink,
-    Identity,
+    SocialAccount,
     Label,
     MaintenanceRun,
     Membership,

@@ -53,6 +53,90 @@ def test_fact_of_a_hidden_memory_stays_hidden(bot, agent):
     assert agent("public").get("/facts", as_of=NOW.isoformat()).json()["items"] == []
 
 
+@pytest.fixture
+def valves(bot):
+    """Memories that were stored 60 days ago: in the trash at first, in the trash today, secret."""
+    back, gone, _ = (
+        stored(bot, content=f"The valve {what}", **more)
+        for what, more in (("is back", {}), ("is gone", {}), ("code is 4711", {"sensitivity": "secret"}))
+    )
+    Memory.objects.update(created_at=NOW - timedelta(days=60))
+    Memory.objects.filter(uid=back["id"]).update(deleted_at=NOW - timedelta(days=40))
+    assert bot.post(f"/memories/{back['id']}/restore").status_code == 200
+    assert bot.delete(f"/memories/{gone['id']}").status_code == 200
+
+
+FOUND = {
+    "/search": lambda answer: [one["memory"]["content"] for one in answer["results"]],
+    "/recall": lambda answer: [one["content"] for one in answer["details"]],
+    "/tools/letsgo/search_memories": lambda answer: [one["content"] for one in answer["result"]["results"]],
+    "/tools/memory-mcp/memory_recall": lambda answer: [one["content"] for one in answer["result"]["details"]],
+    "/tools/mira/memory": lambda answer: [one["content"] for one in answer["result"]],
+    "/tools/pigo/memory_recall": lambda answer: [one["content"] for one in answer["result"]["results"]],
+}
+
+
+def asked(agent, path, **fields):
+    action = {"action": "recall"} if "mira" in path else {}
+    answer = agent.post(path, {"query": "valve", **action, **fields})
+    assert answer.status_code == 200, answer.content
+    return sorted(FOUND[path](answer.json()))
+
+
+@pytest.mark.parametrize("path", FOUND)
+def test_answer_is_what_was_not_in_the_trash_then(bot, valves, path):
+    assert asked(bot, path, as_of=BEFORE) == ["The valve is gone"]
+    assert asked(bot, path, as_of=(NOW - timedelta(days=50)).isoformat()) == [
+        "The valve is back",
+        "The valve is gone",
+    ]
+    assert asked(bot, path) == ["The valve is back"]
+    assert set(Memory.objects.exclude(content="The valve is back").values_list("accessed_count")) == {(0,)}
+
+
+@pytest.mark.parametrize("path", FOUND)
+def test_answer_of_the_past_shows_no_more_than_the_token_may_see(bot, agent, valves, path):
+    assert asked(bot, path, as_of=BEFORE, allow_secret=True) == [
+        "The valve code is 4711",
+        "The valve is gone",
+    ]
+    assert asked(agent("public"), path, as_of=BEFORE) == ["The valve is gone"]
+    assert asked(agent("secret", projects=["other"], name="limited"), path, as_of=BEFORE) == []
+
+
+@pytest.mark.parametrize("path", [path for path in FOUND if "tools" in path])
+def test_tools_answer_with_the_text_of_that_time(bot, old, path):
+    assert asked(bot, path, as_of=BEFORE) == ["The valve opens at noon"]
+    assert asked(bot, path, as_of=(NOW - timedelta(days=70)).isoformat()) == []
+    assert Memory.objects.get().accessed_count == 0
+    refused = bot.post(path, {"query": "valve", "action": "recall", "as_of": "yesterday"})
+    assert "as_of" in bad_fields(refused)
+
+
+def test_filters_of_tools_compare_the_values_of_that_time(bot):
+    """Each call names the values that the memory had, then those that it has."""
+    before = {"project": "old", "category": "pipes", "type": "decision", "entities": [{"entity": "Ada"}]}
+    after = {"project": "new", "category": "gas", "type": "preference", "entities": [{"entity": "Bob"}]}
+    memory = stored(bot, content="The valve opens at noon", **before)
+    Memory.objects.update(created_at=NOW - timedelta(days=60))
+    bot.patch(f"/memories/{memory['id']}", after)
+    letsgo, mcp, mira, pigo = [path for path in FOUND if "tools" in path]
+    for path, name, argument in (
+        (letsgo, "category", "category"),
+        (letsgo, "type", "type"),
+        (mcp, "project", "project"),
+        (mira, "project", "project"),
+        (mira, "category", "category"),
+        (mira, "type", "fact_type"),
+        (pigo, "project", "project"),
+    ):
+        assert asked(bot, path, as_of=BEFORE, **{argument: before[name]}), (path, argument)
+        assert not asked(bot, path, as_of=BEFORE, **{argument: after[name]}), (path, argument)
+    assert asked(bot, mcp, as_of=BEFORE, entities=["Ada"])
+    assert not asked(bot, mcp, as_of=BEFORE, entities=["Bob"])
+    assert not asked(bot, mira, as_of=BEFORE, scope="team")
+
+
 @pytest.mark.parametrize("path", ["/search", "/recall"])
 def test_invalid_time_names_the_field(bot, path):
     assert "as_of" in bad_fields(bot.post(path, {"query": "valve", "as_of": "yesterday"}))

@@ -34,6 +34,7 @@ from memoryhub.models import (
 from memoryhub.ops import demo
 from memoryhub.ops.demo import play_session
 from memoryhub.transfer import jobs
+from tests.accounts.passkey import create_passkey
 
 OWNER = demo.OWNER
 SHARED_SESSION_ID = "twice"  # a session of two projects
@@ -59,6 +60,7 @@ def fill_store() -> User:
     """Fill the empty store; returns the administrator, whose switches are still off."""
     _run_demo()
     boss = User.objects.create_superuser(OWNER, password="a good password")
+    create_passkey(boss)
     actor = Actor(f"user:{OWNER}", Clearance.up_to("secret", owner=OWNER))
     create_people()
     _create_runs(actor)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from allauth.mfa.models import Authenticator
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django.db.models import Count, Model
@@ -93,6 +94,8 @@ class SiteWalk:
         about = str(pattern.pattern).partition("/")[0]
         if name == "memory-as":
             return [{"uid": self._memories()[0], "form": "markdown"}]
+        if name == "mfa_remove_webauthn":
+            return list(Authenticator.objects.filter(user=self.user, type="webauthn").values("pk"))
         if name == "digest":
             return [{"uid": uid} for uid in Digest.objects.values_list("uid", flat=True)]
         if name == "invitation":

@@ -10,14 +10,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import User
 from django.core.exceptions import BadRequest
 from django.db import OperationalError, connection
 from django.test import Client
 from playwright.sync_api import Page, expect
 
-from memoryhub.models import Identity
 from memoryhub.web.stats import views
+from tests.accounts.passkey import confirm_session
 from tests.browser import full_store
 from tests.browser.conftest import OpenPage, Watch
 from tests.browser.page_checks import PHONE, WIDE, PageChecks, Requests, unfold
@@ -63,7 +64,7 @@ def test_nothing_is_to_be_mended_on_any_page(
 ) -> None:
     watch.expect(404, 422)
     boss = full_store.fill_store()
-    client = signed_in_client(boss, "private", "secret")
+    client = confirm_session(signed_in_client(boss, "private", "secret"), boss)
     page = open_page(NOT_FOUND)
     page.context.add_cookies(
         [{"name": "sessionid", "value": client.cookies["sessionid"].value, "url": live_server.url}]
@@ -84,7 +85,7 @@ def test_nor_where_an_organisation_signs_people_in(
     look_at(open_page("/login/"), [HERE])
     boss = User.objects.create_superuser("boss", password="a good password")
     bound, known = person("bound"), person("known")
-    Identity.objects.create(user=bound, issuer="https://login.example.org/realms/" + LONG, subject=LONG)
+    SocialAccount.objects.create(user=bound, provider="https://login.example.org/realms/" + LONG, uid=LONG)
     User.objects.filter(pk__in=(bound.pk, known.pk)).update(email=LONG[:60] + "@example.org")
     look_at(open_page("/people/bound/", boss), [HERE, "/people/known/", "/people/boss/"])
     for user in (bound, known):

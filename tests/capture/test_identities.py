@@ -86,6 +86,17 @@ def test_two_repositories_in_folders_of_one_name_are_two_projects(bot: Agent) ->
     assert project_of(bot, APP) == "app"
 
 
+def test_model_gets_the_name_of_the_project_to_remember_in(bot: Agent, agent: Callable[..., Agent]) -> None:
+    project_of(bot, APP)
+    prompt = {"hook_event_name": "UserPromptSubmit", "session_id": "s2", "cwd": "/home/ada/app"}
+    remember = {**prompt, "prompt": "/memoryhub:remember We deploy on Tuesdays", "repository": OTHER}
+    answer = bot.post("/hooks/claude-code", remember).json()
+    assert 'the project of this session is "other/app".' in answer["hookSpecificOutput"]["additionalContext"]
+    limited = agent(projects=["mine"], name="limited").post("/hooks/claude-code", remember).json()
+    assert 'is "mine".' in limited["hookSpecificOutput"]["additionalContext"]
+    assert bot.post("/hooks/claude-code", {**prompt, "prompt": "We deploy on Tuesdays"}).json() == {}
+
+
 def test_remote_outranks_the_root_commit(bot: Agent) -> None:
     project_of(bot, APP)
     project_of(bot, OTHER)

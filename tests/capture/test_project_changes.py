@@ -14,6 +14,7 @@ from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.accounts import tokens
 from memoryhub.accounts.clearance import user_clearance
 from memoryhub.capture import project_changes, projects
+from memoryhub.capture.identities import folder_key
 from memoryhub.facts.services import create_fact
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.memories.filters import MemoryFilter
@@ -104,12 +105,34 @@ def test_rename_is_undone_exactly(work: Agent) -> None:
     changed = project_changes.rename_project("app", "shop", ADMIN)
     assert picture() != before
     assert undo(changed).name == "app"
-    after = picture()
-    assert after.pop("ProjectIdentity").count("name:shop") == 1
-    before.pop("ProjectIdentity")
-    assert after == before
+    assert picture() == before
+    assert not ProjectMove.objects.exists()
     with pytest.raises(NotFound):
         undo(changed)
+
+
+@pytest.mark.parametrize("operation", ["rename", "merge"])
+def test_undo_restores_former_names_that_were_replaced(work: Agent, operation: str) -> None:
+    """Another project has had both names before, for everyone and for one person's agents."""
+    other = Project.objects.create(name="older")
+    for name in ("app", "shop"):
+        for owner in ("", "ada"):
+            ProjectIdentity.objects.create(key=f"name:{name}", owner=owner, project=other)
+    before = picture()
+    if operation == "rename":
+        changed = project_changes.rename_project("app", "shop", ADMIN)
+    else:
+        changed = project_changes.merge_projects("app", "other/app", ADMIN)
+    assert ProjectIdentity.objects.get(key="name:app", owner="").project.name == changed.project.name
+    undo(changed)
+    assert picture() == before
+
+
+def test_undo_of_a_rename_leaves_no_settings_behind(work: Agent) -> None:
+    memories.create_memory(MemoryDraft(content="a note", project="notes"), ADMIN)
+    undo(project_changes.rename_project("notes", "records", ADMIN))
+    assert not Project.objects.filter(name__in=["notes", "records"]).exists()
+    assert next_project_of(work, None, "/srv/records", "s9") == "records"
 
 
 def test_rename_takes_memberships_tokens_and_saved_searches_along(work: Agent) -> None:
@@ -235,6 +258,49 @@ def test_split_by_folder_and_repository_is_undone_exactly(work: Agent) -> None:
     assert project_of(work, {"remote": OTHER["remote"]}) == "part"
 
 
+def test_next_events_of_a_split_folder_are_in_the_new_project(
+    work: Agent, agent: Callable[..., Agent]
+) -> None:
+    before = picture()
+    changed = project_changes.split_project("app", "part", ADMIN, folder="/home/ada/app/")
+    for number, repository in enumerate((APP, None)):
+        assert next_project_of(work, repository, "/home/ada/app/src", f"in {number}") == "part"
+        assert next_project_of(work, repository, "/home/ada/app2", f"out {number}") != "part"
+    assert next_project_of(work, APP, "/home/ada/app", "of app") == "part"
+    assert project_changes.list_identities("part", ADMIN)[0].key == "folder:/home/ada/app"
+    limited = agent(projects=["app", "z"], name="limited")
+    assert next_project_of(limited, APP, "/home/ada/app", "theirs") == "app"
+    Session.objects.exclude(session_id__in=["shared", "of app", "of other/app"]).delete()
+    undo(changed)
+    assert picture()["ProjectIdentity"] == before["ProjectIdentity"]
+    assert next_project_of(work, APP, "/home/ada/app/src", "later") == "app"
+
+
+def test_inner_folder_that_was_split_off_decides_before_the_outer_one(work: Agent) -> None:
+    project_changes.split_project("app", "outer", ADMIN, folder="/home/ada/app")
+    next_project_of(work, APP, "/home/ada/app/inner", "s7")
+    inner = project_changes.split_project("outer", "inner", ADMIN, folder="/home/ada/app/inner")
+    assert next_project_of(work, APP, "/home/ada/app/inner/src", "s8") == "inner"
+    undo(inner)
+    assert next_project_of(work, APP, "/home/ada/app/inner/src", "s9") == "outer"
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("/home/ada/app/", "folder:/home/ada/app"),
+        ("C:\\work\\app", "folder:C:/work/app"),
+        ("app", ""),
+        ("/", ""),
+        ("C:\\", ""),
+        ("/a" * 41, ""),
+        ("/" + "a" * 380, ""),
+    ],
+)
+def test_key_of_a_folder(path: str, key: str) -> None:
+    assert folder_key(path) == key
+
+
 def test_split_by_filter_moves_the_matching_memories(work: Agent) -> None:
     chosen = MemoryFilter(sensitivity="secret")
     project_changes.split_project("app", "part", ADMIN, chosen=chosen)
@@ -243,7 +309,7 @@ def test_split_by_filter_moves_the_matching_memories(work: Agent) -> None:
     assert Session.objects.filter(project="part", session_id="of app").exists()
 
 
-@pytest.mark.parametrize("folder", ["", "/home/ada/ap", "/home/ada/app/x", "%", "_"])
+@pytest.mark.parametrize("folder", ["", "/home/ada/ap", "/home/ada/app/x", "/%", "/_"])
 def test_split_of_nothing_is_refused(work: Agent, folder: str) -> None:
     Session.objects.filter(project="app").update(cwd="/home/ada/app")
     with pytest.raises(StoreError):
@@ -306,6 +372,7 @@ def test_api_refuses_bad_moves(work: Agent, agent: Callable[..., Agent]) -> None
     body = {"project": "app", "into": "part"}
     assert bad_fields(work.post("/project-splits", body)) == {"into"}
     assert bad_fields(work.post("/project-splits", {**body, "identities": ["root:x"]})) == {"identities"}
+    assert bad_fields(work.post("/project-splits", {**body, "folder": "home/ada"})) == {"folder"}
     writer = agent(rights=["read", "write"], name="writer")
     is_problem(writer.post("/project-merges", body), 403, "missing_right")
     limited = agent(projects=["other"], name="limited")

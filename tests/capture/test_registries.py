@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import doctest
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +88,58 @@ def test_registered_scorer_decides_what_capture_keeps(agent_session, monkeypatch
 
     monkeypatch.setitem(capabilities._objects, "memory.memorability", Scorer())
     assert agent_session.commit("feat: members wait in line for a tool").skip_reason == "below the gate"
+
+
+NEIGHBOUR = """
+from django.apps import AppConfig
+
+
+class NeighbourConfig(AppConfig):
+    name = "neighbour"
+
+    def ready(self):
+        from memoryhub import hooks
+
+        def count_words(context):
+            return "ok", f"{len(context.hook_event.data['prompt'].split())} words"
+
+        hooks.register("prompt:submit", 10, count_words)
+"""
+SETTINGS = """
+from memoryhub.settings import *
+
+INSTALLED_APPS = [%s]
+"""
+DISPATCH = """
+import django
+
+django.setup()
+
+from django.core.management import call_command
+from memoryhub.access.policy import system_actor
+from memoryhub.capture import HookEvent, dispatch
+
+call_command("migrate", verbosity=0)
+event = HookEvent("prompt:submit", "session-1", "shop", data={"prompt": "Which database is it?"})
+print([(one.name, one.status, one.detail) for one in dispatch(event, system_actor("tests")).handlers][0])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("apps", ["*INSTALLED_APPS, 'neighbour'", "'neighbour', *INSTALLED_APPS"])
+def test_another_app_joins_the_chain_when_it_is_ready(tmp_path, apps):
+    """In a process of its own, and before or after the hub's app."""
+    (tmp_path / "neighbour").mkdir()
+    (tmp_path / "neighbour" / "__init__.py").touch()
+    (tmp_path / "neighbour" / "apps.py").write_text(NEIGHBOUR)
+    (tmp_path / "site_settings.py").write_text(SETTINGS % apps)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "LETSGO_HOME": str(tmp_path / "store"),
+        "PYTHONPATH": f"{tmp_path}:{PAGE.parents[1]}",
+        "DJANGO_SETTINGS_MODULE": "site_settings",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", DISPATCH], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "('count_words', 'ok', '4 words')\n", done.stderr

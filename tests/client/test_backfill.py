@@ -338,6 +338,23 @@ class TestCommits:
         assert list(fix.files.values_list("path", flat=True)) == ["stock.py"]
         assert fix.created_at == datetime(2025, 11, 3, 9, tzinfo=UTC)
 
+    def test_pause_without_a_project_pauses_that_of_the_repository(
+        self, run: Run, repository: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Another repository in a folder of this name has reported a session before."""
+        git(repository, "remote", "add", "origin", "https://example.org/ada/tool.git")
+        other = {"name": repository.name, "remote": "https://example.org/bob/tool", "root": "b" * 40}
+        client.report_event("session:start", "s1", cwd=f"/home/bob/{repository.name}", repository=other)
+        folder = repository / "src"
+        folder.mkdir(exist_ok=True)
+        monkeypatch.chdir(folder)
+        backfill.find_repository.cache_clear()
+        assert run("pause", "--hours", "2") == 0
+        assert client.project("ada/tool").paused_until
+        assert client.project(repository.name).paused_until is None
+        assert run("resume") == 0
+        assert client.project("ada/tool").paused_until is None
+
     def test_worktree_and_repository_are_one_project(self, run: Run, repository: Path) -> None:
         git(repository, "remote", "add", "origin", "https://ada:s3cr@t@example.org/Owner/Shop.git")
         worktree = repository.parent / "shop-feature"

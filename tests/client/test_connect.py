@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from memoryhub.client import Client, connect, connect_record
 from memoryhub.client.errors import AuthenticationFailed
@@ -119,6 +120,55 @@ def test_guideline_is_added_to_the_instructions_and_removed_with_undo(
     assert text.count("\r\n") in (0, text.count("\n"))
     assert run("connect", "--yes", "--undo") == 0
     assert (file.read_bytes().decode() if file.exists() else None) == own
+
+
+RULES = {
+    "cursor": ("shop/.cursor/rules/memoryhub.mdc", {"description": "Shared memory", "alwaysApply": True}),
+    "vscode": (
+        ".config/Code/User/prompts/memoryhub.instructions.md",
+        {"description": "Shared memory", "applyTo": "**"},
+    ),
+}
+
+
+@pytest.fixture
+def in_repository(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The root of a repository. A folder in it is the working folder."""
+    root = home / "shop"
+    for folder in (root / ".git", root / "src"):
+        folder.mkdir(parents=True)
+    monkeypatch.chdir(root / "src")
+    return root
+
+
+@pytest.mark.parametrize("key", RULES)
+def test_guideline_is_a_rule_for_every_request_and_removed_with_undo(
+    run: Run, home: Path, in_repository: Path, key: str
+) -> None:
+    name, header = RULES[key]
+    assert run("connect", "--yes", "--agent", key) == 0
+    _, front, rest = (home / name).read_text("utf-8").split("---\n")
+    assert yaml.safe_load(front) == header
+    assert rest.strip() == GUIDELINE.strip()
+    assert run("connect", "--yes", "--agent", key) == 0
+    assert (home / name).read_text("utf-8").count("Shared memory") == 2
+    assert run("connect", "--yes", "--undo") == 0
+    assert not (home / name).exists()
+
+
+@pytest.mark.parametrize("key", RULES)
+def test_rule_of_the_user_with_the_same_name_stays(
+    run: Run, home: Path, in_repository: Path, key: str
+) -> None:
+    file = write(home / RULES[key][0], "Be brief.\n")
+    assert run("connect", "--yes", "--agent", key) == 1
+    assert file.read_text("utf-8") == "Be brief.\n"
+
+
+def test_rule_of_cursor_needs_a_repository(run: Run, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("connect", "--yes", "--agent", "cursor") == 0
+    assert "run this command in one to add the guideline" in capsys.readouterr().out
+    assert not list(home.rglob("*.mdc"))
 
 
 def test_codex_gets_the_line_endings_of_its_file(run: Run, home: Path) -> None:
@@ -316,7 +366,7 @@ def test_second_run_changes_nothing(run: Run, home: Path, capsys: pytest.Capture
     capsys.readouterr()
     assert run("connect", "--yes") == 0
     assert tree(home) == before
-    assert capsys.readouterr().out.count("needs no change") == 21
+    assert capsys.readouterr().out.count("needs no change") == 22
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644])

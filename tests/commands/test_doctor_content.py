@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from allauth.mfa.totp.internal.auth import TOTP
 from django.contrib.auth.models import User
 from django.utils import timezone
 
@@ -13,6 +14,7 @@ from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.ops.doctor import Status, ok
+from tests.accounts.passkey import create_passkey
 from tests.commands.examining import WRITER, look, look_first, named, remember
 from tests.conftest import without_journal_triggers
 
@@ -26,6 +28,16 @@ def test_unknown_levels_are_counted_and_not_shown(sound):
     assert found.status is Status.WARN
     assert found.text.startswith("1 rows of memory are of an unknown level")
     assert not {"unspeakable", "attic", "cosmic"} & set(found.text.split())
+
+
+def test_codes_that_a_new_secret_key_made_useless_are_reported(sound, settings):
+    ada = User.objects.get(username="ada")
+    TOTP.activate(ada, "A" * 32)
+    create_passkey(ada)  # with recovery codes
+    assert look(named("second factors")).status is Status.OK
+    settings.SECRET_KEY = "another key"
+    found = look(named("second factors"))
+    assert (found.status, found.text.partition(" ")[0]) == (Status.FAIL, "2")
 
 
 def test_projects_over_or_near_their_cap_are_warned_about(sound, configure):

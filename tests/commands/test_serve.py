@@ -383,3 +383,30 @@ def _head(port: int, path: str, headers: dict[str, str] | None = None) -> http.c
     answer.read()
     connection.close()
     return answer
+
+
+def test_every_worker_answers_metrics_for_all(hub):
+    port, token = hubs.free_port(), "a-token-for-prometheus"
+    names = {"MEMORYHUB_METRICS_TOKEN": token, "MEMORYHUB_LOG_FORMAT": "json"}
+
+    def scrape() -> str:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {token}"}
+        )
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return str(answer.read().decode())
+
+    refused = 'memoryhub_requests_total{method="GET",route="api/v1/stats",status="401"}'
+    with hub.serving(port, "serve", "--port", str(port), "--workers", "2", **names):
+        before = _count_of(scrape(), refused)
+        for _ in range(10):
+            assert status(port) == 401
+        for _ in range(4):
+            text = scrape()
+            assert _count_of(text, refused) == before + 10
+            assert _count_of(text, "memoryhub_workers") == 2
+
+
+def _count_of(text: str, name: str) -> float:
+    values = [line.rpartition(" ")[2] for line in text.splitlines() if line.startswith(f"{name} ")]
+    return float(values[0]) if values else 0

@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.api.conftest import agent
+
+__all__ = ["agent"]
+
 from memoryhub.access.policy import Actor
 from memoryhub.accounts.tokens import issue_token
 from memoryhub.http import rate_limit

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+from allauth.mfa.totp.internal.auth import TOTP
+from allauth.socialaccount.models import SocialAccount
 from django.apps import apps
 from django.conf import settings
 from django.contrib.auth.models import Group, User
@@ -34,7 +36,6 @@ from memoryhub.models import (
     Event,
     Evidence,
     Extraction,
-    Identity,
     Injection,
     MaintenanceRun,
     Membership,
@@ -52,6 +53,7 @@ from memoryhub.models import (
     Session,
 )
 from memoryhub.transfer import jobs
+from tests.accounts.passkey import create_passkey
 from tests.http.payloads import EVERYTHING, PAYLOADS, payload
 
 OWNER = "boss"
@@ -198,6 +200,7 @@ def _runs(actor: Actor) -> None:
 
 def _behind_the_doors(boss: User, actor: Actor) -> None:
     """Write values that validation refuses, and values that another server sends."""
+    TOTP.activate(boss, "A" * 32)
     for number, text in enumerate(PAYLOADS):
         Extraction.objects.create(
             status="failed", project=text, error=text, actor=f"token:{text}", session_id=text, messages=[text]
@@ -207,6 +210,7 @@ def _behind_the_doors(boss: User, actor: Actor) -> None:
         ModelUse.objects.create(day=timezone.now() - timedelta(days=number), model=text, calls=1)
         Injection.objects.create(session=Session.objects.first(), prompt_preview=text, project=text)
         _app(boss, text, number)
+        create_passkey(boss, text)
         project, _ = Project.objects.get_or_create(name=text[:200])
         ProjectIdentity.objects.create(project=project, key=text[:400], owner=text[:150])
     memory = Memory.objects.live().order_by("pk")[0]
@@ -267,7 +271,7 @@ def _people() -> None:
         user.save()
         Membership.objects.create(user=user, project=payload(number))
         if number != 4:  # whose page shows the address instead
-            Identity.objects.create(user=user, issuer=payload(number), subject=payload(number))
+            SocialAccount.objects.create(user=user, provider=payload(number), uid=payload(number))
         Profile.objects.filter(user=user).update(confined=True)
         Group.objects.create(name=payload(number))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
+from allauth.mfa.models import Authenticator
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django.test import Client
@@ -26,6 +27,7 @@ from memoryhub.models import (
 )
 from memoryhub.web import urls
 from tests import clients
+from tests.accounts.passkey import confirm_session
 
 # Query parameters of the pages; a page uses those it knows.
 PARAMETERS = (
@@ -149,8 +151,9 @@ class Walk:
             "injections/": Injection,
             "transfer/": MaintenanceRun,
             "maintenance/": MaintenanceRun,
+            "you/passkeys/": Authenticator,
             "you/digests/": Digest,
-            "you/tokens/": AgentToken,
+            "you/": AgentToken,
             "searches/": SavedSearch,
             "checks/": MemoryCheck,
         }
@@ -178,8 +181,8 @@ def _spread(rows: Iterable[Any], most: int) -> list[Any]:
 
 
 def enter(user: User) -> Client:
-    """Return a browser in which this person is logged in and sees every level."""
-    return clients.signed_in_client(user, "private", "secret")
+    """Return a browser in which this person sees every level and may change their second factors."""
+    return confirm_session(clients.signed_in_client(user, "private", "secret"), user)
 
 
 def body(response: Any) -> str:

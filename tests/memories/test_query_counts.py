@@ -104,7 +104,7 @@ def test_number_of_queries_of_trash_restore_and_purge_is_constant(
     uids = list(Memory.objects.values_list("uid", flat=True))
     with django_assert_max_num_queries(10):
         memories.trash_memories(uids, actor)
-    with django_assert_max_num_queries(31):
+    with django_assert_max_num_queries(32):
         memories.erase_memories(uids, actor)
 
 

@@ -33,6 +33,7 @@ TRIGGERS = {
     "memoryhub_journal_no_update",
     "memoryhub_journal_no_delete",
     "memoryhub_journal_no_replace",
+    "memoryhub_absence_end",
     "memoryhub_change_insert",
     "memoryhub_change_delete",
     "memoryhub_change_update",

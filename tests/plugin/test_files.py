@@ -193,7 +193,7 @@ def test_status_line_of_the_settings_prints_the_same(hub: FakeHub) -> None:
 def test_command_of_the_hub_says_what_to_do_without_an_answer(command: str) -> None:
     text = (PLUGIN / "commands" / f"{command}.md").read_text()
     assert re.search(r"^description: \S", text.split("---")[1], re.M)
-    assert f"`memoryhub {command} PROJECT" in text
+    assert f"in the folder of this session: `memoryhub {command}" in text
 
 
 def test_rating_command_says_what_to_do_without_an_answer() -> None:

@@ -84,7 +84,9 @@ def store(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> I
     connection.close()
     connection.settings_dict["NAME"] = str(home / "memory.db")
     # Injections may be slow while other tests run.
-    patient = settings.MEMORYHUB.model_copy(update={"injection_deadline_ms": 60_000})
+    patient = settings.MEMORYHUB.model_copy(
+        update={"injection_deadline_ms": 60_000, "tool_deadline_ms": 60_000}
+    )
     mirror = home / "memory-journal.jsonl"
     with django_db_blocker.unblock(), override_settings(MEMORY_LOG=mirror, MEMORYHUB=patient):
         call_command("migrate", verbosity=0)

@@ -8,11 +8,18 @@ import pytest
 from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
-from memoryhub.memories import trash_memories, update_memory
+from memoryhub.memories import (
+    apply_bulk_action,
+    erase_memories,
+    restore_memories,
+    trash_memories,
+    undo_bulk_action,
+    update_memory,
+)
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.snapshots import load_snapshot
-from memoryhub.models import Memory, Revision
+from memoryhub.models import AbsenceSpan, Memory, Revision
 from memoryhub.search.snapshots import search_snapshot
 
 CLEARANCE = Clearance.up_to("secret", "ada")
@@ -77,6 +84,43 @@ def test_memory_that_was_trashed_or_expired_then_is_not_found(stored_in_march):
     assert search("valve") == []
 
 
+@pytest.mark.parametrize("way", ["restore", "store again", "undo"])
+def test_memory_that_came_back_from_the_trash_is_not_found_in_between(stored_in_march, remember, actor, way):
+    memory = stored_in_march("The valve is closed at night")
+    if way == "undo":
+        action = apply_bulk_action("trash", [memory.uid], actor)
+    else:
+        trash_memories([memory.uid], actor)
+    during = timezone.now()
+    if way == "restore":
+        restore_memories([memory.uid], actor)
+    elif way == "undo":
+        undo_bulk_action(action.id, actor, action.first, action.last)
+    else:
+        remember("The valve is closed at night")
+    found = ["The valve is closed at night"]
+    assert search("valve", during) == []
+    assert search("valve", APRIL) == search("valve", timezone.now()) == found
+
+
+def test_memory_whose_expiry_was_moved_is_not_found_while_it_was_expired(stored_in_march, actor):
+    memory = stored_in_march("The valve is closed at night")
+    Memory.objects.filter(pk=memory.pk).update(expires_at=MAY)
+    assert search("valve", NOW) == []
+    Memory.objects.filter(pk=memory.pk).update(expires_at=NOW + timedelta(days=30))
+    assert search("valve", NOW) == []
+    assert search("valve", APRIL) == search("valve", timezone.now()) == ["The valve is closed at night"]
+
+
+def test_erasing_a_memory_forgets_when_it_was_in_the_trash(stored_in_march, actor):
+    memory = stored_in_march("The valve is closed at night")
+    trash_memories([memory.uid], actor)
+    restore_memories([memory.uid], actor)
+    assert AbsenceSpan.objects.filter(memory=memory).count() == 1
+    erase_memories([memory.uid], actor)
+    assert not AbsenceSpan.objects.exists()
+
+
 def test_replaced_memory_is_found_before_its_replacement_took_over(stored_in_march, remember, actor):
     old, new = stored_in_march("The valve opens at noon"), remember("The valve opens at dawn")
     change(old, actor, superseded_by=new.uid)
@@ -139,3 +183,42 @@ def test_number_of_queries_does_not_grow_with_replacements(
         snapshot = load_snapshot(MemoryFilter(), CLEARANCE, APRIL)
     assert {one.superseded_by for one in snapshot.versions} == {None, new}
     assert snapshot.is_complete
+
+
+class TestPins:
+    """A pin comes first if it matches as well as any other result must."""
+
+    QUERY = "how is the shop deployed to production servers with make ship from main"
+
+    @pytest.fixture
+    def memories(self, stored_in_march):
+        stored_in_march("The shop is deployed to production servers from main with make ship", title="Deploy")
+        stored_in_march(
+            "Lunch is at noon, and the kitchen is above the shop",
+            title="Lunch",
+            pinned=True,
+        )
+
+    def find(self, min_score):
+        snapshot = load_snapshot(MemoryFilter(), CLEARANCE, APRIL)
+        found = search_snapshot(snapshot, self.QUERY, limit=10, min_score=min_score, pinned_first=True)
+        return [hit.memory.title for hit in found.hits]
+
+    def test_weak_pin_is_not_first(self, memories):
+        assert self.find(0.0) == ["Deploy", "Lunch"]
+
+    def test_weak_pin_is_not_found_above_the_floor(self, memories):
+        assert self.find(None) == ["Deploy"]
+
+    def test_weak_pin_of_an_earlier_version_is_not_first(self, memories, actor):
+        change(Memory.objects.get(title="Lunch"), actor, content="Lunch is at one")
+        assert self.find(0.0) == ["Deploy", "Lunch"]
+
+    def test_matching_pin_is_first(self, memories, stored_in_march):
+        stored_in_march(
+            "Deployed the shop to production servers from main? Ask Mara",
+            title="Ask",
+            pinned=True,
+            importance=0.1,
+        )
+        assert self.find(0.0)[0] == "Ask"

@@ -9,13 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 
 from memoryhub import capture, memories
 from memoryhub.access.policy import LEVELS, Actor, Clearance
+from memoryhub.checks.services import CheckDraft, create_check
 from memoryhub.facts import services
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
-from memoryhub.models import Evidence, Fact, JournalEntry, Memory, Session
+from memoryhub.models import (
+    CodeReference,
+    EventCount,
+    Evidence,
+    Fact,
+    JournalEntry,
+    Memory,
+    MemoryCheck,
+    Project,
+    ProjectIdentity,
+    Session,
+)
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT
 from memoryhub.transfer.id_map import IdMap
@@ -82,7 +95,7 @@ def of_kind(lines: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 def wipe() -> None:
     """Empty the store, as after migrate."""
     with without_journal_triggers():
-        for model in (Fact, Session, Memory, JournalEntry):
+        for model in (MemoryCheck, Fact, Session, Memory, JournalEntry, Project):
             model.objects.all().delete()
 
 
@@ -123,6 +136,26 @@ def full_store(db: None) -> None:
     holds, _ = services.create_fact(FactDraft(subject="build", predicate="runs on", object="8 machines"), ADA)
     Fact.objects.filter(pk=ended.pk).update(valid_until=holds.valid_from, superseded_by=holds)
     _work(datetime.now(UTC) - timedelta(hours=1))
+    _observe(keyed, deploys)
+
+
+def _observe(gone: Memory, cited: Memory) -> None:
+    """Store identities and counts of projects, a check, lines of code, and a time in the trash."""
+    memories.trash_memories([gone.uid], ADA)
+    memories.restore_memories([gone.uid], ADA)
+    at = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+    for name in ("shop", "mall"):
+        project = Project.objects.create(name=name)
+        values = {"key": f"remote:example.org/ada/{name}", "created_at": at}
+        ProjectIdentity.objects.create(project=project, **values)
+        ProjectIdentity.objects.create(project=project, owner="bob", **values)
+        EventCount.objects.create(project=project, day=at.date(), event="tool:post", count=7)
+    CodeReference.objects.create(
+        memory=cited, path="src/a.py", basename="a.py", lines=["ab12", "cd34"], gone=["ab12"], as_of=at
+    )
+    User.objects.create_user("ada")
+    rules = {"must_bring": [cited.uid], "never_bring": [gone.uid], "never_words": ["x"]}
+    create_check(CheckDraft(prompt="How do we deploy?", project="shop", level="secret", **rules), ADA)
 
 
 def _work(at: datetime) -> None:

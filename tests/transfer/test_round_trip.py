@@ -7,11 +7,24 @@ from collections import Counter
 
 import pytest
 
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.capture import projects
-from memoryhub.models import Event, Fact, JournalEntry, Memory, Project, Revision, Session
-from tests.transfer.conftest import OPERATOR, of_kind, out, raw_out, wipe
+from memoryhub.models import (
+    AbsenceSpan,
+    Event,
+    Fact,
+    JournalEntry,
+    Memory,
+    MemoryCheck,
+    Project,
+    ProjectIdentity,
+    Revision,
+    Session,
+)
+from tests.transfer.conftest import ADA, OPERATOR, of_kind, out, raw_out, wipe
 
 pytestmark = pytest.mark.django_db
 
@@ -28,8 +41,7 @@ KINDS = {
         "event",
         "summary",
     ),
-    "superseded",
-    "journal",
+    *("superseded", "journal", "project", "identity", "count", "absence", "reference", "check"),
 }
 
 
@@ -64,6 +76,8 @@ def test_import_is_journaled(full_store, bring_in):
         ("memory", "insert"): stored,
         ("memory", "update"): 1,  # a replacement
         ("fact", "insert"): facts,
+        ("project", "identify"): 4,
+        ("check", "check_create"): 1,
     }
     assert journal.verify_chain().ok
 
@@ -147,6 +161,94 @@ def test_settings_of_projects_are_restored_unless_the_project_has_some(full_stor
     Project.objects.filter(name="q").delete()
     projects.configure_project("p", OPERATOR, mode="off")
     assert bring_in(before).errors == []
-    assert dict(Project.objects.values_list("name", "mode")) == {"p": "off", "q": "approve"}
+    restored = Project.objects.filter(name__in=["p", "q"])
+    assert dict(restored.values_list("name", "mode")) == {"p": "off", "q": "approve"}
     restored = Project.objects.get(name="q")
     assert (restored.ignored_paths, restored.sends_page, restored.off_page_facts) == ("*.pem", False, ["f1"])
+
+
+def test_restored_projects_checks_and_code_lines_work(full_store, bring_in):
+    before = raw_out()
+    wipe()
+    bring_in(before)
+    check = MemoryCheck.objects.get()
+    assert (check.owner, check.sensitivity, check.passed) == ("ada", "secret", None)
+    assert [one.memory.content for one in check.memories.all()] == ["we deploy by script", "colour = green"]
+    identity = ProjectIdentity.objects.get(project__name="shop", owner="bob")
+    assert identity.key == "remote:example.org/ada/shop"
+    assert projects.count_events(Project.named("mall")) == {"tool:post": 7}
+    reference = Memory.objects.get(content="we deploy by script").code_references.get()
+    assert (reference.basename, reference.compared, reference.gone) == ("a.py", ["ab12", "cd34"], ["ab12"])
+    assert AbsenceSpan.objects.get().memory.content == "colour = green"
+
+
+def test_check_that_names_an_erased_memory_is_restored(full_store, bring_in):
+    memories.erase_memories([Memory.objects.get(content="colour = green").uid], ADA)
+    before = raw_out()
+    wipe()
+    assert bring_in(before).errors == []
+    assert [one.memory is None for one in MemoryCheck.objects.get().memories.all()] == [False, True]
+    assert raw_out().count(b'"kind":"check"') == 1
+
+
+def test_export_of_one_project_has_no_identities_of_others(full_store):
+    lines = out(project="mall")
+    assert {line["project"] for line in of_kind(lines, "identity") + of_kind(lines, "count")} == {"mall"}
+    assert not of_kind(lines, "check")
+
+
+@pytest.mark.parametrize(
+    "clearance", [Clearance.up_to("private", "ada"), Clearance.up_to("secret", "bob", projects=["mall"])]
+)
+def test_export_shows_no_more_than_the_actor_may_see(full_store, clearance):
+    lines = out(Actor("token:limited", clearance))
+    assert not {"identity", "count", "project", "reference", "check"} & {line["kind"] for line in lines}
+    visible = set(Memory.objects.visible_to(clearance).values_list("uid", flat=True))
+    assert {line["memory_id"] for line in of_kind(lines, "absence")} <= visible
+
+
+def test_restoring_identities_needs_the_rights_to_record_them(full_store, bring_in):
+    line = {"kind": "identity", "key": "name:mine", "created_at": "2026-03-04T05:06:07Z"}
+    confined = Actor("token:ada", Clearance.up_to("secret", "ada", projects=["shop"]))
+    loaded = bring_in(
+        [
+            {**line, "project": "mall", "owner": "ada"},
+            {**line, "project": "shop", "owner": ""},
+            {**line, "project": "shop", "owner": "bob"},
+            {**line, "project": "shop", "owner": "ada"},
+        ],
+        by=confined,
+        restores=True,
+    )
+    assert len(loaded.errors) == 3
+    assert ProjectIdentity.objects.get(key="name:mine").owner == "ada"
+
+
+AT = "2026-03-04T05:06:07Z"
+BAD_LINES = [
+    {"kind": "identity", "project": "shop", "key": "folder", "created_at": "2026-03-04T05:06:07Z"},
+    {"kind": "count", "project": "shop", "day": "yesterday", "event": "tool:post", "count": 1},
+    {"kind": "count", "project": "shop", "day": "2026-03-04", "event": "tool:post", "count": -1},
+    {
+        "kind": "absence",
+        "memory_id": "none",
+        "began_at": "2026-03-04T05:06:07Z",
+        "ended_at": "2026-03-04T05:06:08Z",
+    },
+    {
+        "kind": "reference",
+        "memory_id": "none",
+        "path": "a.py",
+        "lines": ["not a hash"],
+        "as_of": "2026-03-04T05:06:07Z",
+    },
+    {"kind": "check", "id": "c1", "prompt": "what?", "created_at": "2026-03-04T05:06:07Z"},
+]
+
+
+@pytest.mark.parametrize("line", BAD_LINES, ids=[line["kind"] for line in BAD_LINES])
+def test_bad_line_is_reported_and_the_others_are_restored(full_store, bring_in, line):
+    good = {"kind": "identity", "project": "p", "key": "name:p0", "created_at": "2026-03-04T05:06:07Z"}
+    loaded = bring_in([line, good])
+    assert len(loaded.errors) == 1
+    assert ProjectIdentity.objects.filter(key="name:p0").exists()

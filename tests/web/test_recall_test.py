@@ -159,3 +159,15 @@ def test_number_of_queries_does_not_grow(visitor, remember, django_assert_max_nu
     with django_assert_max_num_queries(20):
         ask(visitor)
     assert Memory.objects.count() == 40
+
+
+@pytest.mark.parametrize(("helped", "low", "high"), [(9, 1.0, 1.1), (0, 0.9, 1.0)])
+def test_why_this_result_shows_the_factor_of_memories_that_helped(visitor, remember, helped, low, high):
+    memory = remember("zebra stripes are like finger prints")
+    assert "×" not in text(ask(visitor))
+    Memory.objects.filter(pk=memory.pk).update(shown_count=9, helped_count=helped)
+    page = text(ask(visitor))
+    found = re.search(rf"Why this result\? .* helped {helped} of 9 times × (\d\.\d+)", page)
+    assert found
+    assert low < float(found[1]) < high
+    assert "×" not in text(visitor.get("/search/", {"q": "zebra"}))

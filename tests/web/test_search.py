@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from memoryhub import embeddings
 from memoryhub.embeddings import EmbeddingError
-from memoryhub.memories import update_memory
+from memoryhub.memories import restore_memories, trash_memories, update_memory
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory
 
@@ -407,6 +407,23 @@ class TestPast:
         assert "zebra subway" not in page
         assert "changed since" in page
         assert "Memories at the end of" in page
+
+    def test_memories_that_were_in_the_trash_that_day_are_not_found(
+        self, visitor: Client, remember: Callable[..., Any], actor: Any
+    ) -> None:
+        now = timezone.now()
+        back, gone = remember("zebra crossing"), remember("zebra subway")
+        remember("zebra vault", sensitivity="secret")
+        Memory.objects.update(created_at=now - timedelta(days=9))
+        Memory.objects.filter(pk=back.pk).update(deleted_at=now - timedelta(days=5))
+        restore_memories([back.uid], actor)
+        trash_memories([gone.uid], actor)
+        for days, found in ((7, "crossing subway"), (3, "subway"), (0, "crossing")):
+            day = timezone.localdate() - timedelta(days=days)
+            page = text(visitor.get("/search/", {"q": "zebra", "on": str(day)}))
+            shown = [word for word in ("crossing", "subway", "vault") if f"zebra {word}" in page]
+            assert " ".join(shown) == found
+            assert ("in the trash today" in page) == ("subway" in found)
 
     def test_invalid_day_is_an_error_of_its_field(self, visitor: Client, zoo: None) -> None:
         response = visitor.get("/search/", {"q": "zebra", "on": "soon"})

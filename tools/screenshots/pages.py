@@ -242,11 +242,18 @@ NOT_PICTURED = {
         *("you-sessions-end", "connect-revoke"),
         *("person-rights", "person-join", "person-leave", "person-open", "person-password"),
         *("person-address", "person-unbind", "person-invite", "person-revoke", "invitation"),
+        "person-second-factors",
         *("project-settings-save", "project-pause", "project-undo", "you-app-remove"),
         *("project-move", "project-page-correct", "project-page-settings"),
         *("memory-check-delete", "memory-check-run"),
     ),
     "like the page of a new check, and of the undo of a run": ("memory-check", "import-undo"),
     "files": ("memory-as", "export"),
+    "need a second factor, or the password again": (
+        *("mfa_authenticate", "mfa_login_webauthn", "account_reauthenticate", "mfa_reauthenticate"),
+        *("mfa_reauthenticate_webauthn", "mfa_activate_totp", "mfa_deactivate_totp", "mfa_add_webauthn"),
+        *("mfa_view_recovery_codes", "mfa_generate_recovery_codes", "mfa_remove_webauthn"),
+    ),
+    "other names of pages": ("account_login", "mfa_index"),
     "need another server": ("single-sign-on", "single-sign-on-back", "authorize"),
 }

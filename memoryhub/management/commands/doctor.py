@@ -45,6 +45,7 @@ CHECKS: tuple[Check, ...] = (
     content.clock,
     content.administrator,
     content.tokens,
+    content.second_factors,
     content.maintenance_runs,
     content.daily_maintenance,
     installation.hosts,

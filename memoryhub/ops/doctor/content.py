@@ -13,6 +13,7 @@ from django.db.models import Min
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS, WAITING_LEVELS
+from memoryhub.accounts.second_factors import count_unreadable
 from memoryhub.audit import clock as jumps
 from memoryhub.backends import change_log
 from memoryhub.embeddings import EmbeddingError, configured
@@ -50,6 +51,17 @@ def levels() -> Iterator[Finding]:
         )
     if not found:
         yield ok("every row is of a known level")
+
+
+@check("second factors", needs="tables")
+def second_factors() -> Iterator[Finding]:
+    if unreadable := count_unreadable():
+        yield fail(
+            f"{unreadable:,} authenticator apps or sets of recovery codes fail: the secret key changed",
+            "Bring back the former secret key, or remove the second factors of these people under People.",
+        )
+    else:
+        yield ok("codes of authenticator apps and recovery codes can be checked")
 
 
 @check("cap", needs="tables")

@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from memoryhub.accounts import invitations, people, roles
+from memoryhub.accounts import identities, invitations, people, roles, second_factors
 from memoryhub.accounts.clearance import is_confined
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import JournalEntry, Membership
@@ -201,6 +201,12 @@ def unbind(user: User, manager: User, data: QueryDict) -> str:
     return f"{user} is unbound. The next sign-in with the account's address is bound to it."
 
 
+@button_view
+def remove_second_factors(user: User, manager: User, data: QueryDict) -> str:
+    people.remove_second_factors(user, manager)
+    return f"The second factors of {user} are removed, and their sessions have ended."
+
+
 @never_cache
 def _render_link(request: HttpRequest, user: User, token: str) -> HttpResponse:
     link = request.build_absolute_uri(reverse("invitation", args=[user.pk, token]))
@@ -216,12 +222,13 @@ def _render_person(request: HttpRequest, user: User, **forms: PlainForm) -> Http
         "can_invite": invitations.awaits_first_sign_in(user),
         "link_expires": invitations.link_expiries([user]).get(user.username),
         "is_own": manager.pk == user.pk,
+        "has_second_factor": second_factors.has_second_factor(user),
         "role": roles.user_role(user),
         "level": people.permitted_level(user),
         "memberships": list(Membership.objects.filter(user=user)),
         "confined": is_confined(user),
         "organisation": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
-        "identity": getattr(user, "identity", None),
+        "identity": identities.find_identity(user),
         "journal": JournalEntry.objects.about_person(user.username)[:MAX_JOURNAL_ROWS],
         **{name: make(manager, user, None) for name, make in PERSON_FORMS.items() if name not in forms},
         **forms,

@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import AGENT_PREFIX, LEVELS
-from memoryhub.accounts import oauth, people, roles, sign_in, tokens
+from memoryhub.accounts import identities, oauth, people, roles, second_factors, sign_in, tokens
 from memoryhub.accounts.clearance import is_confined, request_actor, request_clearance, user_clearance
 from memoryhub.injection.queries import count_helped
 from memoryhub.memories.errors import StoreError
@@ -160,13 +160,16 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
     profile = getattr(user, "profile", None) or Profile()
     kept = {name: getattr(profile, name) for name in ("theme", "time_zone", "language")}
     may_issue = user.has_perm(ISSUE_PERMISSION)
+    factors = second_factors.list_second_factors(user)
     context: dict[str, Any] = {
         "role": next((role for role in roles.ROLES if role.name == roles.user_role(user)), None),
         "reach": _project_levels(user),
         "preferences": forms.get("preferences") or PreferencesForm(initial=kept),
         "password": forms.get("password") or PasswordForm(request),
         "organisation": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
-        "identity": getattr(user, "identity", None) if settings.OIDC_ISSUER else None,
+        "identity": identities.find_identity(user) if settings.OIDC_ISSUER else None,
+        "second_factors": factors,
+        "kinds": {one.type for one in factors},
         "may_issue": may_issue,
         "token_form": forms.get("token") or (TokenForm(user) if may_issue else None),
         "tokens": _tokens_with_results(request),

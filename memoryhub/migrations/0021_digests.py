@@ -10,7 +10,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('memoryhub', '0018_memory_checks'),
+        ('memoryhub', '0020_absence_spans'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
