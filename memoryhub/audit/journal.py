@@ -325,7 +325,8 @@ def verify() -> Verification:
 def verify_chain() -> Verification:
     """Recompute the whole chain from the stored bytes."""
     with connection.cursor() as cursor:
-        return check_chain(cursor.execute(STORED_BYTES_SQL))
+        cursor.execute(STORED_BYTES_SQL)
+        return check_chain(cursor)  # not what execute returns: its errors are not Django's
 
 
 def _first_lost_seq(rows: int) -> int | None:

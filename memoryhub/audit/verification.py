@@ -90,7 +90,8 @@ def compare_mirror() -> MirrorReport:
     with file, connection.cursor() as cursor:
         # Take the size before the rows: a row is committed before its line is written, so every line has one.
         size = os.fstat(file.fileno()).st_size
-        _compare(_read_lines(file, size, found), iter(cursor.execute(journal.STORED_BYTES_SQL)), found)
+        cursor.execute(journal.STORED_BYTES_SQL)
+        _compare(_read_lines(file, size, found), iter(cursor), found)
     return found
 
 

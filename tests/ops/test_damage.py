@@ -171,6 +171,14 @@ def test_damage_is_recorded_in_a_folder_that_cannot_be_written_to(damaged, monke
     damage.clear()
 
 
+@pytest.mark.parametrize("name", ["journal", "mirror"])
+def test_doctor_reports_a_damaged_page_of_the_journal(damaged, own_store, name):  # noqa: F811
+    overwrite_pages(own_store, *leaf_pages(own_store, "memoryhub_journalentry")[1:])
+    [found] = named(name).findings()
+    assert found.status is Status.FAIL
+    assert "the store cannot be read" in found.text
+
+
 def test_record_ends_when_doctor_finds_the_file_whole(own_store, agent):  # noqa: F811
     damage.record(OSError("database disk image is malformed"))
     assert Agent().http.get("/readyz").status_code == 503

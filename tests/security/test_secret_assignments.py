@@ -27,6 +27,15 @@ SECRETS = (
     "api_key: {b24}",
     "SESSION_TOKEN=/{b80}",
     "user.set_password('kite7lamp!')",
+    "token = 0123456789abcdef",
+    "access_key=1234567890abcdef",
+    "GH_TOKEN=abcdef1234567890",
+    "pass: kite7lamp3",
+    "the password for the database is: kite7lamp3",
+    "The password for staging is sunshine42.",
+    "password (production): kite7lamp3",
+    "Das Passwort ist kite7lamp3",
+    "Das Passwort für die Datenbank lautet **kite7lamp3**",
 )
 OTHERS = (
     "token = <your-token>",
@@ -50,6 +59,16 @@ OTHERS = (
     "next page token: {h32}",
     "primary_key = {h16}",
     "creds = load_credentials(path)",
+    "token = 0000000000000000",
+    "pass: 20241012",
+    "pass: formatted",
+    "the password for the database is in the vault2024 folder",
+    "The password for new users is generated",
+    "the password of users is argon2id-hashed",
+    "password for the login: 2FA-protected",
+    "password for user: database42",
+    "password (optional): passphrase1",
+    "Das Passwort ist abgelaufen",
 )
 
 

@@ -82,7 +82,7 @@ def assigned_name(match: re.Match[str]) -> str:
     """Return the name in lower case, or "" if it is not the name of a secret, as in ``primary_key``.
 
     Keys and tokens get a common name: ``api_key`` for names that mean an API key, ``some_key`` and
-    ``some_token`` for others.
+    ``some_token`` for others. ``some_pass`` is the word "pass" alone, which may mean something else.
     """
     end, start = match["name"], match.start("name")
     before, last = text_before(match, start), match.string[max(0, start - 1) : start]
@@ -95,7 +95,9 @@ def assigned_name(match: re.Match[str]) -> str:
         return lowered if last in ("_", "-") and before.endswith(_WORDS.token_issuers) else ""
     if lowered in ("pass", "pw"):
         is_joined = last in ("_", "-", "$") or (end == "Pass" and last.isalpha())
-        return lowered if is_joined or (lowered == "pw" and not last.isalnum()) else ""
+        if is_joined or last.isalnum():
+            return lowered if is_joined else ""
+        return "some_pass" if lowered == "pass" else lowered
     if lowered == "token":
         return "some_token" if before[-1:].isalpha() and last != " " else lowered
     return lowered
@@ -115,8 +117,10 @@ def is_secret_assignment(match: re.Match[str]) -> bool:
     value = match["value"].rstrip(".!?:\\")
     if name.startswith("cred"):
         value = value.rpartition(":")[2]  # a user and a password
-    if len(value) < MIN_LENGTH or is_placeholder(value):
+    if len(value) < MIN_LENGTH or (is_placeholder(value) and not is_long_hex(value)):
         return False
+    if name == "some_pass":
+        return is_password_in_prose(value)
     if UUID.fullmatch(value):
         return _may_be_uuid(match, name)
     if name == "some_key" and not (match["quote"] and len(value) >= 32 and not HEX.fullmatch(value)):
@@ -151,7 +155,7 @@ def _is_secret_run(match: re.Match[str], name: str, value: str) -> bool:
         return _is_secret_in_prose(match, of_password, value)
     if value.isalpha():
         return _is_secret_letters(match, of_password, value)
-    if HEX.fullmatch(value) and len(value) >= _MIN_HEX:
+    if is_long_hex(value):
         is_harmless = name.endswith("token") and is_harmless_token(text_before(match, match.start("name")))
         return entropy(value) > 2.6 and not is_harmless
     if _ALGORITHM.match(value) or entropy(value) < 2.5:
@@ -167,11 +171,25 @@ def _is_secret_in_prose(match: re.Match[str], of_password: bool, value: str) -> 
         return is_scrambled(value) and (of_password or _is_long_random(value))
     if not of_password:
         return _is_long_random(value)
-    if value.isalpha():
-        return is_scrambled(value)
-    if _ALGORITHM.match(value) or HEX.fullmatch(value):
+    return is_password_in_prose(value, after_verb=True)
+
+
+def is_password_in_prose(value: str, after_verb: bool = False) -> bool:
+    """Return True if a value after the word "password" in a sentence is no word, id or hash.
+
+    After a verb, as in "the password is …", a word with a number is a password, too.
+    """
+    if names_other_value(value) or _ALGORITHM.match(value) or HEX.fullmatch(value) or _CODE.search(value):
         return False
-    return bool(_WORD_AND_NUMBER.fullmatch(value) or _MIXED.search(value)) or is_random(value)
+    if after_verb and _WORD_AND_NUMBER.fullmatch(value):
+        return True
+    if not (value.isalnum() and value.isascii()):
+        return has_digit(value) and count_classes(value) >= 3 and is_scrambled(value)
+    return is_scrambled(value) if value.isalpha() else bool(_MIXED.search(value)) or is_random(value)
+
+
+def is_long_hex(value: str) -> bool:
+    return len(value) >= _MIN_HEX and HEX.fullmatch(value) is not None
 
 
 def _is_secret_letters(match: re.Match[str], of_password: bool, value: str) -> bool:

@@ -251,6 +251,15 @@ def is_named_in_prose(match: re.Match[str]) -> bool:
 
 
 @_register
+def is_password_of_something(match: re.Match[str]) -> bool:
+    """A password after what it belongs to, as in "the password for staging is …"."""
+    value = match["value"].rstrip(".!?:)*")
+    if len(value) < 8 or is_placeholder(value):
+        return False
+    return assignments.is_password_in_prose(value, after_verb=match["sep"].strip() != ":")
+
+
+@_register
 def has_no_words(match: re.Match[str]) -> bool:
     return _CONSONANTS.search(match["value"]) is not None
 
