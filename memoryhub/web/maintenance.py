@@ -311,6 +311,18 @@ def recent_failed_runs(clearance: Clearance, now: datetime) -> list[MaintenanceR
     return failed
 
 
+def recent_faded_count(clearance: Clearance, now: datetime) -> tuple[MaintenanceRun, int] | None:
+    """Return the last consolidation of a day, with the number of memories that it made hard to find.
+
+    None if there are none, if it was undone, or if the viewer may not see all of it.
+    """
+    real = runs.visible_runs(clearance).filter(operation="consolidate", dry_run=False, undoes=None)
+    run = real.filter(finished_at__gte=now - timedelta(days=1), undone_at=None).first()
+    result = runs.visible_result(run, clearance, counted=False) if run else None
+    count = result.counts.get("fade", 0) + result.counts.get("evict", 0) if result and result.whole else 0
+    return (run, count) if run and count else None
+
+
 MAX_DAYS, MAX_TROUBLES = 14, 10
 
 

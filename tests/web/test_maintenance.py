@@ -92,7 +92,7 @@ class TestThePage:
         configure(maintenance_at="03:30", maintenance_operations="consolidate")
         assert re.search(
             r"Next daily maintenance: [\d-]+ 03:30 .*Consolidate .*"
-            r"Daily, and after each session Never run [\d-]+ 03:30",
+            r"Daily, after each session Never run [\d-]+ 03:30",
             text_of(keeper.get("/maintenance/")),
         )
         configure(maintenance_at="")

@@ -32,8 +32,8 @@ from memoryhub.models.querysets import MemoryQuerySet
 class Change:
     """One planned or applied change with its reason. Show it only to viewers of ``uid`` and all ``members``.
 
-    ``action``: boost, decay, fade (a decay that recall notices), evict, merge, summarise, purge, erase, prune,
-    reindex or embed.
+    ``action``: boost, decay, fade (a decay that recall notices), evict, merge, summarise, purge, erase,
+    prune, reindex or embed.
     ``uid``: the memory; for a merge, the member that gives the summary its title.
     ``before``, ``after``: importances.
     ``reason``: text for people, which never contains content of a memory.

@@ -114,8 +114,8 @@ class Consolidate(Operation[ProjectParams]):
     label = "Consolidate"
     depends_on_age = True
     help = (
-        "Raises the importance of memories that were used since the last consolidation and lowers that of "
-        "unused ones (decisions and discoveries at half the rate). Faded memories that were not used for a "
+        "Raises the importance of used memories and lowers that of unused ones. Use counts since the last "
+        "consolidation; decisions and discoveries lose half as much. Faded memories that were not used for a "
         "long time go to the trash. Undo restores importances that have not changed since, and takes the "
         "memories out of the trash."
     )

@@ -109,8 +109,8 @@ class PruneEvents(Operation[PruneParams]):
     label = "Prune events"
     depends_on_age = True
     help = (
-        "Permanently deletes events and injections older than event_retention_days, and sessions that are "
-        "empty then. Memories stay. It cannot be undone."
+        "Permanently deletes old events and injections, and sessions that are empty then. They are old "
+        "after event_retention_days. Memories stay. It cannot be undone."
     )
     Params = PruneParams
 
@@ -207,10 +207,11 @@ class EmptyTrash(Operation[EmptyTrashParams]):
     label = "Empty the trash"
     depends_on_age = True
     help = (
-        "Permanently deletes the memories in the trash: rows, words in the indexes and bytes in the file. It "
-        "cannot be undone. The file keeps its size; the freed space contains zeros and is used again. With "
-        "“compact” the whole file is rewritten at the end. This makes it smaller and removes copies that an "
-        "earlier reordering of pages may have left behind, but writers wait for seconds in a large store."
+        "Permanently deletes the memories in the trash. Rows, words in the indexes and bytes in the file "
+        "are gone. It cannot be undone. The file keeps its size; the freed space contains zeros and is "
+        "used again. With “compact” the whole file is rewritten at the end. This makes it smaller and "
+        "removes copies that an earlier reordering of pages may have left behind, but writers wait for "
+        "seconds in a large store."
     )
     Params = EmptyTrashParams
 

@@ -67,9 +67,9 @@ class SummarizeOld(Operation[SummarizeOldParams]):
     label = "Summarise old"
     depends_on_age = True
     help = (
-        "Replaces all memories of a project and category that were not changed for summarize_older_than_days "
-        "with one summary, if there are at least summarize_min_entries. The sources go to the trash. Undo "
-        "takes them out again and moves the summary there."
+        "Replaces old memories of one project and category by one summary. They were not changed for "
+        "summarize_older_than_days, and there are at least summarize_min_entries. The sources go to the "
+        "trash. Undo takes them out again and moves the summary there."
     )
     inverse_records = ("summarize_old",)
     Params = SummarizeOldParams
