@@ -95,10 +95,10 @@ def test_nor_where_an_organisation_signs_people_in(
 
 
 def test_nor_where_a_card_of_the_review_shows_all_of_its_text(
-    open_page: OpenPage, reader: User, watch: Watch, remember: Any
+    open_page: OpenPage, person: Any, watch: Watch, remember: Any
 ) -> None:
     remember(full_store.MARKDOWN * 10)
-    page = open_page("/review/?tab=new", reader)
+    page = open_page("/review/?tab=new", person("eve", "change_fact"))
     page.get_by_role("link", name="Show all").click()
     expect(page.locator(".review-card h4")).to_have_count(9)  # the first says the title again
     look_at(page, [HERE])
