@@ -28,7 +28,7 @@ from memoryhub.web.base.charts import breakdown
 from memoryhub.web.base.navigation import may_review
 from memoryhub.web.base.project_scope import narrow_to_project
 from memoryhub.web.checks import failed_checks
-from memoryhub.web.maintenance import recent_faded_count, recent_failed_runs
+from memoryhub.web.maintenance import find_faded, find_failed, recent_runs
 from memoryhub.web.memories.queries import live_memories
 from memoryhub.web.review.queue import badge_text
 
@@ -80,10 +80,11 @@ def home_page(request: HttpRequest) -> HttpResponse:
 
 def _attention(request: HttpRequest, clearance: Clearance, numbers: dict[str, Any]) -> dict[str, Any]:
     """Return what needs attention: failures, projects near their cap, memories to review."""
-    now, sees_runs = timezone.now(), can_view_runs(request.user)
+    now = timezone.now()
+    recent = recent_runs(clearance, now) if can_view_runs(request.user) else []
     return {
-        "failed_runs": recent_failed_runs(clearance, now) if sees_runs else [],
-        "faded": recent_faded_count(clearance, now) if sees_runs else None,
+        "failed_runs": find_failed(recent),
+        "faded": find_faded(recent, clearance, now),
         "failed_checks": failed_checks(clearance),
         "full": _projects_near_cap(numbers["near_cap"]),
         "expiring_days": counts.EXPIRING_DAYS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -223,7 +223,7 @@ def _render_confirmation(
     return render(request, "maintenance/confirm.html", context)
 
 
-FAILED_RUN_DAYS = 7  # for which a failed run is reported
+RECENT_RUN_DAYS = 7  # for which a failed run is reported
 MAX_WAIT = timedelta(minutes=2)  # a run that waits longer while none is running has no worker
 
 
@@ -296,12 +296,17 @@ def last_runs_by_operation(clearance: Clearance) -> dict[str, MaintenanceRun]:
     return {run.operation: run for run in real.filter(pk__in=newest)}
 
 
-def recent_failed_runs(clearance: Clearance, now: datetime) -> list[MaintenanceRun]:
-    """Return recent failed runs, newest first, without those that a later run made up for."""
-    since = now - timedelta(days=FAILED_RUN_DAYS)
+def recent_runs(clearance: Clearance, now: datetime) -> list[MaintenanceRun]:
+    """Return the runs of the last days that were no dry runs, newest first."""
+    since = now - timedelta(days=RECENT_RUN_DAYS)
     recent = runs.visible_runs(clearance).filter(created_at__gte=since, dry_run=False)
+    return list(recent.select_related("undoes"))
+
+
+def find_failed(recent: Iterable[MaintenanceRun]) -> list[MaintenanceRun]:
+    """Return the failed ones of recent runs, without those that a later run made up for."""
     failed, succeeded = [], set()
-    for run in recent.select_related("undoes"):
+    for run in recent:
         kind = (run.operation, run.project, run.undoes_id is None)
         if run.status == MaintenanceRun.Status.FAILED and run.cause != MaintenanceRun.Cause.STOPPED:
             if kind not in succeeded:
@@ -311,16 +316,20 @@ def recent_failed_runs(clearance: Clearance, now: datetime) -> list[MaintenanceR
     return failed
 
 
-def recent_faded_count(clearance: Clearance, now: datetime) -> tuple[MaintenanceRun, int] | None:
-    """Return the last consolidation of a day, with the number of memories that it made hard to find.
+def find_faded(
+    recent: Iterable[MaintenanceRun], clearance: Clearance, now: datetime
+) -> tuple[MaintenanceRun, int] | None:
+    """Return the last consolidation of a day, with the number of memories that it made harder to find.
 
     None if there are none, if it was undone, or if the viewer may not see all of it.
     """
-    real = runs.visible_runs(clearance).filter(operation="consolidate", dry_run=False, undoes=None)
-    run = real.filter(finished_at__gte=now - timedelta(days=1), undone_at=None).first()
-    result = runs.visible_result(run, clearance, counted=False) if run else None
-    count = result.counts.get("fade", 0) + result.counts.get("evict", 0) if result and result.whole else 0
-    return (run, count) if run and count else None
+    since = now - timedelta(days=1)
+    run = next((one for one in recent if one.operation == "consolidate" and one.undoes_id is None), None)
+    if run is None or run.undone_at or not run.finished_at or run.finished_at < since:
+        return None
+    result = runs.visible_result(run, clearance, counted=False)
+    count = result.counts.get("fade", 0) + result.counts.get("evict", 0)
+    return (run, count) if result.whole and count else None
 
 
 MAX_DAYS, MAX_TROUBLES = 14, 10

@@ -26,7 +26,7 @@ from memoryhub.web.base.filters import ListFilter
 from memoryhub.web.base.requests import cursor_page
 
 RUNS_PER_PAGE = 30
-CHANGES_PER_PAGE = 50
+CHANGES_PER_PAGE = 25
 
 
 def number_parameter(request: HttpRequest, name: str, default: str) -> int:

@@ -53,6 +53,13 @@
     }
   }, 60_000);
 
+  // htmx logs a request that newer input replaced as an error, which it is not. Of a real failure it logs the cause too.
+  if (window.htmx) {
+    htmx.logger = (element, name, detail) => {
+      if (name === "htmx:sendAbort" || name === "htmx:afterRequest") delete detail.error;
+    };
+  }
+
   // What htmx could not fetch is said, not swallowed.
   const failure = document.getElementById("failure");
   function say(text) {

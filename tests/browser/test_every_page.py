@@ -17,11 +17,13 @@ from django.db import OperationalError, connection
 from django.test import Client
 from playwright.sync_api import Page, expect
 
+from memoryhub.models import MaintenanceRun, Session
+from memoryhub.transfer import jobs
 from memoryhub.web.stats import views
 from tests.accounts.passkey import confirm_session
 from tests.browser import full_store
 from tests.browser.conftest import OpenPage, Watch
-from tests.browser.page_checks import PHONE, WIDE, PageChecks, Requests, unfold
+from tests.browser.page_checks import PHONE, WIDE, PageChecks, Requests, find_excess_height, unfold
 from tests.browser.site_walk import NOT_FOUND, SiteWalk
 from tests.clients import signed_in_client
 
@@ -33,6 +35,13 @@ MAKE_LABELS_FAINT = """(where) => {
   document.adoptedStyleSheets = [sheet];
 }"""
 PARTS = 3  # processes that may share the walk
+LISTS = (
+    *("/", "/memories/", "/search/?q=tide", "/trash/", "/review/", "/review/?tab=contradictions"),
+    *("/duplicates/", "/sessions/", "/timeline/", "/timeline/entries/", "/injections/", "/facts/"),
+    *("/facts/contradictions/", "/facts/graph/", "/journal/", "/maintenance/", "/maintenance/runs/"),
+    *("/agents/", "/people/", "/transfer/", "/glance/", "/preview/", "/language-model/", "/you/"),
+    *("/connect/", "/memories/new/"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +79,25 @@ def test_nothing_is_to_be_mended_on_any_page(
         [{"name": "sessionid", "value": client.cookies["sessionid"].value, "url": live_server.url}]
     )
     look_at(page, SiteWalk(client, boss).addresses(part, PARTS))
+
+
+@pytest.mark.usefixtures("embedding")
+def test_no_page_of_the_demo_is_long_on_a_phone(open_page: OpenPage) -> None:
+    full_store.run_demo()
+    boss = User.objects.create_superuser(full_store.OWNER, password="a good password")
+    page = open_page("/", boss, viewport=PHONE)
+    runs = MaintenanceRun.objects.exclude(operation=jobs.OPERATION_NAME).values_list("uid", flat=True)
+    sessions = Session.objects.values_list("session_id", flat=True)
+    paths = [
+        *LISTS,
+        *(f"/maintenance/runs/{uid}/" for uid in runs),
+        *(f"/sessions/{one}/" for one in sessions),
+    ]
+    wrong = []
+    for path in (*LISTS, *paths):
+        page.goto(path)
+        wrong += [f"{path} {problem}" for problem in find_excess_height(page)]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_nor_for_a_member_of_two_projects(open_page: OpenPage, watch: Watch) -> None:

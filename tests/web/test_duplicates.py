@@ -243,7 +243,7 @@ class TestVisibility:
 
 @pytest.fixture
 def pieces(remember: Callable[..., Memory]) -> list[Memory]:
-    texts = ("I work in a terminal with large letters", "Prefers a terminal with a large font")
+    texts = ("Works as an engineer at Acme", "Ada is an engineer and lives in Berlin")
     return [remember(text, project="p", category="profile") for text in texts]
 
 
