@@ -75,7 +75,7 @@
 // Coming back to a list: the scroll and the focus are where they were. The address has the filters, order and page.
 (function () {
   "use strict";
-  const LISTS = "main .rows, main .table, main .timeline, main .injections, main .briefs, main .month, main .clusters, main .contradictions";
+  const LISTS = "main .rows, main .table, main .timeline, main .injections, main .compact-rows, main .month, main .clusters, main .contradictions";
   const KEPT = 20; // addresses of lists that are remembered
 
   function read() {

@@ -5,7 +5,7 @@
   if (!help) return;
 
   const ROWS = [
-    "main :is(.rows, .timeline, .injections, .briefs, .month) > li",
+    "main :is(.rows, .timeline, .injections, .compact-rows, .month) > li",
     "main .table > tbody > tr",
     "main :is(.clusters, .contradictions) > :is(.dup-slot, .contradiction)",
   ].join();

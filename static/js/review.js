@@ -97,7 +97,7 @@
     const done = part.querySelector(".review-summary, .undo > span");
     const back = !done && isUndone && part.querySelector(".row-title, .card-head h2");
     const said = done ? done.textContent : back && "Undone: " + back.textContent;
-    if (said) document.getElementById("review-said").textContent = said;
+    if (said) document.getElementById("review-status").textContent = said;
     if (back && part.matches(".review-card")) trim(part);
   }
 

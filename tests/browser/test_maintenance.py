@@ -90,7 +90,7 @@ def test_the_bar_moves_automatically_and_each_quarter_is_announced_once(
 ) -> None:
     page = open_page("/maintenance/", keeper)
     press(page, "Consolidate", "Dry run")
-    bar, said = page.get_by_role("progressbar", name="Progress"), page.locator("#run-said")
+    bar, said = page.get_by_role("progressbar", name="Progress"), page.locator("#run-status")
     expect(said).to_have_text("Waiting to begin, 0 percent")
     pretend(26, 100)
     expect(bar).to_have_js_property("value", 26)

@@ -110,7 +110,7 @@ class TestByKeys:
         expect(card(page, three[1])).to_have_count(0)
         page.keyboard.press("u")
         expect(card(page, three[1]).get_by_role("link", name="Middle of the story")).to_be_focused()
-        expect(page.locator("#review-said")).to_have_text("Undone: Middle of the story")
+        expect(page.locator("#review-status")).to_have_text("Undone: Middle of the story")
         assert fresh(three[1]).deleted_at is None
         page.keyboard.press("u")
         expect(card(page, three[0])).to_be_visible()

@@ -105,14 +105,14 @@ class TestDryRunThenRunThenUndo:
         assert "faded paint" not in response.content.decode()
         news = re.search(r"\?announced=([\w-]+)", response.content.decode())
         assert news
-        assert 'id="run-said"' in response.content.decode()
+        assert 'id="run-status"' in response.content.decode()
         again = keeper.get(f"{address}progress/?announced={news[1]}", **asked)
-        assert 'id="run-said"' not in again.content.decode(), "the same is not said every second"
+        assert 'id="run-status"' not in again.content.decode(), "the same is not said every second"
         runs.execute(MaintenanceRun.objects.get())
         response = keeper.get(f"{address}progress/?announced={news[1]}", **asked)
         assert (response["HX-Retarget"], response["HX-Reswap"]) == ("#run", "outerHTML")
         assert "faded paint 2" in response.content.decode()
-        assert 'id="run-said" hx-swap-oob="innerHTML">Done<' in response.content.decode()
+        assert 'id="run-status" hx-swap-oob="innerHTML">Done<' in response.content.decode()
 
     def test_a_run_that_changed_nothing_says_so(self, keeper: Client, remember: Any) -> None:
         remember("fresh paint")

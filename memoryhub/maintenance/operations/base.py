@@ -238,7 +238,7 @@ class ProjectParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    project: str | None = Field(default=None, max_length=200, description="This project alone.")
+    project: str | None = Field(default=None, max_length=200, description="Only this project.")
 
     def in_project(self, rows: Rows) -> Rows:
         """Return the rows of the project, or all rows if none is set."""

@@ -100,7 +100,10 @@ def deletion_steps(
 
 class PruneParams(ProjectParams):
     older_than_days: float | None = Field(
-        default=None, gt=0, le=36_500, description="Of events; event_retention_days when it is absent."
+        default=None,
+        gt=0,
+        le=36_500,
+        description="Age of the events, in days. Default: event_retention_days.",
     )
 
 
@@ -198,7 +201,7 @@ class EmptyTrashParams(ProjectParams):
         default=0, ge=0, le=36_500, description="Keep memories that were trashed within this number of days."
     )
     compact: bool = Field(
-        default=False, description="Rewrite the whole file at the end; writers wait while it lasts, seconds."
+        default=False, description="Rewrite the whole file at the end. Writers wait for some seconds."
     )
 
 

@@ -37,10 +37,13 @@ class SummarizeOldParams(ProjectParams):
         default=None,
         ge=0,
         le=36_500,
-        description="Unchanged for this number of days; summarize_older_than_days.",
+        description="Only memories unchanged for this number of days. Default: summarize_older_than_days.",
     )
     min_entries: int | None = Field(
-        default=None, ge=2, le=10_000, description="Memories that a category needs; summarize_min_entries."
+        default=None,
+        ge=2,
+        le=10_000,
+        description="Memories that a category needs. Default: summarize_min_entries.",
     )
 
     @property

@@ -177,7 +177,7 @@ def health_issues(found: MemoryUsage, contradictions: int, project: str = "") ->
         for name, (title, means) in labels.items()
         if not (project and name == usage.NO_PROJECT)
     ]
-    meaning = "other things are said of one subject, and only one can be true"
+    meaning = "different values for one subject, of which only one can be true"
     href = page_url("fact-conflicts", project=project)
     return [HealthIssue("Contradicting facts", meaning, contradictions, 0, href), *lines]
 
