@@ -39,7 +39,7 @@ LISTS = (
     *("/", "/memories/", "/search/?q=tide", "/trash/", "/review/", "/review/?tab=contradictions"),
     *("/duplicates/", "/sessions/", "/timeline/", "/timeline/entries/", "/injections/", "/facts/"),
     *("/facts/contradictions/", "/facts/graph/", "/journal/", "/maintenance/", "/maintenance/runs/"),
-    *("/agents/", "/people/", "/transfer/", "/glance/", "/preview/", "/language-model/", "/you/"),
+    *("/agents/", "/people/", "/transfer/", "/glance/", "/preview/", "/you/"),
     *("/connect/", "/memories/new/"),
 )
 
