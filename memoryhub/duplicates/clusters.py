@@ -31,6 +31,8 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.semantic import available_embedder
 
+# Parts of a profile that share a subject have at least this cosine; unrelated sentences are below 0.15.
+MIN_PROFILE_SIMILARITY = 0.25
 MAX_PAIRS = 50_000_000  # compared pairs per call
 MAX_TEXTS, _MAX_CHARS = 10_000, 4000  # texts that are compared for contradictions, and characters of each
 MAX_LINKS = 200_000  # near pairs per call
@@ -67,7 +69,8 @@ class Cluster:
     """Near-duplicate memories; each of ``others`` with its similarity (0..1) to ``keep``.
 
     ``why``: why that memory would be kept. ``differs``: their numbers or negations differ, so they hardly
-    mean the same. ``by_rule``: parts of one profile, which become one text although they are not similar.
+    mean the same. ``by_rule``: parts of one profile about one subject, which become one text although they
+    are not near-duplicates.
     """
 
     keep: int
@@ -116,7 +119,8 @@ def find_clusters(
     """Find clusters among live memories that the caller can see.
 
     ``similarity`` defaults to ``near_duplicate_similarity``. Never clustered are events and cases, summaries
-    and checkpoints, two memories with keys, and pairs marked as not duplicates; profiles always are. Clusters
+    and checkpoints, two memories with keys, and pairs marked as not duplicates. Parts of a profile are from
+    :data:`MIN_PROFILE_SIMILARITY`. Clusters
     with equal numbers come first, then by similarity; profile parts last. Five queries, and those that
     refresh the vectors.
     """
@@ -257,7 +261,8 @@ class _Comparison:
         """Set the near pairs of a group: of its newest memories with all older ones."""
         if self.view is None or len(group.keys) < 2:
             return
-        min_similarity = -1.0 if group.category == ALWAYS_MERGED else self.min_similarity
+        floor = MIN_PROFILE_SIMILARITY if group.category == ALWAYS_MERGED else 1.0
+        min_similarity = min(floor, self.min_similarity)
         matrix, has_vector = self.view.in_order(group.keys)
         self.without_vector += len(matrix) - int(has_vector.sum())
         start = 0

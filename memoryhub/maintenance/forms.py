@@ -1,10 +1,11 @@
-"""Forms to start a run: parameter fields, permissions and the number of memories that would be lost.
+"""Forms to start a run: parameter fields, permissions and the consequences in numbers.
 
 Used by the pages and by the admin.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,8 +19,9 @@ from memoryhub.maintenance.operations.base import Operation
 
 # They delete memories permanently, past the trash and without undo.
 IRREVERSIBLE_OPERATIONS = frozenset({"purge_expired", "empty_trash"})
-# They ask for a confirmation: no undo brings back what they delete.
-CONFIRMED_OPERATIONS = IRREVERSIBLE_OPERATIONS | {"prune_events"}
+# Nothing brings back what they delete.
+LOSING_OPERATIONS = IRREVERSIBLE_OPERATIONS | {"prune_events"}
+MAX_PREVIEWED = 5000  # memories that a page looks at; a dry run counts the changes of more
 ADD_RUN, VIEW_RUN, ERASE_MEMORY = (
     "memoryhub.add_maintenancerun",
     "memoryhub.view_maintenancerun",
@@ -41,6 +43,26 @@ def count_losses(operation: Operation[Any], params: dict[str, Any], actor: Actor
     """Count the rows that a run would delete permanently now. StoreError names an invalid parameter."""
     valid = runs.validate_params(operation, params)
     return operation.total(operation.Params(**valid), actor, timezone.now())
+
+
+def asks_first(operation: Operation[Any]) -> bool:
+    """Whether a page shows the consequences of a run before it starts."""
+    return operation.undoable or operation.name in LOSING_OPERATIONS
+
+
+def count_changes(operation: Operation[Any], params: dict[str, Any], actor: Actor) -> dict[str, int] | None:
+    """Count what a run would change now, by action; None if that takes too long for a page.
+
+    StoreError names an invalid parameter.
+    """
+    valid, now = operation.Params(**runs.validate_params(operation, params)), timezone.now()
+    if operation.total(valid, actor, now) > MAX_PREVIEWED:
+        return None
+    counts: Counter[str] = Counter()
+    for step in operation.steps(valid, actor, now):
+        for change in step.changes:
+            counts[change.action] += change.count
+    return dict(counts)
 
 
 def form_fields(params: type[BaseModel]) -> dict[str, forms.Field]:

@@ -8,7 +8,7 @@ that they may see.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -140,8 +140,9 @@ Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 
 # For each action, the words for a run and for a dry run.
 ACTION_LABELS = {
-    "boost": ("raised in importance", "would be raised in importance"),
-    "decay": ("faded in importance", "would fade in importance"),
+    "boost": ("gained importance", "would gain importance"),
+    "decay": ("lost importance", "would lose importance"),
+    "fade": ("fell below the recall threshold", "would fall below the recall threshold"),
     "evict": ("sent to the trash", "would go to the trash"),
     "merge": ("merged", "would be merged"),
     "summarise": ("summarised", "would be summarised"),
@@ -202,19 +203,18 @@ def result_lines(run: MaintenanceRun, result: VisibleResult) -> list[tuple[str, 
 
     If all changes are groups, the number of memories in them follows.
     """
-    counts = sorted(result.counts.items(), key=lambda item: (-item[1], item[0]))
-    lines = [
-        (
-            GROUP_LABELS[action][run.dry_run]
-            if action in GROUP_LABELS
-            else action_label(action, run.dry_run),
-            count,
-        )
-        for action, count in counts
-    ]
-    if result.whole and counts and set(result.counts) <= set(GROUP_LABELS):
+    lines = count_lines(result.counts, run.dry_run)
+    if result.whole and lines and set(result.counts) <= set(GROUP_LABELS):
         lines.append(("memories in them", (run.result or {}).get("changed", 0)))
     return lines
+
+
+def count_lines(counts: Mapping[str, int], dry_run: bool) -> list[tuple[str, int]]:
+    """Return labels and counts of actions, the most frequent first."""
+    return [
+        (GROUP_LABELS.get(action, ACTION_LABELS.get(action, (action, action)))[dry_run], count)
+        for action, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]
 
 
 def progress_percent(run: MaintenanceRun, result: VisibleResult) -> int:

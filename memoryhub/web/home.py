@@ -30,7 +30,7 @@ from memoryhub.web.base.navigation import may_review
 from memoryhub.web.base.project_scope import narrow_to_project
 from memoryhub.web.base.requests import signed_in_user
 from memoryhub.web.checks import failed_checks
-from memoryhub.web.maintenance import recent_failed_runs
+from memoryhub.web.maintenance import find_faded, find_failed, recent_runs
 from memoryhub.web.memories.queries import live_memories
 from memoryhub.web.review.queue import badge_text
 
@@ -82,9 +82,11 @@ def home_page(request: HttpRequest) -> HttpResponse:
 
 def _attention(request: HttpRequest, clearance: Clearance, numbers: dict[str, Any]) -> dict[str, Any]:
     """Return what needs attention: failures, projects near their cap, memories to review."""
-    failed = recent_failed_runs(clearance, timezone.now()) if can_view_runs(request.user) else []
+    now = timezone.now()
+    recent = recent_runs(clearance, now) if can_view_runs(request.user) else []
     return {
-        "failed_runs": failed,
+        "failed_runs": find_failed(recent),
+        "faded": find_faded(recent, clearance, now),
         "failed_checks": failed_checks(clearance),
         "failed_digests": list(failed_digests(signed_in_user(request))),
         "full": _projects_near_cap(numbers["near_cap"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -28,13 +28,15 @@ from memoryhub.core.text import format_count
 from memoryhub.extraction import queue as extraction_queue
 from memoryhub.extraction import services
 from memoryhub.llm import LlmSettings, find_problems, sends_in_clear
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import results, runs
 from memoryhub.maintenance import scheduler as daily
 from memoryhub.maintenance.forms import (
-    CONFIRMED_OPERATIONS,
     IRREVERSIBLE_OPERATIONS,
+    LOSING_OPERATIONS,
+    asks_first,
     can_start_run,
     can_view_runs,
+    count_changes,
     count_losses,
     filled_values,
     form_fields,
@@ -56,6 +58,8 @@ class RunForm(forms.Form):
         super().__init__(data, label_suffix="", auto_id=f"{operation.name}_%s")
         self.operation = operation
         self.fields.update(form_fields(operation.Params))
+        for field in self.fields.values():
+            field.widget.attrs["form"] = f"start-{operation.name}"
         if "project" in self.fields:
             self.fields["project"].widget.attrs["list"] = "projects"
 
@@ -70,23 +74,26 @@ class RunForm(forms.Form):
 
 
 @dataclass(frozen=True)
-class OperationCard:
-    """An operation on the page; ``last`` is its newest run that was not a dry run."""
+class Job:
+    """An operation on the page; ``last`` is its newest run that was not a dry run, with its counts."""
 
     operation: Operation[Any]
-    form: RunForm
+    form: RunForm | None
     last: MaintenanceRun | None
+    result: list[tuple[str, int]]
     may_dry_run: bool
     may_run: bool
     is_off: bool
+    is_daily: bool
+    is_after_sessions: bool
 
     @property
-    def is_for_good(self) -> bool:
-        return self.operation.name in IRREVERSIBLE_OPERATIONS
+    def loses_data(self) -> bool:
+        return self.operation.name in LOSING_OPERATIONS
 
     @property
     def asks_first(self) -> bool:
-        return self.operation.name in CONFIRMED_OPERATIONS
+        return asks_first(self.operation)
 
 
 MAX_RECENT = 5
@@ -101,7 +108,7 @@ def maintenance(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def run_start(request: HttpRequest) -> HttpResponse:
-    """Start ``operation`` with its parameters; ``do`` is run or dry_run. Irreversible runs ask first."""
+    """Start ``operation`` with its parameters; ``do`` is run or dry_run. Runs that change data ask first."""
     operation = OPERATIONS.get(request.POST.get("operation", ""))
     mode = request.POST.get("do")
     if operation is None or mode not in ("run", "dry_run"):
@@ -113,8 +120,7 @@ def run_start(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return _render_page(request, form, status=422)
     try:
-        asks_first = operation.name in CONFIRMED_OPERATIONS and not dry_run
-        if asks_first and request.POST.get("confirmed") != "yes":
+        if asks_first(operation) and not dry_run and request.POST.get("confirmed") != "yes":
             return _render_confirmation(request, operation, form.params())
         run = runs.enqueue(operation.name, form.params(), request_actor(request), dry_run=dry_run)
     except StoreError as refusal:
@@ -149,7 +155,7 @@ def _render_page(request: HttpRequest, wrong: RunForm | None = None, status: int
     context = {
         "health": status_numbers(clearance, now),
         "schedule": schedule_status(clearance, now),
-        "cards": _operation_cards(request, wrong),
+        "jobs": _jobs(request, wrong),
         "wrong": wrong,
         "recent": list(recent),
         "pause": clock.current_pause(),
@@ -158,39 +164,66 @@ def _render_page(request: HttpRequest, wrong: RunForm | None = None, status: int
     return render(request, "maintenance/page.html", context, status=status)
 
 
-def _operation_cards(request: HttpRequest, wrong: RunForm | None) -> list[OperationCard]:
-    last = last_runs_by_operation(request_clearance(request))
-    return [
-        OperationCard(
-            operation,
-            wrong if wrong and wrong.operation is operation else RunForm(operation),
-            last.get(operation.name),
-            can_start_run(request.user, operation.name, dry_run=True),
-            can_start_run(request.user, operation.name, dry_run=False),
-            runs.is_switched_off(operation.name),
+def _jobs(request: HttpRequest, wrong: RunForm | None) -> list[Job]:
+    """Return the scheduled operations in their order, then those that people start."""
+    clearance, scheduled = request_clearance(request), daily.daily_operations()
+    last = last_runs_by_operation(clearance)
+    after_sessions = settings.MEMORYHUB.session_end_consolidation == "auto"
+    jobs = []
+    for name in dict.fromkeys([*scheduled, *OPERATIONS]):
+        operation, run = find_operation(name), last.get(name)
+        if operation is None:
+            continue
+        form = wrong if wrong and wrong.operation is operation else RunForm(operation)
+        jobs.append(
+            Job(
+                operation,
+                form if name in OPERATIONS else None,
+                run,
+                result_lines(run, clearance) if run else [],
+                name in OPERATIONS and can_start_run(request.user, name, dry_run=True),
+                name in OPERATIONS and can_start_run(request.user, name, dry_run=False),
+                runs.is_switched_off(name),
+                name in scheduled,
+                name == "consolidate" and after_sessions,
+            )
         )
-        for operation in OPERATIONS.values()
-    ]
+    return jobs
+
+
+def result_lines(run: MaintenanceRun, clearance: Clearance) -> list[tuple[str, int]]:
+    """Return what a run changed, for viewers of everything that it covered."""
+    result = runs.visible_result(run, clearance, counted=False)
+    return results.result_lines(run, result) if result.whole else []
 
 
 def _render_confirmation(
     request: HttpRequest, operation: Operation[Any], params: dict[str, Any]
 ) -> HttpResponse:
-    """Ask for confirmation, with the number of memories or other rows that would be lost."""
-    count = count_losses(operation, params, request_actor(request))
-    is_about_memories = operation.name in IRREVERSIBLE_OPERATIONS
-    one, several = ("memory", "memories") if is_about_memories else ("row", "rows")
-    context = {
-        "operation": operation,
-        "fields": params,
-        "count": count,
-        "counted": format_count(count, one, several),
-        "is_about_memories": is_about_memories,
-    }
+    """Ask for confirmation, with the consequences in numbers."""
+    actor = request_actor(request)
+    context: dict[str, Any] = {"operation": operation, "fields": params}
+    if operation.name in LOSING_OPERATIONS:
+        count = count_losses(operation, params, actor)
+        is_about_memories = operation.name in IRREVERSIBLE_OPERATIONS
+        one, several = ("memory", "memories") if is_about_memories else ("row", "rows")
+        context |= {
+            "loses_data": True,
+            "count": count,
+            "counted": format_count(count, one, several),
+            "is_about_memories": is_about_memories,
+        }
+    else:
+        counts = count_changes(operation, params, actor)
+        context |= {
+            "count": sum(counts.values()) if counts is not None else None,
+            "lines": results.count_lines(counts or {}, dry_run=True),
+            "faded": (counts or {}).get("fade", 0),
+        }
     return render(request, "maintenance/confirm.html", context)
 
 
-FAILED_RUN_DAYS = 7  # for which a failed run is reported
+RECENT_RUN_DAYS = 7  # for which a failed run is reported
 MAX_WAIT = timedelta(minutes=2)  # a run that waits longer while none is running has no worker
 
 
@@ -263,12 +296,17 @@ def last_runs_by_operation(clearance: Clearance) -> dict[str, MaintenanceRun]:
     return {run.operation: run for run in real.filter(pk__in=newest)}
 
 
-def recent_failed_runs(clearance: Clearance, now: datetime) -> list[MaintenanceRun]:
-    """Return recent failed runs, newest first, without those that a later run made up for."""
-    since = now - timedelta(days=FAILED_RUN_DAYS)
+def recent_runs(clearance: Clearance, now: datetime) -> list[MaintenanceRun]:
+    """Return the runs of the last days that were no dry runs, newest first."""
+    since = now - timedelta(days=RECENT_RUN_DAYS)
     recent = runs.visible_runs(clearance).filter(created_at__gte=since, dry_run=False)
+    return list(recent.select_related("undoes"))
+
+
+def find_failed(recent: Iterable[MaintenanceRun]) -> list[MaintenanceRun]:
+    """Return the failed ones of recent runs, without those that a later run made up for."""
     failed, succeeded = [], set()
-    for run in recent.select_related("undoes"):
+    for run in recent:
         kind = (run.operation, run.project, run.undoes_id is None)
         if run.status == MaintenanceRun.Status.FAILED and run.cause != MaintenanceRun.Cause.STOPPED:
             if kind not in succeeded:
@@ -276,6 +314,22 @@ def recent_failed_runs(clearance: Clearance, now: datetime) -> list[MaintenanceR
         elif run.status == MaintenanceRun.Status.DONE:
             succeeded.add(kind)
     return failed
+
+
+def find_faded(
+    recent: Iterable[MaintenanceRun], clearance: Clearance, now: datetime
+) -> tuple[MaintenanceRun, int] | None:
+    """Return the last consolidation of a day, with the number of memories that it made harder to find.
+
+    None if there are none, if it was undone, or if the viewer may not see all of it.
+    """
+    since = now - timedelta(days=1)
+    run = next((one for one in recent if one.operation == "consolidate" and one.undoes_id is None), None)
+    if run is None or run.undone_at or not run.finished_at or run.finished_at < since:
+        return None
+    result = runs.visible_result(run, clearance, counted=False)
+    count = result.counts.get("fade", 0) + result.counts.get("evict", 0)
+    return (run, count) if result.whole and count else None
 
 
 MAX_DAYS, MAX_TROUBLES = 14, 10

@@ -17,7 +17,7 @@ from django_htmx.http import reswap, retarget
 from memoryhub.access.policy import Actor
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.maintenance import results, runs
-from memoryhub.maintenance.forms import ADD_RUN, IRREVERSIBLE_OPERATIONS, can_start_run, can_view_runs
+from memoryhub.maintenance.forms import ADD_RUN, LOSING_OPERATIONS, can_start_run, can_view_runs
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import MaintenanceRun
@@ -26,7 +26,7 @@ from memoryhub.web.base.filters import ListFilter
 from memoryhub.web.base.requests import cursor_page
 
 RUNS_PER_PAGE = 30
-CHANGES_PER_PAGE = 50
+CHANGES_PER_PAGE = 25
 
 
 def number_parameter(request: HttpRequest, name: str, default: str) -> int:
@@ -200,7 +200,7 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
         "last": last,
         "may_undo": runs.is_undoable(found),
         "may_do": _may_run_for_real(request, found, params),
-        "is_for_good": found.operation in IRREVERSIBLE_OPERATIONS,
+        "loses_data": found.operation in LOSING_OPERATIONS,
     }
 
 

@@ -286,8 +286,8 @@
     const same = nodes.find((node) => node.key === wanted);
     wanted = null;
     if (same) same.element.focus({ preventScroll: true });
-    const said = document.getElementById("graph-said");
-    if (said) said.textContent = view.dataset.said;
+    const status = document.getElementById("graph-status");
+    if (status) status.textContent = view.dataset.status;
   }
 
   function read(element) {

@@ -53,6 +53,13 @@
     }
   }, 60_000);
 
+  // htmx logs a request that newer input replaced as an error, which it is not. Of a real failure it logs the cause too.
+  if (window.htmx) {
+    htmx.logger = (element, name, detail) => {
+      if (name === "htmx:sendAbort" || name === "htmx:afterRequest") delete detail.error;
+    };
+  }
+
   // What htmx could not fetch is said, not swallowed.
   const failure = document.getElementById("failure");
   function say(text) {
@@ -68,7 +75,7 @@
 // Coming back to a list: the scroll and the focus are where they were. The address has the filters, order and page.
 (function () {
   "use strict";
-  const LISTS = "main .rows, main .table, main .timeline, main .injections, main .briefs, main .month, main .clusters, main .contradictions";
+  const LISTS = "main .rows, main .table, main .timeline, main .injections, main .compact-rows, main .month, main .clusters, main .contradictions";
   const KEPT = 20; // addresses of lists that are remembered
 
   function read() {

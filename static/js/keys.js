@@ -5,7 +5,7 @@
   if (!help) return;
 
   const ROWS = [
-    "main :is(.rows, .timeline, .injections, .briefs, .month) > li",
+    "main :is(.rows, .timeline, .injections, .compact-rows, .month) > li",
     "main .table > tbody > tr",
     "main :is(.clusters, .contradictions) > :is(.dup-slot, .contradiction)",
   ].join();
@@ -101,11 +101,12 @@
 
   const named = (key, within) => [...within.querySelectorAll(`.button[data-key="${key}"]`)].find(isShown);
 
-  // The card that a key acts on: the one with the focus. While none has it, the first, which is marked then; but
-  // not one that nobody sees.
+  // The card that a key acts on: the one with the focus. While none has it, the one that is open, or else the first;
+  // but not one that nobody sees.
   function card() {
     const row = current();
-    const first = document.querySelector(".review :is(.review-card, .review-slot:has(article))");
+    const open = document.querySelector(".review .is-current");
+    const first = open || document.querySelector(".review :is(.review-card, .review-slot:has(article))");
     const title = !row && first && handle(first);
     const top = title ? title.getBoundingClientRect().top : -1;
     return row || (top >= edge() && top < window.innerHeight ? first : null);

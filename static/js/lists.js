@@ -80,7 +80,7 @@
 
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.isComposing) return;
-    const field = event.target.closest(".bulk-fields .control");
+    const field = event.target.closest(".bulk .control");
     if (event.key === "Enter" && field) {
       event.preventDefault();
       field.parentElement.querySelector("button").click();

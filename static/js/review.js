@@ -37,6 +37,35 @@
 
   const cards = () => [...review.querySelectorAll(".review-card")];
 
+  // The memory that is open stays so while the focus is elsewhere.
+  function open(card) {
+    if (card.matches(".is-current")) return;
+    for (const other of cards()) other.classList.toggle("is-current", other === card);
+  }
+
+  document.addEventListener("focusin", (event) => {
+    const card = event.target.closest(".is-split > .review-card");
+    if (card && !event.target.matches(".row-check")) open(card);
+  });
+
+  // The title of a memory that is not open yet opens it here; that of the open one leads to its page.
+  document.addEventListener("click", (event) => {
+    const item = event.target.closest(".review-item");
+    if (!item || event.target.closest("input")) return;
+    const card = item.closest(".review-card");
+    const isOpen = item.nextElementSibling.checkVisibility() && !wasClosed;
+    if (!isOpen && !(event.metaKey || event.ctrlKey || event.shiftKey)) event.preventDefault();
+    if (!isOpen || !event.target.closest("a")) item.querySelector(".row-title a").focus();
+    open(card);
+  });
+
+  // A click gives the focus before it arrives, and with it opens the memory.
+  let wasClosed = false;
+  document.addEventListener("pointerdown", (event) => {
+    const item = event.target.closest(".review-item");
+    wasClosed = Boolean(item) && !item.nextElementSibling.checkVisibility();
+  }, true);
+
   // The list is done anew what is left: one after the other, so that an older answer does not come last.
   const recount = () => htmx.trigger("#review-recount", "recount");
 
@@ -68,7 +97,7 @@
     const done = part.querySelector(".review-summary, .undo > span");
     const back = !done && isUndone && part.querySelector(".row-title, .card-head h2");
     const said = done ? done.textContent : back && "Undone: " + back.textContent;
-    if (said) document.getElementById("review-said").textContent = said;
+    if (said) document.getElementById("review-status").textContent = said;
     if (back && part.matches(".review-card")) trim(part);
   }
 

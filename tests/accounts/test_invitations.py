@@ -66,6 +66,15 @@ def test_link_shows_who_invites_to_what_and_signs_in_once(link):
     assert Client().get(link).status_code == Client().post(link, PASSWORDS).status_code == 404
 
 
+def test_link_shows_the_level_and_names_no_organisation_without_its_sign_in(link, browser, settings):
+    page = Client().get(link).content.decode()
+    assert "You can see: " in page
+    assert "rganisation" not in page
+    assert "organisation" not in browser.get("/people/").content.decode()
+    settings.OIDC_ISSUER = "https://login.example.org"
+    assert "organisation&#x27;s sign-in" in browser.get("/people/").content.decode()
+
+
 def test_acceptance_starts_a_new_session(link, browser, settings):
     before = browser.cookies[settings.SESSION_COOKIE_NAME].value
     answer = browser.post(link, PASSWORDS)

@@ -23,9 +23,6 @@ os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 HARMLESS = (
     # Chromium repeats each error status as a message; the response itself is judged.
     "Failed to load resource: the server responded with a status",
-    # htmx aborted a request because of newer input. A failure would be reported as sendError too.
-    "htmx:sendAbort",
-    "htmx:afterRequest",
 )
 # A preloaded font that the last page has cached, or that a busy machine draws late, counts as unused.
 UNUSED_FONT = "woff2 was preloaded using link preload but not used within a few seconds"

@@ -58,7 +58,7 @@ LONG_NAME = "a_name_without_any_blank_" * 7
 
 def fill_store() -> User:
     """Fill the empty store; returns the administrator, whose switches are still off."""
-    _run_demo()
+    run_demo()
     boss = User.objects.create_superuser(OWNER, password="a good password")
     create_passkey(boss)
     actor = Actor(f"user:{OWNER}", Clearance.up_to("secret", owner=OWNER))
@@ -70,7 +70,8 @@ def fill_store() -> User:
     return boss
 
 
-def _run_demo() -> None:
+def run_demo() -> None:
+    """Load the demo into the empty store."""
     marker = settings.HOME / demo.MARKER
     demo.mark()
     try:

@@ -31,6 +31,7 @@ WITHOUT_COLOURS: dict[str, Any] = {
     "rules": {**EVERYTHING["rules"], **{rule: {"enabled": False} for rule in COLOUR_RULES}}
 }
 COMPARE_NEW_LOOKS = (Path(__file__).parent / "contrast.js").read_text()
+MAX_PHONE_HEIGHT = 5000  # of a page of the demo; reports are for paper
 WAIT_FOR_FRAMES = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"""
 TOO_WIDE = """() => {
   const room = document.documentElement.clientWidth;
@@ -146,6 +147,14 @@ def find_cut_content(page: Page) -> Iterator[str]:
     if clipped := page.evaluate(CLIPPED):
         yield f"cuts off letters that are set wide: {clipped}"
     page.evaluate(SPACED, False)
+
+
+def find_excess_height(page: Page) -> Iterator[str]:
+    """Yield a page that takes long to scroll through on a phone."""
+    page.set_viewport_size(PHONE)
+    height = page.evaluate("document.documentElement.scrollHeight")
+    if height > MAX_PHONE_HEIGHT:
+        yield f"is {height} px high at {PHONE['width']} px (at most {MAX_PHONE_HEIGHT})"
 
 
 def find_excess_weight(page: Page) -> Iterator[str]:

@@ -96,12 +96,29 @@ def test_the_message_stays_until_it_is_closed_and_the_page_where_it_was(
 def test_enter_in_a_field_presses_its_button(open_page: OpenPage, insider: User, ten: list[Memory]) -> None:
     page = open_page("/memories/", insider)
     page.get_by_label("All on this page").check()
-    page.get_by_text("Tag, set, expire…").click()
+    page.get_by_text("More actions…").click()
     page.locator("#bulk-tag").fill("kept")
     page.locator("#bulk-tag").press("Enter")
     expect(page.locator("#messages")).to_contain_text("10 memories tagged")
     assert Memory.objects.labelled("tag", "kept").count() == 10
     assert not Memory.objects.filter(reviewed_at__isnull=False).exists()
+
+
+def test_selected_memories_move_to_another_project_and_back(
+    open_page: OpenPage, insider: User, ten: list[Memory]
+) -> None:
+    page = open_page("/memories/?project=p", insider)
+    page.get_by_label("All on this page").check()
+    page.locator("#bulk").get_by_role("button", name="Move to project").click()
+    expect(page.locator("#messages")).to_contain_text("name the project to move them to")
+    page.get_by_label("All on this page").check()
+    page.locator("#bulk-project").fill("attic")
+    page.locator("#bulk-project").press("Enter")
+    expect(page.locator("#messages")).to_contain_text("10 memories changed")
+    assert Memory.objects.filter(project="attic").count() == 10
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#messages")).to_contain_text("Undone: 10 memories")
+    assert Memory.objects.filter(project="p").count() == 10
 
 
 def test_select_all_matching_includes_other_pages(
@@ -190,7 +207,7 @@ def test_bar_and_message_are_accessible_and_fit(
 ) -> None:
     page = open_page("/memories/", insider)
     page.locator(".row-check").nth(0).check()
-    page.get_by_text("Tag, set, expire…").click()
+    page.get_by_text("More actions…").click()
     assert not find_state_problems(page)
     page.locator("#bulk").get_by_role("button", name="Approve").click()
     expect(page.locator(".toast")).to_be_visible()

@@ -51,10 +51,12 @@ class TestJourney:
         expect(mine.get_by_text("Kept: it says the most.")).to_be_visible()
         mine.get_by_role("button", name="Merge selected").click()
         expect(page.get_by_text("3 memories are one now")).to_be_visible()
+        expect(page.get_by_text("1 cluster among 3 memories")).to_be_visible()
         assert trashed() == 2
         assert Memory.objects.get(pk=alike[0].pk).labels.count() == 3
         page.get_by_role("button", name="Undo").click()
         expect(cluster(page, SAYING).get_by_role("button", name="Merge selected")).to_be_visible()
+        expect(page.get_by_text("2 clusters among 5 memories")).to_be_visible()
         assert trashed() == 0
         assert Memory.objects.get(pk=alike[0].pk).labels.count() == 1
 

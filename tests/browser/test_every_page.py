@@ -17,11 +17,13 @@ from django.db import OperationalError, connection
 from django.test import Client
 from playwright.sync_api import Page, expect
 
+from memoryhub.models import MaintenanceRun, Session
+from memoryhub.transfer import jobs
 from memoryhub.web.stats import views
 from tests.accounts.passkey import confirm_session
 from tests.browser import full_store
 from tests.browser.conftest import OpenPage, Watch
-from tests.browser.page_checks import PHONE, WIDE, PageChecks, Requests, unfold
+from tests.browser.page_checks import PHONE, WIDE, PageChecks, Requests, find_excess_height, unfold
 from tests.browser.site_walk import NOT_FOUND, SiteWalk
 from tests.clients import signed_in_client
 
@@ -33,6 +35,13 @@ MAKE_LABELS_FAINT = """(where) => {
   document.adoptedStyleSheets = [sheet];
 }"""
 PARTS = 3  # processes that may share the walk
+LISTS = (
+    *("/", "/memories/", "/search/?q=tide", "/trash/", "/review/", "/review/?tab=contradictions"),
+    *("/duplicates/", "/sessions/", "/timeline/", "/timeline/entries/", "/injections/", "/facts/"),
+    *("/facts/contradictions/", "/facts/graph/", "/journal/", "/maintenance/", "/maintenance/runs/"),
+    *("/agents/", "/people/", "/transfer/", "/glance/", "/preview/", "/you/"),
+    *("/connect/", "/memories/new/"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +81,25 @@ def test_nothing_is_to_be_mended_on_any_page(
     look_at(page, SiteWalk(client, boss).addresses(part, PARTS))
 
 
+@pytest.mark.usefixtures("embedding")
+def test_no_page_of_the_demo_is_long_on_a_phone(open_page: OpenPage) -> None:
+    full_store.run_demo()
+    boss = User.objects.create_superuser(full_store.OWNER, password="a good password")
+    page = open_page("/", boss, viewport=PHONE)
+    runs = MaintenanceRun.objects.exclude(operation=jobs.OPERATION_NAME).values_list("uid", flat=True)
+    sessions = Session.objects.values_list("session_id", flat=True)
+    paths = [
+        *LISTS,
+        *(f"/maintenance/runs/{uid}/" for uid in runs),
+        *(f"/sessions/{one}/" for one in sessions),
+    ]
+    wrong = []
+    for path in (*LISTS, *paths):
+        page.goto(path)
+        wrong += [f"{path} {problem}" for problem in find_excess_height(page)]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_nor_for_a_member_of_two_projects(open_page: OpenPage, watch: Watch) -> None:
     """A user whose pages show limits of rights, which the administrator never sees."""
     look_at(open_page("/you/", full_store.create_people()), [HERE])
@@ -95,10 +123,10 @@ def test_nor_where_an_organisation_signs_people_in(
 
 
 def test_nor_where_a_card_of_the_review_shows_all_of_its_text(
-    open_page: OpenPage, reader: User, watch: Watch, remember: Any
+    open_page: OpenPage, person: Any, watch: Watch, remember: Any
 ) -> None:
     remember(full_store.MARKDOWN * 10)
-    page = open_page("/review/?tab=new", reader)
+    page = open_page("/review/?tab=new", person("eve", "change_fact"))
     page.get_by_role("link", name="Show all").click()
     expect(page.locator(".review-card h4")).to_have_count(9)  # the first says the title again
     look_at(page, [HERE])

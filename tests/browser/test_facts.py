@@ -45,7 +45,7 @@ def dot(page: Page, name: str) -> Locator:
 
 
 def title(page: Page) -> Locator:
-    return page.locator("#beside-title")
+    return page.locator("#panel-title")
 
 
 @SCRIPTS
@@ -58,7 +58,7 @@ def test_an_opened_node_shows_its_memory_in_the_panel(
     expect(title(page)).to_have_text("Mara")
     expect(page).to_have_url(re.compile(r"/facts/graph/\?node=Mara$"))
     expect(node(page, "Django")).to_have_count(0)
-    expect(page.locator("#beside").get_by_role("link", name="Mara took the board over")).to_be_visible()
+    expect(page.locator("#panel").get_by_role("link", name="Mara took the board over")).to_be_visible()
     dot(page, "board").click()
     expect(title(page)).to_have_text("board")
     expect(node(page, "Django")).to_be_visible()
@@ -103,7 +103,7 @@ def test_the_whole_path_by_keys(open_page: Any, reader: Any, world: Any) -> None
     page.keyboard.press("Enter")
     expect(title(page)).to_have_text("Mara")
     expect(node(page, "Mara")).to_be_focused()
-    expect(page.locator("#graph-said")).to_have_text("Mara is open: 3 facts, 1 memory.")
+    expect(page.locator("#graph-status")).to_have_text("Mara is open: 3 facts, 1 memory.")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.closest('.node') === null")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -51,7 +52,7 @@ def importances(memories: list[Memory]) -> list[float]:
 
 
 def press(page: Page, operation: str, button: str) -> None:
-    card = page.get_by_role("article", name=operation, exact=True)
+    card = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=re.compile(f"^{operation}")))
     card.get_by_role("button", name=button, exact=True).click()
 
 
@@ -75,7 +76,7 @@ def test_dry_run_then_run_then_undo_while_the_workers_run(
     expect(page.get_by_text("Nothing was changed.")).to_be_visible()
     expect(page.locator(".change-row")).to_have_count(3)
     assert importances(faded) == [0.5, 0.5, 0.5]
-    page.get_by_role("button", name="Do it").click()
+    page.get_by_role("button", name="Apply changes").click()
     expect(page.get_by_role("heading", name="What changed")).to_be_visible()
     assert importances(faded) == [0.0, 0.0, 0.0]
     page.get_by_role("link", name="Undo").click()
@@ -89,7 +90,7 @@ def test_the_bar_moves_automatically_and_each_quarter_is_announced_once(
 ) -> None:
     page = open_page("/maintenance/", keeper)
     press(page, "Consolidate", "Dry run")
-    bar, said = page.get_by_role("progressbar", name="Progress"), page.locator("#run-said")
+    bar, said = page.get_by_role("progressbar", name="Progress"), page.locator("#run-status")
     expect(said).to_have_text("Waiting to begin, 0 percent")
     pretend(26, 100)
     expect(bar).to_have_js_property("value", 26)
@@ -111,7 +112,8 @@ def test_the_keyboard_stays_on_stop_while_the_bar_moves(
     open_page: OpenPage, keeper: User, faded: list[Memory]
 ) -> None:
     page = open_page("/maintenance/", keeper)
-    press(page, "Consolidate", "Run")
+    press(page, "Consolidate", "Run …")
+    page.get_by_role("button", name="Run now").click()
     expect(page.get_by_text("Refresh")).to_be_hidden()
     button = page.get_by_role("button", name="Stop")
     button.focus()

@@ -59,6 +59,32 @@ def left(page: Page, count: int) -> None:
     expect(page.locator(".review-left")).to_have_text(f"{count} left")
 
 
+class TestListAndDetail:
+    def test_one_memory_is_open_at_a_time(self, open_page: OpenPage, ada: User, three: list[Memory]) -> None:
+        page = open_page("/review/", ada)
+        buttons = page.get_by_role("button", name="Approve")
+        expect(buttons).to_have_count(1)
+        expect(card(page, three[0]).get_by_role("button", name="Approve")).to_be_visible()
+        card(page, three[1]).get_by_role("link", name="Middle of the story").click()
+        expect(page).to_have_url(re.compile("/review/$"))
+        expect(buttons).to_have_count(1)
+        buttons.click()
+        expect(card(page, three[1])).to_have_count(0)
+        assert fresh(three[1]).reviewed_at
+        expect(card(page, three[2]).get_by_role("button", name="Approve")).to_be_visible()
+        card(page, three[2]).get_by_role("link", name="End of the story").click()
+        expect(page).to_have_url(re.compile(f"/memories/{three[2].uid}/"))
+
+    def test_without_javascript_a_link_opens_another(
+        self, open_page: OpenPage, ada: User, three: list[Memory]
+    ) -> None:
+        page = open_page("/review/", ada, java_script_enabled=False)
+        card(page, three[2]).get_by_role("link", name="Open").click()
+        page.get_by_role("button", name="Approve").click()
+        expect(page.get_by_text("Approved:")).to_be_visible()
+        assert fresh(three[2]).reviewed_at
+
+
 class TestByKeys:
     def test_a_queue_is_worked_off(self, open_page: OpenPage, ada: User, three: list[Memory]) -> None:
         page = open_page("/review/", ada)
@@ -84,7 +110,7 @@ class TestByKeys:
         expect(card(page, three[1])).to_have_count(0)
         page.keyboard.press("u")
         expect(card(page, three[1]).get_by_role("link", name="Middle of the story")).to_be_focused()
-        expect(page.locator("#review-said")).to_have_text("Undone: Middle of the story")
+        expect(page.locator("#review-status")).to_have_text("Undone: Middle of the story")
         assert fresh(three[1]).deleted_at is None
         page.keyboard.press("u")
         expect(card(page, three[0])).to_be_visible()
@@ -137,9 +163,9 @@ class TestByKeys:
         assert not Memory.objects.exclude(reviewed_at=None).exists()
 
     def test_no_one_without_the_right_has_keys(
-        self, open_page: OpenPage, reader: User, three: list[Memory]
+        self, open_page: OpenPage, person: Callable[..., User], three: list[Memory]
     ) -> None:
-        page = open_page("/review/", reader)
+        page = open_page("/review/", person("eve", "change_fact"))
         for key in "admt":
             page.keyboard.press(key)
         page.wait_for_timeout(300)

@@ -49,7 +49,7 @@ def test_cards_are_ticked_acted_on_together_and_undone_by_keys(
     page.keyboard.press("u")
     expect(page.locator(".review-card")).to_have_count(3)
     expect(page.locator(".review-left")).to_have_text("3 left")
-    expect(page.locator("#review-said")).to_have_text("")
+    expect(page.locator("#review-status")).to_have_text("")
     assert Memory.objects.filter(reviewed_at=None).count() == 3
 
 
@@ -109,7 +109,7 @@ def test_another_one_to_keep_is_no_taking_back(open_page: OpenPage, ada: User, r
     page = open_page("/review/?tab=alike&look=1", ada)
     page.locator('[name="keep"]:not(:checked)').check()
     expect(page.get_by_text("Kept: chosen by you.")).to_be_visible()
-    expect(page.locator("#review-said")).to_have_text("")
+    expect(page.locator("#review-status")).to_have_text("")
 
 
 @pytest.mark.parametrize("key", ["a", "m"])
@@ -120,9 +120,9 @@ def test_a_contradiction_that_comes_back_is_announced(
         services.create_fact(FactDraft(subject="ada", predicate="works at", object=name), actor)
     page = open_page("/review/?tab=contradictions", ada)
     page.keyboard.press(key)
-    expect(page.locator("#review-said")).not_to_have_text("")
+    expect(page.locator("#review-status")).not_to_have_text("")
     page.keyboard.press("u")
-    expect(page.locator("#review-said")).to_have_text("Undone: ada works at")
+    expect(page.locator("#review-status")).to_have_text("Undone: ada works at")
 
 
 def test_deciding_while_near_duplicates_are_compared_is_no_error(

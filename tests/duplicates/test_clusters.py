@@ -124,12 +124,21 @@ class TestClusters:
         insert_memory(0, "same", category=category), insert_memory(0, "same", category=category)
         assert clusters() == []
 
-    def test_profiles_always_merge(self) -> None:
-        insert_memory(0, category="profile"), insert_memory(90, category="profile")
+    def test_profile_parts_about_the_same_subject_merge(self) -> None:
+        insert_memory(0, category="profile"), insert_memory(70, category="profile")
         assert len(clusters()) == 1
 
+    @pytest.mark.parametrize("degrees", [80, 90, 120])
+    def test_profile_parts_that_share_nothing_are_not_proposed(self, degrees: float) -> None:
+        insert_memory(0, category="profile"), insert_memory(degrees, category="profile")
+        assert clusters() == []
+
+    def test_a_lower_similarity_also_applies_to_profiles(self) -> None:
+        insert_memory(0, category="profile"), insert_memory(80, category="profile")
+        assert len(found(similarity=0.1).near) == 1
+
     def test_different_profile_parts_are_not_near_duplicates(self) -> None:
-        insert_memory(0, category="profile"), insert_memory(90, category="profile")
+        insert_memory(0, category="profile"), insert_memory(70, category="profile")
         near = insert_memory(0, axis=2, project="p"), insert_memory(1, axis=2, project="p")
         apart = found()
         assert [one.keep for one in apart.clusters] == [apart.near[0].keep, apart.pieces[0].keep]

@@ -147,7 +147,7 @@ def test_faded_unused_memory_goes_to_the_trash(aged, run):
     assert (old.trash_reason, old.importance) == ("evicted", 0.0)
     assert changes[old.uid].action == "evict"
     assert changes[old.uid].reason == "faded to 0.00 and not used for 90 days: to the trash"
-    assert changes[young.uid].action == "decay"
+    assert changes[young.uid].action == "fade"
     assert Memory.objects.live().get() == young
 
 
@@ -319,13 +319,41 @@ def test_runs_in_between_make_no_difference(aged, run, now, days, importance, ki
         assert worth(often) == pytest.approx(worth(once), abs=0.0005)
 
 
-def test_a_small_change_shows_a_difference(aged, run):
-    aged("a", days=0.1, importance=0.6)
-    [change] = run("consolidate")
-    assert change.reason == "not used since it was written: 0.6000 → 0.5980"
+def test_a_change_that_two_decimals_do_not_show_is_made_but_not_listed(aged, run, planned):
+    memory = aged("a", days=0.1, importance=0.6)
+    assert planned("consolidate") == []
+    assert run("consolidate") == []
+    assert worth(memory) == pytest.approx(0.598)
 
 
-def test_an_access_that_cannot_raise_the_importance_says_so(aged, run):
-    aged("a", importance=1.0, accesses=2)
-    [change] = run("consolidate")
-    assert change.reason == "used 2 times: stays 1.00"
+def test_an_access_that_cannot_raise_the_importance_is_counted_but_not_listed(aged, run, now):
+    memory = aged("a", importance=1.0, accesses=2)
+    assert run("consolidate") == []
+    memory.refresh_from_db()
+    assert (memory.importance, memory.consolidated_accesses) == (1.0, 2)
+    [change] = run("consolidate", at=now + 10 * DAY)
+    assert change.action == "decay"
+
+
+class TestRecall:
+    """What consolidation does to a search that matches a memory in part."""
+
+    def test_a_memory_that_such_a_search_no_longer_finds_is_listed_as_faded(self, aged, run):
+        aged("a", days=80, importance=0.5)
+        [change] = run("consolidate")
+        assert change.action == "fade"
+        assert change.reason.endswith("0.50 → 0.00; a search that matches it in part no longer finds it")
+
+    def test_a_memory_that_it_still_finds_only_loses_importance(self, aged, run):
+        aged("young", days=10, importance=0.5)
+        aged("trusted", days=80, importance=0.5, trust=1.0)
+        assert [change.action for change in run("consolidate")] == ["decay", "decay"]
+
+    def test_a_memory_that_it_did_not_find_before_does_not_fade_again(self, aged, run):
+        aged("a", days=80, importance=0.05)
+        assert [change.action for change in run("consolidate")] == ["decay"]
+
+    def test_the_configured_threshold_counts(self, aged, run, configure):
+        configure(min_score=0.2)
+        aged("a", days=80, importance=0.5)
+        assert [change.action for change in run("consolidate")] == ["decay"]

@@ -34,6 +34,12 @@ def sign_in(person: MakePerson) -> SignIn:
 
 
 @pytest.fixture
+def reviewer(sign_in: SignIn) -> Client:
+    """A browser of someone who may open the review, and change no memory."""
+    return sign_in("change_fact")
+
+
+@pytest.fixture
 def visitor(sign_in: SignIn) -> Client:
     """A signed-in person without permissions."""
     return sign_in()

@@ -33,4 +33,4 @@ def nodes(response: Any) -> dict[str, str]:
 
 def panel_of(response: Any) -> Page:
     """Return the panel next to the picture."""
-    return Page(response.content.decode().partition('<aside id="beside"')[2].partition("</aside>")[0])
+    return Page(response.content.decode().partition('<aside id="panel"')[2].partition("</aside>")[0])

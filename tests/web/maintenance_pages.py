@@ -12,6 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from memoryhub.maintenance import runs
+from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.models import MaintenanceRun, Memory
 
 
@@ -27,6 +28,9 @@ def text_of(response: Any) -> str:
 
 
 def start_run(client: Client, operation: str = "consolidate", do: str = "run", **values: Any) -> Any:
+    """Start a run; one that can be undone is already confirmed."""
+    if operation in OPERATIONS and OPERATIONS[operation].undoable:
+        values = {"confirmed": "yes", **values}
     return client.post("/maintenance/start/", {"operation": operation, "do": do, **values})
 
 

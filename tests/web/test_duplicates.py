@@ -243,7 +243,7 @@ class TestVisibility:
 
 @pytest.fixture
 def pieces(remember: Callable[..., Memory]) -> list[Memory]:
-    texts = ("I work in a terminal with large letters", "No questions before nine in the morning")
+    texts = ("Works as an engineer at Acme", "Ada is an engineer and lives in Berlin")
     return [remember(text, project="p", category="profile") for text in texts]
 
 
@@ -252,7 +252,7 @@ def test_page_lists_them_separately_with_a_reason(curator: Client, pieces: list[
     assert "1 cluster among 4 memories" in page
     assert "Below them: 1 profile in several parts." in page
     assert page.index("Profiles in several parts") > page.index("Kept: it says the most.")
-    assert "Each says something different; merge them into one text." in page
+    assert "Each adds something; merge them into one text." in page
     assert "is about something alike" not in page
 
 
@@ -269,7 +269,7 @@ def test_health_report_does_not_count_them(visitor: Client, pieces: list[Memory]
 def test_review_links_to_them(curator: Client, pieces: list[Memory]) -> None:
     page = get_page(curator, "/review/alike/?project=p", headers=HTMX)
     assert "No near-duplicates" in page
-    assert '<a href="/duplicates/?category=profile&amp;project=p">1 profile in pieces</a>' in page
+    assert '<a href="/duplicates/?category=profile&amp;project=p">1 profile in several parts</a>' in page
 
 
 def test_review_tab_does_not_count_them(curator: Client, pieces: list[Memory], alike: Any) -> None:

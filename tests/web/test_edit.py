@@ -38,6 +38,37 @@ class TestCap:
         assert Memory.objects.trashed().get().content == "new words"
 
 
+class TestRaisingTheLevel:
+    def test_it_leads_back_to_the_page_before_with_undo(self, sign_in: Any, remember: Remember) -> None:
+        memory = remember("the safe is behind the picture")
+        client = sign_in("change_memory", "view_private")
+        came_from = "http://testserver/search/?q=safe"
+        page = client.get(f"/memories/{memory.uid}/", headers={"Referer": came_from}).content.decode()
+        address = f"/memories/{memory.uid}/edit/?from=/search/%3Fq%3Dsafe"
+        assert f'href="{address.replace("/search/", "%2Fsearch%2F")}"' in page
+        form = form_data(client.get(address)) | {"sensitivity": "private"}
+        response = client.post(address, form)
+        assert response["Location"] == "/search/?q=safe"
+        assert "Undo" in client.get(response["Location"]).content.decode()
+
+    def test_another_site_is_no_page_before(self, sign_in: Any, remember: Remember) -> None:
+        memory = remember("the safe is behind the picture")
+        client = sign_in("change_memory", "view_private")
+        address = f"/memories/{memory.uid}/edit/?from=https://evil.example/"
+        form = form_data(client.get(address)) | {"sensitivity": "private"}
+        assert client.post(address, form)["Location"] == "/memories/"
+
+    def test_other_changes_offer_undo_on_the_page_of_the_memory(
+        self, sign_in: Any, remember: Remember
+    ) -> None:
+        memory = remember("the safe is behind the picture")
+        client = sign_in("change_memory")
+        address = f"/memories/{memory.uid}/edit/"
+        response = client.post(address, form_data(client.get(address)) | {"title": "The safe"}, follow=True)
+        assert response.redirect_chain[-1][0] == f"/memories/{memory.uid}/"
+        assert f"/memories/{memory.uid}/versions/undo/" in response.content.decode()
+
+
 class TestPermissions:
     @pytest.mark.parametrize(
         ("right", "path"),

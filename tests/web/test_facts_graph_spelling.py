@@ -237,7 +237,7 @@ class TestDrawing:
         say(name, "is", "x")
         [key] = [key for key in nodes(visitor.get(GRAPH)) if key.startswith("~")]
         shown = visitor.get(GRAPH, {"node": key})
-        heading = re.search(r'<h2 id="beside-title"[^>]*>([^<]*)</h2>', shown.content.decode())
+        heading = re.search(r'<h2 id="panel-title"[^>]*>([^<]*)</h2>', shown.content.decode())
         assert heading is not None
         assert len(heading[1]) <= 90
         assert name.strip() in panel_of(shown).words

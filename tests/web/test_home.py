@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,12 +11,14 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.facts import services
+from memoryhub.maintenance import runs
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry, Membership, Memory
 from tests.conftest import cut_journal
@@ -106,6 +108,20 @@ class TestNeedsAttention:
         page = client.get("/", headers={"If-None-Match": etag})
         assert page.status_code == 200
         assert "waiting for review" not in text(page)
+
+    def test_consolidation_that_made_memories_harder_to_find_is_reported_until_it_is_undone(
+        self, sign_in: Any, remember: Any
+    ) -> None:
+        old = remember("faded rope")
+        remember("new rope")
+        Memory.objects.filter(pk=old.pk).update(updated_at=timezone.now() - timedelta(days=80))
+        run = runs.enqueue("consolidate", {}, Actor("user:eve", Clearance.up_to("public")))
+        runs.execute(run)
+        client = sign_in("add_maintenancerun")
+        assert "The last consolidation made 1 unused memory harder to find" in text(client.get("/"))
+        assert "harder to find" not in text(sign_in("change_memory", name="bob").get("/"))
+        runs.execute(runs.undo(run.uid, Actor("user:eve", Clearance.up_to("public"))))
+        assert "harder to find" not in text(client.get("/"))
 
     def test_nothing_to_do_shows_no_card(self, visitor: Client, remember: Any) -> None:
         remember("calm")

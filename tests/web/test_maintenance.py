@@ -11,6 +11,8 @@ from django.test import Client
 from django.utils import timezone
 
 from memoryhub import memories
+from memoryhub.access.policy import system_actor
+from memoryhub.maintenance import runs
 from memoryhub.models import Event, JournalEntry, MaintenanceRun, Memory, Session
 from tests.web.maintenance_pages import completed_run, importances, set_age, start_run, text_of
 from tests.web.markup import Page, main, page
@@ -89,31 +91,29 @@ class TestThePage:
     def test_it_shows_when_scheduled_maintenance_runs(self, keeper: Client, configure: Any) -> None:
         configure(maintenance_at="03:30", maintenance_operations="consolidate")
         assert re.search(
-            r"Next [\d-]+ 03:30 .*03:30 Every day, in this order Consolidate",
+            r"Next daily maintenance: [\d-]+ 03:30 .*Consolidate .*"
+            r"Daily, after each session Never run [\d-]+ 03:30",
             text_of(keeper.get("/maintenance/")),
         )
         configure(maintenance_at="")
-        assert "Next Never: no time is set" in text_of(keeper.get("/maintenance/"))
+        assert "Next daily maintenance: never. No time is set" in text_of(keeper.get("/maintenance/"))
         configure(maintenance_operations="")
-        assert "Next Never: no operations are set" in text_of(keeper.get("/maintenance/"))
+        assert "Next daily maintenance: never. No operations are set" in text_of(keeper.get("/maintenance/"))
 
     def test_it_reports_that_no_worker_runs(self, keeper: Client, faded: Any, configure: Any) -> None:
-        assert "None in this server" in text_of(keeper.get("/maintenance/"))
+        assert "none in this server" in text_of(keeper.get("/maintenance/"))
         configure(maintenance_worker=False)
         start_run(keeper)
         assert "runs wait" not in text_of(keeper.get("/maintenance/")), "it was asked for just now"
         MaintenanceRun.objects.update(created_at=timezone.now() - timedelta(hours=1))
         shown = text_of(keeper.get("/maintenance/"))
-        assert "Switched off in this server" in shown
+        assert "switched off in this server" in shown
         assert "1 run waits." in shown
 
     def test_an_operation_that_is_switched_off_says_so(self, keeper: Client, configure: Any) -> None:
         configure(capability_consolidation=False)
         card = (
-            keeper.get("/maintenance/")
-            .content.decode()
-            .partition("op-consolidate")[2]
-            .partition("</article>")[0]
+            keeper.get("/maintenance/").content.decode().partition("op-consolidate")[2].partition("</tr>")[0]
         )
         assert "Switched off in the configuration" in card
         assert "<button" not in card
@@ -180,6 +180,57 @@ class TestStarting:
         assert "Project: attic" in text_of(keeper.get(address))
 
 
+class TestConsequences:
+    """What the page says before a run that changes memories."""
+
+    @pytest.fixture
+    def unused(self, four_levels: dict[str, Memory]) -> dict[str, Memory]:
+        set_age(list(four_levels.values()), 80)
+        return four_levels
+
+    def test_they_are_counted_before_the_run(self, keeper: Client, remember: Any) -> None:
+        old, young = remember("faded rope"), remember("new rope")
+        set_age([old], 80)
+        set_age([young], 5)
+        shown = text_of(start_run(keeper, confirmed=""))
+        assert "Run “Consolidate” now?" in shown
+        assert "would lose importance 1" in shown
+        assert "would fall below the recall threshold 1" in shown
+        assert "matches this memory only in part would no longer find it" in shown
+        assert not MaintenanceRun.objects.exists()
+        assert importances([old, young]) == [0.5, 0.5]
+        _, address = completed_run(keeper)
+        assert "fell below the recall threshold 1" in text_of(keeper.get(address))
+        assert "1 fell below the recall threshold" in text_of(keeper.get("/maintenance/"))
+
+    def test_only_visible_memories_are_counted(self, sign_in: Any, unused: Any) -> None:
+        client = sign_in("add_maintenancerun", "view_private", "view_secret", on=["private"])
+        assert "would fall below the recall threshold 2 " in text_of(start_run(client, confirmed=""))
+
+    def test_the_last_result_is_hidden_from_viewers_of_a_part(
+        self, sign_in: Any, keeper: Client, unused: Any
+    ) -> None:
+        run = runs.enqueue("consolidate", {}, system_actor("schedule"))
+        runs.execute(run)
+        assert "fell below" not in text_of(keeper.get("/maintenance/"))
+
+    def test_without_changes_nothing_can_be_started(self, keeper: Client, db: None) -> None:
+        response = start_run(keeper, confirmed="")
+        assert "Nothing to change" in text_of(response)
+        assert 'value="run"' not in response.content.decode()
+
+    def test_for_many_memories_it_offers_a_dry_run(
+        self, keeper: Client, faded: Any, monkeypatch: Any
+    ) -> None:
+        monkeypatch.setattr("memoryhub.maintenance.forms.MAX_PREVIEWED", 2)
+        response = start_run(keeper, confirmed="")
+        assert "too many memories to count the changes" in text_of(response)
+        assert 'value="dry_run"' in response.content.decode()
+
+    def test_a_run_that_loses_and_changes_no_memory_starts_at_once(self, keeper: Client, db: None) -> None:
+        assert start_run(keeper, "reindex").status_code == 302
+
+
 class TestLosingForGood:
     @pytest.fixture
     def expired(self, remember: Any, actor: Any) -> list[Memory]:
@@ -196,10 +247,10 @@ class TestLosingForGood:
         assert start_run(keeper, "purge_expired").status_code == 403
         assert start_run(keeper, "purge_expired", confirmed="yes").status_code == 403
         card = keeper.get("/maintenance/").content.decode().partition("op-purge_expired")[2]
-        assert 'value="run"' not in card.partition("</article>")[0]
+        assert 'value="run"' not in card.partition("</tr>")[0]
         _, address = completed_run(keeper, "purge_expired", do="dry_run")
         assert "old milk 1" in text_of(keeper.get(address))
-        assert "Do it" not in text_of(keeper.get(address))
+        assert "Apply changes" not in text_of(keeper.get(address))
         assert Memory.objects.count() == 3
 
     def test_the_question_says_how_many_that_one_may_see(self, eraser: Client, expired: Any) -> None:
@@ -228,7 +279,7 @@ class TestLosingForGood:
 
     def test_nothing_to_lose_is_reported(self, eraser: Client, db: None) -> None:
         shown = text_of(start_run(eraser, "purge_expired"))
-        assert "There is nothing to remove" in shown
+        assert "Nothing to remove" in shown
         assert "Remove for good" not in shown
 
     def test_a_wrong_value_is_shown_before_the_question(self, eraser: Client, db: None) -> None:

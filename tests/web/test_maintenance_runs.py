@@ -63,7 +63,7 @@ class TestDryRunThenRunThenUndo:
         shown = main(keeper.get(address))
         assert "Done" in shown.words
         assert "Nothing was changed." in shown.words
-        assert shown.words.count("would fade in importance") == 4  # the sum and each of the three
+        assert shown.words.count("would lose importance") == 4  # the sum and each of the three
         assert "0.50" in shown.words
         assert "0.40" in shown.words
         fields = {one["name"]: one.get("value", "") for one in shown.all("input") if "name" in one}
@@ -105,14 +105,14 @@ class TestDryRunThenRunThenUndo:
         assert "faded paint" not in response.content.decode()
         news = re.search(r"\?announced=([\w-]+)", response.content.decode())
         assert news
-        assert 'id="run-said"' in response.content.decode()
+        assert 'id="run-status"' in response.content.decode()
         again = keeper.get(f"{address}progress/?announced={news[1]}", **asked)
-        assert 'id="run-said"' not in again.content.decode(), "the same is not said every second"
+        assert 'id="run-status"' not in again.content.decode(), "the same is not said every second"
         runs.execute(MaintenanceRun.objects.get())
         response = keeper.get(f"{address}progress/?announced={news[1]}", **asked)
         assert (response["HX-Retarget"], response["HX-Reswap"]) == ("#run", "outerHTML")
         assert "faded paint 2" in response.content.decode()
-        assert 'id="run-said" hx-swap-oob="innerHTML">Done<' in response.content.decode()
+        assert 'id="run-status" hx-swap-oob="innerHTML">Done<' in response.content.decode()
 
     def test_a_run_that_changed_nothing_says_so(self, keeper: Client, remember: Any) -> None:
         remember("fresh paint")
@@ -196,7 +196,7 @@ class TestVisibility:
             memory = four_levels["cosmic" if level == "unknown" else level]
             assert (list_title(memory) in shown) is (level in seen), level
         assert "secretwords" not in shown
-        assert f"Result faded in importance {len(seen)} " in shown
+        assert f"Result lost importance {len(seen)} " in shown
 
     def test_a_narrower_view_learns_no_number_of_the_whole(
         self, visitor: Client, sign_in: Any, all_levels: str
@@ -220,10 +220,10 @@ class TestVisibility:
         addresses = (f"/maintenance/runs/{run.uid}/", "/maintenance/runs/", "/maintenance/")
         for address in addresses:
             assert "skunkworks" not in client.get(address).content.decode(), address
-        assert "Do it" not in text_of(client.get(addresses[0]))
+        assert "Apply changes" not in text_of(client.get(addresses[0]))
         Memory.objects.filter(pk=memory.pk).update(sensitivity="public")
         assert "skunkworks" in text_of(client.get(addresses[0]))
-        assert "Do it" in text_of(client.get(addresses[0]))
+        assert "Apply changes" in text_of(client.get(addresses[0]))
 
     def test_what_became_secret_since_is_hidden(self, keeper: Client, faded: list[Memory]) -> None:
         _, address = completed_run(keeper)

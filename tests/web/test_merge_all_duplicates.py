@@ -73,7 +73,8 @@ def test_different_numbers_and_profiles_are_left_out(curator: Client, remember: 
     remember("Upgrade the parser to 1.2"), remember("Upgrade the parser to 1.2, not 1.3")
     long = "word " * 1000
     remember(f"{long} 7"), remember(f"{long} 8")
-    remember("Large letters", category="profile"), remember("No questions early", category="profile")
+    remember("I work in a terminal with large letters", category="profile")
+    remember("Prefers a terminal with a large font", category="profile")
     page = main(curator.get(URL)).words
     assert "with different numbers or negations" in page
     assert "Left out: 1 profile in several parts." in page

@@ -135,30 +135,32 @@ class TestEditing:
 
 
 class TestMarkAsSeen:
-    def test_seen_memories_are_not_new_until_undone(self, visitor: Client, unsure: Memory) -> None:
+    def test_seen_memories_are_not_new_until_undone(self, reviewer: Client, unsure: Memory) -> None:
         now = timezone.now().isoformat()
-        page = visitor.post("/review/looked/", {"until": now, "next": "/review/?tab=new"}, follow=True)
+        page = reviewer.post("/review/looked/", {"until": now, "next": "/review/?tab=new"}, follow=True)
         assert "Nothing new" in page.content.decode()
         assert "Marked as seen" in page.content.decode()
-        visitor.post("/review/looked/", {"until": "", "back": "1"})
-        assert "About the moon" in get_page(visitor)
+        reviewer.post("/review/looked/", {"until": "", "back": "1"})
+        assert "About the moon" in get_page(reviewer)
 
-    def test_seen_applies_to_this_person_only(self, visitor: Client, sign_in: SignIn, unsure: Memory) -> None:
-        visitor.post("/review/looked/", {"until": timezone.now().isoformat()})
-        assert "About the moon" in get_page(sign_in(name="bob"))
+    def test_seen_applies_to_this_person_only(
+        self, reviewer: Client, sign_in: SignIn, unsure: Memory
+    ) -> None:
+        reviewer.post("/review/looked/", {"until": timezone.now().isoformat()})
+        assert "About the moon" in get_page(sign_in("change_fact", name="bob"))
 
-    def test_memory_stored_after_the_page_stays_new(self, visitor: Client, remember: Remember) -> None:
-        page = visitor.get("/review/?tab=new")
+    def test_memory_stored_after_the_page_stays_new(self, reviewer: Client, remember: Remember) -> None:
+        page = reviewer.get("/review/?tab=new")
         until = page.context["now"].isoformat()
         remember("meanwhile")
-        visitor.post("/review/looked/", {"until": until})
-        assert "meanwhile" in get_page(visitor)
+        reviewer.post("/review/looked/", {"until": until})
+        assert "meanwhile" in get_page(reviewer)
 
     @pytest.mark.parametrize(
         "until", ["soon", "2999-01-01T00:00:00+00:00", "2026-13-45T00:00:00Z", "2026-01-01"]
     )
-    def test_invalid_or_future_datetime_is_refused(self, visitor: Client, until: str) -> None:
-        assert visitor.post("/review/looked/", {"until": until}).status_code == 400
+    def test_invalid_or_future_datetime_is_refused(self, reviewer: Client, until: str) -> None:
+        assert reviewer.post("/review/looked/", {"until": until}).status_code == 400
         assert not Profile.objects.exclude(looked_at=None).exists()
 
     def test_preferences_are_not_changed(self, person: MakePerson) -> None:

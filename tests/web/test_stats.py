@@ -262,7 +262,7 @@ def test_home_summarises_the_issues(visitor: Client, remember: Any) -> None:
     remember("hush", project="zoo", sensitivity="secret")
     assert 'hx-get="/glance/health/"' in visitor.get("/").content.decode()
     brief = text_of(visitor.get("/glance/health/").content.decode())
-    assert brief == "Stale 1 Never used 1 Without files 1 Everything at a glance"
+    assert brief == "Stale 1 Never used 1 Without files 1 View statistics"
 
 
 def test_home_reports_no_issues(visitor: Client, remember: Any) -> None:

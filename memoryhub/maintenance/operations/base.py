@@ -32,7 +32,8 @@ from memoryhub.models.querysets import MemoryQuerySet
 class Change:
     """One planned or applied change with its reason. Show it only to viewers of ``uid`` and all ``members``.
 
-    ``action``: boost, decay, evict, merge, summarise, purge, erase, prune, reindex or embed.
+    ``action``: boost, decay, fade (a decay that recall notices), evict, merge, summarise, purge, erase,
+    prune, reindex or embed.
     ``uid``: the memory; for a merge, the member that gives the summary its title.
     ``before``, ``after``: importances.
     ``reason``: text for people, which never contains content of a memory.
@@ -184,12 +185,14 @@ def steps_by_page(
     position: dict[str, Any],
     pace: Pace | None = None,
     weigh: Callable[[Any], float] | None = None,
+    chore: bool = False,
 ) -> Iterator[Step]:
     """Yield steps by primary key through the rows that exist at the start, each row once.
 
     Rows that are added later are left out: a run would not end while agents add them as fast as it reads.
     ``columns`` begin with ``pk``. ``plan`` returns the changes of a page of rows and a function that commits
-    them. ``weigh`` returns the weight of a row (see :meth:`Pace.page`).
+    them. ``weigh`` returns the weight of a row (see :meth:`Pace.page`). ``chore``: also commit pages without
+    listed changes.
     """
     pace, after = pace or Pace(), position.get("after", 0)
     last = position.get("last") or rows.aggregate(last=Max("pk"))["last"] or 0
@@ -198,7 +201,9 @@ def steps_by_page(
         page = list(pace.page(found, weigh))
         after = page[-1][0]
         changes, commit = plan(page)
-        step = Step(tuple(changes), {**position, "after": after, "last": last}, len(page), commit)
+        step = Step(
+            tuple(changes), {**position, "after": after, "last": last}, len(page), commit, chore=chore
+        )
         yield step
         pace.after(step)
 
@@ -233,7 +238,7 @@ class ProjectParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    project: str | None = Field(default=None, max_length=200, description="This project alone.")
+    project: str | None = Field(default=None, max_length=200, description="Only this project.")
 
     def in_project(self, rows: Rows) -> Rows:
         """Return the rows of the project, or all rows if none is set."""
@@ -270,6 +275,11 @@ class Operation(ABC, Generic[P]):
         self, params: P, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         """Yield the steps from a position; empty or None means from the start."""
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of ``help``."""
+        return self.help.partition(". ")[0].rstrip(".") + "."
 
     @property
     def undoable(self) -> bool:

@@ -167,8 +167,9 @@ class Compress(Operation[ProjectParams]):
     label = "Compress"
     depends_on_age = True
     help = (
-        "Replaces at least compression_min_members old memories of a project with similar wording by one "
-        "summary. The sources go to the trash. Undo takes them out again and the summary goes there."
+        "Replaces old memories of a project with similar wording by one summary. It takes at least "
+        "compression_min_members. The sources go to the trash. Undo takes them out again and moves the "
+        "summary there."
     )
     inverse_records = ("compress",)
     Params = ProjectParams

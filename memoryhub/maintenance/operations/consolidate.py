@@ -24,6 +24,8 @@ from memoryhub.maintenance.operations.base import (
 )
 from memoryhub.maintenance.operations.evict import faded_reason
 from memoryhub.memories import maintenance_updates
+from memoryhub.search.hybrid import default_weights
+from memoryhub.search.scoring import Components, composite_score, recency
 
 PROTECTED_TYPES = frozenset({MemoryType.DECISION.value, MemoryType.DISCOVERY.value})
 
@@ -58,6 +60,8 @@ def is_stale(importance: float, days_unaccessed: float, min_importance: float, a
 
 
 MIN_CHANGE = 0.0005  # smaller changes of importance wait for a later run
+# The match of a typical search: most of its words are in the text, but not all, or not in the title.
+TYPICAL_MATCH = 0.5
 _DAY = timedelta(days=1)
 
 
@@ -74,6 +78,7 @@ class _MemoryRow(NamedTuple):
     updated_at: datetime
     imported_at: datetime | None
     last_accessed_at: datetime | None
+    trust: float
     project: str
     sensitivity: str
     owner: str
@@ -97,9 +102,9 @@ class _MemoryRow(NamedTuple):
 
 
 class _PlannedChange(NamedTuple):
-    """A change and the importance to write, if it differs enough."""
+    """A change to list, and the importance to write; either may be missing."""
 
-    change: Change
+    change: Change | None
     importance: maintenance_updates.ImportanceChange | None
     is_eviction: bool = False
 
@@ -109,8 +114,8 @@ class Consolidate(Operation[ProjectParams]):
     label = "Consolidate"
     depends_on_age = True
     help = (
-        "Raises the importance of memories that were used since the last consolidation and lowers that of "
-        "unused ones (decisions and discoveries at half the rate). Faded memories that were not used for a "
+        "Raises the importance of used memories and lowers that of unused ones. Use counts since the last "
+        "consolidation; decisions and discoveries lose half as much. Faded memories that were not used for a "
         "long time go to the trash. Undo restores importances that have not changed since, and takes the "
         "memories out of the trash."
     )
@@ -129,19 +134,22 @@ class Consolidate(Operation[ProjectParams]):
             planned = [found for row in page if (found := _plan_change(_MemoryRow(*row), actor, now))]
 
             def commit(run_uid: str) -> tuple[Change, ...]:
+                if not planned:
+                    return ()
                 importances = [one.importance for one in planned if one.importance]
                 with write_transaction():
                     written = maintenance_updates.update_importances(importances, actor, run_uid, now)
-                    valid = [one for one in planned if not one.importance or one.change.uid in written]
-                    evicted = maintenance_updates.evict_for_run(
-                        live, [one.change.uid for one in valid if one.is_eviction], actor, run_uid, now
-                    )
+                    valid = [one for one in planned if not one.importance or one.importance.uid in written]
+                    leaving = [one.change.uid for one in valid if one.change and one.is_eviction]
+                    evicted = maintenance_updates.evict_for_run(live, leaving, actor, run_uid, now)
                 gone = {memory.uid for memory in evicted}
-                return tuple(one.change for one in valid if not one.is_eviction or one.change.uid in gone)
+                changes = [(one.change, one.is_eviction) for one in valid if one.change]
+                return tuple(change for change, leaves in changes if not leaves or change.uid in gone)
 
-            return [one.change for one in planned], commit
+            return [one.change for one in planned if one.change], commit
 
-        yield from steps_by_page(live, _MemoryRow._fields, plan, position or {})
+        # Changes that are too small to be listed are written too.
+        yield from steps_by_page(live, _MemoryRow._fields, plan, position or {}, chore=True)
 
 
 def _plan_change(row: _MemoryRow, actor: Actor, now: datetime) -> _PlannedChange | None:
@@ -162,16 +170,31 @@ def _plan_change(row: _MemoryRow, actor: Actor, now: datetime) -> _PlannedChange
         return _PlannedChange(Change("evict", row.uid, row.importance, after, reason), importance, True)
     if importance is None:
         return None
-    action = "boost" if row.accesses else "decay"
-    return _PlannedChange(
-        Change(action, row.uid, row.importance, after, _reason(row, after, now)), importance
-    )
+    # People see two decimals: "0.60 → 0.60" would be no change to them.
+    is_visible = f"{after:.2f}" != f"{row.importance:.2f}"
+    return _PlannedChange(_describe_change(row, after, now) if is_visible else None, importance)
+
+
+def _describe_change(row: _MemoryRow, after: float, now: datetime) -> Change:
+    reason = _reason(row, after, now)
+    if row.accesses:
+        return Change("boost", row.uid, row.importance, after, reason)
+    if is_recalled(row, row.importance, now) and not is_recalled(row, after, now):
+        reason = f"{reason}; a search that matches it in part no longer finds it"
+        return Change("fade", row.uid, row.importance, after, reason)
+    return Change("decay", row.uid, row.importance, after, reason)
+
+
+def is_recalled(row: _MemoryRow, importance: float, now: datetime) -> bool:
+    """Whether a typical search would find the memory with this importance."""
+    config = settings.MEMORYHUB
+    age = (now - row.updated_at) / _DAY
+    parts = Components(TYPICAL_MATCH, recency(age, config.recency_half_life_days), importance, row.trust)
+    return composite_score(parts, default_weights()) >= float(config.min_score)
 
 
 def _reason(row: _MemoryRow, after: float, now: datetime) -> str:
     shown = " → ".join(format_change(row.importance, after))
-    if row.importance == after:  # an access cannot raise it above 1
-        shown = f"stays {after:.2f}"
     since = " since the last consolidation" if row.consolidated_at else ""
     if row.accesses:
         return f"used {format_count(row.accesses, 'time')}{since}: {shown}"

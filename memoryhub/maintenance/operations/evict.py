@@ -48,7 +48,8 @@ class Evict(Operation[ProjectParams]):
     label = "Evict"
     depends_on_age = True
     help = (
-        "Moves faded memories that were not used for a long time to the trash. Then, where an owner has more "
+        "Moves faded memories, and those above the cap, to the trash. Faded ones were not used for a long "
+        "time. Then, where an owner has more "
         "than max_memories in a project, moves the least used, longest unchanged and least important ones "
         "there. Undo takes them out of the trash again."
     )

@@ -100,7 +100,10 @@ def deletion_steps(
 
 class PruneParams(ProjectParams):
     older_than_days: float | None = Field(
-        default=None, gt=0, le=36_500, description="Of events; event_retention_days when it is absent."
+        default=None,
+        gt=0,
+        le=36_500,
+        description="Age of the events, in days. Default: event_retention_days.",
     )
 
 
@@ -109,8 +112,8 @@ class PruneEvents(Operation[PruneParams]):
     label = "Prune events"
     depends_on_age = True
     help = (
-        "Permanently deletes events and injections older than event_retention_days, and sessions that are "
-        "empty then. Memories stay. It cannot be undone."
+        "Permanently deletes old events and injections, and sessions that are empty then. They are old "
+        "after event_retention_days. Memories stay. It cannot be undone."
     )
     Params = PruneParams
 
@@ -198,7 +201,7 @@ class EmptyTrashParams(ProjectParams):
         default=0, ge=0, le=36_500, description="Keep memories that were trashed within this number of days."
     )
     compact: bool = Field(
-        default=False, description="Rewrite the whole file at the end; writers wait while it lasts, seconds."
+        default=False, description="Rewrite the whole file at the end. Writers wait for some seconds."
     )
 
 
@@ -207,10 +210,11 @@ class EmptyTrash(Operation[EmptyTrashParams]):
     label = "Empty the trash"
     depends_on_age = True
     help = (
-        "Permanently deletes the memories in the trash: rows, words in the indexes and bytes in the file. It "
-        "cannot be undone. The file keeps its size; the freed space contains zeros and is used again. With "
-        "“compact” the whole file is rewritten at the end. This makes it smaller and removes copies that an "
-        "earlier reordering of pages may have left behind, but writers wait for seconds in a large store."
+        "Permanently deletes the memories in the trash. Rows, words in the indexes and bytes in the file "
+        "are gone. It cannot be undone. The file keeps its size; the freed space contains zeros and is "
+        "used again. With “compact” the whole file is rewritten at the end. This makes it smaller and "
+        "removes copies that an earlier reordering of pages may have left behind, but writers wait for "
+        "seconds in a large store."
     )
     Params = EmptyTrashParams
 

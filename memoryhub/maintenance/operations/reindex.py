@@ -47,9 +47,9 @@ class Reindex(Operation[NoParams]):
     name = "reindex"
     label = "Rebuild the indexes"
     help = (
-        "Rebuilds both text indexes from the memories in short steps, while searches and writes continue "
-        "with the old ones. Then checks the new ones in a copy of the store, which needs its size in disk "
-        "space for some seconds. A dry run only checks. Memories do not change, so there is nothing to undo."
+        "Rebuilds both text indexes while searches and writes continue. It works in short steps, then "
+        "checks the new ones in a copy of the store, which needs its size in disk space for some seconds. "
+        "A dry run only checks. Memories do not change, so there is nothing to undo."
     )
     whole_store = True
     Params = NoParams
@@ -120,9 +120,9 @@ class Embed(Operation[ProjectParams]):
     name = "embed"
     label = "Embed memories"
     help = (
-        "Gives a vector of the configured model to every memory that lacks one, also in the trash, and "
-        "replaces vectors of other models. The server does this automatically. Until then, search finds "
-        "these memories by their words. Memories do not change, so there is nothing to undo."
+        "Computes missing vectors, and replaces those of other models. It includes the trash. The server "
+        "does this automatically. Until then, search finds these memories by their words. Memories do not "
+        "change, so there is nothing to undo."
     )
     whole_store = True
     Params = ProjectParams

@@ -37,10 +37,13 @@ class SummarizeOldParams(ProjectParams):
         default=None,
         ge=0,
         le=36_500,
-        description="Unchanged for this number of days; summarize_older_than_days.",
+        description="Only memories unchanged for this number of days. Default: summarize_older_than_days.",
     )
     min_entries: int | None = Field(
-        default=None, ge=2, le=10_000, description="Memories that a category needs; summarize_min_entries."
+        default=None,
+        ge=2,
+        le=10_000,
+        description="Memories that a category needs. Default: summarize_min_entries.",
     )
 
     @property
@@ -67,9 +70,9 @@ class SummarizeOld(Operation[SummarizeOldParams]):
     label = "Summarise old"
     depends_on_age = True
     help = (
-        "Replaces all memories of a project and category that were not changed for summarize_older_than_days "
-        "with one summary, if there are at least summarize_min_entries. The sources go to the trash. Undo "
-        "takes them out again and moves the summary there."
+        "Replaces old memories of one project and category by one summary. They were not changed for "
+        "summarize_older_than_days, and there are at least summarize_min_entries. The sources go to the "
+        "trash. Undo takes them out again and moves the summary there."
     )
     inverse_records = ("summarize_old",)
     Params = SummarizeOldParams

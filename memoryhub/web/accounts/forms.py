@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
 from django.http import HttpRequest
@@ -191,6 +192,9 @@ class InviteForm(PlainForm):
 
     def __init__(self, inviter: User, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(data)
+        if settings.OIDC_ISSUER:
+            hint = "Optional. Identifies the person in your organisation's sign-in. The hub sends no e-mail."
+            self.fields["email"].help_text = hint
         levels = [(level, LEVEL_LABELS[level]) for level in people.grantable_levels(inviter)]
         named = [(role, role.capitalize()) for role in people.grantable_roles(inviter)]
         self.fields["role"].choices = [("", "None"), *named]  # type: ignore[attr-defined]

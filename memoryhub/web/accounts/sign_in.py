@@ -27,11 +27,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
-from memoryhub.accounts import invitations, roles, sign_in
+from memoryhub.accounts import invitations, people, roles, sign_in
 from memoryhub.accounts.sign_in import client_address
 from memoryhub.http.rate_limit import count_started_sign_in
 from memoryhub.memories.errors import StoreError
-from memoryhub.web.accounts.forms import FirstPasswordForm
+from memoryhub.web.accounts.forms import LEVEL_LABELS, FirstPasswordForm
 
 
 class SignInForm(LoginForm):  # type: ignore[misc]  # the library has no types
@@ -118,6 +118,7 @@ def _answer_invitation(request: HttpRequest, user: User, inviter: User, token: s
         "inviter": inviter,
         "role": roles.user_role(user),
         "memberships": user.memberships.all(),
+        "level": LEVEL_LABELS[people.permitted_level(user)],
     }
     return render(request, INVITATION_TEMPLATE, context, status=422 if form.errors or passkey.errors else 200)
 

@@ -265,7 +265,7 @@ def _label_extent(label: AxisLabel, width: float) -> tuple[float, float]:
     return (label.at - width, label.at) if label.end else (label.at, label.at + width)
 
 
-MAX_BREAKDOWN_ROWS = 8
+MAX_BREAKDOWN_ROWS = 6
 # Where the statistics page shows all rows of a column: the chart's name in ?all=, and its heading
 _FULL_CHARTS = {"type": ("use", "use-title")}
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
@@ -73,7 +74,7 @@ def return_url(
     request: HttpRequest,
     default: str = "/memories/",
     prefix: str | tuple[str, ...] = "/",
-    fields: QueryDict | None = None,
+    fields: Mapping[str, str] | None = None,
 ) -> str:
     """Return the field ``next`` if it is a URL of this host that starts with ``prefix``, else the default.
 

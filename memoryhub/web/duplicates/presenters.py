@@ -90,7 +90,7 @@ class ClusterMember:
         return math.floor(self.likeness * 100) / 100
 
     @property
-    def said(self) -> str:
+    def closeness(self) -> str:
         return similarity_label(self.likeness) if self.likeness is not None else ""
 
 

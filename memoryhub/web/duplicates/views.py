@@ -13,6 +13,7 @@ from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django_htmx.http import trigger_client_event
 from pydantic import ValidationError
 
 from memoryhub import memories
@@ -65,10 +66,13 @@ def duplicates_page(request: HtmxHttpRequest) -> HttpResponse:
     if not form.is_valid():
         return render(request, "duplicates/page.html", {"form": form}, status=422)
     comparison = Comparison(request, form.value("project"), form.value("category"), form.min_similarity())
-    may_wait = "look" in request.GET or wants_fragment(request, "clusters")
+    parts = ("clusters", "duplicates-count")
+    may_wait = "look" in request.GET or any(wants_fragment(request, part) for part in parts)
     found = comparison.known_clusters()
     if found is None and (may_wait or not comparison.is_slow()):
         found = comparison.clusters()
+    if found and wants_fragment(request, "duplicates-count"):
+        return render(request, "duplicates/page.html#count", {"found": found})
     sure = max(form.min_similarity() or 0, MIN_SURE_SIMILARITY)
     context = {"form": form, "found": found, "sure_similarity": f"{sure:g}"}
     if found:
@@ -208,7 +212,7 @@ def duplicates_undo(request: HtmxHttpRequest) -> HttpResponse:
         return _refused_response(request, refusal.message)
     if request.htmx:
         card = _card_or_404(request, request.POST.getlist("member"))
-        return _card_response(request, card, is_fresh=True)
+        return _announce_change(_card_response(request, card, is_fresh=True))
     messages.success(request, "Undone: everything is as it was.")
     return redirect(_return_url(request))
 
@@ -307,9 +311,14 @@ def _done_response(request: HtmxHttpRequest, undo: dict[str, str], members: list
     card = (request.POST.getlist("member") or members)[:MAX_MEMBERS]
     context = {"undo": undo, "memory": memory, "members": members, "card": card, "back": _return_url(request)}
     if request.htmx:
-        return render(request, "duplicates/page.html#done", context)
+        return _announce_change(render(request, "duplicates/page.html#done", context))
     messages.success(request, render_to_string("duplicates/page.html#undo", context, request=request))
     return redirect(_return_url(request))
+
+
+def _announce_change(response: HttpResponse) -> HttpResponse:
+    """Let the page count its clusters again."""
+    return trigger_client_event(response, "duplicates-changed")
 
 
 def _refused_response(request: HtmxHttpRequest, message: str) -> HttpResponse:

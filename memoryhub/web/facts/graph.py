@@ -53,7 +53,7 @@ class Edge:
     label: str
     colour: str
     contradicts: bool
-    is_beside: bool  # neither of its nodes is open
+    is_indirect: bool  # neither of its nodes is open
 
 
 @dataclass(frozen=True)
@@ -235,8 +235,8 @@ class _Drawing:
         path, ends = self._loop(pair[0]) if pair[0] == pair[1] else self._line(pair)
         predicates = list(dict.fromkeys(triple.predicate for triple in triples))
         sentences = "; ".join(f"{t.subject} {t.predicate} {t.object}" for t in triples[:4])
-        is_beside = self._touches_no_open_node(pair)
-        label = shorten(", ".join(predicates), 30) if labelled and not is_beside else ""
+        is_indirect = self._touches_no_open_node(pair)
+        label = shorten(", ".join(predicates), 30) if labelled and not is_indirect else ""
         at = self.placer.place_on_line(*ends, label) if label else None
         return Edge(
             path=path,
@@ -246,7 +246,7 @@ class _Drawing:
             label=label if at else "",
             colour=self.colours.get(normalise_predicate(predicates[0]), ""),
             contradicts=any(triple.pk in self.contradicting for triple in triples),
-            is_beside=is_beside,
+            is_indirect=is_indirect,
         )
 
     def _line(self, pair: tuple[int, int]) -> tuple[str, tuple[graph_layout.Point, graph_layout.Point]]:

@@ -138,15 +138,17 @@ def _memory_form(request: HttpRequest, data: Mapping[str, Any] | None, memory: M
 
 
 def _saved(request: HttpRequest, memory: Memory, *, is_changed: bool) -> HttpResponse:
-    """Redirect after saving; if the memory is hidden now, the message can undo the change."""
+    """Redirect with an undo message; if the memory is hidden now, to the page before it (``from``)."""
     is_hidden = bool(queries.hidden_notice(request, [memory]))
-    text = undo_form(request, memory, "Saved.") if is_hidden and is_changed else "Saved."
+    text = undo_form(request, memory, "Saved.") if is_changed else "Saved."
     messages.success(request, text)
     if memory.over_cap:
         messages.warning(request, OVER_CAP)
     url = _next_url(request, memory)
     is_its_page = url == reverse("memory", args=[memory.uid])
-    return redirect("memories" if is_hidden and is_its_page else url)
+    if is_hidden and is_its_page:
+        url = return_url(request, fields={"next": request.GET.get("from", "")})
+    return redirect(url)
 
 
 def _next_url(request: HttpRequest, memory: Memory) -> str:

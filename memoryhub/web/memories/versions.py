@@ -325,7 +325,7 @@ def undo_form(request: HttpRequest, memory: Memory, text: str) -> str:
     may_undo = full_clearance(request).allows(memory.project, memory.sensitivity)
     last = memory.revisions.first() if may_undo else None
     text = f"{text} {queries.hidden_notice(request, [memory])}".rstrip()
-    context = {"memory": memory, "said": text, "number": last.number if last else 0}
+    context = {"memory": memory, "summary": text, "number": last.number if last else 0}
     return render_to_string("memory/page.html#change_undo", context, request=request)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 
 from django.conf import settings
@@ -50,7 +51,20 @@ _ACTIONS = {
 }
 
 
+def _reviewers_only(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Answer 403 to users who may change neither memories nor facts."""
+
+    @wraps(view)
+    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not may_review(request.user):
+            raise PermissionDenied
+        return view(request, *args, **kwargs)
+
+    return checked
+
+
 @require_safe
+@_reviewers_only
 def review_page(request: HttpRequest) -> HttpResponse:
     """Show a tab; ``GET`` takes ``tab``, ``project``, ``page`` and ``at``, the memory to show first."""
     form = ReviewFilter(request.GET)
@@ -88,6 +102,7 @@ def review_page(request: HttpRequest) -> HttpResponse:
 
 
 @require_GET
+@_reviewers_only
 def review_tabs(request: HttpRequest) -> HttpResponse:
     """Return the tabs with new counts; with ``compare``, near-duplicates are found and counted too."""
     form = _valid_filter(request)
@@ -101,13 +116,14 @@ def review_tabs(request: HttpRequest) -> HttpResponse:
     context = {
         "tabs": review_queue.build_tabs(counted, tab, project, duplicates),
         "left": duplicates if tab == DUPLICATES else counted[tab],
-        "waiting": review_queue.badge_text(request) if may_review(request.user) else None,
+        "waiting": review_queue.badge_text(request),
         "tab": tab,
     }
     return render(request, "review/page.html#tabs", context)
 
 
 @require_GET
+@_reviewers_only
 def review_duplicates(request: HttpRequest) -> HttpResponse:
     """Return the near-duplicates, loaded after the page because comparing takes a while."""
     project = _valid_filter(request).value("project")
@@ -123,6 +139,7 @@ def review_duplicates(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
+@_reviewers_only
 def review_card(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     """Return the card of one memory, with its whole text if ``whole``; redirect to the queue without htmx."""
     tab = _parse_tab(request.GET.get("tab", ""))
@@ -132,6 +149,7 @@ def review_card(request: HtmxHttpRequest, uid: str) -> HttpResponse:
 
 
 @require_safe
+@_reviewers_only
 def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     """Compare a memory with the most similar ones, in place of its card or as a page."""
     memory = queries.get_visible_memory(request, uid)
@@ -157,6 +175,7 @@ def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
 
 
 @require_POST
+@_reviewers_only
 def review_action(request: HtmxHttpRequest) -> HttpResponse:
     """Approve, demote, trash or confirm (``act``) the memory ``uid``, unless it has changed since ``seen``.
 
@@ -175,7 +194,7 @@ def review_action(request: HtmxHttpRequest) -> HttpResponse:
     if acted.refused:
         return _refused_response(request, memory, acted.refused[0][1])
     back, tab = _review_url(request), _parse_tab(request.POST.get("tab", ""))
-    context = {"memory": memory, "said": label, "acted": acted, "tab": tab, "back": back}
+    context = {"memory": memory, "outcome": label, "acted": acted, "tab": tab, "back": back}
     if not request.htmx:
         messages.success(request, render_to_string("review/page.html#undo", context, request=request))
         return redirect(back)
@@ -184,6 +203,7 @@ def review_action(request: HtmxHttpRequest) -> HttpResponse:
 
 
 @require_POST
+@_reviewers_only
 def review_undo(request: HtmxHttpRequest) -> HttpResponse:
     """Undo an action on ``uid``; ``undo``: the id of the action, its first and last journal entry."""
     action_id, first, last = _parse_undo(request.POST.get("undo", ""))
@@ -198,6 +218,7 @@ def review_undo(request: HtmxHttpRequest) -> HttpResponse:
 
 
 @require_POST
+@_reviewers_only
 def review_mark_seen(request: HttpRequest) -> HttpResponse:
     """Mark memories as seen ``until`` a datetime (ISO 8601); empty resets it to never."""
     text = request.POST.get("until", "")

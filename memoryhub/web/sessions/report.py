@@ -84,7 +84,7 @@ def _find_sessions(session_id: str, project: str | None, clearance: Clearance) -
     return list((rows if project is None else rows.filter(project=project))[:2])
 
 
-PAGE_SIZE = 20
+PAGE_SIZE = 10
 
 
 @require_safe

@@ -18,7 +18,7 @@ from memoryhub.stats import calendar, timeline
 from memoryhub.web.base.filters import MonthFilter, TimelineFilter
 from memoryhub.web.sessions.overview import name_sessions
 
-ENTRIES_PER_PAGE = 30
+ENTRIES_PER_PAGE = 24
 
 
 class TimelineDay(Protocol):

@@ -22,10 +22,7 @@ from memoryhub.web.base.filters import ListFilter, ProjectFilterField
 
 PERIODS = (7, 30, 90, 365)  # days
 DEFAULT_PERIOD = 30
-MAX_ROWS, MAX_ROWS_IN_FULL = (
-    8,
-    500,
-)  # rows of a bar chart, and of one shown in full
+MAX_ROWS, MAX_ROWS_IN_FULL = 5, 500  # rows of a bar chart, and of one shown in full
 FULL_CHARTS = ("project", "category", "use", "capture", "activity", "secret-kinds", "facts")
 _AGE_LABELS = ("a week", "a month", "3 months", "6 months", "a year", "older")
 _SHADES = 5  # of a cell that is not empty: CSS classes heat-1 to heat-5
@@ -180,7 +177,7 @@ def health_issues(found: MemoryUsage, contradictions: int, project: str = "") ->
         for name, (title, means) in labels.items()
         if not (project and name == usage.NO_PROJECT)
     ]
-    meaning = "other things are said of one subject, and only one can be true"
+    meaning = "different values for one subject, of which only one can be true"
     href = page_url("fact-conflicts", project=project)
     return [HealthIssue("Contradicting facts", meaning, contradictions, 0, href), *lines]
 

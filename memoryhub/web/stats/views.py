@@ -71,7 +71,8 @@ def stats_health(request: HttpRequest) -> HttpResponse:
     """Return the issues to fix, for the home page."""
     usage = _count_usage(request, request_clearance(request), timezone.now())
     issues = presenters.health_issues(usage, count_contradictions(request))
-    return render(request, "glance/page.html#brief", {"lines": [issue for issue in issues if issue.count]})
+    lines = [issue for issue in issues if issue.count]
+    return render(request, "glance/page.html#health_summary", {"lines": lines})
 
 
 def _count_usage(request: HttpRequest, clearance: Clearance, now: datetime) -> MemoryUsage:

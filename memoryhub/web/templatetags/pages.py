@@ -219,7 +219,7 @@ def change_action(change: Change, run: MaintenanceRun) -> str:
 def importance_change(change: Change) -> dict[str, Any]:
     """Render importance before and after as a bar with the gain or loss."""
     before, after = change.before, change.after
-    if before is None or after is None:
+    if before is None or after is None or before == after:
         return {"is_shown": False}
     low, high = sorted((before, after))
     before_shown, after_shown = format_change(before, after)
