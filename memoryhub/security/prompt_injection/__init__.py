@@ -2,7 +2,7 @@
 
 :func:`inspect` inspects one text, :func:`inspect_fields` all texts of a memory. Both return the text without
 orders, and the findings. ``role_prefixes`` removes prefixes such as "assistant:" from line starts. See
-``docs/governor.md``.
+``docs/security.md``.
 """
 
 from memoryhub.security.prompt_injection.findings import (

@@ -10,12 +10,12 @@ import pytest
 from memoryhub.transfer import files, foreign_sqlite
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS, knowledge_graph
 
-PAGE = Path(__file__).parents[3].joinpath("docs", "formats.md").read_text("utf-8")
+PAGE = Path(__file__).parents[3].joinpath("docs", "import-export.md").read_text("utf-8")
 FOREIGN = sorted(FORMATS.keys() - {OWN_FORMAT, "markdown"})
 
 
 def section(name: str) -> str:
-    [found] = [part for part in re.split(r"^## ", PAGE, flags=re.M) if f"(`{name}`)" in part.splitlines()[0]]
+    [found] = [part for part in re.split(r"^### ", PAGE, flags=re.M) if f"(`{name}`)" in part.splitlines()[0]]
     return found
 
 
@@ -25,7 +25,7 @@ def test_every_format_has_a_section_with_a_table(name: str) -> None:
 
 
 def test_page_mentions_no_other_formats() -> None:
-    assert sorted(re.findall(r"^## .*\(`([a-z0-9-]+)`\)", PAGE, flags=re.M)) == FOREIGN
+    assert sorted(re.findall(r"^### .*\(`([a-z0-9-]+)`\)", PAGE, flags=re.M)) == FOREIGN
 
 
 @pytest.mark.parametrize("name", FOREIGN)
