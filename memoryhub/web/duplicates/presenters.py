@@ -52,7 +52,7 @@ _COMPARED_FIELDS = {"type": "Type", "sensitivity": "Level", "session_id": "Sessi
 class DuplicatesFilter(ListFilter):
     project = ProjectFilterField()
     category = WordField()
-    similarity = forms.ChoiceField(required=False, label="At least this alike")
+    similarity = forms.ChoiceField(required=False, label="Minimum similarity")
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         super().__init__(data)
