@@ -82,7 +82,7 @@ def assigned_name(match: re.Match[str]) -> str:
     """Return the name in lower case, or "" if it is not the name of a secret, as in ``primary_key``.
 
     Keys and tokens get a common name: ``api_key`` for names that mean an API key, ``some_key`` and
-    ``some_token`` for others. ``some_pass`` is the word "pass" alone, which may mean something else.
+    ``some_token`` for others. ``some_pass`` is "pass:" alone, which may mean something else.
     """
     end, start = match["name"], match.start("name")
     before, last = text_before(match, start), match.string[max(0, start - 1) : start]
@@ -97,7 +97,9 @@ def assigned_name(match: re.Match[str]) -> str:
         is_joined = last in ("_", "-", "$") or (end == "Pass" and last.isalpha())
         if is_joined or last.isalnum():
             return lowered if is_joined else ""
-        return "some_pass" if lowered == "pass" else lowered
+        if lowered == "pass":
+            return "some_pass" if match.string.startswith(":", match.end("name")) else ""
+        return lowered
     if lowered == "token":
         return "some_token" if before[-1:].isalpha() and last != " " else lowered
     return lowered
