@@ -53,8 +53,9 @@ class DigestForm(PlainForm):
 
     def __init__(self, user: User, data: Any = None, digest: Digest | None = None, **options: Any) -> None:
         super().__init__(data, auto_id="for_%s", **options)
+        by_mail = [(Digest.EMAIL, f"E-mail: {user.email}")] if settings.EMAIL_HOST and user.email else []
         self.fields["channel"].choices = [  # type: ignore[attr-defined]
-            *([(Digest.EMAIL, f"E-mail: {user.email}")] if settings.EMAIL_HOST and user.email else []),
+            *by_mail,
             (Digest.WEBHOOK, "Webhook"),
         ]
         if not may_view_level(user, Sensitivity.PRIVATE.value):
@@ -62,7 +63,7 @@ class DigestForm(PlainForm):
         unused = ["enabled"] if digest is None else ["channel"]
         if digest and digest.channel == Digest.EMAIL:
             unused.append("url")
-        elif digest:
+        elif digest or not by_mail:
             unused.append("level")
         for name in unused:
             del self.fields[name]
