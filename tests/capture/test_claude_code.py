@@ -90,15 +90,18 @@ def test_no_path_that_a_client_names_is_opened(bot, tmp_path, opened):
     paths = {"cwd": str(folder), "transcript_path": str(transcript)}
     tool = {"tool_name": "Read", "tool_input": {"file_path": str(transcript)}, "tool_response": "read"}
     names = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PreCompact", "SessionEnd")
-    for key in AGENTS:
-        for name in names:
+    for name in names:
+        send(bot, hook(name, prompt=f"read {transcript}", **tool) | paths)
+    for key, agent in AGENTS.items():
+        for name in agent.events:
             event = hook(name, prompt=f"read {transcript}", **tool) | paths | {"session_id": key}
-            assert bot.post(hook_path(key).removeprefix("/api/v1"), event).status_code == 200
+            event |= {theirs: event[ours] for ours, theirs in agent.fields.items() if ours in event}
+            assert bot.post(hook_path(key).removeprefix("/api/v1"), event | agent.only).status_code == 200
     message = {"role": "user", "content": f"Read {transcript}, or file://{transcript}"}
     body = {"messages": [message], "cwd": str(folder), "session_id": "s"}
     for more in ({}, {"transcript_path": str(transcript)}, {"repository": {"name": str(folder)}}):
-        assert bot.post("/extract", body | more).status_code in (200, 422)
-    assert Event.objects.count() > len(AGENTS)
+        assert bot.post("/extract", body | more).status_code == 200
+    assert set(Event.objects.values_list("session__session_id", flat=True)) == {COMMON["session_id"], *AGENTS}
     assert not [name for name in opened if name.startswith(str(folder))]
     assert not Memory.objects.filter(content__contains="Tuesdays").exists()
 
