@@ -131,6 +131,7 @@ send_event() {
     status=${answer##*"$newline"}
     answer=${answer%"$newline"*}
     if [ "$status" = 200 ]; then
+        report_loss
         [ "$answer" = '{}' ] || printf '%s\n' "$answer"
         [ "$waiting" = 0 ] || in_background flush
     elif [ -n "$spool" ] && ! is_final "$status" && ! grep -q '"hook_event_name": *"PreToolUse"' "$body"; then
@@ -220,23 +221,26 @@ flush() {
     done
 }
 
-# Offsets of sent transcripts are in files SESSION.sent.
+# Offsets of sent transcripts are in files SESSION.sent, numbers of messages that were left out in SESSION.lost.
 send_transcript() {
     path=$(field transcript_path | sed 's/\\\\/\\/g')
     cwd=$(field cwd)
     find_repository
     session=$(field session_id | tr -dc 'A-Za-z0-9_-')
     [ -n "$session" ] && [ -f "$path" ] || return
-    find . \( -name '*.sent' -o -name 'root.*' \) -mtime +60 -exec rm -f {} + -o -name 'event.*' -mtime +1 -exec rm -f {} +
+    find . \( -name '*.sent' -o -name '*.lost' -o -name 'root.*' \) -mtime +60 -exec rm -f {} + -o -name 'event.*' -mtime +1 -exec rm -f {} +
     sent=$(cat "$session.sent" || echo 0)
     size=$(wc -c <"$path")
     [ "$size" -gt "$sent" ] || return
 
-    messages=$(head -c "$size" "$path" | tail -c "+$((sent + 1))" | grep -E '^\{.*"type":"(user|assistant)".*\}$' |
-        grep -v '"type":"tool_result"' | tail -n "$max_messages")
+    head -c "$size" "$path" | tail -c "+$((sent + 1))" | grep -E '^\{.*"type":"(user|assistant)".*\}$' |
+        grep -v '"type":"tool_result"' >"$body"
+    found=$(grep -c '' "$body")
+    messages=$(tail -n "$max_messages" "$body")
     if [ "${#messages}" -gt "$max_bytes" ]; then
         messages=$(printf '%s' "$messages" | tail -c "$max_bytes" | sed 1d)
     fi
+    lost=$((found - $(printf '%s' "$messages" | grep -c '')))
     {
         printf '{"session_id":"%s","cwd":"%s",%s"messages":[' "$session" "$cwd" \
             "${repository:+\"repository\":$repository,}"
@@ -244,7 +248,29 @@ send_transcript() {
         printf ']}'
     } >"$body"
     answer=$(post /extract 20 "$body") || return
-    case ${answer##*"$newline"} in 2??) echo "$((size))" >"$session.sent" ;; esac
+    case ${answer##*"$newline"} in
+    2??)
+        echo "$((size))" >"$session.sent"
+        [ "$lost" = 0 ] || echo "$lost" >"$session.lost"
+        ;;
+    esac
+}
+
+# report_loss: add to $answer, once, how many messages send_transcript left out. Claude Code shows it to the user.
+report_loss() {
+    set -- *.lost
+    [ -e "$1" ] || return
+    file=$(first_field session_id | tr -dc 'A-Za-z0-9_-').lost
+    lost=$(tr -dc 0-9 <"$file")
+    [ -n "$lost" ] || return
+    loss="memoryhub: older messages left out at the compaction, which sends at most 1 MiB: $lost"
+    case $answer in
+    *'"systemMessage":'*) return ;; # the next answer has room
+    '{}') answer="{\"systemMessage\":\"$loss\"}" ;;
+    '{'*) answer="{\"systemMessage\":\"$loss\",${answer#?}" ;;
+    *) return ;;
+    esac
+    rm -f "$file"
 }
 
 cat >"$body"

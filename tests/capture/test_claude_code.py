@@ -6,7 +6,9 @@ import json
 import shutil
 import sqlite3
 import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +18,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from memoryhub.core import claude_code
+from memoryhub.core.agent_hooks import AGENTS, hook_path
 from memoryhub.models import AgentToken, Event, Injection, Memory, Session
 from tests.api.conftest import bad_fields, is_problem
 from tests.capture.conftest import DATABASE, FIX
@@ -54,6 +57,53 @@ def context_of(answer, name):
     assert set(answer["hookSpecificOutput"]) == {"hookEventName", "additionalContext"}
     assert answer["hookSpecificOutput"]["hookEventName"] == name
     return answer["hookSpecificOutput"]["additionalContext"]
+
+
+# --- Files of the client ---
+
+
+@pytest.fixture
+def opened() -> Iterator[list[str]]:
+    """The files and folders that this process opens."""
+    names: list[str] = []
+    listening = [True]
+
+    def listen(event: str, arguments: tuple[Any, ...]) -> None:
+        if listening and event in ("open", "os.listdir", "os.scandir"):
+            names.append(str(arguments[0]))
+
+    sys.addaudithook(listen)
+    yield names
+    listening.clear()  # an audit hook cannot be removed
+
+
+def test_no_path_that_a_client_names_is_opened(bot, tmp_path, opened):
+    folder = tmp_path / "of-the-client"
+    transcript = folder / "session.jsonl"
+    (folder / ".git").mkdir(parents=True)
+    said = {"role": "user", "content": "We decided to deploy on Tuesdays, because the vendor is in then."}
+    transcript.write_text(json.dumps({"type": "user", "message": said}) + "\n")
+    transcript.read_text()
+    assert str(transcript) in opened  # the fixture sees it
+    opened.clear()
+
+    paths = {"cwd": str(folder), "transcript_path": str(transcript)}
+    tool = {"tool_name": "Read", "tool_input": {"file_path": str(transcript)}, "tool_response": "read"}
+    names = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PreCompact", "SessionEnd")
+    for name in names:
+        send(bot, hook(name, prompt=f"read {transcript}", **tool) | paths)
+    for key, agent in AGENTS.items():
+        for name in agent.events:
+            event = hook(name, prompt=f"read {transcript}", **tool) | paths | {"session_id": key}
+            event |= {theirs: event[ours] for ours, theirs in agent.fields.items() if ours in event}
+            assert bot.post(hook_path(key).removeprefix("/api/v1"), event | agent.only).status_code == 200
+    message = {"role": "user", "content": f"Read {transcript}, or file://{transcript}"}
+    body = {"messages": [message], "cwd": str(folder), "session_id": "s"}
+    for more in ({}, {"transcript_path": str(transcript)}, {"repository": {"name": str(folder)}}):
+        assert bot.post("/extract", body | more).status_code == 200
+    assert set(Event.objects.values_list("session__session_id", flat=True)) == {COMMON["session_id"], *AGENTS}
+    assert not [name for name in opened if name.startswith(str(folder))]
+    assert not Memory.objects.filter(content__contains="Tuesdays").exists()
 
 
 # --- Each hook ----------------------------------------------------------------------------------------------

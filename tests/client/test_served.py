@@ -21,14 +21,19 @@ PAGE = (ROOT / "docs" / "python.md").read_text("utf-8").split("\n## Code in the 
 
 
 def run(
-    served: Served, *arguments: str, home: Path | None = None, text: str = "", program: str = "manage.py"
+    served: Served,
+    *arguments: str,
+    home: Path | None = None,
+    text: str = "",
+    program: str = "manage.py",
+    modules: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run a Python program as a person without a store would."""
+    """Run a Python program as a person without a store would. ``modules``: a folder of more modules."""
     environment = {"HOME": str(home or served.hub.home), "PATH": os.defpath, **served.environment}
     return subprocess.run(
         [sys.executable, program, *arguments],
         cwd=ROOT,
-        env={**environment, "PYTHONPATH": str(ROOT)},
+        env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, (modules, str(ROOT))))},
         input=text,
         capture_output=True,
         text=True,
@@ -116,6 +121,40 @@ def test_stored_memory_is_found_by_command(served: Served) -> None:
     stored = json.loads(run(served, "remember", "-", "--json", text="Backups run at midnight").stdout)
     found = json.loads(run(served, "search", "backups midnight", "--json").stdout)
     assert found["results"][0]["memory"]["id"] == stored["memory"]["id"]
+
+
+@pytest.mark.parametrize("words", [("search", "lanterns"), ("recall", "lanterns"), ("sessions",)])
+def test_command_prints_a_table_and_json(served: Served, words: tuple[str, ...]) -> None:
+    with Client(served.server, served.token) as hub:
+        hub.remember("Lanterns hang in the north hall", session_id="lantern-session")
+        hub.report_event("prompt:submit", "lantern-session", {"prompt": "where are they?"})
+    expected = "lantern-session" if words == ("sessions",) else "Lanterns hang in the north hall"
+    table = run(served, *words)
+    assert expected in table.stdout, table.stderr
+    assert not table.stdout.lstrip().startswith(("{", "["))
+    found = run(served, *words, "--json")
+    assert expected in json.dumps(json.loads(found.stdout)), found.stderr
+
+
+KEYRING = """
+from types import SimpleNamespace
+
+errors = SimpleNamespace(KeyringError=RuntimeError)
+
+
+def get_password(service, user):
+    return {("memoryhub", SERVER): TOKEN}.get((service, user))
+"""
+
+
+def test_command_uses_the_token_of_the_keyring(served: Served, tmp_path: Path) -> None:
+    values = f"SERVER, TOKEN = {served.server!r}, {served.token!r}\n"
+    (tmp_path / "keyring.py").write_text(values + KEYRING, "utf-8")
+    without_token = Served(served.hub, served.server, "")
+    stored = run(without_token, "remember", "The keyring hangs by the door", modules=str(tmp_path))
+    assert stored.stdout.startswith(("created: ", "refreshed: ")), stored.stderr
+    found = run(without_token, "search", "keyring door", modules=str(tmp_path))
+    assert "The keyring hangs by the door" in found.stdout, found.stderr
 
 
 def test_command_without_a_token_explains_itself(served: Served) -> None:

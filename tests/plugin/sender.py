@@ -46,7 +46,7 @@ class FakeHub:
                 self.queries.append(dict(parse_qsl(query)))
                 self.waiting.append(handler.headers["X-Memoryhub-Waiting"])
                 if self.answer is None:
-                    self.never.wait(60)
+                    self.never.wait()
                     return
                 is_next = "late" in self.queries[-1] and self.late_statuses
                 handler.send_response(self.late_statuses.pop(0) if is_next else self.status)

@@ -23,7 +23,6 @@ from tests.plugin.sender import (
     PLUGIN,
     PROMPT,
     ROOT,
-    SENDER,
     TOKEN,
     FakeHub,
     compaction,
@@ -123,13 +122,18 @@ def test_refused_event_prints_nothing(tmp_path: Path, hub: FakeHub) -> None:
     assert send(tmp_path, hub.url, PROMPT) == ""
 
 
-def test_sender_gives_up_on_a_hub_that_does_not_answer(tmp_path: Path, hub: FakeHub) -> None:
+def test_sender_gives_up_on_a_hub_that_never_answers_and_spools_the_event(
+    tmp_path: Path, hub: FakeHub
+) -> None:
     hub.answer = None
-    assert send(tmp_path, hub.url, PROMPT, MEMORYHUB_HOOK_TIMEOUT="") == ""
-
-
-def test_sender_waits_less_than_300_milliseconds() -> None:
-    [seconds] = re.findall(r"MEMORYHUB_HOOK_TIMEOUT:-([0-9.]+)\}", SENDER.read_text())
+    curl = tmp_path / "curl"
+    curl.write_text(f'#!/bin/sh\necho "$@" >>"{tmp_path}/arguments"\nexec {shutil.which("curl")} "$@"\n')
+    curl.chmod(0o700)
+    variables = {"MEMORYHUB_HOOK_TIMEOUT": "", "MEMORYHUB_SPOOL": str(tmp_path / "spool")}
+    assert send(tmp_path, hub.url, PROMPT, PATH=f"{tmp_path}:{os.environ['PATH']}", **variables) == ""
+    assert [body for _, _, body in hub.requests] == [PROMPT]
+    assert len(list(tmp_path.glob("spool/*/20*"))) == 1
+    [seconds] = re.findall(r"--max-time (\S+)", (tmp_path / "arguments").read_text())
     assert float(seconds) < 0.3
 
 
@@ -241,6 +245,38 @@ def test_transcript_is_cut_to_its_newest_mebibyte(tmp_path: Path, hub: FakeHub) 
     numbers = [int(message["message"]["content"].split()[0]) for message in body["messages"]]
     assert numbers == list(range(numbers[0], 80))
     assert 900_000 < len(json.dumps(body, separators=(",", ":"))) <= 2**20
+
+
+def send_too_much(tmp_path: Path, hub: FakeHub, count: int) -> int:
+    """Compact a session of ``count`` long messages; return how many were left out."""
+    transcript = tmp_path / "s1.jsonl"
+    write_transcript(transcript, *(said("ü" * 5000) for _ in range(count)))
+    assert send(tmp_path, hub.url, compaction(transcript), "transcript") == ""
+    left_out = count - len(hub.requests[-1][2]["messages"])
+    assert bool(left_out) is (count > 100)
+    return left_out
+
+
+@pytest.mark.parametrize("answer", ["{}", '{"hookSpecificOutput":{"additionalContext":"a memory"}}'])
+def test_messages_that_a_compaction_left_out_are_reported_to_the_user_once(
+    tmp_path: Path, hub: FakeHub, answer: str
+) -> None:
+    left_out = send_too_much(tmp_path, hub, 120)
+    hub.answer = '{"systemMessage":"memoryhub: the store is damaged"}'
+    assert json.loads(send(tmp_path, hub.url, PROMPT)) == json.loads(hub.answer)
+    hub.answer = answer
+    assert "systemMessage" not in send(tmp_path, hub.url, {**PROMPT, "session_id": "other"})
+    shown = json.loads(send(tmp_path, hub.url, PROMPT))
+    assert shown.pop("systemMessage").endswith(
+        f"left out at the compaction, which sends at most 1 MiB: {left_out}"
+    )
+    assert shown == json.loads(answer)
+    assert "systemMessage" not in send(tmp_path, hub.url, PROMPT)
+
+
+def test_compaction_that_left_nothing_out_reports_nothing(tmp_path: Path, hub: FakeHub) -> None:
+    send_too_much(tmp_path, hub, 20)
+    assert send(tmp_path, hub.url, PROMPT) == ""
 
 
 def test_missing_transcript_sends_nothing(tmp_path: Path, hub: FakeHub) -> None:

@@ -98,6 +98,14 @@ def test_dry_run_reports_what_would_expire(bot):
     assert report["first_expiry"] > report["created_at"]
 
 
+def test_source_of_a_line_is_kept_as_a_tag(bot):
+    raw = lines({"content": "one", "source": "notion", "tags": ["b"]}, {"content": "two", "source": 1})
+    for dry_run in (True, False):
+        assert imported(bot, raw, dry_run=dry_run)["ignored"] == [{"what": "source", "count": 1}]
+    tags = {item["preview"]: item["tags"] for item in bot.get("/memories").json()["items"]}
+    assert tags == {"one": ["b", "source:notion"], "two": []}
+
+
 def test_ttl_never_keeps_items_without_a_ttl_for_ever(bot):
     report = imported(bot, lines({"content": "one"}, {"content": "two", "ttl_days": 5}), ttl="never")
     assert (report["expiring"], report["without_ttl"]) == (1, 0)

@@ -105,6 +105,15 @@ def test_the_check_shows_duplicates_and_expiry(writer: Client) -> None:
     assert "1 new memory expires" in shown
 
 
+def test_source_of_a_line_is_shown_as_a_tag_of_its_memory(writer: Client) -> None:
+    line = {"content": "one", "source": "notion"}
+    shown = main(writer.get(sent(writer, line, do="dry_run"))).words
+    assert "source" not in shown
+    sent(writer, line)
+    memory = writer.get(f"/memories/{Memory.objects.get().uid}/")
+    assert "source:notion" in main(memory).words
+
+
 def test_imported_memories_never_expire_if_that_is_chosen(writer: Client) -> None:
     address = sent(writer, {"content": "one"}, {"content": "two", "ttl_days": 5}, do="dry_run")
     import_after(writer, address, lifetime="never")
