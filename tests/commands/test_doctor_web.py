@@ -7,6 +7,7 @@ import pytest
 from memoryhub.config import environment
 from memoryhub.ops.doctor import Status, installation, ok
 from tests.commands.examining import look, named
+from tests.digests import mail_server
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store", "on_loopback")]
 
@@ -51,3 +52,27 @@ def test_what_djangos_own_checks_find_is_told(settings):
     settings.LANGUAGE_CODE = "no such language"
     found = named("system checks").findings()
     assert found[0].status is Status.FAIL
+
+
+def test_mail_server_is_asked_and_its_password_is_not_shown(settings):
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST = ""
+    assert "not set" in look(named("e-mail")).text
+    with mail_server.serving() as server:
+        settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", server.port
+        settings.EMAIL_HOST_USER, settings.EMAIL_HOST_PASSWORD = "hub", "swordfish"
+        settings.DEFAULT_FROM_EMAIL = "hub@example.org"
+        assert look(named("e-mail")).status is Status.OK
+        settings.DEFAULT_FROM_EMAIL = "memoryhub@localhost"
+        assert [one.status for one in named("e-mail").findings()] == ["warn", "ok"]
+        server.refusals["AUTH"] = "535 swordfish is wrong"
+        found = look(named("e-mail"))
+    assert found.status is Status.FAIL
+    assert found.text.endswith("the mail server refuses the user name or the password")
+
+
+def test_mail_server_that_is_away_fails(settings):
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    with mail_server.serving() as server:
+        settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", server.port
+    assert "cannot be reached" in look(named("e-mail")).text

@@ -133,3 +133,33 @@ def test_invalid_variable_stops_commands_with_a_message(tmp_path, variable, valu
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("", ("", 25, "", "", False, False)),
+        ("smtp+tls://hub:p%40ss@mail.example.org", ("mail.example.org", 587, "hub", "p@ss", True, False)),
+        ("smtp+ssl://mail.example.org", ("mail.example.org", 465, "", "", False, True)),
+        ("smtp://relay.lan:2525", ("relay.lan", 2525, "", "", False, False)),
+        ("smtp://hub:pass@localhost", ("localhost", 25, "hub", "pass", False, False)),
+    ],
+)
+def test_mail_server_is_read_from_its_url(url, expected):
+    assert load(MEMORYHUB_EMAIL_URL=url).mail_server() == expected
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"MEMORYHUB_EMAIL_URL": "https://mail.example.org"}, "must be an address such as smtp"),
+        ({"MEMORYHUB_EMAIL_URL": "smtp+tls://"}, "must be an address such as smtp"),
+        ({"MEMORYHUB_EMAIL_URL": "smtp+tls://mail:many"}, "the port must be a number"),
+        ({"MEMORYHUB_EMAIL_URL": "smtp://hub:swordfish@mail.example.org"}, "password unencrypted"),
+        ({"MEMORYHUB_EMAIL_FROM": "the hub"}, "must be an e-mail address"),
+    ],
+)
+def test_invalid_mail_settings_are_named_without_the_password(variables, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        load(**variables)
+    assert "swordfish" not in str(caught.value)

@@ -32,7 +32,8 @@ from tests.digests.mail_server import MailServer
 from tests.embeddings import servers
 from tests.embeddings.servers import Endpoint
 
-Subscribe, Remember = Callable[..., Digest], Callable[..., Memory]
+Subscribe = Callable[..., Digest]
+Remember = Callable[..., Memory]
 HOSTILE = '<img src=x onerror=alert(1)> <!channel> |https://evil.example> \u202e&amp; *"'
 
 

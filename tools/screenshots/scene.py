@@ -13,6 +13,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.accounts import people
 from memoryhub.maintenance import runs
 from memoryhub.models import (
+    Digest,
     Extraction,
     Fact,
     Injection,
@@ -112,6 +113,10 @@ def _people() -> dict[str, str]:
     passwords = {name: get_random_string(16) for name in (ADMIN, READER, NEWCOMER)}
     admin = get_user_model().objects.create_superuser(ADMIN, password=passwords[ADMIN])
     demo.gather(admin)
+    hook = {"channel": "webhook", "url": "https://hooks.example.org/x"}
+    Digest.objects.create(
+        user=admin, period="daily", project="harbor-board", next_at=NOW, since=NOW - timedelta(days=7), **hook
+    )
     newcomer = people.create_account(NEWCOMER, "", admin, email=f"{NEWCOMER}@harbour.example")
     people.change_rights(newcomer, admin, role="curator", level="public", is_active=True, is_staff=False)
     people.add_membership(newcomer, "tide-clock", "", admin)
@@ -134,6 +139,7 @@ def found() -> dict[str, str]:
         "trashed": Memory.objects.trashed().filter(sensitivity="public").order_by("pk")[0].uid,
         "session": Session.objects.filter(ended_at__isnull=False).order_by("-last_at")[0].session_id,
         "agent": "claude-code",
+        "digest": Digest.objects.get().uid,
         "fact": Fact.objects.filter(predicate="uses_database").latest("updated_at").uid,
         "injection": Injection.objects.filter(withheld__icontains="governor").latest("at").uid,
         "journal row": str(JournalEntry.objects.filter(operation="update").latest("seq").seq),
