@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.selection import ALREADY_SHOWN, BLOCKED, CUT_SHORT, OVER_PINNED_BUDGET
@@ -218,6 +221,18 @@ def test_recall_lists_pinned_matches_first(pinned, remember, bot):  # noqa: F811
         assert listed[0] == memory.uid
     assert answer["details"][0]["id"] == memory.uid
     assert set(listed) == {memory.uid, *(one.uid for one in others)}
+
+
+def test_pin_below_the_floor_of_a_recall_is_not_listed(pinned, remember, bot):  # noqa: F811
+    match = remember("The shop is deployed to production servers from main with make ship", importance=1)
+    weak = pinned("Lunch is at noon, and the kitchen is above the shop", importance=1)
+    query = {"query": "how is the shop deployed to production servers with make ship from main"}
+    now = {"as_of": (timezone.now() + timedelta(seconds=1)).isoformat()}
+    for more in ({}, {"min_score": 0}, {"min_score": 0, **now}):
+        listed = [one["id"] for one in bot.post("/recall", {**query, **more}).json()["index"]]
+        assert listed == [match.uid]
+    found = bot.post("/search", {**query, "min_score": 0}).json()["results"]
+    assert [one["memory"]["id"] for one in found] == [match.uid, weak.uid]  # it does match a little
 
 
 @pytest.mark.parametrize(
