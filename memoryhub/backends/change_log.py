@@ -29,8 +29,10 @@ TABLES = {
     ),
     ERA_TABLE: f"CREATE TABLE {ERA_TABLE} (era TEXT NOT NULL)",
 }
-# Reading a memory changes these columns, and no filter of a search depends on them.
-_UNTRACKED_COLUMNS = frozenset({"accessed_count", "last_accessed_at", "shown_count", "helped_count"})
+# Reading or inspecting a memory changes these columns, and no filter of a search depends on them.
+_UNTRACKED_COLUMNS = frozenset(
+    {"accessed_count", "last_accessed_at", "shown_count", "helped_count", "inspected"}
+)
 
 
 def trigger_bodies(memory: str, columns: Sequence[str]) -> dict[str, str]:

@@ -95,10 +95,13 @@ def read_ranking_columns(sql: str, params: Sequence[Any]) -> Iterator[tuple[Any,
 
 def read_memories(columns: str, keys: Iterable[int]) -> list[tuple[Any, ...]]:
     """Return columns of memories, in no order. The caller has checked access."""
+    numbers = [int(key) for key in keys]
+    if not numbers:
+        return []
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT {columns} FROM {MEMORY_TABLE} WHERE id IN (SELECT value FROM json_each(%s))",
-            [json.dumps([int(key) for key in keys])],
+            [json.dumps(numbers)],
         )
         rows: list[tuple[Any, ...]] = cursor.fetchall()
     return rows

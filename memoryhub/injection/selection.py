@@ -266,10 +266,15 @@ def _inspect_new(
         inspected[pk] = _inspect_candidate(candidate, scale, lists[pk], share)
 
 
-def _inspect_candidate(candidate: Candidate, scale: str, lists: ListValues, share: int) -> InspectedCandidate:
-    memory = candidate.memory
+def usual_share() -> int:
+    """Return the tokens of a text in an injection of several memories with the default budget."""
+    return settings.MEMORYHUB.token_budget // MAX_BUDGET_SHARES
+
+
+def injected_fields(memory: Memory, lists: ListValues, share: int) -> dict[str, str | list[str]]:
+    """Return the texts of a memory that an injection shows and inspects. ``share``: tokens of its text."""
     paths = [*lists["files_modified"], *lists["files_read"]]
-    fields: dict[str, str | list[str]] = {
+    return {
         "title": memory.title[:1000],
         "text": context_block.cut_text(
             without_title_line(memory.content, memory.title, under_title=True), share
@@ -279,7 +284,12 @@ def _inspect_candidate(candidate: Candidate, scale: str, lists: ListValues, shar
         "files": list(dict.fromkeys(paths))[: context_block.MAX_LABELS],
         "tags": lists["tags"][: context_block.MAX_LABELS],
     }
-    verdict = inspect_fields(fields)
+
+
+def _inspect_candidate(candidate: Candidate, scale: str, lists: ListValues, share: int) -> InspectedCandidate:
+    memory = candidate.memory
+    fields = injected_fields(memory, lists, share)
+    verdict = inspect_fields(fields, memory.inspected)
     clean = {name: value if isinstance(value, str) else "" for name, value in verdict.clean.items()}
     passage = context_block.BlockEntry(
         uid=memory.uid,

@@ -178,7 +178,8 @@ def _inject_in_time(
     notes: list[str] = []
     with deadline.reading():
         candidates = find(request, clearance, now)
-        shown_at = previously_shown(request, clearance, now)
+        is_empty = not (candidates.ranked or candidates.pinned)
+        shown_at = {} if is_empty else previously_shown(request, clearance, now)
         chosen, warnings = _select(candidates, request, shown_at, now, deadline, notes)
     notes = list(dict.fromkeys(notes))
     context = _render(chosen, request.project)

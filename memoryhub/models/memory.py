@@ -116,6 +116,10 @@ class Memory(models.Model):
         editable=False,
         help_text="The aliases, one on each line, for the full-text index. Written with their labels only",
     )
+    inspected = models.BinaryField(
+        null=True,
+        help_text="Digest of the injected texts in which the prompt injection detector last found nothing",
+    )
 
     # Set by a write that leaves the memory's quota above ``max_memories`` (``memories.delete``).
     over_cap = False

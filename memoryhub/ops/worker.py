@@ -17,6 +17,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import IO, Any
 
@@ -26,17 +27,20 @@ from django.urls import get_resolver
 
 from memoryhub import embeddings, wsgi
 from memoryhub.access.policy import system_actor
+from memoryhub.backends import bulk
+from memoryhub.core.database import write_transaction
 from memoryhub.extraction.queue import ExtractionWorker
 from memoryhub.http import monitoring
 from memoryhub.http.request_buffering import RequestBuffer
+from memoryhub.injection.selection import injected_fields, usual_share
 from memoryhub.maintenance import worker
 from memoryhub.maintenance.worker import ExclusiveThread
-from memoryhub.memories.rows import load_lists
+from memoryhub.memories.rows import ListValues, load_lists
 from memoryhub.memories.update import PROMPT_INJECTION_FLAG, flag_memories
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.ops import serving
 from memoryhub.security import secrets
-from memoryhub.security.prompt_injection import inspect_fields
+from memoryhub.security.prompt_injection import digest_fields, inspect_fields, rules_version
 
 ACTOR = system_actor(PROMPT_INJECTION_FLAG)
 BATCH_SIZE = 50  # journal rows of one turn
@@ -72,14 +76,26 @@ def flag_next_memories(after: int) -> int | None:
     found: list[tuple[int, str]] = list(rows.order_by("seq").values_list("seq", "object_id")[:BATCH_SIZE])
     if not found:
         return None
-    flag_memories(find_flags({uid for _, uid in found}), ACTOR)
+    memories = list(Memory.objects.visible_to(ACTOR.clearance).filter(uid__in={uid for _, uid in found}))
+    lists = load_lists(memories)
+    flag_memories(find_flags(memories, lists), ACTOR)
+    store_digests(memories, lists)
     return found[-1][0]
 
 
-def find_flags(uids: set[str]) -> dict[str, list[str]]:
+def store_digests(memories: Iterable[Memory], lists: Mapping[int, ListValues]) -> None:
+    """Let injections skip the inspection of the memories in whose injected texts nothing is found."""
+    digests = []
+    for memory in memories:
+        fields = injected_fields(memory, lists[memory.pk], usual_share())
+        if not inspect_fields(fields).findings:
+            digests.append((digest_fields(fields), memory.pk))
+    with write_transaction():
+        bulk.update(Memory, ["inspected"], digests)
+
+
+def find_flags(memories: Iterable[Memory], lists: Mapping[int, ListValues]) -> dict[str, list[str]]:
     """Return the flags of those memories that contain injected instructions, one for each kind."""
-    memories = list(Memory.objects.visible_to(ACTOR.clearance).filter(uid__in=uids))
-    lists = load_lists(memories)
     flags: dict[str, list[str]] = {}
     for memory in memories:
         fields = {name: getattr(memory, name)[:MAX_FIELD_CHARS] for name in _TEXT_FIELDS}
@@ -97,10 +113,13 @@ def _to_texts(values: list[Any]) -> list[str]:
 
 
 def _read_position(file: IO[str]) -> int:
-    """Return the last journal row that was read; 0 if the journal does not contain it, as after a restore."""
+    """Return the last journal row that was read.
+
+    0 if the journal does not contain it, as after a restore, or if other rules read it.
+    """
     file.seek(0)
-    seq, _, digest = file.read().strip().partition(" ")
-    if not (seq.isascii() and seq.isdecimal() and len(seq) < 16):
+    seq, digest, version = (file.read().split() + [""] * 3)[:3]
+    if not (seq.isascii() and seq.isdecimal() and len(seq) < 16) or version != rules_version().hex():
         return 0
     return int(seq) if JournalEntry.objects.filter(seq=int(seq), hash=digest).exists() else 0
 
@@ -109,7 +128,7 @@ def _save_position(file: IO[str], seq: int) -> None:
     digest = JournalEntry.objects.values_list("hash", flat=True).get(seq=seq)
     file.seek(0)
     file.truncate()
-    file.write(f"{seq} {digest}")
+    file.write(f"{seq} {digest} {rules_version().hex()}")
     file.flush()
 
 

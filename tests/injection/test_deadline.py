@@ -73,9 +73,9 @@ def test_slow_detector_gives_an_empty_result(remember, ask, configure, monkeypat
     configure(injection_deadline_ms=100)
     real = selection.inspect_fields
 
-    def slow(fields):
+    def slow(*given):
         time.sleep(0.06)
-        return real(fields)
+        return real(*given)
 
     monkeypatch.setattr(selection, "inspect_fields", slow)
     assert ask().skipped == ["injection: not ready after 100 ms"]

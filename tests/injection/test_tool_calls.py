@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from memoryhub.models import Event, Injection, Memory
 from tests.api.conftest import Agent, agent, bot
@@ -60,6 +62,15 @@ def test_memory_that_the_prompt_got_is_not_shown_again(agent_session, decision):
 
 def test_other_file_of_the_same_name_shows_nothing(agent_session, decision):
     assert touch(agent_session, path="src/orders/invoice.py") == ""
+
+
+def test_call_that_finds_nothing_reads_no_memories_and_no_earlier_injections(agent_session, decision):
+    touch(agent_session, path="src/orders/invoice.py")
+    with CaptureQueriesContext(connection) as captured:
+        touch(agent_session, "Edit", "src/orders/invoice.py")
+    texts = [query["sql"] for query in captured.captured_queries]
+    assert any('"superseded_by"' in text for text in texts)  # memories about the file were looked up
+    assert not [text for text in texts if "SELECT at, injected" in text or '"content"' in text]
 
 
 def test_routine_change_is_not_shown(agent_session, bot):

@@ -12,7 +12,12 @@ from memoryhub.security.prompt_injection.findings import (
     Finding,
     Verdict,
 )
-from memoryhub.security.prompt_injection.inspection import inspect, inspect_fields
+from memoryhub.security.prompt_injection.inspection import (
+    digest_fields,
+    inspect,
+    inspect_fields,
+    rules_version,
+)
 
 __all__ = [
     "INSTRUCTION_REMOVED",
@@ -20,6 +25,8 @@ __all__ = [
     "FieldsVerdict",
     "Finding",
     "Verdict",
+    "digest_fields",
     "inspect",
     "inspect_fields",
+    "rules_version",
 ]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
+from hashlib import blake2b
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memoryhub.security.prompt_injection.decoding import (
@@ -32,6 +36,7 @@ MAX_CACHED_MEMORIES = 1024  # some megabytes in each process
 MAX_ROUNDS = 6  # inspections of a redacted text
 _MAX_FIELDS_LEFT_OUT = 12  # fields that are tested for being necessary to an order
 _MAX_NESTED_CODES = 2
+_DIGEST_SIZE = 20
 _FULL_STOPS = re.compile(r"[.!?。！？…]+")
 _OPENING = {")": "(", "]": "[", "}": "{", ">": "<", '"': '"', "”": "“", "»": "«", "」": "「"}
 _HARMLESS = str.maketrans("<>[]＜＞［］", "‹›()‹›()")
@@ -66,11 +71,33 @@ def _inspect(text: str) -> Verdict:
 _inspect_cached = lru_cache(maxsize=8192)(_inspect)
 
 
-def inspect_fields(fields: Mapping[str, str | list[str]]) -> FieldsVerdict:
+def digest_fields(fields: Mapping[str, str | list[str]]) -> bytes:
+    """Return a digest of the texts and of the rules. Store it if an inspection finds nothing."""
+    texts = json.dumps(list(fields.items())).encode()
+    return blake2b(texts, digest_size=_DIGEST_SIZE, key=rules_version()).digest()
+
+
+@cache
+def rules_version() -> bytes:
+    """Return a digest of this package: code, rules, weights and the Unicode tables that it uses."""
+    digest = blake2b(unicodedata.unidata_version.encode(), digest_size=_DIGEST_SIZE)
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".py", ".toml", ".npz"):
+            digest.update(blake2b(path.read_bytes()).digest())
+    return digest.digest()
+
+
+def inspect_fields(
+    fields: Mapping[str, str | list[str]], inspected: bytes | memoryview | None = None
+) -> FieldsVerdict:
     """Inspect each text of a memory alone and all of them together: an order may be spread over fields.
 
-    The verdict is cached and shared: do not change it.
+    ``inspected``: the digest of texts in which these rules found nothing. The same texts are not inspected
+    again. The verdict is cached and shared: do not change it.
     """
+    if inspected is not None and inspected == digest_fields(fields):
+        return FieldsVerdict(dict(fields))
     items = ((name, value if isinstance(value, str) else tuple(value)) for name, value in fields.items())
     return _inspect_fields_cached(tuple(items))
 
