@@ -10,8 +10,9 @@ NEW_BACKEND = "memoryhub.accounts.clearance.AccountBackend"
 
 
 def move_identities(apps, schema_editor):
-    accounts = apps.get_model("socialaccount", "SocialAccount").objects
-    for one in apps.get_model("memoryhub", "Identity").objects.order_by("pk"):
+    database = schema_editor.connection.alias
+    accounts = apps.get_model("socialaccount", "SocialAccount").objects.using(database)
+    for one in apps.get_model("memoryhub", "Identity").objects.using(database).order_by("pk"):
         moved = accounts.create(user_id=one.user_id, provider=one.issuer, uid=one.subject, extra_data={})
         # The library sets both to the time of creation.
         accounts.filter(pk=moved.pk).update(date_joined=one.since, last_login=one.since)
@@ -19,7 +20,8 @@ def move_identities(apps, schema_editor):
 
 def keep_sessions(apps, schema_editor):
     store = import_module(settings.SESSION_ENGINE).SessionStore
-    for key in list(apps.get_model("sessions", "Session").objects.values_list("session_key", flat=True)):
+    sessions = apps.get_model("sessions", "Session").objects.using(schema_editor.connection.alias)
+    for key in list(sessions.values_list("session_key", flat=True)):
         session = store(key)
         if session.get("_auth_user_backend") == OLD_BACKEND:
             session["_auth_user_backend"] = NEW_BACKEND

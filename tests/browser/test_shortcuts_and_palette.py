@@ -91,7 +91,7 @@ class TestKeys:
         page.wait_for_url(f"**/memories/{three[1].uid}/edit/")
         page.goto(f"/memories/{three[0].uid}/")
         page.keyboard.press("e")
-        page.wait_for_url(f"**/memories/{three[0].uid}/edit/")
+        page.wait_for_url(f"**/memories/{three[0].uid}/edit/?from=*")
 
     def test_e_does_nothing_for_who_may_not_edit(self, open_page: Any, reader: Any, three: Any) -> None:
         page = open_page("/memories/", reader)

@@ -163,6 +163,6 @@ def test_evidence_is_deleted_with_its_memory(mira, actor):
 def test_page_shows_the_number_of_sessions(mira, admin_client):
     mira("remember", **KEYED, session_id="s1")
     path = f"/memories/{Memory.objects.get().uid}/"
-    assert b"said in" not in admin_client.get(path).content
+    assert b"in 2 sessions" not in admin_client.get(path).content
     mira("remember", **KEYED, session_id="s2")
-    assert b"said in 2 sessions" in admin_client.get(path).content
+    assert b"in 2 sessions" in admin_client.get(path).content

@@ -143,8 +143,8 @@ def test_hidden_waiting_memory_cannot_be_approved(maintainer: Client, waiting: l
     assert Memory.objects.get(pk=waiting[2].pk).sensitivity == "waiting-private"
 
 
-def test_reader_sees_waiting_memories_without_buttons(visitor: Client, waiting: list[Memory]) -> None:
-    page = visitor.get("/review/?tab=waiting").content.decode()
+def test_reviewer_sees_waiting_memories_without_buttons(reviewer: Client, waiting: list[Memory]) -> None:
+    page = reviewer.get("/review/?tab=waiting").content.decode()
     assert "quincewort 0" in page
     assert 'value="accept"' not in page
 

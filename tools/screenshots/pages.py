@@ -245,7 +245,7 @@ NOT_PICTURED = {
         "person-second-factors",
         *("project-settings-save", "project-pause", "project-undo", "you-app-remove"),
         *("project-move", "project-page-correct", "project-page-settings"),
-        *("memory-check-delete", "memory-check-run"),
+        *("memory-check-delete", "memory-check-run", "digest-test", "digest-secret", "digest-delete"),
     ),
     "like the page of a new check, and of the undo of a run": ("memory-check", "import-undo"),
     "files": ("memory-as", "export"),

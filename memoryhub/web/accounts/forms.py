@@ -179,7 +179,7 @@ class InviteForm(PlainForm):
     email = forms.EmailField(
         label="E-mail address",
         required=False,
-        help_text="Optional. For your organisation's sign-in, and for digests that the person turns on.",
+        help_text="Optional. For digests that the person turns on.",
     )
     role = forms.ChoiceField(required=False)
     level = forms.ChoiceField(label="Can see")
@@ -193,7 +193,7 @@ class InviteForm(PlainForm):
     def __init__(self, inviter: User, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(data)
         if settings.OIDC_ISSUER:
-            hint = "Optional. Identifies the person in your organisation's sign-in. The hub sends no e-mail."
+            hint = "Optional. For your organisation's sign-in, and for digests that the person turns on."
             self.fields["email"].help_text = hint
         levels = [(level, LEVEL_LABELS[level]) for level in people.grantable_levels(inviter)]
         named = [(role, role.capitalize()) for role in people.grantable_roles(inviter)]

@@ -72,7 +72,7 @@ def test_the_keyboard_alone_suffices(open_page: OpenPage, curator: Any, wrong: M
     expect(page.get_by_role("heading", level=1)).to_contain_text("Bleeding the boiler")
     page.wait_for_load_state()
     page.keyboard.press("e")
-    page.wait_for_url("**/edit/")
+    page.wait_for_url("**/edit/?from=*")
     tab_to(page, "id_title")
     page.keyboard.press("Control+a")
     page.keyboard.type("When the boiler is bled")
