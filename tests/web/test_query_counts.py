@@ -20,12 +20,15 @@ from memoryhub.models import Event, Injection, Memory, Session
 MAX_STATEMENTS = 12
 MAX_AFTER_CHANGE = 16  # once after each change; then the counts are in the cache
 PAGES = ("/", "/memories/", "/search/?q=zebra", "/review/", "/duplicates/", "/glance/")
-# Pages of one memory and one session: the most after a change, and after an event.
+# Pages that list much: the most after a change, and after an event.
 FULL_PAGES = {
     "/memories/{uid}/": (31, MAX_STATEMENTS),
     "/sessions/night/": (24, 16),
     "/sessions/night/?kind=injection": (22, 15),
     "/sessions/night/?kind=kept": (22, 14),
+    "/timeline/": (18, 14),
+    "/maintenance/": (16, MAX_STATEMENTS),
+    "/you/": (16, MAX_STATEMENTS),
 }
 TITLE = "A memory with everything"
 TRANSACTION = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE")
@@ -106,7 +109,7 @@ class TestStatements:
 
 @pytest.mark.parametrize("page", FULL_PAGES)
 class TestFullPages:
-    """Pages of one memory and of one session that have everything a page can list."""
+    """In a store with a memory and a session that have everything a page can list."""
 
     @pytest.fixture(autouse=True)
     def night(self, store: None, remember: Callable[..., Memory], actor: Actor) -> None:
