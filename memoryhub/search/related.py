@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from django.db.models import Exists, OuterRef
 
 from memoryhub.access.policy import Clearance
-from memoryhub.backends import vector_index
+from memoryhub.backends import change_log, vector_index
 from memoryhub.core.text import STOP_WORDS, jaccard, stem, terms, words
 from memoryhub.embeddings import EmbeddingError, text_to_embed
 from memoryhub.models import Entity, FileLink, Label, Memory
@@ -81,8 +81,9 @@ def _nearest_by_vector(memory: Memory, others: MemoryQuerySet) -> tuple[dict[int
     if embedder is None:
         return {}, f"compared by words: {problem}"
     try:
-        index = vector_index.get_index(embedder.name, embedder.dimensions)
-        vector = index.of([memory.pk]).get(memory.pk)
+        position = change_log.current_position()
+        vectors = vector_index.get_index(embedder.name, embedder.dimensions).view(position)
+        vector = vectors.of([memory.pk]).get(memory.pk)
         if vector is None and embedder.in_process:
             texts = (memory.title, memory.subtitle, memory.abstract, memory.overview, memory.content)
             [vector] = embedder.documents([text_to_embed(*texts)])
@@ -90,7 +91,7 @@ def _nearest_by_vector(memory: Memory, others: MemoryQuerySet) -> tuple[dict[int
         return {}, f"compared by words: {error}"
     if vector is None:
         return {}, "compared by words: this memory has no vector yet"
-    found = find_nearest(others, vector, embedder.name, _MAX_CANDIDATES, centred=False)
+    found = find_nearest(others, vector, embedder.name, _MAX_CANDIDATES, centred=False, position=position)
     return {pk: round(max(cosine, 0.0), 4) for pk, cosine in found}, ""
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from memoryhub import embeddings
 from memoryhub.backends import vector_index
+from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.vector_index import Vectors, VectorView
 from memoryhub.core.text import words
@@ -63,13 +64,20 @@ def row_cosines(
 
 
 def find_nearest(
-    memories: MemoryQuerySet, query: Vectors, model: str, limit: int, *, centred: bool = True
+    memories: MemoryQuerySet,
+    query: Vectors,
+    model: str,
+    limit: int,
+    *,
+    centred: bool = True,
+    position: LogPosition | None = None,
 ) -> list[tuple[int, float]]:
     """Return primary keys and cosines of the nearest memories of a queryset, the newer of equals first.
 
-    Exact: compares all vectors. Memories without a vector of the model are left out.
+    Exact: compares all vectors. Memories without a vector of the model are left out. ``position``: the
+    current position of the change log, if the caller has read it.
     """
-    rows = load_visible_rows(memories)
+    rows = load_visible_rows(memories, position)
     cosines = row_cosines(rows, query, model, centred=centred)
     if cosines is None or limit < 1:
         return []

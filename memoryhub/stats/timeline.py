@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Value, prefetch_related_objects
 from django.db.models.functions import Coalesce
 from django.utils.crypto import salted_hmac
 
@@ -17,13 +17,14 @@ from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.replacements import visible_replacements
 from memoryhub.models import Event, Injection, Memory, Session
-from memoryhub.models.querysets import SessionQuerySet
+from memoryhub.models.querysets import DETAIL_RELATIONS, SessionQuerySet
 
 # Order of entries with the same time: an end is listed above other entries, a start below them.
 _KIND_ORDER = ("session_start", "event", "boundary", "injection", "memory", "session_end")
 # The API has no injections; only pages show them.
 API_KINDS = tuple(kind for kind in _KIND_ORDER if kind != "injection")
 PAGE_KINDS = _KIND_ORDER
+_SESSION_KINDS = ("session_start", "session_end")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -96,20 +97,24 @@ def load_timeline(
 ) -> tuple[list[TimelineEntry], str | None]:
     """Return the next entries after the cursor, and the next cursor.
 
-    A filter on fields that only memories have returns only memories. ``of``: limit to one session, also one
-    without a project. ``which``: limit the events. The number of queries is fixed.
+    A filter on fields that only memories have returns only memories. ``of``: limit to one session of
+    :func:`sessions_with_counts`, also one without a project. ``which``: limit the events. The number of
+    queries is fixed. The labels, files and entities of memories are not loaded.
     """
     after = _decode_cursor(cursor) if cursor else None
     entries: list[TimelineEntry] = []
     for rows, column, kind in _sources(clearance, wanted, of):
         if kind not in kinds:
             continue
-        if kind in ("event", "boundary"):
-            rows = which.select(rows)
-        if len(entries) > limit:
-            # The page is full up to this time; later rows need no access checks.
-            rows = rows.filter(**{f"{column}__{'lte' if oldest_first else 'gte'}": entries[limit].at})
-        entries += _load_entries(rows, column, kind, limit, after, oldest_first)
+        if of and kind in _SESSION_KINDS:
+            entries += _session_entries(of, column, kind, after, oldest_first)
+        else:
+            if kind in ("event", "boundary"):
+                rows = which.select(rows)
+            if len(entries) > limit:
+                # The page is full up to this time; later rows need no access checks.
+                rows = rows.filter(**{f"{column}__{'lte' if oldest_first else 'gte'}": entries[limit].at})
+            entries += _load_entries(rows, column, kind, limit, after, oldest_first)
         entries.sort(key=lambda entry: entry.order, reverse=not oldest_first)
     shown = entries[:limit]
     more = len(entries) > limit
@@ -203,7 +208,7 @@ def _sources(
     clearance: Clearance, wanted: MemoryFilter, of: Session | None
 ) -> Iterator[tuple[QuerySet[Any], str, str]]:
     """Yield querysets, the column with their time, and their kind."""
-    memories = wanted.select(clearance).with_details()
+    memories = wanted.select(clearance)
     if of:
         memories = memories.in_session(of.session_id, project=of.project)
     yield memories, "created_at", "memory"
@@ -259,6 +264,17 @@ def _load_entries(
     return [TimelineEntry(getattr(row, column), kind, row) for row in rows]
 
 
+def _session_entries(
+    of: Session, column: str, kind: str, after: tuple[datetime, int, int] | None, oldest_first: bool
+) -> list[TimelineEntry]:
+    """Return the start or end of a visible session, if it is known and after the cursor."""
+    at: datetime | None = getattr(of, column)
+    found = [TimelineEntry(at, kind, of)] if at else []
+    return [
+        one for one in found if after is None or (one.order > after if oldest_first else one.order < after)
+    ]
+
+
 def _filter_after(
     rows: QuerySet[Any], column: str, kind: str, after: tuple[datetime, int, int], *, oldest_first: bool
 ) -> QuerySet[Any]:
@@ -290,13 +306,13 @@ def sessions_with_counts(clearance: Clearance) -> SessionQuerySet:
     memories = Memory.objects.visible_to(clearance).live()
     events = Event.objects.visible_to(clearance).filter(session=OuterRef("pk"))
     sessions: SessionQuerySet = Session.objects.visible_to(clearance).annotate(
-        memory_count=_count_rows(memories.in_session(OuterRef("session_id"), project=OuterRef("project"))),
-        event_count=_count_rows(events),
+        memory_count=count_rows(memories.in_session(OuterRef("session_id"), project=OuterRef("project"))),
+        event_count=count_rows(events),
     )
     return sessions
 
 
-def _count_rows(rows: QuerySet[Memory] | QuerySet[Event]) -> Coalesce:
+def count_rows(rows: QuerySet[Any]) -> Coalesce:
     """Return an expression for the number of rows of a correlated queryset."""
     # Grouping by a constant gives one group, or none.
     grouped = rows.order_by().values(one=Value(1)).annotate(n=Count("pk")).values("n")
@@ -305,7 +321,9 @@ def _count_rows(rows: QuerySet[Memory] | QuerySet[Event]) -> Coalesce:
 
 def serialize_entries(rows: Sequence[TimelineEntry], clearance: Clearance) -> list[dict[str, Any]]:
     """Return the entries in the shape of the wire contract."""
-    replacements = visible_replacements(timeline_memories(rows), clearance)
+    found = timeline_memories(rows)
+    prefetch_related_objects(found, *DETAIL_RELATIONS)
+    replacements = visible_replacements(found, clearance)
     return [_serialize_entry(row, replacements) for row in rows]
 
 

@@ -25,6 +25,7 @@ from memoryhub.memories.secret_check import SECRET_BLOCKED
 from memoryhub.models import AgentToken, Event, Injection, JournalEntry, Memory
 from memoryhub.models.querysets import SessionQuerySet
 from memoryhub.stats.timeline import sessions_with_counts
+from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.sessions.overview import name_sessions
 
 MAX_LISTED, MAX_AGENTS, MAX_INJECTIONS = 8, 200, 50
@@ -69,8 +70,11 @@ def render_actor(request: HttpRequest | None, actor: str, *, link: bool = False)
 def _owners(request: HttpRequest) -> dict[str, str]:
     """Return the owners of visible tokens by agent, unless several people have an agent of this name."""
     if not hasattr(request, "_agent_owners"):
-        tokens = visible_tokens(request_clearance(request)).order_by()
-        _set_owners(request, tokens.values_list("name", "owner").distinct()[:MAX_AGENTS])
+        clearance = request_clearance(request)
+        tokens = visible_tokens(clearance).order_by().values_list("name", "owner").distinct()
+        about = repr((clearance.owner, clearance.every_token))
+        pairs = cached_until_change(request, "owners", about, lambda: list(tokens[:MAX_AGENTS]))
+        _set_owners(request, pairs)
     found: dict[str, str] = request._agent_owners  # type: ignore[attr-defined]
     return found
 

@@ -97,7 +97,9 @@ def _attention(request: HttpRequest, clearance: Clearance, numbers: dict[str, An
 
 def _loss(request: HttpRequest) -> journal.Loss | None:
     """Lost journal rows, for viewers of the whole journal: the numbers count rows of every project."""
-    return journal.pending() if full_clearance(request).is_whole else None
+    if not full_clearance(request).is_whole:
+        return None
+    return cached_until_change(request, "loss", "", journal.pending)
 
 
 @require_POST

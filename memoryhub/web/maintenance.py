@@ -151,11 +151,12 @@ def error_status(refusal: StoreError) -> int:
 
 def _render_page(request: HttpRequest, wrong: RunForm | None = None, status: int = 200) -> HttpResponse:
     clearance, now = request_clearance(request), timezone.now()
+    scheduled = daily.daily_operations()
     recent = runs.visible_runs(clearance).select_related("undoes")[:MAX_RECENT]
     context = {
         "health": status_numbers(clearance, now),
-        "schedule": schedule_status(clearance, now),
-        "jobs": _jobs(request, wrong),
+        "schedule": schedule_status(clearance, now, scheduled),
+        "jobs": _jobs(request, scheduled, wrong),
         "wrong": wrong,
         "recent": list(recent),
         "pause": clock.current_pause(),
@@ -164,9 +165,9 @@ def _render_page(request: HttpRequest, wrong: RunForm | None = None, status: int
     return render(request, "maintenance/page.html", context, status=status)
 
 
-def _jobs(request: HttpRequest, wrong: RunForm | None) -> list[Job]:
+def _jobs(request: HttpRequest, scheduled: list[str], wrong: RunForm | None) -> list[Job]:
     """Return the scheduled operations in their order, then those that people start."""
-    clearance, scheduled = request_clearance(request), daily.daily_operations()
+    clearance = request_clearance(request)
     last = last_runs_by_operation(clearance)
     after_sessions = settings.MEMORYHUB.session_end_consolidation == "auto"
     jobs = []
@@ -268,14 +269,14 @@ class Schedule:
     waiting: int
 
 
-def schedule_status(clearance: Clearance, now: datetime) -> Schedule:
+def schedule_status(clearance: Clearance, now: datetime, scheduled: Iterable[str]) -> Schedule:
     """Return the next run, its operations, and the state of the worker."""
     worker, is_working = _worker_status()
     pending = runs.visible_runs(clearance).filter(status__in=runs.PENDING).values_list("status", "created_at")
     statuses = {status for status, _ in pending}
     is_idle = MaintenanceRun.Status.RUNNING not in statuses
     waiting = sum(is_idle and created_at < now - MAX_WAIT for _, created_at in pending)
-    found = map(find_operation, daily.daily_operations())
+    found = map(find_operation, scheduled)
     labels = [operation.label for operation in found if operation]
     return Schedule(daily.next_due_time(now), labels, worker, is_working, waiting)
 

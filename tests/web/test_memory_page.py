@@ -432,16 +432,6 @@ class TestHiding:
 
 
 class TestCost:
-    def test_page_takes_few_statements(self, insider: Client, remember: Remember) -> None:
-        memory = remember("a memory", session_id="s", project="p", files_read=["a.py"], tags=["t"])
-        session = Session.objects.get(session_id="s")
-        Event.objects.create(session=session, event="tool:post", memory=memory)
-        Injection.objects.create(injected=[{"id": memory.uid}], session=session, project="p")
-        insider.get(url(memory))
-        with CaptureQueriesContext(connection) as queries:
-            insider.get(url(memory))
-        assert len(queries) <= 26
-
     def test_number_of_queries_does_not_grow_with_related_rows(
         self, visitor: Client, remember: Remember, actor: Actor
     ) -> None:

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.facts import services
-from memoryhub.memories.schemas import FactDraft
-from memoryhub.models import Event, Memory, Session
+from memoryhub.memories.schemas import FactDraft, MemoryPatch
+from memoryhub.models import Event, Injection, Memory, Session
 
 MAX_STATEMENTS = 12
 MAX_AFTER_CHANGE = 16  # once after each change; then the counts are in the cache
 PAGES = ("/", "/memories/", "/search/?q=zebra", "/review/", "/duplicates/", "/glance/")
+# Pages that list much: the most after a change, and after an event.
+FULL_PAGES = {
+    "/memories/{uid}/": (31, MAX_STATEMENTS),
+    "/sessions/night/": (24, 16),
+    "/sessions/night/?kind=injection": (22, 15),
+    "/sessions/night/?kind=kept": (22, 14),
+    "/timeline/": (18, 14),
+    "/you/": (16, MAX_STATEMENTS),
+}
+TITLE = "A memory with everything"
 TRANSACTION = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE")
 
 pytestmark = pytest.mark.usefixtures("embedding")
@@ -38,9 +51,34 @@ def store(remember: Callable[..., Memory], actor: Actor, alike: list[Memory]) ->
     Event.objects.create(session=session, event="tool:post", tool_name="Edit")
 
 
+def fill_night(remember: Callable[..., Memory], actor: Actor, count: int) -> None:
+    """Store a session, and in it a memory with everything that its page lists, most of it ``count`` times."""
+    memory = remember("one", session_id="night", project="zoo0", title=TITLE, files_read=["a.py"], tags=["t"])
+    session = Session.objects.get(session_id="night")
+    for n in range(count):
+        texts = {"session_id": "night", "project": "zoo0", "files_read": ["a.py"], "tags": ["t"]}
+        other = remember(f"night {count} {n}", **texts)
+        replaced, merged = remember(f"old {count} {n}", **texts), remember(f"part {count} {n}", **texts)
+        Memory.objects.filter(pk=replaced.pk).update(superseded_by=memory)
+        memories.trash_memories([merged.uid], actor)
+        Memory.objects.filter(pk=merged.pk).update(merged_into=memory)
+        memories.update_memory(memory.uid, MemoryPatch(content=f"text {count} {n}"), actor)
+        draft = FactDraft(subject=f"night {count} {n}", predicate="p", object="o", memory_id=memory.uid)
+        services.create_fact(draft, actor)
+        events: dict[str, Any] = {"session": session, "event": "tool:post", "tool_name": f"Edit {n}"}
+        Event.objects.create(**events, memory=memory)
+        Event.objects.create(**events, memory=other, boundary=True)
+        injected = [{"id": memory.uid}, {"id": other.uid}]
+        Injection.objects.create(session=session, project="zoo0", injected=injected)
+    prompt = {"event": "prompt:submit", "preview": "What is striped?"}
+    Event.objects.create(session=session, **prompt)
+    Session.objects.filter(pk=session.pk).update(summary=other)
+
+
 def count_statements(client: Client, page: str) -> int:
+    path = page.format(uid=Memory.objects.get(title=TITLE).uid) if "{uid}" in page else page
     with CaptureQueriesContext(connection) as captured:
-        assert client.get(page).status_code == 200
+        assert client.get(path).status_code == 200
     return len([row for row in captured if not row["sql"].startswith(TRANSACTION)])
 
 
@@ -66,3 +104,46 @@ class TestStatements:
         admin_client.get(page)
         remember("a new zebra")
         assert count_statements(admin_client, page) <= MAX_AFTER_CHANGE
+
+
+@pytest.mark.parametrize("page", FULL_PAGES)
+class TestFullPages:
+    """In a store with a memory and a session that have everything a page can list."""
+
+    @pytest.fixture(autouse=True)
+    def night(self, store: None, remember: Callable[..., Memory], actor: Actor) -> None:
+        fill_night(remember, actor, 4)
+
+    def test_unchanged_store_takes_few(self, admin_client: Client, curator: Client, page: str) -> None:
+        for client in (admin_client, curator):
+            count_statements(client, page)
+            assert count_statements(client, page) <= MAX_STATEMENTS
+
+    def test_changes_and_events_take_more_once(
+        self, admin_client: Client, page: str, remember: Callable[..., Memory]
+    ) -> None:
+        count_statements(admin_client, page)
+        remember("a new zebra")
+        assert count_statements(admin_client, page) <= FULL_PAGES[page][0]
+        Event.objects.create(session=Session.objects.get(session_id="night"), event="tool:post")
+        assert count_statements(admin_client, page) <= FULL_PAGES[page][1]
+
+    def test_more_rows_take_no_more(
+        self, admin_client: Client, page: str, remember: Callable[..., Memory], actor: Actor
+    ) -> None:
+        computed, cached = self.count_computed_and_cached(admin_client, page)
+        Memory.objects.filter(title=TITLE).update(title="")
+        fill_night(remember, actor, 12)
+        more_computed, more_cached = self.count_computed_and_cached(admin_client, page)
+        assert more_computed <= computed  # the search index may have read the first rows in more steps
+        assert more_cached == cached
+
+    def count_computed_and_cached(self, client: Client, page: str) -> list[int]:
+        count_statements(client, page)  # the search index reads new rows
+        cache.clear()
+        return [count_statements(client, page) for _ in range(2)]
+
+
+def test_maintenance_page_takes_few(admin_client: Client) -> None:
+    assert count_statements(admin_client, "/maintenance/") <= MAX_AFTER_CHANGE
+    assert count_statements(admin_client, "/maintenance/") <= MAX_STATEMENTS

@@ -16,6 +16,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.web.sessions import picture as sessions_picture
+from tests.cases import clear_caches
 from tests.web.markup import PAYLOAD, Page, find_dangers, list_title, main
 
 Remember = Callable[..., Memory]
@@ -129,6 +130,7 @@ class TestPicture:
     ) -> None:
         assert "beginning of this long session" not in picture(visitor)
         monkeypatch.setattr(sessions_picture, "MAX_ITEMS", 2)
+        clear_caches()
         markup = picture(visitor)
         assert "beginning of this long session" in markup
         assert "12:04:00" not in markup

@@ -182,5 +182,8 @@ class TestOrder:
 
     def test_one_session_only(self, crowd: Session, remember: Remember) -> None:
         remember("elsewhere", session_id="s", project="q")
-        assert len(self.walk(3, of=crowd)) == 10
-        assert timeline.count_entries(self.CLEARANCE, MemoryFilter(), of=crowd) == 10
+        [of] = timeline.sessions_with_counts(self.CLEARANCE).filter(pk=crowd.pk)
+        newest = self.walk(3, of=of)
+        assert len(newest) == 10
+        assert self.walk(3, of=of, oldest_first=True) == newest[::-1]
+        assert timeline.count_entries(self.CLEARANCE, MemoryFilter(), of=of) == 10

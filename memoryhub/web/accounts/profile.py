@@ -160,9 +160,10 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
     profile = getattr(user, "profile", None) or Profile()
     kept = {name: getattr(profile, name) for name in ("theme", "time_zone", "language")}
     may_issue = user.has_perm(ISSUE_PERMISSION)
+    role_name = roles.user_role(user)
     factors = second_factors.list_second_factors(user)
     context: dict[str, Any] = {
-        "role": next((role for role in roles.ROLES if role.name == roles.user_role(user)), None),
+        "role": next((role for role in roles.ROLES if role.name == role_name), None),
         "reach": _project_levels(user),
         "preferences": forms.get("preferences") or PreferencesForm(initial=kept),
         "password": forms.get("password") or PasswordForm(request),

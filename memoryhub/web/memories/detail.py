@@ -27,6 +27,7 @@ from memoryhub.memories.rows import LIST_FIELDS, list_values
 from memoryhub.models import Memory
 from memoryhub.search.related import find_related
 from memoryhub.web.base import charts, markdown
+from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.fields import parse_whole_number
 from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, referring_page, wants_fragment
 from memoryhub.web.memories import queries, versions
@@ -47,7 +48,12 @@ def memory_page(request: HttpRequest, uid: str) -> HttpResponse:
     html = markdown.render(without_title_line(memory.content, memory.title) or memory.content, links=links)
     context = {
         **_state_context(memory),
-        **_history_context(request, memory, MAX_VERSIONS_ON_PAGE),
+        **cached_until_change(
+            request,
+            "history",
+            _cache_about(request, memory),
+            lambda: _history_context(request, memory, MAX_VERSIONS_ON_PAGE),
+        ),
         "html": html,
         "changed": changed_files([memory]).get(memory.pk, []),
     }
@@ -115,32 +121,43 @@ def _action_context(request: HttpRequest, memory: Memory) -> dict[str, Any]:
     }
 
 
+def _cache_about(request: HttpRequest, memory: Memory) -> str:
+    return repr((clearance_key(request_clearance(request)), memory.pk, memory.updated_at))
+
+
 def _related_context(request: HttpRequest, memory: Memory) -> dict[str, Any]:
+    """Return the rows about the memory. Only those that change without a journal entry are read each time."""
     clearance = request_clearance(request)
-    facts, rows = queries.facts_of(memory, clearance), queries.journal_entries_of(memory, clearance)
-    merged_from = queries.merged_from(memory, clearance)
+    journaled = cached_until_change(
+        request, "memory", _cache_about(request, memory), lambda: _journaled_context(memory, clearance)
+    )
     uses, events = find_uses(memory, clearance, MAX_USES), queries.events_of(memory, clearance)
-    session = queries.session_of(memory)
-    sessions = [session, *(use.injection.session for use in uses[:MAX_USES_LISTED])]
+    sessions = [journaled["session"], *(use.injection.session for use in uses[:MAX_USES_LISTED])]
     name_sessions([one for one in (*sessions, *(event.session for event in events)) if one], clearance)
     return {
-        "session": session,
+        **journaled,
+        "uses": uses[:MAX_USES_LISTED],
+        "use_count": len(uses),
+        "more_uses": len(uses) == MAX_USES,
+        "use_chart": _use_chart([use.injection.at for use in uses]),
+        "events": events,
+    }
+
+
+def _journaled_context(memory: Memory, clearance: Clearance) -> dict[str, Any]:
+    """Return the rows about the memory whose changes are all in the journal."""
+    facts, rows = queries.facts_of(memory, clearance), queries.journal_entries_of(memory, clearance)
+    linked = queries.linked_memories(memory, clearance)
+    return {
+        "session": queries.session_of(memory),
+        "evidence_count": memory.evidence.count(),
         "facts": facts[: queries.MAX_FACTS],
         "more_facts": len(facts) > queries.MAX_FACTS,
         "journal": rows[: queries.MAX_JOURNAL_ENTRIES],
         "more_journal": len(rows) > queries.MAX_JOURNAL_ENTRIES,
         "related": find_related(memory, clearance),
-        "uses": uses[:MAX_USES_LISTED],
-        "use_count": len(uses),
-        "more_uses": len(uses) == MAX_USES,
-        "use_chart": _use_chart([use.injection.at for use in uses]),
-        "by_session": queries.session_neighbours(memory, clearance),
-        "events": events,
-        "replacement": queries.replacement(memory, clearance),
-        "replaced": queries.replaced_memories(memory, clearance),
-        "merged_into": queries.merged_into(memory, clearance),
-        "merged_from": merged_from,
-        "last_merge": last_merge(memory, clearance) if merged_from else "",
+        "linked": linked,
+        "last_merge": last_merge(memory, clearance) if linked.merged_from else "",
     }
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from django.db.models import Q
 from django.http import Http404, HttpRequest
+from django.utils import timezone
 
 from memoryhub.access import policy
 from memoryhub.access.policy import Clearance, Sensitivity, level_rank
@@ -16,6 +18,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 
 MAX_RELATED = 6
 MAX_FACTS = 50
+MAX_MERGED = 50
 MAX_JOURNAL_ENTRIES = 15
 
 
@@ -65,17 +68,6 @@ def visible_titles(request: HttpRequest, uids: Iterable[str]) -> dict[str, str]:
     return {uid: policy.format_display_name(title, uid, level) for title, uid, level in rows}
 
 
-def session_neighbours(memory: Memory, clearance: Clearance) -> list[Memory]:
-    """Return live memories of the same session: those just before and just after, in order."""
-    if not memory.session_id:
-        return []
-    same = _other_live_memories(memory, clearance).in_session(memory.session_id, project=memory.project)
-    at, pk = memory.created_at, memory.pk
-    earlier = same.filter(Q(created_at__lt=at) | Q(created_at=at, pk__lt=pk)).order_by("-created_at", "-pk")
-    later = same.filter(Q(created_at__gt=at) | Q(created_at=at, pk__gt=pk)).order_by("created_at", "pk")
-    return [*reversed(earlier[: MAX_RELATED // 2]), *later[: MAX_RELATED // 2]]
-
-
 def session_of(memory: Memory) -> Session | None:
     """Return the session in which the memory was stored."""
     if not memory.session_id:
@@ -101,31 +93,51 @@ def events_of(memory: Memory, clearance: Clearance) -> list[Event]:
     return list(events.order_by("-at")[:MAX_RELATED])
 
 
-def merged_into(memory: Memory, clearance: Clearance) -> Memory | None:
-    """Return the memory that this one was merged into, if visible."""
-    if memory.merged_into_id is None:
-        return None
-    target: Memory | None = Memory.objects.visible_to(clearance).filter(pk=memory.merged_into_id).first()
-    return target
+@dataclass(frozen=True)
+class LinkedMemories:
+    """The visible memories that are linked to one. Those that were merged into it are in the trash."""
+
+    merged_into: Memory | None
+    merged_from: list[Memory]
+    replacement: Memory | None
+    replaced: list[Memory]  # the newest first
+    by_session: list[Memory]  # of the same session, just before and just after, in order
 
 
-def merged_from(memory: Memory, clearance: Clearance) -> list[Memory]:
-    """Return the memories that were merged into this one; they are in the trash."""
-    return list(Memory.objects.visible_to(clearance).filter(merged_into=memory).order_by("created_at")[:50])
+def linked_memories(memory: Memory, clearance: Clearance) -> LinkedMemories:
+    """Return the memories linked to one; of those that it replaces and of its session only live ones."""
+    rows = _linked_rows(memory, clearance)
+    now, half = timezone.now(), MAX_RELATED // 2
+    by_pk: dict[int | None, Memory] = {row.pk: row for row in rows}
+    kept = [row for row in rows if not row.has_ended(now)]
+    place = (memory.session_id, memory.project)
+    same = [row for row in kept if memory.session_id and (row.session_id, row.project) == place]
+    earlier = [row for row in same if (row.created_at, row.pk) < (memory.created_at, memory.pk)]
+    return LinkedMemories(
+        by_pk.get(memory.merged_into_id),
+        [row for row in rows if row.merged_into_id == memory.pk][:MAX_MERGED],
+        by_pk.get(memory.superseded_by_id),
+        [row for row in reversed(kept) if row.superseded_by_id == memory.pk][:MAX_RELATED],
+        earlier[-half:] + same[len(earlier) :][:half],
+    )
 
 
-def replacement(memory: Memory, clearance: Clearance) -> Memory | None:
-    """Return the memory that replaces this one, if visible."""
-    if memory.superseded_by_id is None:
-        return None
-    target: Memory | None = Memory.objects.visible_to(clearance).filter(pk=memory.superseded_by_id).first()
-    return target
-
-
-def replaced_memories(memory: Memory, clearance: Clearance) -> list[Memory]:
-    """Return the newest live memories that this one replaces."""
-    return list(live_memories(clearance).filter(superseded_by=memory).order_by("-created_at")[:MAX_RELATED])
-
-
-def _other_live_memories(memory: Memory, clearance: Clearance) -> MemoryQuerySet:
-    return live_memories(clearance).exclude(pk=memory.pk).defer("content", "overview")
+def _linked_rows(memory: Memory, clearance: Clearance) -> list[Memory]:
+    """Return the visible rows of every link, in the order of their creation. One query."""
+    visible = Memory.objects.visible_to(clearance).exclude(pk=memory.pk)
+    live = visible.live()
+    same = live.in_session(memory.session_id, project=memory.project)
+    at, pk, half = memory.created_at, memory.pk, MAX_RELATED // 2
+    earlier, later = (
+        Q(**{f"created_at__{operator}": at}) | Q(**{"created_at": at, f"pk__{operator}": pk})
+        for operator in ("lt", "gt")
+    )
+    wanted = Q(pk__in=[memory.merged_into_id, memory.superseded_by_id])
+    for part in (
+        visible.filter(merged_into=memory).order_by("created_at", "pk")[:MAX_MERGED],
+        live.filter(superseded_by=memory).order_by("-created_at", "-pk")[:MAX_RELATED],
+        same.filter(earlier).order_by("-created_at", "-pk")[:half],
+        same.filter(later).order_by("created_at", "pk")[:half],
+    ):
+        wanted |= Q(pk__in=part.values("pk"))
+    return list(visible.filter(wanted).defer("content", "overview").order_by("created_at", "pk"))

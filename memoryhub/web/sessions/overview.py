@@ -17,6 +17,7 @@ from memoryhub.web.sessions.time_axis import format_pause
 
 MAX_QUERY_WORDS = 8
 _IS_PROMPT = Q(event="prompt:submit")
+_NAMING_FIELDS = ("title", "uid", "sensitivity")  # of the summary, in the order of format_display_name
 
 
 @dataclass(frozen=True)
@@ -74,18 +75,28 @@ def name_sessions(sessions: Iterable[Session], clearance: Clearance) -> None:
         by_key[session.pk].append(session)
     if not by_key:
         return
+    rows = Session.objects.filter(pk__in=by_key).annotate(**title_columns(clearance))
+    for row in rows.only("pk"):
+        for session in by_key[row.pk]:
+            session.title = make_title(row)
+
+
+def title_columns(clearance: Clearance) -> dict[str, Subquery]:
+    """Return the annotations of sessions that :func:`make_title` needs."""
     prompts = Event.objects.visible_to(clearance).filter(_IS_PROMPT, session=OuterRef("pk"))
     prompts = prompts.exclude(memory__sensitivity=Sensitivity.SECRET.value).order_by("at", "pk")
     summaries = Memory.objects.visible_to(clearance).live().filter(pk=OuterRef("summary_id"))
-    columns = ("title", "uid", "sensitivity")
-    named = Session.objects.filter(pk__in=by_key).annotate(
-        prompt=Subquery(prompts.values("preview")[:1]),
-        **{f"of_{name}": Subquery(summaries.values(name)[:1]) for name in columns},
-    )
-    for key, prompt, *summary in named.values_list("pk", "prompt", *(f"of_{name}" for name in columns)):
-        for session in by_key[key]:
-            title = format_display_name(*summary) if summary[1] else prompt or ""
-            session.title = collapse_whitespace(title).removeprefix("Session: ")
+    return {
+        "first_prompt": Subquery(prompts.values("preview")[:1]),
+        **{f"summary_{name}": Subquery(summaries.values(name)[:1]) for name in _NAMING_FIELDS},
+    }
+
+
+def make_title(session: Any) -> str:
+    """Return the title of a session with the annotations of :func:`title_columns`."""
+    summary = [getattr(session, f"summary_{name}") for name in _NAMING_FIELDS]
+    title = format_display_name(*summary) if session.summary_uid else session.first_prompt or ""
+    return collapse_whitespace(title).removeprefix("Session: ")
 
 
 def find_words(rows: SessionQuerySet, words: str, clearance: Clearance) -> SessionQuerySet:

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.models import Memory, Session
 from memoryhub.stats import calendar, timeline
+from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.filters import MonthFilter, TimelineFilter
 from memoryhub.web.sessions.overview import name_sessions
 
@@ -89,8 +90,17 @@ def timeline_month(request: HttpRequest) -> HttpResponse:
         return render(request, "timeline/month.html", {"form": form}, status=422)
     clearance, project = request_clearance(request), form.value("project")
     first = form.value("month") or calendar.find_latest_month(clearance, project)
-    days = calendar.load_month(clearance, project, first)
-    earlier, later = calendar.find_adjacent_months(clearance, project, first)
+    about = repr((clearance_key(clearance), project, first, timezone.get_current_timezone_name()))
+    days, (earlier, later) = cached_until_change(
+        request,
+        "month",
+        about,
+        lambda: (
+            calendar.load_month(clearance, project, first),
+            calendar.find_adjacent_months(clearance, project, first),
+        ),
+        depends_on_events=True,
+    )
     context: dict[str, Any] = {
         "form": form,
         "project": project,

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any
 
 from django.core.exceptions import BadRequest
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, OuterRef, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils import timezone
+from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
@@ -25,8 +26,9 @@ from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Injection, Memory, Project, Session
 from memoryhub.models.querysets import SessionQuerySet
 from memoryhub.stats import timeline
-from memoryhub.stats.timeline import EventFilter, sessions_with_counts
+from memoryhub.stats.timeline import EventFilter, count_rows, sessions_with_counts
 from memoryhub.web.base import live
+from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.filters import SessionFilter
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
 from memoryhub.web.memories import bulk_actions
@@ -84,20 +86,37 @@ def parse_event_filter(request: HttpRequest) -> EventFilter:
     )
 
 
-def chip_groups(request: HttpRequest, events: QuerySet[Event]) -> list[ChipGroup]:
-    """Return the filter chips of visible events, counted in one query; groups of one chip are left out."""
+@dataclass(frozen=True)
+class EventCount:
+    """A number of events that are alike. ``is_lost``: no visible memory was made from them."""
+
+    tool_name: str
+    event: str
+    skip_reason: str
+    boundary: bool
+    is_lost: bool
+    count: int
+
+
+def count_events(events: QuerySet[Event]) -> list[EventCount]:
+    """Count visible events by all that a page groups them by, in one query."""
+    rows = events.order_by().annotate(lost=Q(memory__isnull=True))
+    columns = ("tool_name", "event", "skip_reason", "boundary", "lost")
+    return [EventCount(*row) for row in rows.values_list(*columns).annotate(n=Count("pk"))]
+
+
+def chip_groups(request: HttpRequest, counted: Iterable[EventCount]) -> list[ChipGroup]:
+    """Return the filter chips of counted events; groups of one chip are left out."""
     tools: Counter[str] = Counter()
     kept: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    rows = events.order_by().annotate(lost=Q(memory__isnull=True))
-    columns = ("tool_name", "event", "skip_reason", "lost")
-    for tool, event, reason, lost, count in rows.values_list(*columns).annotate(n=Count("pk")):
-        tools[tool or event] += count
-        if not lost:
-            kept["kept"] += count
-        elif reason:
-            kept["skipped"] += count
-            reasons[reason] += count
+    for one in counted:
+        tools[one.tool_name or one.event] += one.count
+        if not one.is_lost:
+            kept["kept"] += one.count
+        elif one.skip_reason:
+            kept["skipped"] += one.count
+            reasons[one.skip_reason] += one.count
     made = [
         _chip_group(request, "Tools and events", "tool", tools, _EVENT_LABELS),
         _chip_group(request, "What became of them", "kept", kept, _OUTCOME_LABELS),
@@ -151,7 +170,7 @@ def _apply_filter(rows: SessionQuerySet, form: SessionFilter, clearance: Clearan
 @live.answers_polls
 def session(request: HttpRequest, session_id: str) -> HttpResponse:
     """Show one session's timeline, or a choice if several projects have a session with this id."""
-    rows = sessions_with_counts(request_clearance(request)).filter(session_id=session_id)
+    rows = _sessions_with_titles(request_clearance(request)).filter(session_id=session_id)
     if (project := request.GET.get("project")) is not None:
         rows = rows.filter(project=project)
     found = list(rows.order_by("-last_seen", "-pk")[:_MAX_SAME_ID])
@@ -159,7 +178,7 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
         raise Http404
     if len(found) > 1:
         return render(request, "sessions/choose.html", {"session_id": session_id, "sessions": found})
-    overview.name_sessions(found, request_clearance(request))
+    found[0].title = overview.make_title(found[0])
     context = _session_context(request, found[0])
     summary, entries = context["summary"], context["entries"]
     live.set_etag(
@@ -175,21 +194,37 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
     return render(request, "sessions/page.html", context)
 
 
+def _sessions_with_titles(clearance: Clearance) -> SessionQuerySet:
+    """Return the visible sessions with their counts and with what their titles need."""
+    injections = Injection.objects.visible_to(clearance).filter(session=OuterRef("pk"))
+    rows: SessionQuerySet = sessions_with_counts(clearance).annotate(
+        injection_count=count_rows(injections), **overview.title_columns(clearance)
+    )
+    return rows
+
+
 def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
-    """Return the context of the page. Only the first page of entries has the picture, which is slow."""
+    """Return the context of the page. Only the first page of entries has the picture."""
     clearance = request_clearance(request)
     kind, order = request.GET.get("kind", ""), request.GET.get("order", "")
     if kind not in KINDS or order not in ("", "newest"):
         raise BadRequest("unknown kind or order")
-    events = Event.objects.visible_to(clearance).filter(session=found)
     page = _entries_context(request, found, clearance, kind, order)
+    about = repr((clearance_key(clearance), found.pk, timezone.get_current_timezone_name(), get_language()))
+    head = cached_until_change(
+        request, "session", about, lambda: _head_context(found, clearance), depends_on_events=True
+    )
+    picture = page["first"] and cached_until_change(
+        request, "picture", about, lambda: render_picture(found, clearance), depends_on_events=True
+    )
+    counted = head["counted"]
     return {
         "session": found,
-        "summary": visible_summary(found, clearance),
-        "boundaries": events.filter(boundary=True).count(),
-        "picture": render_picture(found, clearance) if page["first"] else "",
-        "chips": chip_groups(request, events) if kind in _WITH_EVENTS else [],
-        "injections": Injection.objects.visible_to(clearance).filter(session=found).count(),
+        "summary": head["summary"],
+        "boundaries": sum(one.count for one in counted if one.boundary),
+        "picture": picture,
+        "chips": chip_groups(request, counted) if kind in _WITH_EVENTS else [],
+        "injections": found.injection_count,  # type: ignore[attr-defined]
         "known": queries.summarize_reports(queries.load_session_reports(found, clearance, MAX_ITEMS))
         if kind == "injection"
         else None,
@@ -200,6 +235,14 @@ def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
         "narrowed_to": NARROWED.items() if kind in NARROWED else (),
         "order": order,
         **page,
+    }
+
+
+def _head_context(found: Session, clearance: Clearance) -> dict[str, Any]:
+    """Return what is the same on every page of a session."""
+    return {
+        "summary": visible_summary(found, clearance),
+        "counted": count_events(Event.objects.visible_to(clearance).filter(session=found)),
     }
 
 
