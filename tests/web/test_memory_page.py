@@ -432,6 +432,20 @@ class TestHiding:
 
 
 class TestCost:
+    def test_hidden_and_new_rows_count_at_once(
+        self, visitor: Client, admin_client: Client, remember: Remember, actor: Actor
+    ) -> None:
+        turn_on_levels(admin_client, "private")
+        memory = remember("a memory", session_id="s", project="p")
+        other = remember("its neighbour", session_id="s", project="p")
+        assert "its neighbour" in main(visitor.get(url(memory))).words
+        draft = FactDraft(subject="newly known", predicate="p", object="o", memory_id=memory.uid)
+        services.create_fact(draft, actor)
+        assert "newly known" in main(visitor.get(url(memory))).words
+        memories.update_memory(other.uid, MemoryPatch(sensitivity="private"), actor)
+        assert "its neighbour" in main(admin_client.get(url(memory))).words
+        assert "its neighbour" not in main(visitor.get(url(memory))).words
+
     def test_number_of_queries_does_not_grow_with_related_rows(
         self, visitor: Client, remember: Remember, actor: Actor
     ) -> None:
