@@ -528,4 +528,5 @@ _UNDO_STEPS: dict[str, Callable[[Memory, JournalEntry, Undo], list[journal.Chang
     "rate": _undo_rate,
     "still_true": _undo_still_true,
 }
-inverse_of(Inverse(_rows_by_memory, _restore_memories), *_UNDO_STEPS, about="memory")
+UNDO_OPERATIONS = tuple(_UNDO_STEPS)
+inverse_of(Inverse(_rows_by_memory, _restore_memories), *UNDO_OPERATIONS, about="memory")
