@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db.models import Subquery
 from django.http import QueryDict
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict
@@ -73,8 +74,11 @@ class BulkActionOperation(Operation[BulkActionParams]):
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
         run = MaintenanceRun.objects.get(uid=run_uid)
         actor = replace(actor, clearance=_with_new_level(actor.clearance, run.params["values"]))
+        start = (
+            JournalEntry.objects.filter(object_type="run", object_id=run_uid).order_by("seq").values("seq")
+        )
         rows = JournalEntry.objects.filter(
-            at__gte=run.created_at, actor=run.actor, object_type="memory", detail__act=run_uid
+            seq__gt=Subquery(start[:1]), actor=run.actor, object_type="memory", detail__act=run_uid
         )
         seqs = list(rows.exclude(detail__has_key="imported").order_by("-seq").values_list("seq", flat=True))
         for some in Pace(20, min_size=4).batches(seqs):
