@@ -18,7 +18,7 @@ from django.db.models import Q, QuerySet
 from memoryhub.access.policy import LEVELS, Actor, Clearance
 from memoryhub.core.database import batched
 from memoryhub.maintenance.operations import find_operation
-from memoryhub.maintenance.operations.base import Change
+from memoryhub.maintenance.operations.base import UNCHANGED, Change
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, RunChanges
 
 MAX_LISTED_CHANGES = 20_000  # further changes of a run are only counted
@@ -151,6 +151,8 @@ ACTION_LABELS = {
     "prune": ("pruned", "would be pruned"),
     "reindex": ("indexed anew", "would be indexed anew"),
     "embed": ("given a vector", "would be given a vector"),
+    "change": ("changed", "would be changed"),
+    UNCHANGED: ("left as before", "would be left as before"),
     "undone": ("changes taken back", "changes would be taken back"),
 }
 # Words for changes that concern several memories each.
@@ -158,8 +160,8 @@ GROUP_LABELS = {
     "merge": ("groups made one memory each", "groups would become one memory each"),
     "summarise": ("groups summarised in one memory each", "groups would be summarised in one memory each"),
 }
-# Parameters of imports, which the import pages show.
-_HIDDEN_PARAMS = frozenset({"upload", "name", "restores", "dry_run"})
+# Parameters of imports, which the import pages show, and of bulk actions: words that a person searched for.
+_HIDDEN_PARAMS = frozenset({"upload", "name", "restores", "dry_run", "values", "address"})
 _FAILURE_LABELS = {Cause.INTERRUPTED: "Interrupted", Cause.STOPPED: "Stopped"}
 
 

@@ -49,7 +49,7 @@ from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import MemoryQuerySet
 
-MAX_MEMORIES = 2000  # in one action
+MAX_MEMORIES = 2000  # in one action; the browser changes more in a background run
 DEMOTE_FACTOR = 0.5  # of the importance
 PROMOTE_FACTOR = 0.5  # of the difference to 1
 MOMENT_FIELDS = ("updated_at", "consolidated_at", "expires_at", "pinned_at")
@@ -116,34 +116,66 @@ def apply_bulk_action(
     unknown kind, an invalid value or too many memories, and :class:`SecretDetected` for a secret among the
     values. A memory that the actor may not see is refused like one that does not exist.
     """
-    now = now or timezone.now()
     wanted = list(dict.fromkeys(uids))
-    patch = _validate(kind, wanted, values)
-    texts = [memories_vectors.embedding_text(patch)] if patch and "content" in patch.given else []
-    with journal_refusals(patch, actor, uid=wanted[0] if len(wanted) == 1 else ""):
-        if patch:
-            refuse_secrets(patch, [name for name in MEMORY_FIELDS if name in patch.given])
-    vectors = memories_vectors.PreparedVectors(texts)
-    context = ActionContext(new_uid(), kind, actor, now, reason or kind, vectors, patch)
-
-    def step(memory: Memory) -> list[journal.Change]:
-        if not is_unchanged(memory, seen or {}):
-            raise Conflict("someone changed this memory since you opened it; look at it again", "updated_at")
-        return ACTION_KINDS[kind].apply(memory, context)
-
+    context = prepare_action(
+        kind, actor, values, now=now, reason=reason, uid=wanted[0] if len(wanted) == 1 else ""
+    )
+    if not wanted:
+        raise StoreError("name at least one memory", "uid")
+    if len(wanted) > MAX_MEMORIES:
+        raise StoreError(f"at most {MAX_MEMORIES} memories at once; narrow the selection", "uid")
     result = BulkResult(context.id, kind)
     first = last = 0
     for chunk in pause_between(wanted):
         with write_transaction():
             before = journal.last_seq()
-            found = {
-                memory.uid: memory for memory in fetch_by_uids(ACTION_KINDS[kind].memories(actor), chunk)
-            }
-            changes = [change for uid in chunk for change in _run_step(step, uid, found.get(uid), result)]
-            journal.record(actor, changes, now)
+            apply_to_chunk(context, chunk, result, seen)
             if journal.last_seq() > before:
                 first, last = first or before + 1, journal.last_seq()
     return replace(result, first=first, last=last)
+
+
+def prepare_action(
+    kind: str,
+    actor: Actor,
+    values: Mapping[str, Any],
+    *,
+    uid: str = "",
+    act: str = "",
+    reason: str = "",
+    now: datetime | None = None,
+) -> ActionContext:
+    """Validate an action. ``uid``: the memory, if it is one. ``act``: the id of an action that goes on.
+
+    Raise the errors of :func:`apply_bulk_action`.
+    """
+    patch = _validate(kind, values)
+    texts = [memories_vectors.embedding_text(patch)] if patch and "content" in patch.given else []
+    with journal_refusals(patch, actor, uid=uid):
+        if patch:
+            refuse_secrets(patch, [name for name in MEMORY_FIELDS if name in patch.given])
+    vectors = memories_vectors.PreparedVectors(texts)
+    return ActionContext(act or new_uid(), kind, actor, now or timezone.now(), reason or kind, vectors, patch)
+
+
+def apply_to_chunk(
+    context: ActionContext,
+    uids: Sequence[str],
+    result: BulkResult,
+    seen: Mapping[str, datetime] | None = None,
+) -> None:
+    """Apply an action to a few memories in one transaction, and add what happened to ``result``."""
+
+    def step(memory: Memory) -> list[journal.Change]:
+        if not is_unchanged(memory, seen or {}):
+            raise Conflict("someone changed this memory since you opened it; look at it again", "updated_at")
+        return ACTION_KINDS[context.kind].apply(memory, context)
+
+    with write_transaction():
+        visible = ACTION_KINDS[context.kind].memories(context.actor)
+        found = {memory.uid: memory for memory in fetch_by_uids(visible, uids)}
+        changes = [change for uid in uids for change in _run_step(step, uid, found.get(uid), result)]
+        journal.record(context.actor, changes, context.now)
 
 
 def _run_step(
@@ -167,14 +199,10 @@ def _run_step(
     return changes
 
 
-def _validate(kind: str, wanted: list[str], values: Mapping[str, Any]) -> MemoryPatch | None:
+def _validate(kind: str, values: Mapping[str, Any]) -> MemoryPatch | None:
     """Return the values as a patch, or None for kinds without values. StoreError names the invalid field."""
     if kind not in ACTION_KINDS:
         raise StoreError(f"unknown action; use one of: {', '.join(ACTION_KINDS)}", "act")
-    if not wanted:
-        raise StoreError("name at least one memory", "uid")
-    if len(wanted) > MAX_MEMORIES:
-        raise StoreError(f"at most {MAX_MEMORIES} memories at once; narrow the selection", "uid")
     allowed = ACTION_KINDS[kind].values
     if unknown := sorted(set(values) - set(allowed)):
         raise StoreError(f"{kind} does not take {', '.join(unknown)}", unknown[0])
@@ -500,4 +528,5 @@ _UNDO_STEPS: dict[str, Callable[[Memory, JournalEntry, Undo], list[journal.Chang
     "rate": _undo_rate,
     "still_true": _undo_still_true,
 }
-inverse_of(Inverse(_rows_by_memory, _restore_memories), *_UNDO_STEPS, about="memory")
+UNDO_OPERATIONS = tuple(_UNDO_STEPS)
+inverse_of(Inverse(_rows_by_memory, _restore_memories), *UNDO_OPERATIONS, about="memory")

@@ -24,6 +24,8 @@ from memoryhub.models import MaintenanceRun
 from memoryhub.web.base.fields import parse_whole_number, to_sentence
 from memoryhub.web.base.filters import ListFilter
 from memoryhub.web.base.requests import cursor_page
+from memoryhub.web.memories.bulk_actions import is_allowed
+from memoryhub.web.memories.bulk_runs import OPERATION_NAME
 
 RUNS_PER_PAGE = 30
 CHANGES_PER_PAGE = 25
@@ -142,7 +144,8 @@ def run_undo(request: HttpRequest, uid: str) -> HttpResponse:
 
 def _find_run(request: HttpRequest, uid: str) -> MaintenanceRun:
     """Return a visible run or raise 404. Marks runs as interrupted whose worker has died."""
-    _require_view_permission(request)
+    if not _is_own_action(request, MaintenanceRun.objects.filter(uid=uid).first()):
+        _require_view_permission(request)
     runs.mark_interrupted()
     try:
         return runs.get_run(uid, request_actor(request))
@@ -156,21 +159,34 @@ def _require_view_permission(request: HttpRequest) -> None:
 
 
 def _may_control(request: HttpRequest, found: MaintenanceRun) -> bool:
-    return request.user.has_perm(ADD_RUN) and results.can_control(request_clearance(request), found)
+    return _may_steer(request, found) and results.can_control(request_clearance(request), found)
+
+
+def _may_steer(request: HttpRequest, found: MaintenanceRun) -> bool:
+    """Return whether someone may stop, resume and undo a run if they see all that it covers."""
+    return request.user.has_perm(ADD_RUN) or _is_own_action(request, found)
+
+
+def _is_own_action(request: HttpRequest, found: MaintenanceRun | None) -> bool:
+    """Return whether a run is a bulk action of this person, or its undo, which they may still do."""
+    if found is None or found.operation != OPERATION_NAME or found.actor != request_actor(request).name:
+        return False
+    return is_allowed(request, (found.undoes or found).params["kind"])
 
 
 def _is_control_withheld(request: HttpRequest, found: MaintenanceRun) -> bool:
     """Return whether only hidden levels or projects keep a maintainer from stopping, resuming or undoing."""
-    if not request.user.has_perm(ADD_RUN) or _may_control(request, found):
+    if not _may_steer(request, found) or _may_control(request, found):
         return False
     is_open = results.is_active(found) or runs.is_resumable(found)
     return is_open or runs.is_undoable(found)
 
 
 def _control_run(request: HttpRequest, uid: str, do: Callable[[str, Actor], MaintenanceRun]) -> HttpResponse:
-    if not request.user.has_perm(ADD_RUN):
+    found = _find_run(request, uid)
+    if not _may_steer(request, found):
         raise PermissionDenied
-    return control(request, "run", _find_run(request, uid), lambda: do(uid, request_actor(request)))
+    return control(request, "run", found, lambda: do(uid, request_actor(request)))
 
 
 def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:

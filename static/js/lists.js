@@ -13,7 +13,7 @@
   function count() {
     const status = document.querySelector("[data-bulk-count]");
     const number = ticked().length;
-    const what = every()?.checked ? every().dataset.summary || "All that match" : number ? number + " selected" : "";
+    const what = every()?.checked ? "All that match" : number ? number + " selected" : "";
     if (status) status.textContent = what && status.closest("[aria-busy]") ? what + ": working…" : what;
     for (const all of document.querySelectorAll("[data-check-all]")) {
       const rows = [...document.querySelectorAll(all.dataset.checkAll)];
@@ -91,9 +91,11 @@
     }
   });
 
-  // A button with an address of its own leads to a page: htmx would post to the form's.
+  // A button with an address of its own leads to a page: htmx would post to the form's. So does an action on
+  // more memories than one request may change, which asks first.
   document.addEventListener("submit", (event) => {
-    if (!event.submitter || !event.submitter.hasAttribute("formaction")) return;
+    const asks = event.target.id === "bulk" && every()?.checked && every().hasAttribute("data-asks");
+    if (!asks && !event.submitter?.hasAttribute("formaction")) return;
     event.stopPropagation();
     if (event.target.matches(BAR_OR_UNDO)) busy(event.target, true);
   }, true);

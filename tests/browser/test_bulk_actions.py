@@ -13,9 +13,11 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.accounts import tokens
 from memoryhub.facts import services as fact_store
+from memoryhub.maintenance import runs
 from memoryhub.memories.schemas import FactDraft
-from memoryhub.models import Fact, Memory
-from memoryhub.web.memories import browse
+from memoryhub.models import Fact, MaintenanceRun, Memory
+from memoryhub.web.memories import browse, bulk_actions
+from memoryhub.web.templatetags import lists
 from tests.browser.conftest import PHONE, OpenPage, Watch
 from tests.browser.page_checks import find_state_problems
 
@@ -133,6 +135,31 @@ def test_select_all_matching_includes_other_pages(
     page.locator("#bulk").get_by_role("button", name="Trash").click()
     expect(page.locator("#messages")).to_contain_text("10 memories moved to the trash")
     assert live() == 1
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_more_than_a_request_may_change_is_confirmed_and_run(
+    open_page: OpenPage, insider: User, ten: list[Memory], monkeypatch: pytest.MonkeyPatch, scripts: bool
+) -> None:
+    monkeypatch.setattr(browse, "PAGE_SIZE", 4)
+    for module in (bulk_actions, lists):
+        monkeypatch.setattr(module, "MAX_MEMORIES", 4)
+    page = open_page("/memories/?project=p", insider, java_script_enabled=scripts)
+    page.locator(".row-check").first.check()
+    page.get_by_label("All 10 that match").check()
+    page.locator("#bulk").get_by_role("button", name="Trash").click()
+    expect(page.locator("h1")).to_have_text("Trash: 10 memories?")
+    assert not (scripts and find_state_problems(page))
+    page.get_by_role("button", name="Change 10 memories").click()
+    expect(page.locator("h1")).to_have_text("Bulk action")
+    assert runs.execute(MaintenanceRun.objects.get())
+    page.reload()
+    page.get_by_role("link", name="Undo").click()
+    page.get_by_role("button", name="Undo it").click()
+    expect(page.locator("h1")).to_have_text("Undo: Bulk action")
+    assert live() == 0
+    assert runs.execute(MaintenanceRun.objects.exclude(undoes=None).get())
+    assert live() == 10
 
 
 @pytest.mark.parametrize("where", ["/search/?q=memory", "/timeline/entries/", "/sessions/s/"])

@@ -256,30 +256,12 @@ def test_list_that_cannot_be_selected_as_a_whole_is_refused(db: None, address: s
         matching(address)
 
 
-def test_too_many_memories_are_refused_before_any_change(
-    editor: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bulk_actions, "MAX_MEMORIES", 2)
-    page = do(editor, "trash", [], every="1", list="/memories/")
-    assert "Nothing was changed: more than 2 match; narrow the filters first." in page
-    assert Memory.objects.filter(deleted_at=None).count() == 3
-
-
-def test_newest_of_too_many_can_be_selected(
-    editor: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bulk_actions, "MAX_MEMORIES", 2)
-    page = do(editor, "demote", [], every="newest", list="/memories/")
-    assert "2 memories demoted" in page
-    assert set(Memory.objects.filter(importance=0.4)) == set(three[1:])
-
-
-def test_bar_over_too_many_offers_the_newest() -> None:
+def test_bar_offers_all_that_match_above_the_limit_of_a_request() -> None:
     bar = Page(render_to_string("includes/bulk_bar.html", {"total": 2863, "most": 2000, "may": {}}))
     [box] = [one for one in bar.all("input") if one.get("name") == "every"]
-    assert box["value"] == bulk_actions.NEWEST
-    words = " ".join(bar.words.split())
-    assert "The newest 2,000 of 2,863 that match To select the rest, filter" in words
+    assert box["value"] == "1"
+    assert "data-asks" in box
+    assert "All 2,863 that match" in " ".join(bar.words.split())
 
 
 def test_all_matching_memories_change_and_are_undone_together(

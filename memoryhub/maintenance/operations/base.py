@@ -27,13 +27,15 @@ from memoryhub.memories.undo import Undo
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
+UNCHANGED = "left"  # the action of a change that was refused: it is listed with its reason
+
 
 @dataclass(frozen=True)
 class Change:
     """One planned or applied change with its reason. Show it only to viewers of ``uid`` and all ``members``.
 
     ``action``: boost, decay, fade (a decay that recall notices), evict, merge, summarise, purge, erase,
-    prune, reindex or embed.
+    prune, reindex, embed, change, or :data:`UNCHANGED`.
     ``uid``: the memory; for a merge, the member that gives the summary its title.
     ``before``, ``after``: importances.
     ``reason``: text for people, which never contains content of a memory.
@@ -108,7 +110,7 @@ class Step:
 
 
 def count_memories(changes: Iterable[Change]) -> int:
-    return sum(len(change.members) or change.count for change in changes)
+    return sum(len(change.members) or change.count for change in changes if change.action != UNCHANGED)
 
 
 class Pace:

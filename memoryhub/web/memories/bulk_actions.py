@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import Resolver404, ResolverMatch, resolve, reverse
 from django.utils.html import format_html, format_html_join
@@ -22,7 +22,7 @@ from memoryhub import memories
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.memories import BulkResult, NotFound, StoreError, undo_bulk_action
-from memoryhub.memories.bulk_actions import MAX_MEMORIES, bulk_action_kind
+from memoryhub.memories.bulk_actions import MAX_MEMORIES, bulk_action_kind, prepare_action
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import search_memories
@@ -35,15 +35,16 @@ from memoryhub.web.memories.filters import BrowseFilter, SearchFilter
 
 ListQuery = Callable[[QueryDict, ResolverMatch, Clearance], MemoryQuerySet]
 
-NEWEST = "newest"  # selects the newest memories of a list that is too long to select as a whole
+
+class TooManySelected(StoreError):
+    """More memories match than one request may change."""
 
 
-def select_all_matching(address: str, clearance: Clearance, newest: bool = False) -> list[str]:
-    """Return the ids of all visible memories on all pages of the list at a URL.
+def matching_memories(address: str, clearance: Clearance) -> MemoryQuerySet:
+    """Return all visible memories on all pages of the list at a URL.
 
-    With ``newest``, only the newest :data:`~memoryhub.memories.bulk_actions.MAX_MEMORIES`. Memories stored
-    after the parameter ``as_of`` (ISO 8601) of the URL are not included: the person has not seen them.
-    Raises StoreError if the URL is not of a list, if its filters are invalid, or if too many match.
+    Memories stored after the parameter ``as_of`` (ISO 8601) of the URL are not included: the person has not
+    seen them. Raises StoreError if the URL is not of a list, or if its filters are invalid.
     """
     try:
         parts = urlsplit(address)
@@ -55,11 +56,17 @@ def select_all_matching(address: str, clearance: Clearance, newest: bool = False
     memories = select(query, match, clearance)
     if shown_at := parse_aware_datetime(query.get("as_of", "")):
         memories = memories.exclude(created_at__gt=shown_at).exclude(imported_at__gt=shown_at)
-    uids = list(memories.order_by("-pk").values_list("uid", flat=True)[: MAX_MEMORIES + 1])
-    if newest:
-        return uids[:MAX_MEMORIES]
+    return memories
+
+
+def select_all_matching(address: str, clearance: Clearance) -> list[str]:
+    """Return the ids of :func:`matching_memories`; raise :class:`TooManySelected` above ``MAX_MEMORIES``."""
+    memories = matching_memories(address, clearance).order_by("-pk")
+    uids = list(memories.values_list("uid", flat=True)[: MAX_MEMORIES + 1])
     if len(uids) > MAX_MEMORIES:
-        raise StoreError(f"more than {MAX_MEMORIES} match; narrow the filters first", "every")
+        raise TooManySelected(
+            f"more than {MAX_MEMORIES} match, and this cannot be undone; narrow the filters first", "every"
+        )
     return uids
 
 
@@ -134,12 +141,9 @@ def parse_ticked(values: Iterable[str]) -> Selection:
 
 
 def parse_selection(form: QueryDict, clearance: Clearance) -> Selection:
-    """Return the ticked ``uid``s, or with ``every`` all memories of the URL ``list``.
-
-    With :data:`NEWEST` as ``every``, only as many as one action may change.
-    """
+    """Return the ticked ``uid``s, or with ``every`` all memories of the URL ``list``."""
     if "every" in form:
-        return Selection(select_all_matching(form.get("list", ""), clearance, form["every"] == NEWEST), {})
+        return Selection(select_all_matching(form.get("list", ""), clearance), {})
     return parse_ticked(form.getlist("uid"))
 
 
@@ -314,15 +318,19 @@ def bulk_action(request: HttpRequest) -> HttpResponse:
     """Apply the action ``act`` to the memories ``uid``, and redirect to ``next`` with an undo message.
 
     A ``uid`` may contain the version that was shown (:func:`parse_ticked`): a memory that has
-    changed since is skipped. With ``every``, the action applies to all pages of the list at the URL ``list``.
-    404 for a single memory that is not visible.
+    changed since is skipped. With ``every``, the action applies to all pages of the list at the URL ``list``:
+    if these are too many for a request, a page asks first and a run makes the changes. 404 for a single
+    memory that is not visible.
     """
     back = return_url(request)
     try:
         kind, values = parse_action(request.POST, full_clearance(request))
         if kind in PERMISSIONS and not is_allowed(request, kind):
             raise PermissionDenied
-        selection = parse_selection(request.POST, request_clearance(request))
+        try:
+            selection = parse_selection(request.POST, request_clearance(request))
+        except TooManySelected:
+            return _change_in_background(request, kind, values, back)
         if not selection.uids:
             raise memories.StoreError("nothing is selected; select at least one memory", "uid")
         acted = memories.apply_bulk_action(
@@ -335,6 +343,28 @@ def bulk_action(request: HttpRequest) -> HttpResponse:
         raise Http404
     add_result_messages(request, acted, back)
     return redirect(back)
+
+
+def _change_in_background(
+    request: HttpRequest, kind: str, values: Mapping[str, Any], back: str
+) -> HttpResponse:
+    """Ask with the number of memories, or start the run if that many were confirmed."""
+    from memoryhub.web.memories.bulk_runs import start_bulk_run
+
+    address, actor = request.POST.get("list", ""), request_actor(request)
+    prepare_action(kind, actor, values)
+    count = matching_memories(address, actor.clearance).count()
+    if count <= (parse_whole_number(request.POST.get("confirmed", "")) or 0):
+        return redirect("run", start_bulk_run(kind, values, address, actor).uid)
+    fields = [
+        (name, request.POST[name])
+        for name in ("act", "every", "list", "next", "tag", *SETTABLE_FIELDS)
+        if name in request.POST
+    ]
+    words = [*request.POST["act"].replace("_", "-").split("-"), *map(str, values.values())]
+    label = " ".join([words[0].capitalize(), *words[1:]])
+    context = {"label": label, "count": count, "fields": fields, "back": back}
+    return render(request, "acts/confirm.html", context)
 
 
 @require_POST

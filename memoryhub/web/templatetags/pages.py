@@ -19,7 +19,7 @@ from memoryhub.access import policy
 from memoryhub.core.text import collapse_whitespace, format_change, shorten, without_title_line
 from memoryhub.facts.queries import node_key
 from memoryhub.maintenance import results
-from memoryhub.maintenance.operations import OPERATIONS
+from memoryhub.maintenance.operations import find_operation
 from memoryhub.maintenance.operations.base import Change
 from memoryhub.models import Event, Fact, MaintenanceRun, Memory, Session
 from memoryhub.stats.timeline import TimelineEntry
@@ -206,7 +206,8 @@ register.filter("is_broken", results.is_failed)
 @register.filter
 def operation_help(name: str) -> str:
     """Describe an operation and what can be undone."""
-    return OPERATIONS[name].help if name in OPERATIONS else ""
+    operation = find_operation(name)
+    return operation.help if operation else ""
 
 
 @register.filter
