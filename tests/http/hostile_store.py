@@ -66,6 +66,7 @@ CLOSED = {
     *("state", "memorability_parts", "basename", "last_used_from", "result", "changes", "boot", "days"),
     *("auth_method", "secret_digest", "registered_from", "code_challenge", "mode", "digests"),
     *("lines", "gone", "dismissed", "level", "never_level", "rule"),
+    *("channel", "period", "hub_url", "secret"),
 }
 OURS = [model for model in apps.get_app_config("memoryhub").get_models() if model._meta.managed]
 
