@@ -18,8 +18,8 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.bulk_actions import ACTION_KINDS
 from memoryhub.memories.rows import list_values
 from memoryhub.models import Memory
-from memoryhub.web.memories import bulk_actions
-from memoryhub.web.memories.bulk_actions import PERMISSIONS
+from memoryhub.web.memories import selection
+from memoryhub.web.memories.selection import PERMISSIONS
 from tests.web.markup import Page
 
 Remember = Callable[..., Memory]
@@ -195,7 +195,7 @@ def test_get_does_nothing(editor: Client, three: list[Memory]) -> None:
 
 
 def matching(address: str, clearance: Clearance | None = None) -> list[str]:
-    return bulk_actions.select_all_matching(address, clearance or Clearance())
+    return selection.select_all_matching(address, clearance or Clearance())
 
 
 def test_every_selects_the_memories_on_all_pages(

@@ -16,7 +16,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.maintenance import runs
 from memoryhub.memories.rows import list_values
 from memoryhub.models import MaintenanceRun, Membership, Memory
-from memoryhub.web.memories import bulk_actions, bulk_runs
+from memoryhub.web.memories import bulk_runs, selection
 from tests.clients import create_person, signed_in_client
 from tests.web.markup import Page
 
@@ -27,7 +27,7 @@ SignIn = Callable[..., Client]
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two memories are as many as one request may change, and a step changes one."""
-    monkeypatch.setattr(bulk_actions, "MAX_MEMORIES", 2)
+    monkeypatch.setattr(selection, "MAX_MEMORIES", 2)
     monkeypatch.setattr(bulk_runs, "CHUNK_SIZE", 1)
 
 

@@ -25,8 +25,9 @@ from memoryhub.models.querysets import FactQuerySet
 from memoryhub.web.base.filters import FactFilter
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, return_url
 from memoryhub.web.facts.filters import GraphAddress, suggested_predicates
-from memoryhub.web.memories.bulk_actions import changed_since_text, parse_journal_number, parse_ticked
+from memoryhub.web.memories.bulk_actions import changed_since_text, parse_journal_number
 from memoryhub.web.memories.forms import FactForm
+from memoryhub.web.memories.selection import parse_ticked
 
 PAGE_SIZE = 30
 _CHANGE_PERMISSION = "memoryhub.change_fact"

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
-from django.urls import Resolver404, ResolverMatch, resolve, reverse
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
@@ -22,142 +19,14 @@ from memoryhub import memories
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.memories import BulkResult, NotFound, StoreError, undo_bulk_action
-from memoryhub.memories.bulk_actions import MAX_MEMORIES, bulk_action_kind, prepare_action
+from memoryhub.memories.bulk_actions import bulk_action_kind, prepare_action
 from memoryhub.models import Memory
-from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.hybrid import search_memories
-from memoryhub.web.base.fields import parse_aware_datetime, parse_whole_number
-from memoryhub.web.base.filters import TimelineFilter
-from memoryhub.web.base.project_scope import narrow_to_project
+from memoryhub.web.base.fields import parse_whole_number
 from memoryhub.web.base.requests import return_url
 from memoryhub.web.memories import queries
-from memoryhub.web.memories.filters import BrowseFilter, SearchFilter
+from memoryhub.web.memories.bulk_runs import start_bulk_run
+from memoryhub.web.memories.selection import PERMISSIONS, TooManySelected, matching_memories, parse_selection
 
-ListQuery = Callable[[QueryDict, ResolverMatch, Clearance], MemoryQuerySet]
-
-
-class TooManySelected(StoreError):
-    """More memories match than one request may change."""
-
-
-def matching_memories(address: str, clearance: Clearance) -> MemoryQuerySet:
-    """Return all visible memories on all pages of the list at a URL.
-
-    Memories stored after the parameter ``as_of`` (ISO 8601) of the URL are not included: the person has not
-    seen them. Raises StoreError if the URL is not of a list, or if its filters are invalid.
-    """
-    try:
-        parts = urlsplit(address)
-        match = resolve(parts.path)
-        select = LIST_QUERIES[match.url_name or ""]
-    except (ValueError, Resolver404, KeyError):
-        raise StoreError("this list cannot be selected as a whole; select the memories", "list") from None
-    query = QueryDict(parts.query)
-    memories = select(query, match, clearance)
-    if shown_at := parse_aware_datetime(query.get("as_of", "")):
-        memories = memories.exclude(created_at__gt=shown_at).exclude(imported_at__gt=shown_at)
-    return memories
-
-
-def select_all_matching(address: str, clearance: Clearance) -> list[str]:
-    """Return the ids of :func:`matching_memories`; raise :class:`TooManySelected` above ``MAX_MEMORIES``."""
-    memories = matching_memories(address, clearance).order_by("-pk")
-    uids = list(memories.values_list("uid", flat=True)[: MAX_MEMORIES + 1])
-    if len(uids) > MAX_MEMORIES:
-        raise TooManySelected(
-            f"more than {MAX_MEMORIES} match, and this cannot be undone; narrow the filters first", "every"
-        )
-    return uids
-
-
-def _browse_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
-    form = BrowseFilter(query)
-    _require_valid(form.is_valid())
-    return form.select(clearance)
-
-
-def _search_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
-    form = SearchFilter(query)
-    _require_valid(form.is_valid() and bool(query.get("q", "").strip()))
-    memories = form.wanted().select(clearance)
-    return memories.filter(
-        pk__in=search_memories(memories, form.value("q"), limit=0, min_score=form.lowest_score()).ids
-    )
-
-
-def _trash_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
-    narrowed = narrow_to_project(clearance, query.get("project", ""))
-    visible: MemoryQuerySet = Memory.objects.visible_to(narrowed)
-    return visible.expired() if query.get("tab") == "expired" else visible.trashed()
-
-
-def _timeline_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
-    form = TimelineFilter(query)
-    _require_valid(form.is_valid())
-    return form.wanted().select(clearance)
-
-
-def _session_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
-    session = Memory.objects.visible_to(clearance).live().in_session(match.kwargs["session_id"])
-    return session.filter(project=query["project"]) if "project" in query else session
-
-
-def _require_valid(is_valid: bool) -> None:
-    if not is_valid:
-        raise StoreError("the filters of this list cannot be used; correct them first", "list")
-
-
-LIST_QUERIES: dict[str, ListQuery] = {
-    "memories": _browse_list,
-    "search": _search_list,
-    "trash": _trash_list,
-    "timeline-entries": _timeline_list,
-    "session": _session_list,
-}
-
-
-@dataclass(frozen=True)
-class Selection:
-    """``seen``: the ``updated_at`` of each ticked memory as the page showed it; empty for whole lists."""
-
-    uids: list[str]
-    seen: Mapping[str, datetime]
-
-
-def parse_ticked(values: Iterable[str]) -> Selection:
-    """Parse the values of checkboxes: an id, or an id, a space and the ``updated_at`` that was shown.
-
-    With an invalid datetime, the whole value becomes an id that no memory has: the action must not apply to
-    a version that was not shown.
-    """
-    uids, seen = [], {}
-    for value in values:
-        uid, _, moment = value.partition(" ")
-        read_at = parse_aware_datetime(moment)
-        uids.append(uid if read_at else value)
-        if read_at:
-            seen[uid] = read_at
-    return Selection(uids, seen)
-
-
-def parse_selection(form: QueryDict, clearance: Clearance) -> Selection:
-    """Return the ticked ``uid``s, or with ``every`` all memories of the URL ``list``."""
-    if "every" in form:
-        return Selection(select_all_matching(form.get("list", ""), clearance), {})
-    return parse_ticked(form.getlist("uid"))
-
-
-_CHANGE_PERMISSION, _DELETE_PERMISSION = "memoryhub.change_memory", "memoryhub.delete_memory"
-# Any one of these permissions allows an action and its undo.
-PERMISSIONS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("approve", "demote", "demote_and_approve", "promote", "expire"), (_CHANGE_PERMISSION,)),
-    **dict.fromkeys(("pin", "unpin", "useful", "not_useful", "tag", "untag", "set"), (_CHANGE_PERMISSION,)),
-    "still_true": (_CHANGE_PERMISSION,),
-    "trash": (_DELETE_PERMISSION,),
-    "restore": (_DELETE_PERMISSION, _CHANGE_PERMISSION),
-    "accept": (_CHANGE_PERMISSION,),
-    "discard": (_DELETE_PERMISSION,),
-}
 SETTABLE_FIELDS = ("importance", "sensitivity", "category", "project", "type", "scope")
 _MAX_LISTED = 5  # memories named in a message about unchanged ones
 _MAX_TITLE_CHARS = 80
@@ -349,8 +218,6 @@ def _change_in_background(
     request: HttpRequest, kind: str, values: Mapping[str, Any], back: str
 ) -> HttpResponse:
     """Ask with the number of memories, or start the run if that many were confirmed."""
-    from memoryhub.web.memories.bulk_runs import start_bulk_run
-
     address, actor = request.POST.get("list", ""), request_actor(request)
     prepare_action(kind, actor, values)
     count = matching_memories(address, actor.clearance).count()

@@ -30,7 +30,7 @@ from memoryhub.memories.bulk_actions import UNDO_OPERATIONS, apply_to_chunk, pre
 from memoryhub.memories.undo import CHUNK_SIZE, Undo
 from memoryhub.models import JournalEntry, MaintenanceRun
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.web.memories.bulk_actions import PERMISSIONS, matching_memories
+from memoryhub.web.memories.selection import PERMISSIONS, matching_memories
 
 OPERATION_NAME = "bulk_action"
 

@@ -19,14 +19,9 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.web.base.project_scope import narrow_to_project
 from memoryhub.web.base.requests import return_url
-from memoryhub.web.memories.bulk_actions import (
-    Selection,
-    changed_since_text,
-    count_text,
-    is_allowed,
-    parse_selection,
-)
+from memoryhub.web.memories.bulk_actions import changed_since_text, count_text, is_allowed
 from memoryhub.web.memories.filters import filter_url
+from memoryhub.web.memories.selection import Selection, parse_selection
 
 PAGE_SIZE = 50
 MAX_ERASED_AT_ONCE = 1000
