@@ -33,3 +33,27 @@ def test_the_health_report_leads_to_duplicates_that_are_merged_and_parted(
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("button", name="Merge selected")).to_be_visible()
     assert Memory.objects.trashed().count() == 0
+
+
+def test_all_sure_duplicates_are_merged_and_the_merge_is_undone(
+    set_out: Any, person: Any, remember: Any
+) -> None:
+    cache.clear()
+    for n in range(3):
+        for ending in (".", "!"):
+            remember(f"{SAYING}, on runner {'abc'[n] * 5}{ending}", title=f"Cache {n}{ending}")
+    page = set_out("/", person("ada", "change_memory", "delete_memory"))
+    page.get_by_role("link", name="Memories", exact=True).first.click()
+    page.get_by_role("link", name="Duplicates").first.click()
+    page.get_by_role("link", name="Merge all above 0.95 …").click()
+    expect(page.get_by_text("will move to the trash")).to_be_visible()
+    assert Memory.objects.trashed().count() == 0
+    page.get_by_role("button", name="Merge 3 clusters").or_(
+        page.get_by_role("button", name="Merge 1 cluster")
+    ).click()
+    expect(page.get_by_text("moved to the trash")).to_be_visible()
+    merged = Memory.objects.trashed().count()
+    assert merged
+    page.get_by_role("button", name="Undo").first.click()
+    expect(page.get_by_role("link", name="Merge all above 0.95 …")).to_be_visible()
+    assert Memory.objects.trashed().count() == 0
