@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from django.conf import settings
-from django.core.mail import EmailMultiAlternatives
+from django.core.mail import EmailMultiAlternatives, get_connection
 from django.template.loader import render_to_string
 from django.urls import reverse
 
@@ -75,10 +75,13 @@ def _send_mail(digest: Digest, content: Content) -> None:
     )
     context = {"content": content, "digest": digest, "hub": hub_url(digest), "settings": settings_url(digest)}
     mail.attach_alternative(render_to_string("digests/mail.html", context), "text/html")
+    mail.connection = get_connection()
     try:
         mail.send()
     except (smtplib.SMTPException, OSError, ValueError) as error:
         raise DeliveryFailed(describe_mail_error(error)) from None
+    finally:
+        mail.connection.close()  # Django leaves it open if the server refuses the login
 
 
 def describe_mail_error(error: Exception) -> str:

@@ -34,7 +34,7 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=3, help="how often each session is sent")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="memoryhub-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="memoryhub-bench-", ignore_cleanup_errors=True) as folder:
         print(measure(Path(folder), options.rounds))
 
 
