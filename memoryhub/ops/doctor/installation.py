@@ -215,10 +215,11 @@ def email() -> Iterator[Finding]:
     connection = get_connection(timeout=_MAIL_SECONDS)
     try:
         connection.open()
-        connection.close()
     except (smtplib.SMTPException, OSError) as error:
         yield fail(f"{where}: {describe_mail_error(error)}", "Correct MEMORYHUB_EMAIL_URL.")
         return
+    finally:
+        connection.close()  # also after a refused login
     if settings.DEFAULT_FROM_EMAIL.endswith("@localhost"):
         yield warn(
             f"e-mails come from {settings.DEFAULT_FROM_EMAIL}, which servers refuse",
