@@ -57,11 +57,6 @@ def get_digest(user: User, uid: str) -> Digest:
     return digest
 
 
-def failed_digests(user: User) -> QuerySet[Digest]:
-    """Return the digests of a person whose last delivery failed."""
-    return list_digests(user).filter(enabled=True).exclude(error="")
-
-
 def create_digest(
     user: User, *, project: str, channel: str, period: str, level: str, url: str, hub: str
 ) -> Digest:

@@ -18,7 +18,6 @@ from memoryhub.accounts.clearance import full_clearance, request_actor, request_
 from memoryhub.accounts.people import may_manage_people
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
-from memoryhub.digests.services import failed_digests
 from memoryhub.injection.queries import count_helped
 from memoryhub.maintenance.forms import can_view_runs
 from memoryhub.models import JournalEntry
@@ -28,7 +27,6 @@ from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.charts import breakdown
 from memoryhub.web.base.navigation import may_review
 from memoryhub.web.base.project_scope import narrow_to_project
-from memoryhub.web.base.requests import signed_in_user
 from memoryhub.web.checks import failed_checks
 from memoryhub.web.maintenance import find_faded, find_failed, recent_runs
 from memoryhub.web.memories.queries import live_memories
@@ -88,7 +86,6 @@ def _attention(request: HttpRequest, clearance: Clearance, numbers: dict[str, An
         "failed_runs": find_failed(recent),
         "faded": find_faded(recent, clearance, now),
         "failed_checks": failed_checks(clearance),
-        "failed_digests": list(failed_digests(signed_in_user(request))),
         "full": _projects_near_cap(numbers["near_cap"]),
         "expiring_days": counts.EXPIRING_DAYS,
         "to_review": badge_text(request) if may_review(request.user) else "",
