@@ -34,11 +34,6 @@ from memoryhub.web.review.queue import badge_text
 
 RECENT_COUNT = 8
 MAX_DIGITS = 19  # of the number of a journal entry
-_BREAKDOWNS = (
-    ("by_type", "type", "By type"),
-    ("by_project", "project", "By project"),
-    ("by_category", "category", "By category"),
-)
 VERIFICATION_TIMEOUT = 300  # seconds for which the verification of an unchanged journal is cached
 
 
@@ -68,8 +63,8 @@ def home_page(request: HttpRequest) -> HttpResponse:
     if recent:
         context |= {
             "recent": recent,
-            "chart": charts.over_time(charts.by_family(days)),
-            "breakdowns": [breakdown(numbers[key], name, title) for key, name, title in _BREAKDOWNS],
+            "activity": charts.activity(days, timezone.localdate(), request.GET.get("project", "")),
+            "projects": breakdown(numbers["by_project"], "project", "Projects"),
             **attention,
         }
     live.set_etag(

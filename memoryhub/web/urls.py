@@ -62,7 +62,6 @@ urlpatterns: list[URLPattern] = [
     path("home/journal/acknowledge/", home_views.acknowledge_loss, name="journal-acknowledge"),
     path("glance/", stats_views.stats_page, name="glance"),
     path("glance/duplicates/", stats_views.stats_duplicates, name="glance-duplicates"),
-    path("glance/health/", stats_views.stats_health, name="glance-health"),
     path("login/", login_not_required(sign_in.Login.as_view()), name="login"),
     path("login/step/", second_factors.SecondStep.as_view(), name="mfa_authenticate"),
     path("login/passkey/", second_factors.PasskeySignIn.as_view(), name="mfa_login_webauthn"),

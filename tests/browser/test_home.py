@@ -30,7 +30,7 @@ def test_the_first_page_shows_plot_news_and_the_journals_health(
     remember("Feed the zebra at six.", project="zoo")
     page = open_page("/", reader)
     expect(page.get_by_role("link", name="Feed the zebra at six.")).to_be_visible()
-    expect(page.get_by_role("img", name="Memories made in each day, by type")).to_be_visible()
+    expect(page.get_by_role("img", name="Memories stored in each day")).to_be_visible()
     expect(page.get_by_text("unbroken")).to_be_visible()
 
 
@@ -38,13 +38,13 @@ def test_the_same_numbers_are_in_a_table(open_page: Any, reader: Any, remember: 
     remember("Feed the zebra at six.", type="decision")
     page = open_page("/", reader)
     page.get_by_text("Show as a table").click()
-    expect(page.get_by_role("columnheader", name="decisions")).to_be_visible()
+    expect(page.get_by_role("columnheader", name="Day")).to_be_visible()
 
 
 def test_the_plot_is_named_by_its_heading_only(open_page: Any, reader: Any, remember: Any) -> None:
     remember("a hedge of hornbeam")
     page = open_page("/", reader)
-    expect(page.get_by_role("figure", name="Memories over time", exact=True)).to_be_visible()
+    expect(page.get_by_role("figure", name="Activity in the last 60 days", exact=True)).to_be_visible()
 
 
 @pytest.mark.parametrize(("system", "other"), [("light", "dark"), ("dark", "light")])

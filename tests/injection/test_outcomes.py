@@ -308,7 +308,7 @@ def test_pages_show_how_often_memories_helped(agent_session, shown):
         client, f"/injections/{Injection.objects.filled().get().uid}/"
     )
     home = page(client, "/")
-    assert 'helped in <strong class="num">1</strong> of 1 injection' in home
+    assert 'helped <strong class="num">1</strong> of 1 time' in home
     assert "helped 1 of 1 time" in page(client, "/search/?q=importer")
 
 

@@ -66,9 +66,7 @@ class TestNumbers:
             "1 memory expires within 7 days",
         ):
             assert words in page
-        assert "By type change 1 decision 1" in page
-        assert "By project zoo 2" in page
-        assert "By category farm 1 general 1" in page
+        assert "Projects zoo 2" in page
 
     def test_hidden_memories_are_not_counted(self, sign_in: Any, four_levels: Any) -> None:
         client = sign_in("view_private", "view_secret")
@@ -76,7 +74,7 @@ class TestNumbers:
         client.post("/switch/", {"level": "private", "on": "1"})
         client.post("/switch/", {"level": "secret", "on": "1"})
         assert "3 memories " in text(client.get("/"))
-        assert "By project zoo 3" in text(client.get("/"))
+        assert "Projects zoo 3" in text(client.get("/"))
 
     def test_newest_memories_come_first(self, visitor: Client, remember: Any) -> None:
         remember("older", created_at=datetime(2020, 1, 1, tzinfo=UTC))
@@ -144,29 +142,35 @@ class TestCap:
         assert "at most" not in text(visitor.get("/"))
 
 
-class TestChart:
-    def test_chart_has_a_text_and_a_table(self, visitor: Client, remember: Any) -> None:
-        remember("one", type="bugfix", created_at=datetime(2020, 3, 5, tzinfo=UTC))
-        remember("two", type="feature", created_at=datetime(2021, 7, 5, tzinfo=UTC))
-        remember("three", type="feature", created_at=datetime(2021, 7, 6, tzinfo=UTC))
+class TestActivity:
+    def test_bar_is_a_day_and_has_a_text_and_a_table(self, visitor: Client, remember: Any) -> None:
+        now = timezone.now()
+        remember("one", type="bugfix", created_at=now - timedelta(days=2))
+        remember("two", type="feature", created_at=now - timedelta(days=1))
+        remember("three", type="decision", created_at=now - timedelta(days=1))
         page = visitor.get("/").content.decode()
-        assert '<svg role="img" aria-labelledby="chart-title chart-desc">' in page
-        assert "Memories made in each week, by type" in page
-        assert "3 memories from week of 2020-03-02 on; most, 2, in week of 2021-07-05." in page
+        assert "Memories stored in each day" in page
+        before, yesterday = ((now - timedelta(days=n)).date() for n in (2, 1))
+        assert f"most, 2, in {yesterday}." in page
         rows = re.findall(r"<tr><th scope=\"row\">.*?</tr>", page, re.S)
-        assert [re.sub(r"<[^>]+>", " ", row).split()[-3:] for row in rows] == [
-            ["2021-07-05", "2", "2"],
-            ["2020-03-02", "1", "1"],
+        assert [re.sub(r"<[^>]+>", " ", row).split() for row in rows] == [
+            [str(yesterday), "2"],
+            [str(before), "1"],
         ]
 
+    def test_older_memories_are_not_in_it(self, visitor: Client, remember: Any) -> None:
+        remember("one", created_at=datetime(2020, 3, 5, tzinfo=UTC))
+        assert "No memory was stored in this time" in text(visitor.get("/"))
+
     def test_bar_links_to_its_memories(self, visitor: Client, remember: Any) -> None:
-        remember("of march", created_at=datetime(2020, 3, 5, tzinfo=UTC))
+        day = timezone.now() - timedelta(days=3)
+        remember("of that day", created_at=day)
         remember("of now")
         page = visitor.get("/").content.decode()
-        address = re.search(r'href="(/memories/\?since=2020-03-01&amp;until=2020-03-31[^"]*)"', page)
+        address = re.search(rf'href="(/memories/\?[^"]*since={day.date()}&amp;until={day.date()})"', page)
         assert address
         listed = visitor.get(address[1].replace("&amp;", "&")).content.decode()
-        assert "of march" in listed
+        assert "of that day" in listed
         assert "of now" not in listed
 
 

@@ -257,19 +257,6 @@ def test_home_links_to_the_page(visitor: Client, remember: Any) -> None:
     assert 'href="/glance/"' in visitor.get("/").content.decode()
 
 
-def test_home_summarises_the_issues(visitor: Client, remember: Any) -> None:
-    set_age(remember("old", project="zoo"), 100)
-    remember("hush", project="zoo", sensitivity="secret")
-    assert 'hx-get="/glance/health/"' in visitor.get("/").content.decode()
-    brief = text_of(visitor.get("/glance/health/").content.decode())
-    assert brief == "Stale 1 Never used 1 Without files 1 View statistics"
-
-
-def test_home_reports_no_issues(visitor: Client, remember: Any) -> None:
-    link_file(remember("healthy", project="zoo"))
-    assert "No issues found" in text_of(visitor.get("/glance/health/").content.decode())
-
-
 HERE = "/glance/?project=circus"
 NOTHING = "This project has no memories"
 

@@ -223,7 +223,7 @@ PICTURES = (
 # The addresses that have no page of their own to be seen.
 NOT_PICTURED = {
     "fragments": (
-        *("journal-health", "glance-duplicates", "glance-health", "palette", "project-names", "project-menu"),
+        *("journal-health", "glance-duplicates", "palette", "project-names", "project-menu"),
         *("duplicates-cluster", "connect-arrived", "fact-things"),
         *("import-progress", "run-progress", "searches-menu"),
         *("memory-title", "memory-tags", "memory-importance", "memory-sensitivity", "memory-row"),

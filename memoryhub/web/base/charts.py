@@ -9,10 +9,15 @@ from datetime import date, timedelta
 from math import ceil
 from typing import Any
 
+from django.urls import reverse
+from django.utils.http import urlencode
+
 WIDTH, HEIGHT = 100.0, 190  # of the plot, in percent and in pixels
 LABEL_WIDTH, LABEL_WIDTH_SMALL = 8.5, 24.0  # percent of the width, of a label under the axis
 DAY_LABEL_WIDTH, DAY_LABEL_WIDTH_SMALL = 2.7, 8.0  # the same, of the number of a day
 GAP = 0.18  # share of a step between two bars
+ONLY_SERIES = ""  # the kind of a series that needs no name
+ACTIVITY_DAYS = 60  # on the home page; each day is a bar
 MAX_BAR_WIDTH = 6.8  # percent: the only bar of a new store must not fill the page
 # The types that share a colour (static/css/tokens.css) and a series of the chart of all memories.
 TYPE_FAMILIES = {
@@ -84,6 +89,79 @@ class Chart:
                 right = f"h{bar.width:g}v{part.height:g}h-{bar.width:g}z"
                 drawn[part.type].append(f"M{bar.x:g} {part.y:g}{right}")
         return [(kind, "".join(pieces)) for kind, pieces in drawn.items()]
+
+
+@dataclass(frozen=True)
+class DayChart:
+    """A chart of days with its texts and links.
+
+    ``href``: the list that a column links to; ``by``: its filter for a series; ``day``: its filter for a day,
+    if not ``since`` and ``until``.
+    """
+
+    name: str
+    title: str
+    what: str
+    chart: Chart | None
+    words: Mapping[str, str]
+    href: str = ""
+    by: str = ""
+    day: str = ""
+
+    @property
+    def legend(self) -> list[tuple[str, str, int]]:
+        """The class, label and count of each series."""
+        if self.chart is None:
+            return []
+        return [
+            (kind, self.words.get(kind, kind), count)
+            for kind, count in self.chart.types
+            if kind != ONLY_SERIES
+        ]
+
+    @property
+    def rows(self) -> list[tuple[Bar, str, list[tuple[int, str]]]]:
+        """Each step that is not empty, with its link, and the count and link of each series."""
+        found = []
+        for bar in self.chart.bars if self.chart else []:
+            days = (
+                {self.day: str(bar.first)} if self.day else {"since": str(bar.first), "until": str(bar.last)}
+            )
+            href = f"{self.href}{urlencode(days)}" if self.href else ""
+            cells = [
+                (count, f"{href}&{urlencode({self.by: kind})}" if self.by and href else "")
+                for count, (kind, _) in zip(bar.counts, self.chart.types if self.chart else [], strict=True)
+                if kind != ONLY_SERIES
+            ]
+            found += [(bar, href, cells)] if bar.total else []
+        return found
+
+    def total(self) -> int:
+        return self.chart.total if self.chart else 0
+
+
+def activity(days: Iterable[tuple[date, str, int]], today: date, project: str = "") -> DayChart:
+    """Return the memories stored on each of the last :data:`ACTIVITY_DAYS` days, in one colour."""
+    first = today - timedelta(days=ACTIVITY_DAYS - 1)
+    counts: Counter[date] = Counter()
+    for day, _, count in days:
+        if first <= day <= today:
+            counts[day] += count
+    rows = [(day, ONLY_SERIES, count) for day, count in sorted(counts.items())]
+    chart = over_time(rows, (first, today))
+    title = f"Activity in the last {ACTIVITY_DAYS} days"
+    return DayChart("activity", title, "Memories stored", chart, {}, listing_url(project))
+
+
+def listing_url(project: str = "") -> str:
+    """Return the URL of the memories, newest first, to which parameters can be appended."""
+    query = {"order": "-created_at"} | ({"project": project} if project else {})
+    return f"{reverse('memories')}?{urlencode(query)}&"
+
+
+def extendable_url(href: str) -> str:
+    """Return a URL to which parameters can be appended."""
+    return f"{href}&" if "?" in href else f"{href}?"
 
 
 def by_family(rows: Iterable[tuple[date, str, int]]) -> list[tuple[date, str, int]]:

@@ -18,6 +18,7 @@ from memoryhub.stats import usage
 from memoryhub.stats.calendar import DailyCounts
 from memoryhub.stats.usage import MemoryUsage
 from memoryhub.web.base import charts
+from memoryhub.web.base.charts import DayChart
 from memoryhub.web.base.filters import ListFilter, ProjectFilterField
 
 PERIODS = (7, 30, 90, 365)  # days
@@ -104,50 +105,6 @@ class BarChart:
 
 
 @dataclass(frozen=True)
-class DayChart:
-    """A chart of days with its texts and links.
-
-    ``href``: the list that a column links to; ``by``: its filter for a series; ``day``: its filter for a day,
-    if not ``since`` and ``until``.
-    """
-
-    name: str
-    title: str
-    what: str
-    chart: charts.Chart | None
-    words: Mapping[str, str]
-    href: str = ""
-    by: str = ""
-    day: str = ""
-
-    @property
-    def legend(self) -> list[tuple[str, str, int]]:
-        """The class, label and count of each series."""
-        if self.chart is None:
-            return []
-        return [(kind, self.words.get(kind, kind), count) for kind, count in self.chart.types]
-
-    @property
-    def rows(self) -> list[tuple[charts.Bar, str, list[tuple[int, str]]]]:
-        """Each step that is not empty, with its link, and the count and link of each series."""
-        found = []
-        for bar in self.chart.bars if self.chart else []:
-            days = (
-                {self.day: str(bar.first)} if self.day else {"since": str(bar.first), "until": str(bar.last)}
-            )
-            href = f"{self.href}{urlencode(days)}" if self.href else ""
-            cells = [
-                (count, f"{href}&{urlencode({self.by: kind})}" if self.by and href else "")
-                for count, (kind, _) in zip(bar.counts, self.chart.types if self.chart else [], strict=True)
-            ]
-            found += [(bar, href, cells)] if bar.total else []
-        return found
-
-    def total(self) -> int:
-        return self.chart.total if self.chart else 0
-
-
-@dataclass(frozen=True)
 class HealthIssue:
     """A line of the health report, with a link to the list where the issue can be fixed."""
 
@@ -180,6 +137,14 @@ def health_issues(found: MemoryUsage, contradictions: int, project: str = "") ->
     meaning = "different values for one subject, of which only one can be true"
     href = page_url("fact-conflicts", project=project)
     return [HealthIssue("Contradicting facts", meaning, contradictions, 0, href), *lines]
+
+
+def memories_chart(days: DailyCounts, project: str = "") -> DayChart:
+    """Return the memories stored over the whole time, by family of types."""
+    chart = charts.over_time(charts.by_family(days))
+    return DayChart(
+        "memories", "Memories over time", "Memories stored", chart, {}, charts.listing_url(project)
+    )
 
 
 def page_url(page: str, **query: object) -> str:
@@ -312,13 +277,8 @@ def _bar_parts(
 def injections_chart(rows: DailyCounts, days: Days, project: str = "") -> DayChart:
     words = {"filled": "with memories", "empty": "empty"}
     chart = charts.over_time(rows, days)
-    href = _extendable_url(page_url("injections", project=project))
+    href = charts.extendable_url(page_url("injections", project=project))
     return DayChart("injections", "Injections", "Injections", chart, words, href, by="outcome")
-
-
-def _extendable_url(href: str) -> str:
-    """Return a URL to which parameters can be appended."""
-    return f"{href}&" if "?" in href else f"{href}?"
 
 
 def secrets_chart(rows: DailyCounts, days: Days, project: str = "") -> DayChart:
@@ -327,7 +287,7 @@ def secrets_chart(rows: DailyCounts, days: Days, project: str = "") -> DayChart:
     for day, _, count in rows:
         counts[day] += count
     chart = charts.over_time([(day, "blocked", count) for day, count in sorted(counts.items())], days)
-    href = _extendable_url(page_url("journal", operation=SECRET_BLOCKED, project=project))
+    href = charts.extendable_url(page_url("journal", operation=SECRET_BLOCKED, project=project))
     return DayChart("secrets", "Secrets blocked", "Credentials refused", chart, {"blocked": "blocked"}, href)
 
 
@@ -343,6 +303,6 @@ def expiring_chart(rows: DailyCounts, today: date, project: str = "") -> DayChar
     words = {kind: kind.replace("_", " ") for _, kind, _ in rows}
     title = f"Expiring within {usage.EXPIRING_DAYS} days"
     days = (today, today + timedelta(days=usage.EXPIRING_DAYS))
-    href = _extendable_url(page_url("memories", project=project))
+    href = charts.extendable_url(page_url("memories", project=project))
     chart = charts.over_time(rows, days)
     return DayChart("expiring", title, "Memories that expire", chart, words, href, by="type", day="ends")

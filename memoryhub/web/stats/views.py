@@ -19,7 +19,6 @@ from memoryhub.facts.services import query_facts
 from memoryhub.models import Memory
 from memoryhub.stats.counts import database_sizes, facets_and_days
 from memoryhub.stats.usage import MAX_JOURNAL_ROWS, Activity, MemoryUsage, count_activity, summarize_usage
-from memoryhub.web.base import charts
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.charts import breakdown
 from memoryhub.web.base.project_scope import narrow_to_project
@@ -66,15 +65,6 @@ def stats_duplicates(request: HttpRequest) -> HttpResponse:
     return render(request, "glance/page.html#duplicates", {"found": counts})
 
 
-@require_safe
-def stats_health(request: HttpRequest) -> HttpResponse:
-    """Return the issues to fix, for the home page."""
-    usage = _count_usage(request, request_clearance(request), timezone.now())
-    issues = presenters.health_issues(usage, count_contradictions(request))
-    lines = [issue for issue in issues if issue.count]
-    return render(request, "glance/page.html#health_summary", {"lines": lines})
-
-
 def _count_usage(request: HttpRequest, clearance: Clearance, now: datetime) -> MemoryUsage:
     live = Memory.objects.visible_to(clearance).live(now)
     return cached_until_change(
@@ -98,7 +88,7 @@ def _memories_context(
     return {
         "total": usage.total,
         "health": presenters.health_issues(usage, count_contradictions(request, project), project),
-        "chart": charts.over_time(charts.by_family(days)),
+        "over_time": presenters.memories_chart(days, project),
         "breakdowns": [
             breakdown(facets[name], name, title, form.most(name)) for name, title in columns if facets[name]
         ],
