@@ -16,62 +16,11 @@ from memoryhub.audit import journal as chain
 from memoryhub.models import JournalEntry
 from memoryhub.models.journal import JournalQuerySet
 from memoryhub.web.base.filters import JournalFilter
+from memoryhub.web.base.operations import OPERATION_LABELS
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page
 from memoryhub.web.memories.queries import visible_titles
 
 PAGE_SIZE = 50
-# Suggestions for the filter. Querying the operations in use would read the whole journal.
-SUGGESTED_OPERATIONS = (
-    *("insert", "update", "dedup_refresh", "delete", "restore", "expire", "evict", "purge", "erase"),
-    *("login", "login_failed", "login_refused", "logout", "rights", "joined", "left", "password_change"),
-    *("invited", "invitation_accepted", "invitation_revoked"),
-    *("account_made", "account_deleted", "bound", "unbound"),
-    *("second_factor_added", "second_factor_removed", "recovery_codes_created"),
-    *("digest_created", "digest_changed", "digest_deleted", "digest_secret", "digest_sent", "digest_failed"),
-    *(
-        "reveal",
-        "secrets_on",
-        "secret_blocked",
-        "compressed",
-        "merged",
-        "evidence",
-        "supersede",
-        "reinstate",
-        "end",
-        "undo_end",
-        "flag",
-        "review",
-        "undo_review",
-        "accept",
-        "undo_accept",
-        "rate",
-        "undo_rate",
-        "mark_outdated",
-        "unmark_outdated",
-        "still_true",
-        "undo_still_true",
-        "configure",
-        "undo_configure",
-        "identify",
-        "rename",
-        "split",
-        "undo_move",
-        "backfill",
-        "import",
-        "undo_backfill",
-        "hold_together",
-        "undo_hold_together",
-        "consolidate",
-        "run",
-        "run_stop",
-        "run_resume",
-        "run_undo",
-        "journal_loss",
-        "journal_loss_acknowledged",
-        "clock_confirmed",
-        "repair_schema",
-    ),
-)
 
 
 @require_safe
@@ -132,7 +81,7 @@ def _list_context(request: HttpRequest, form: JournalFilter) -> dict[str, Any]:
     rows = _apply_filter(rows, form) if form.is_valid() else rows.none()
     listed = cursor_page(request, rows, "seq", PAGE_SIZE)
     _attach_titles(request, listed["page"].items)
-    return {"form": form, "operations": SUGGESTED_OPERATIONS, **listed}
+    return {"form": form, "operations": OPERATION_LABELS.items(), **listed}
 
 
 def _apply_filter(rows: JournalQuerySet, form: JournalFilter) -> JournalQuerySet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,12 +25,14 @@ from memoryhub.maintenance.operations.base import Change
 from memoryhub.models import Event, Fact, MaintenanceRun, Memory, Session
 from memoryhub.stats.timeline import TimelineEntry
 from memoryhub.web.base.markdown import render, to_plain_text
+from memoryhub.web.base.operations import operation_label
 from memoryhub.web.sessions.picture_layout import Mark, Point, SessionPicture
 from memoryhub.web.templatetags.hub import type_name
 
 register = template.Library()
 
-_HASH_CHARS, _SESSION_ID_CHARS = 12, 40
+_SESSION_ID_CHARS = 40
+_ID = re.compile(r"[a-z2-7]{16}")  # as made by models.fields.new_uid
 _EVENT_NAMES = {
     "prompt:submit": "Prompt",
     "session:start": "Session start",
@@ -101,15 +104,35 @@ def event_preview(event: Event) -> str:
     return policy.REDACTED_NOTICE if memory and policy.is_redacted(memory.sensitivity) else event.preview
 
 
+register.filter(operation_label)
+
+
 @register.filter
 def detail_items(detail: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Format the details of a journal entry: the hash last and short, empty lists omitted."""
-    hashes = {"content_hash"}
-    shown = {name: value for name, value in detail.items() if name not in hashes and value != []}
+    """Format the details of a journal entry; empty lists, ids and hashes are omitted (:func:`detail_ids`)."""
+    shown = {name: value for name, value in detail.items() if value != [] and not _is_id(name, value)}
     if shown.get("level") == "":  # of a membership: as on the person's page
         shown["level"] = "as elsewhere"
-    items = [(name.replace("_", " "), _value_to_text(value)) for name, value in shown.items()]
-    return items + [("SHA-256", f"{str(detail[name])[:_HASH_CHARS]}…") for name in hashes & detail.keys()]
+    return [(name.replace("_", " "), _value_to_text(value)) for name, value in shown.items()]
+
+
+@register.filter
+def detail_ids(detail: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the ids and hashes among the details of a journal entry."""
+    found = {name: value for name, value in detail.items() if _is_id(name, value)}
+    names = {"content_hash": "SHA-256"}
+    return [(names.get(name, name.replace("_", " ")), _value_to_text(value)) for name, value in found.items()]
+
+
+def _is_id(name: str, value: Any) -> bool:
+    values = value if isinstance(value, list) else [value]
+    return name == "content_hash" or (bool(values) and all(map(is_uid, values)))
+
+
+@register.filter
+def is_uid(value: Any) -> bool:
+    """Whether a value is an id that the hub made, not a name."""
+    return isinstance(value, str) and bool(_ID.fullmatch(value))
 
 
 @register.filter
