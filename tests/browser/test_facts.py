@@ -181,7 +181,7 @@ def test_a_contradiction_is_settled_in_the_panel_and_undone(
     open_page: Any, insider: Any, world: dict[str, Fact], scripts: bool
 ) -> None:
     page = open_page(f"{GRAPH}?node=board", insider, java_script_enabled=scripts)
-    page.get_by_role("button", name="The newest is true: led_by Mara").click()
+    page.get_by_role("button", name="The newest is true: led by Mara").click()
     expect(page).to_have_url(re.compile(r"/facts/graph/\?node=board$"))
     expect(node(page, "Bram")).to_have_count(0)
     page.get_by_role("button", name="Undo").click()
@@ -203,7 +203,7 @@ def test_decided_in_another_tab_the_count_goes_down_with_the_refusal(
 
 def test_both_may_hold(open_page: Any, insider: Any, world: Any) -> None:
     page = open_page(CONTRADICTIONS, insider)
-    page.get_by_role("button", name="All are true: board led_by").click()
+    page.get_by_role("button", name="All are true: board led by").click()
     expect(page.get_by_text("All 2 facts are true.")).to_be_visible()
     page.reload()
     expect(page.get_by_text("No facts contradict each other")).to_be_visible()
@@ -215,7 +215,7 @@ def test_what_ended_holds_again_from_the_table(
     contradictions.supersede_facts(world["new"].uid, [world["old"].uid], actor)
     page = open_page("/facts/?state=ended", insider)
     expect(page.get_by_role("row")).to_have_count(2)
-    page.get_by_role("button", name="True again: board led_by Bram").click()
+    page.get_by_role("button", name="True again: board led by Bram").click()
     expect(page.get_by_text("Undone")).to_be_visible()
     expect(page.get_by_text("No facts match")).to_be_visible()
 

@@ -295,7 +295,7 @@ class TestNarrowing:
     def test_another_spelling_of_the_subject_is_shown(self, say: Say, visitor: Client) -> None:
         say("Mara", subject="hub")
         say("Bram", subject="Hub")
-        assert "stored as “hub led_by”" in main(visitor.get(PAGE)).words
+        assert "stored as “hub led by”" in main(visitor.get(PAGE)).words
 
 
 class TestCounts:

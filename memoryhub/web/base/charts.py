@@ -344,8 +344,6 @@ def _label_extent(label: AxisLabel, width: float) -> tuple[float, float]:
 
 
 MAX_BREAKDOWN_ROWS = 6
-# Where the statistics page shows all rows of a column: the chart's name in ?all=, and its heading
-_FULL_CHARTS = {"type": ("use", "use-title")}
 
 
 def breakdown(
@@ -354,12 +352,9 @@ def breakdown(
     """Return the ``most`` frequent values of a column, each with its percentage of the most frequent."""
     highest = max(counts.values())
     rows = [{"value": v, "count": n, "percent": round(100 * n / highest, 1)} for v, n in counts.items()]
-    chart, heading = _FULL_CHARTS.get(name, (name, f"by-{name}"))
     return {
         "name": name,
         "title": title,
         "rows": rows[:most],
         "hidden": max(len(rows) - most, 0),
-        "chart": chart,
-        "heading": heading,
     }

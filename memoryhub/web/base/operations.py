@@ -78,7 +78,7 @@ OPERATION_LABELS = {
     "run_stop": "Run stopped",
     "run_resume": "Run resumed",
     "run_undo": "Run undone",
-    "journal_loss": "Journal rows lost",
+    "journal_loss": "Loss of rows reported",
     "journal_loss_acknowledged": "Loss acknowledged",
     "clock_confirmed": "Clock confirmed",
     "repair_schema": "Schema repaired",

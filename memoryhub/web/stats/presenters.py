@@ -17,6 +17,7 @@ from memoryhub.memories.secret_check import SECRET_BLOCKED
 from memoryhub.stats import usage
 from memoryhub.stats.calendar import DailyCounts
 from memoryhub.stats.usage import MemoryUsage
+from memoryhub.web.agents import actor_label
 from memoryhub.web.base import charts
 from memoryhub.web.base.charts import DayChart
 from memoryhub.web.base.filters import ListFilter, ProjectFilterField
@@ -220,7 +221,8 @@ def activity_chart(
     def url(actor: str, kind: str) -> str:
         return "" if kind else page_url("journal", actor=actor, since=since, project=project)
 
-    return _bar_chart(series, counts, {}, url, most)
+    labels = {actor: actor_label(actor) for actor in counts}
+    return _bar_chart(series, counts, labels, url, most)
 
 
 def storage_chart(numbers: Mapping[str, Any]) -> BarChart:

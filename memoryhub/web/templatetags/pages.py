@@ -32,6 +32,8 @@ from memoryhub.web.templatetags.hub import type_name
 register = template.Library()
 
 _SESSION_ID_CHARS = 40
+_SNAKE_CASE = re.compile(r"[^\W_]+(?:_[^\W_]+)+")
+_END_REASONS = {"prompt_input_exit": "closed by the user", "logout": "signed out", "clear": "cleared"}
 _ID = re.compile(r"[a-z2-7]{16}")  # as made by models.fields.new_uid
 _EVENT_NAMES = {
     "prompt:submit": "Prompt",
@@ -127,6 +129,18 @@ def detail_ids(detail: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _is_id(name: str, value: Any) -> bool:
     values = value if isinstance(value, list) else [value]
     return name == "content_hash" or (bool(values) and all(map(is_uid, values)))
+
+
+@register.filter
+def readable(name: str) -> str:
+    """Return a name such as ``works_for`` in words; one with spaces or other signs stays as it is."""
+    return name.replace("_", " ") if _SNAKE_CASE.fullmatch(name) else name
+
+
+@register.filter
+def end_reason(reason: str) -> str:
+    """Return in words why a session ended, as Claude Code names it."""
+    return _END_REASONS.get(reason) or readable(reason)
 
 
 @register.filter
