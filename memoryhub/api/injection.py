@@ -23,10 +23,10 @@ from memoryhub.core.vocabulary import ProjectMode, Right
 from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Caller, Ratio
 from memoryhub.http.problems import json_response
 from memoryhub.injection import effects
+from memoryhub.injection.context_block import format_most_used
 from memoryhub.injection.requests import InjectionRequest as Wanted
 from memoryhub.injection.requests import InjectionResult, with_default_project
 from memoryhub.injection.services import inject_context
-from memoryhub.injection.system_prompt import format_most_used
 from memoryhub.memories.filters import MemoryFilter, TextFilter
 from memoryhub.memories.merge import MAX_MERGED
 from memoryhub.memories.schemas import Content, MemoryPatch, Name

@@ -20,7 +20,7 @@ from memoryhub.capture import event_log, projects, segments, services, summaries
 from memoryhub.capture.code_lines import MAX_FILES, line_hashes, lines_of_memory
 from memoryhub.capture.events import DispatchResult, HandlerReport, HookContext, HookEvent
 from memoryhub.capture.observation import relative_path
-from memoryhub.capture.session_state import SessionState, locked_state
+from memoryhub.capture.segments import SessionState, locked_state
 from memoryhub.capture.shell_commands import moved_paths, removed_paths
 from memoryhub.capture.statements import failure_line
 from memoryhub.core import damage
