@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor
-from memoryhub.api.schemas import EffectShape, InjectionShape, documented
+from memoryhub.api.schemas import InjectionShape, documented
 from memoryhub.audit.journal import record_reveals
 from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.capture.projects import get_project
@@ -34,6 +34,33 @@ from memoryhub.models import Project
 
 router = Router()
 MAX_TOKENS, MAX_MEMORIES = 100_000, 100
+
+
+class LostShape(BaseModel):
+    id: str
+    reason: str
+
+
+class PromptEffectShape(BaseModel):
+    """A prompt whose answer would change: ids of the memories before and after."""
+
+    injection_id: str
+    prompt: str
+    project: str
+    before: list[str]
+    after: list[str]
+    lost: list[LostShape]
+    gained: list[str]
+
+
+class EffectShape(BaseModel):
+    """``total``: logged prompts to replay. ``replayed``: those for which there was time."""
+
+    summary: str
+    total: int
+    replayed: int
+    took_ms: float
+    changed: list[PromptEffectShape]
 
 
 class InjectionRequest(AccessParams):
