@@ -249,7 +249,7 @@ CONTENT_SECURITY_POLICY = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"without_secrets": {"()": "memoryhub.security.log_filter.RedactSecretsFilter"}},
+    "filters": {"without_secrets": {"()": "memoryhub.security.secrets.RedactSecretsFilter"}},
     "formatters": {
         "plain": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
         "server": {

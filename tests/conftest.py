@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import itertools
+import json
 import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from copy import copy
@@ -56,6 +59,23 @@ def cut_journal(after: int) -> None:
     """Delete the newest journal rows, as if the write-ahead log was lost."""
     with without_journal_triggers(), connection.cursor() as cursor:
         cursor.execute("DELETE FROM memoryhub_journalentry WHERE seq > %s", [after])
+
+
+def run_in_new_process(code: str, home: Path) -> Any:
+    """Run code with the settings of the app. Return the JSON of the last line that it prints."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("LETSGO_", "MEMORYHUB_"))
+    }
+    environment |= {"DJANGO_SETTINGS_MODULE": "memoryhub.settings", "LETSGO_HOME": str(home)}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        cwd=django_settings.BASE_DIR,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.fixture(scope="session")

@@ -26,8 +26,7 @@ from memoryhub.core.agent_hooks import AGENTS, from_claude_code, to_claude_code
 from memoryhub.core.claude_code import MAX_CONTEXT_CHARS, MAX_CONTEXT_TOKENS
 from memoryhub.core.damage import is_recorded
 from memoryhub.core.database import lock_timeout
-from memoryhub.core.private_text import strip_private
-from memoryhub.core.text import shorten
+from memoryhub.core.text import shorten, strip_private
 from memoryhub.core.vocabulary import Right
 from memoryhub.hooks import TOOL_CONTEXT
 from memoryhub.http.authentication import WRITE, AccessParams, ApiRequest, Caller

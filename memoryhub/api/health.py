@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
@@ -13,8 +14,9 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 from ninja import Router
+from pydantic import BaseModel
 
-from memoryhub.api.schemas import Alive, ProblemShape, Ready
+from memoryhub.api.schemas import ProblemShape
 from memoryhub.audit import journal
 from memoryhub.backends import release, schema
 from memoryhub.core import damage
@@ -22,6 +24,21 @@ from memoryhub.core.database import is_database_busy, write_transaction
 from memoryhub.http.problems import RETRY_AFTER, Problem, field_error, json_response
 
 router = Router(tags=["health"], auth=None)
+
+
+class Alive(BaseModel):
+    status: Literal["ok"]
+
+
+class StoreWarning(BaseModel):
+    field: str
+    message: str
+
+
+class Ready(Alive):
+    """``warnings`` is only present if an operator should look into something. The store can be used."""
+
+    warnings: list[StoreWarning] | None = None
 
 
 @router.get("/healthz", response=Alive, summary="Check liveness")

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor
-from memoryhub.api.schemas import EffectShape, InjectionShape, documented
+from memoryhub.api.schemas import InjectionShape, documented
 from memoryhub.audit.journal import record_reveals
 from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.capture.projects import get_project
@@ -23,10 +23,10 @@ from memoryhub.core.vocabulary import ProjectMode, Right
 from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Caller, Ratio
 from memoryhub.http.problems import json_response
 from memoryhub.injection import effects
+from memoryhub.injection.context_block import format_most_used
 from memoryhub.injection.requests import InjectionRequest as Wanted
 from memoryhub.injection.requests import InjectionResult, with_default_project
 from memoryhub.injection.services import inject_context
-from memoryhub.injection.system_prompt import format_most_used
 from memoryhub.memories.filters import MemoryFilter, TextFilter
 from memoryhub.memories.merge import MAX_MERGED
 from memoryhub.memories.schemas import Content, MemoryPatch, Name
@@ -34,6 +34,33 @@ from memoryhub.models import Project
 
 router = Router()
 MAX_TOKENS, MAX_MEMORIES = 100_000, 100
+
+
+class LostShape(BaseModel):
+    id: str
+    reason: str
+
+
+class PromptEffectShape(BaseModel):
+    """A prompt whose answer would change: ids of the memories before and after."""
+
+    injection_id: str
+    prompt: str
+    project: str
+    before: list[str]
+    after: list[str]
+    lost: list[LostShape]
+    gained: list[str]
+
+
+class EffectShape(BaseModel):
+    """``total``: logged prompts to replay. ``replayed``: those for which there was time."""
+
+    summary: str
+    total: int
+    replayed: int
+    took_ms: float
+    changed: list[PromptEffectShape]
 
 
 class InjectionRequest(AccessParams):

@@ -255,33 +255,6 @@ class InjectionShape(BaseModel):
     skipped: list[str]
 
 
-class LostShape(BaseModel):
-    id: str
-    reason: str
-
-
-class PromptEffectShape(BaseModel):
-    """A prompt whose answer would change: ids of the memories before and after."""
-
-    injection_id: str
-    prompt: str
-    project: str
-    before: list[str]
-    after: list[str]
-    lost: list[LostShape]
-    gained: list[str]
-
-
-class EffectShape(BaseModel):
-    """``total``: logged prompts to replay. ``replayed``: those for which there was time."""
-
-    summary: str
-    total: int
-    replayed: int
-    took_ms: float
-    changed: list[PromptEffectShape]
-
-
 class EntryShape(BaseModel):
     """An entry of a timeline. Further fields depend on ``kind``."""
 
@@ -460,19 +433,6 @@ class Statistics(BaseModel):
     vector_bytes: int | None
 
 
-class ToolsetShape(BaseModel):
-    name: str
-    description: str
-    tools: list[str]
-
-
-class ToolShape(BaseModel):
-    name: str
-    description: str
-    inputSchema: dict[str, Any]
-    annotations: dict[str, bool]
-
-
 class ToolResult(BaseModel):
     """``result``: an object, a text or a list, depending on the tool.
 
@@ -482,21 +442,6 @@ class ToolResult(BaseModel):
     result: Any
     ignored: list[str]
     suggestions: dict[str, str] = {}
-
-
-class Alive(BaseModel):
-    status: Literal["ok"]
-
-
-class StoreWarning(BaseModel):
-    field: str
-    message: str
-
-
-class Ready(Alive):
-    """``warnings`` is only present if an operator should look into something. The store can be used."""
-
-    warnings: list[StoreWarning] | None = None
 
 
 def documented(shape: Any, *, status: int = 200, errors: tuple[int, ...] = ()) -> dict[Any, Any]:

@@ -8,13 +8,26 @@ from django.http import HttpResponse
 from ninja import Body, Router
 from pydantic import BaseModel, ConfigDict, Field
 
-from memoryhub.api.schemas import ListOf, ToolResult, ToolsetShape, ToolShape, documented
+from memoryhub.api.schemas import ListOf, ToolResult, documented
 from memoryhub.http.authentication import ANY_RIGHT, READ, ApiRequest
 from memoryhub.http.problems import Problem, json_response
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.toolsets.base import Toolset, did_you_mean
 
 router = Router(tags=["tools"])
+
+
+class ToolsetShape(BaseModel):
+    name: str
+    description: str
+    tools: list[str]
+
+
+class ToolShape(BaseModel):
+    name: str
+    description: str
+    inputSchema: dict[str, Any]
+    annotations: dict[str, bool]
 
 
 @router.get("/tools", auth=READ, response=documented(ListOf[ToolsetShape]), summary="List toolsets")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import BooleanField, F, FloatField, Func, QuerySet, Subquery, Value
-from django.db.models.expressions import CombinedExpression, Expression
+from django.db.models import BooleanField, F, Func, QuerySet, Subquery
+from django.db.models.expressions import Expression
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 
@@ -43,14 +43,6 @@ class CurrentMoment(Expression):
 
     def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, tuple[Any, ...]]:
         return "%s", (connection.ops.adapt_datetimefield_value(expiry_time(timezone.now())),)
-
-
-def days_since(column: str) -> CombinedExpression:
-    """Return an expression for the days between a moment and now."""
-    now, then = (
-        Func(value, function="julianday", output_field=FloatField()) for value in (Value("now"), F(column))
-    )
-    return now - then
 
 
 class DocumentContains(Func):

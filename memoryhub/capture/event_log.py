@@ -15,11 +15,10 @@ from memoryhub import hooks
 from memoryhub.access.policy import LEVELS, Actor, Sensitivity, stricter_level
 from memoryhub.backends import bulk, statements
 from memoryhub.capture.code_lines import view_file
-from memoryhub.capture.event_preview import parse_prompt, reduce_call
-from memoryhub.capture.events import HandlerReport, HookContext, HookEvent
+from memoryhub.capture.events import HandlerReport, HookContext, HookEvent, parse_prompt, reduce_call
 from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.capture.observation import clean_text, file_names, observe
-from memoryhub.capture.session_state import CALLS_AFTER_PROMPT
+from memoryhub.capture.segments import CALLS_AFTER_PROMPT
 from memoryhub.core.database import write_transaction
 from memoryhub.injection.outcomes import digest_call
 from memoryhub.memories.errors import StoreError

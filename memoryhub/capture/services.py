@@ -19,8 +19,8 @@ from memoryhub.capture.distillation import (
     distill,
     distill_routine,
 )
-from memoryhub.capture.event_preview import ToolCall
-from memoryhub.capture.session_state import SessionState, locked_state
+from memoryhub.capture.events import ToolCall
+from memoryhub.capture.segments import SessionState, locked_state
 from memoryhub.capture.statements import MAX_CHARS
 from memoryhub.capture.titles import make_subtitle, make_title, reverted_headline
 from memoryhub.core.text import STOP_WORDS, jaccard, terms, words

@@ -15,8 +15,8 @@ from django.db.models import Prefetch, Q
 from memoryhub import memories as store
 from memoryhub.access.policy import LEVELS, Actor, Clearance, level_rank, stricter_level
 from memoryhub.capture.observation import tool_kind
+from memoryhub.capture.segments import locked_state
 from memoryhub.capture.services import CAPTURED_TAG
-from memoryhub.capture.session_state import locked_state
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
 from memoryhub.core.text import shorten

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.client.errors import ConfigurationError
-from memoryhub.core.private_text import strip_private
+from memoryhub.core.text import strip_private
 
 CLAUDE_CODE, CODEX, GIT = AGENTS = ("claude-code", "codex", "git")
 PROMPT, TOOL = "prompt:submit", "tool:post"

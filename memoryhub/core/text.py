@@ -1,4 +1,4 @@
-"""Words, stems and short forms of texts. Pure.
+"""Words, stems, short forms and private blocks of texts. Pure.
 
 Stems and folding are the same as in SQLite's ``porter unicode61 remove_diacritics 2`` tokenizer, so that the
 scoring finds the words that the index matched.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import accumulate, islice
 from pathlib import Path
+from typing import Any
 
 import Stemmer
 
@@ -211,3 +213,50 @@ def format_change(before: float, after: float) -> tuple[str, str]:
     """Format two numbers with two decimals, or with the four that show a small difference."""
     decimals = 2 if before == after or f"{before:.2f}" != f"{after:.2f}" else 4
     return f"{before:.{decimals}f}", f"{after:.{decimals}f}"
+
+
+MAX_DEPTH = 20  # of nested objects and lists; nothing below is read
+_TAG = re.compile(r"<\s*(?P<end>/?)\s*private(?:\s[^<>]*)?>", re.I)
+
+
+def strip_private(value: Any) -> Any:
+    """Return a text, or the texts of any JSON value, without private blocks.
+
+    Blocks may be nested. A block that is not closed extends to the end of the text, and in a list also over
+    the items that follow, because agents send the lines of a text as a list.
+    """
+    return _strip(value, 0, 0)[0]
+
+
+def _strip(value: Any, opened: int, depth: int) -> tuple[Any, int]:
+    """Return the value without private text, and how many blocks are open after it."""
+    if isinstance(value, str):
+        return _strip_text(value, opened)
+    if not isinstance(value, Mapping | list | tuple):
+        return (None if opened else value), opened
+    if depth > MAX_DEPTH:
+        return None, opened
+    if isinstance(value, Mapping):
+        found, after = {}, opened
+        for name, one in value.items():
+            found[_strip_text(name, 0)[0] if isinstance(name, str) else name], left = _strip(
+                one, opened, depth + 1
+            )
+            after = left if left != opened else after
+        return found, after
+    items = []
+    for one in value:
+        item, opened = _strip(one, opened, depth + 1)
+        items.append(item)
+    return items, opened
+
+
+def _strip_text(text: str, opened: int) -> tuple[str, int]:
+    parts, start = [], 0
+    for tag in _TAG.finditer(text):
+        if not opened:
+            # A tag that closes nothing stays, with the text before it.
+            parts.append(text[start : tag.end() if tag["end"] else tag.start()])
+        opened = max(opened - 1, 0) if tag["end"] else opened + 1
+        start = tag.end()
+    return "".join(parts) + ("" if opened else text[start:]), opened

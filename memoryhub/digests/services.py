@@ -1,8 +1,8 @@
 """Create, change and send digests. The only writer of them.
 
 A run of :class:`SendDigests` sends those that are due. It first moves ``next_at`` to the time of the next
-attempt: whoever moves it sends the digest, so that one period brings one digest however many processes there
-are, and a failed attempt is repeated.
+attempt. The process that moves it sends the digest, so that one period brings one digest however many
+processes there are, and a failed attempt is repeated.
 """
 
 from __future__ import annotations

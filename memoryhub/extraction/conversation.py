@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.capture.distillation import strip_injected_context
-from memoryhub.core.private_text import strip_private
-from memoryhub.core.text import estimate_tokens
+from memoryhub.core.text import estimate_tokens, strip_private
 from memoryhub.security.secrets import redact_checked
 
 USER, ASSISTANT = "user", "assistant"

@@ -42,7 +42,6 @@ MAX_DIGESTS = 80  # terms of one call
 MIN_TERM, MAX_TERM = 5, 60  # characters
 RARE_SHARE, RARE_COUNT = 0.05, 3  # a rare word is in at most so many memories
 MIN_RARE_WORDS = 2  # that are repeated; one identifier is enough
-MIN_COMMAND = 6  # characters; a shorter command is in many texts
 ABANDONED_SESSIONS = 5  # without an end that are decided when another one starts
 ABANDONED_SPAN = timedelta(days=14)  # in which they sent their last event
 _TOKEN = re.compile(r"\w(?:[\w./:-]*\w)?")

@@ -19,7 +19,7 @@ from memoryhub.core.database import Deadline
 from memoryhub.injection import outcomes
 from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.selection import BELOW_FLOOR, OVER_PINNED_BUDGET, pinned_warnings, select_pinned
-from memoryhub.injection.session_start import find_pinned
+from memoryhub.injection.services import find_pinned
 from memoryhub.memories.update import RATED
 from memoryhub.models import Injection, Memory, Session
 from memoryhub.models.querysets import live_memories

@@ -8,7 +8,7 @@ from datetime import datetime
 from django.conf import settings
 
 from memoryhub.access.policy import Actor, Clearance, Sensitivity
-from memoryhub.core.private_text import strip_private
+from memoryhub.core.text import strip_private
 from memoryhub.injection.project_page import PageEntry
 from memoryhub.injection.selection import InspectedCandidate, Selection
 from memoryhub.models import Session

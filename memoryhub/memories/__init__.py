@@ -4,16 +4,9 @@ Every function takes the :class:`~memoryhub.access.policy.Actor` who makes the c
 memories that this actor may see. The change, its revisions and its journal rows are one transaction.
 """
 
-from memoryhub.memories.bulk_actions import BulkResult, apply_bulk_action, undo_bulk_action
-from memoryhub.memories.create import (
-    StoreResult,
-    check_drafts,
-    count_sessions,
-    create_memories,
-    create_memory,
-    create_memory_in_session,
-    embed_drafts,
-)
+from memoryhub.memories.bulk_actions import BulkResult, apply_bulk_action
+from memoryhub.memories.bulk_undo import undo_bulk_action
+from memoryhub.memories.create import StoreResult, check_drafts, create_memories, create_memory, embed_drafts
 from memoryhub.memories.delete import (
     erase_memories,
     purge_expired,
@@ -29,6 +22,7 @@ from memoryhub.memories.errors import (
     StoreError,
     TooCostlyToCheck,
 )
+from memoryhub.memories.evidence import count_sessions, create_memory_in_session
 from memoryhub.memories.freshness import FileChange, changed_files, compare_with_code, store_references
 from memoryhub.memories.merge import MergeResult, merge_memories, undo_merge
 from memoryhub.memories.pair_decisions import dismiss_duplicates, undo_dismissal

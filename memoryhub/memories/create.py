@@ -28,7 +28,7 @@ from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, refusal_change
 from memoryhub.memories.update import apply_patch, find_twins
-from memoryhub.models import Evidence, Memory
+from memoryhub.models import Memory
 
 CHUNK_SIZE = 100  # drafts stored in one transaction; an update by key counts as UPDATE_COST of them
 UPDATE_COST = 20
@@ -427,100 +427,3 @@ def _strictest_known(twins: Iterable[Memory], content_hash: str) -> Memory | Non
 def _is_known(twin: Memory) -> bool:
     """Whether the actor may know of the twin. No one may know of one with an unknown level."""
     return twin.known and twin.sensitivity in LEVELS  # type: ignore[attr-defined]
-
-
-DOUBT_LEFT = 0.5  # share of the doubt that is left after one more session
-
-
-def grow_confidence(confidence: float, sessions: int) -> float:
-    """Return the confidence, 0..1, after this number of further sessions."""
-    return round(1 - (1 - confidence) * DOUBT_LEFT**sessions, 4) if sessions > 0 else confidence
-
-
-def create_memory_in_session(
-    draft: MemoryDraft, actor: Actor, session: str, now: datetime | None = None
-) -> StoreResult:
-    """Store one memory and count the session as evidence.
-
-    ``session`` is any id that distinguishes conversations. It need not be a session in the database.
-    """
-    now = now or timezone.now()
-    vectors, refusals = embed_drafts([draft]), check_drafts([draft])
-    with write_transaction():
-        [result] = create_memories([draft], actor, now, vectors=vectors, refusals=refusals)
-        if not isinstance(result, StoreError):
-            _record_evidence(result, draft, actor, session, now)
-    if isinstance(result, StoreError):  # outside the transaction, so that its journal row is committed
-        raise result
-    return result
-
-
-def _record_evidence(
-    done: StoreResult, draft: MemoryDraft, actor: Actor, session: str, now: datetime
-) -> None:
-    memory = done.memory
-    known = set(Evidence.objects.filter(memory=memory).values_list("session_id", flat=True))
-    # A memory that was stored without evidence counts its own session.
-    first = {memory.session_id} if done.outcome != "created" and not known else set()
-    new = {session} | (first - {""})
-    rows = [Evidence(memory=memory, session_id=one, at=now) for one in sorted(new - known)]
-    Evidence.objects.bulk_create(rows)
-    if done.outcome == "created":
-        return
-    before = known | first
-    if "confidence" in draft.given:
-        confidence = grow_confidence(draft.confidence, len(before | {session}) - 1)
-    else:
-        confidence = grow_confidence(memory.confidence, int(session not in before))
-    _set_confidence(memory, confidence, len(before | {session}), actor, now)
-
-
-def combine_confidence(memories: Sequence[Memory]) -> float:
-    """Return the confidence of a merged memory: the highest, grown by the sessions of the others."""
-    surest = max(memories, key=lambda memory: memory.confidence)
-    sessions = _sessions_by_memory(memories)
-    return grow_confidence(surest.confidence, len(set().union(*sessions.values()) - sessions[surest.pk]))
-
-
-def merge_evidence(memory: Memory, others: Sequence[Memory], now: datetime) -> None:
-    """Add the sessions of the others to a memory. The others keep their own."""
-    sessions = _sessions_by_memory([memory, *others])
-    new = set().union(*sessions.values()) - _recorded_sessions([memory])[memory.pk]
-    Evidence.objects.bulk_create(Evidence(memory=memory, session_id=one, at=now) for one in sorted(new))
-
-
-def undo_merge_evidence(memory: Memory, united_at: datetime) -> None:
-    """Remove the sessions that :func:`merge_evidence` added at this moment."""
-    Evidence.objects.filter(memory=memory, at=united_at).delete()
-
-
-def count_sessions(memories: Sequence[Memory]) -> dict[int, int]:
-    """Return the number of sessions that stored each memory, at least 1, by primary key."""
-    recorded = _recorded_sessions(memories)
-    return {memory.pk: max(len(recorded[memory.pk]), 1) for memory in memories}
-
-
-def _sessions_by_memory(memories: Sequence[Memory]) -> dict[int, set[str]]:
-    """Return the sessions of each memory by primary key. Empty if none of the memories has evidence."""
-    found = _recorded_sessions(memories)
-    if found:
-        for memory in memories:
-            found[memory.pk] = found[memory.pk] or {memory.session_id} - {""}
-    return found
-
-
-def _recorded_sessions(memories: Sequence[Memory]) -> defaultdict[int, set[str]]:
-    found: defaultdict[int, set[str]] = defaultdict(set)
-    rows = Evidence.objects.filter(memory__in=memories)
-    for key, session in rows.values_list("memory_id", "session_id"):
-        found[key].add(session)
-    return found
-
-
-def _set_confidence(memory: Memory, confidence: float, sessions: int, actor: Actor, now: datetime) -> None:
-    if confidence == memory.confidence:
-        return
-    detail = {"confidence": [memory.confidence, confidence], "sessions": sessions}
-    memory.confidence = confidence
-    memory.save(update_fields=["confidence"])
-    journal.record(actor, [journal.memory_change("evidence", memory, **detail)], now)

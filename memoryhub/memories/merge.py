@@ -18,7 +18,7 @@ from memoryhub.access.policy import Actor, Clearance, stricter_level
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import NEVER_MERGED, TrashReason
-from memoryhub.memories import create
+from memoryhub.memories import evidence
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import move_to_trash, restore_memories
 from memoryhub.memories.errors import Conflict, NotFound
@@ -107,7 +107,7 @@ def merge_memories(
         changes = apply_patch(memory, patch, patch.given, actor, now, reason="merge", equal_to=other_pks)
         _add_up_counts(memory, found, now)
         memory.save()
-        create.merge_evidence(memory, found, now)
+        evidence.merge_evidence(memory, found, now)
         vectors.refresh(memory)
         changes += _move_facts(Fact.objects.filter(memory__in=other_pks), memory)
         journal.record(actor, changes, now)
@@ -182,7 +182,7 @@ def _build_patch(memory: Memory, others: Sequence[Memory], content: str) -> Memo
         values[name] = unite_values(name, list_values(memory, name), union_list_values(others, name))
     for name in ("importance", "trust"):
         values[name] = max(getattr(one, name) for one in everyone)
-    values["confidence"] = create.combine_confidence(everyone)
+    values["confidence"] = evidence.combine_confidence(everyone)
     values["sensitivity"] = reduce(stricter_level, (one.sensitivity for one in everyone))
     if any(one.pinned for one in others):
         values["pinned"] = True
@@ -241,7 +241,7 @@ def _restore_merged(undo: Undo, entries: Sequence[JournalEntry]) -> int:
     memory, others = _load_merged(entry, undo.actor)
     key = access_key(memory)
     changes = _restore_kept(memory, others, entry, undo.actor, undo.now)
-    create.undo_merge_evidence(memory, entry.at)
+    evidence.undo_merge_evidence(memory, entry.at)
     changes += _return_facts(memory, others, entry)
     journal.record(undo.actor, changes, undo.now)
     restored = restore_memories([other.uid for other in others], undo.actor, undo.now)

@@ -25,13 +25,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, Greatest, Least
 from django.utils import timezone
 
-from memoryhub.access.filters import (
-    level_filter,
-    memory_filter,
-    owner_filter,
-    project_filter,
-    waiting_filter,
-)
+from memoryhub.access.filters import level_filter, memory_filter, owner_filter, project_filter, waiting_filter
 from memoryhub.access.policy import LEVELS, WAITING_LEVELS, Clearance
 from memoryhub.backends.fts_query import (
     TRIGRAM_LENGTH,

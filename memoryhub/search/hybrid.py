@@ -26,7 +26,9 @@ from memoryhub.memories.vectors import embedding_text
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import lexical, scoring
-from memoryhub.search.evidence import (
+from memoryhub.search.lexical import RowScorer, Scores, TermMatches, best_positions, match_texts
+from memoryhub.search.prompts import match_prompt
+from memoryhub.search.scoring import (
     MATCH_CURVE,
     NEIGHBOUR_WORD_SHARES,
     Evidence,
@@ -37,8 +39,6 @@ from memoryhub.search.evidence import (
     cosine_weight,
     parse_speaker,
 )
-from memoryhub.search.lexical import RowScorer, Scores, TermMatches, best_positions, match_texts
-from memoryhub.search.prompts import match_prompt
 from memoryhub.search.semantic import SemanticMatches, match_meaning
 from memoryhub.search.snippets import snippet_of_first_match
 from memoryhub.search.text_matching import QueryMatcher

@@ -31,7 +31,7 @@ from memoryhub.backends.lookups import CurrentMoment
 from memoryhub.backends.statements import Keys, key_list, read_ranking_columns
 from memoryhub.core.clock import expiry_time, unconfirmed_lead
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.evidence import Pairs, length_factor, parse_speaker
+from memoryhub.search.scoring import Pairs, length_factor, parse_speaker
 
 # Moments are Julian days; rows without expiry expire in an infinite time, rows without session or replacement
 # have 0. Speakers are numbers of ``_speakers``.

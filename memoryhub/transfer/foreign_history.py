@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from pydantic import BaseModel, ValidationError
 
-from memoryhub.capture.event_preview import parse_prompt
+from memoryhub.capture.events import parse_prompt
 from memoryhub.core.text import collapse_whitespace
 from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase, RowValues
 from memoryhub.transfer.records import HistoryItem, InvalidItem, Item, validation_problems

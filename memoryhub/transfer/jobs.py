@@ -32,16 +32,9 @@ from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Revision, Run
 from memoryhub.transfer import uploads
 from memoryhub.transfer.formats import FORMATS, detect_format
 from memoryhub.transfer.id_map import IdMap
-from memoryhub.transfer.loader import (
-    MAPPING_TARGETS,
-    OTHER_FIELDS,
-    Batch,
-    LoadOptions,
-    Tally,
-    find_projects_over_cap,
-)
+from memoryhub.transfer.loader import OTHER_FIELDS, Batch, LoadOptions, Tally, find_projects_over_cap
 from memoryhub.transfer.reader import ImportReader, open_import
-from memoryhub.transfer.records import Item, Problem, ReadOptions, UnreadableFile
+from memoryhub.transfer.records import MAPPING_TARGETS, Item, Problem, ReadOptions, UnreadableFile
 
 OPERATION_NAME = "import"
 _MAX_BATCH_DURATION = timedelta(minutes=1)  # between ``imported_at`` and ``pinned_at`` of an imported pin

@@ -9,24 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, Any
 
+from memoryhub import models
 from memoryhub.checks.services import to_draft
 from memoryhub.memories import serializers
 from memoryhub.memories.rows import ListValues
-from memoryhub.models import (
-    AbsenceSpan,
-    CodeReference,
-    Event,
-    EventCount,
-    Evidence,
-    Fact,
-    JournalEntry,
-    Memory,
-    MemoryCheck,
-    Project,
-    ProjectIdentity,
-    Revision,
-    Session,
-)
 from memoryhub.transfer.records import Problem
 from memoryhub.transfer.schema import EVENT_COLUMNS, VERSION
 
@@ -49,7 +35,7 @@ def header(at: datetime, levels: list[str], everything: bool) -> dict[str, Any]:
     }
 
 
-def memory(row: Memory, lists: dict[str, list[Any]] | None, *, whole: bool) -> dict[str, Any]:
+def memory(row: models.Memory, lists: dict[str, list[Any]] | None, *, whole: bool) -> dict[str, Any]:
     """Serialize a memory. ``whole`` adds its copy number, which may reveal hidden memories.
 
     ``superseded_by`` is a line of its own, after both memories.
@@ -67,33 +53,33 @@ def memory(row: Memory, lists: dict[str, list[Any]] | None, *, whole: bool) -> d
     return {**values, "copy_number": row.copy} if whole else values
 
 
-def fact(row: Fact, *, whole: bool) -> dict[str, Any]:
+def fact(row: models.Fact, *, whole: bool) -> dict[str, Any]:
     values = {"kind": "fact", **serializers.fact(row), "author": row.author}
     return {**values, "copy_number": row.copy} if whole else values
 
 
-def project(row: Project) -> dict[str, Any]:
+def project(row: models.Project) -> dict[str, Any]:
     """Serialize the settings of a project, without a pause."""
     names = ("name", "mode", "ignored_paths", "sends_page", "off_page_facts")
     return {"kind": "project", **{name: getattr(row, name) for name in names}}
 
 
-def identity(row: ProjectIdentity) -> dict[str, Any]:
+def identity(row: models.ProjectIdentity) -> dict[str, Any]:
     values = {"project": row.project.name, "key": row.key, "owner": row.owner}
     return {"kind": "identity", **values, "created_at": serializers.moment(row.created_at)}
 
 
-def event_count(row: EventCount) -> dict[str, Any]:
+def event_count(row: models.EventCount) -> dict[str, Any]:
     values = {"project": row.project.name, "day": row.day.isoformat(), "event": row.event}
     return {"kind": "count", **values, "count": row.count}
 
 
-def absence(row: AbsenceSpan) -> dict[str, Any]:
+def absence(row: models.AbsenceSpan) -> dict[str, Any]:
     moments = {name: serializers.moment(getattr(row, name)) for name in ("began_at", "ended_at")}
     return {"kind": "absence", "memory_id": row.memory.uid, **moments}
 
 
-def code_reference(row: CodeReference) -> dict[str, Any]:
+def code_reference(row: models.CodeReference) -> dict[str, Any]:
     values = {name: getattr(row, name) for name in ("path", "lines", "gone", "dismissed")}
     return {
         "kind": "reference",
@@ -103,13 +89,13 @@ def code_reference(row: CodeReference) -> dict[str, Any]:
     }
 
 
-def check(row: MemoryCheck) -> dict[str, Any]:
+def check(row: models.MemoryCheck) -> dict[str, Any]:
     """Serialize a check without the result of its last run, which the next run replaces."""
     moments = {name: serializers.moment(getattr(row, name)) for name in ("created_at", "updated_at")}
     return {"kind": "check", "id": row.uid, "owner": row.owner, **to_draft(row), **moments}
 
 
-def session(row: Session) -> dict[str, Any]:
+def session(row: models.Session) -> dict[str, Any]:
     moments = {name: serializers.moment(getattr(row, name)) for name in ("started_at", "last_at", "ended_at")}
     return {"kind": "session", **{name: getattr(row, name) for name in _SESSION_FIELDS}, **moments}
 
@@ -119,7 +105,7 @@ def visible_session(row: Any) -> dict[str, Any]:
     return {"kind": "session", **serializers.session(row)}
 
 
-def event(row: Event) -> dict[str, Any]:
+def event(row: models.Event) -> dict[str, Any]:
     return {
         "kind": "event",
         "session_id": row.session.session_id,
@@ -130,11 +116,11 @@ def event(row: Event) -> dict[str, Any]:
     }
 
 
-def revision(row: Revision, memory_id: str) -> dict[str, Any]:
+def revision(row: models.Revision, memory_id: str) -> dict[str, Any]:
     return {"kind": "revision", "memory_id": memory_id, **serializers.revision(row)}
 
 
-def evidence(row: Evidence) -> dict[str, Any]:
+def evidence(row: models.Evidence) -> dict[str, Any]:
     return {
         "kind": "evidence",
         "memory_id": row.memory.uid,
@@ -143,7 +129,7 @@ def evidence(row: Evidence) -> dict[str, Any]:
     }
 
 
-def journal(row: JournalEntry, *, numbered: bool) -> dict[str, Any]:
+def journal(row: models.JournalEntry, *, numbered: bool) -> dict[str, Any]:
     """Serialize a journal row; an imported row is exported as in its original store.
 
     Number and hash in the chain depend on all rows. Unless ``numbered``, there is no number, and the hash is
@@ -243,6 +229,6 @@ def to_line(shape: dict[str, Any]) -> bytes:
     return json.dumps(shape, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def memory_to_line(row: Memory, lists: ListValues | None = None, *, whole: bool = False) -> bytes:
+def memory_to_line(row: models.Memory, lists: ListValues | None = None, *, whole: bool = False) -> bytes:
     """Serialize a memory to an importable line; ``lists`` as in :func:`serializers.memory`."""
     return to_line(memory(row, lists, whole=whole))

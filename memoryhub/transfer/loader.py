@@ -6,36 +6,30 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
-from pydantic import ValidationError
 
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.capture.classification import detect_type
 from memoryhub.core.database import write_transaction
-from memoryhub.extraction import queue, rules
-from memoryhub.extraction.comparison import Destination
-from memoryhub.extraction.conversation import parse_turns
-from memoryhub.extraction.services import extract_by_model
 from memoryhub.facts import services
-from memoryhub.memories import TooCostlyToCheck
 from memoryhub.memories.create import CHUNK_CHARACTERS, CHUNK_SIZE
 from memoryhub.memories.delete import count_by_quota, fullest
 from memoryhub.memories.errors import NotFound, SecretDetected, StoreError
 from memoryhub.memories.imported_history import HISTORY_TEXT_FIELDS, ImportedHistory
-from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
+from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, join_texts, refusal_change
 from memoryhub.memories.undo import AccessKey
 from memoryhub.memories.vectors import PreparedVectors, embedding_text
-from memoryhub.models import Fact, Memory, Session
+from memoryhub.models import Fact, Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.security.secrets import CheckTooCostly, redact
+from memoryhub.security.secrets import redact
 from memoryhub.transfer import restore
+from memoryhub.transfer.conversations import ConversationOutcome, extract_memories
 from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.reader import ImportMark, ImportReader
 from memoryhub.transfer.records import (
@@ -47,8 +41,12 @@ from memoryhub.transfer.records import (
     Problem,
     Record,
     UnmappedField,
+    infer_type,
+    map_fields,
+    set_default_project,
+    set_default_ttl,
 )
-from memoryhub.transfer.schema import READ_ONLY, JournalLine
+from memoryhub.transfer.schema import READ_ONLY
 from memoryhub.transfer.text_workers import TextWorkers, take_result
 
 # Bounds the memory for a file with a new field name in every line.
@@ -236,9 +234,9 @@ class Batch:
             if options.infer_types:
                 infer_type(item)
             if options.project:
-                _set_default_project(item, options.project)
+                set_default_project(item, options.project)
             if options.ttl_days is not None:
-                _set_default_ttl(item, options.ttl_days)
+                set_default_ttl(item, options.ttl_days)
         self.ahead = workers.count + 1 if workers else 0  # later batches to read before this one is stored
         self._memories = [
             item for item in items if isinstance(item, Record) and isinstance(item.draft, MemoryDraft)
@@ -427,28 +425,6 @@ class Batch:
         self._options.report(place, Problem(refusal.field, refusal.message))
 
 
-def _set_default_project(item: Item, project: str) -> None:
-    """Set the default project; a journal row may have no project."""
-    target: Any = None
-    if isinstance(item, Record):
-        target = item.draft
-    elif isinstance(item, Conversation):
-        target = item
-    elif isinstance(item, HistoryItem) and not isinstance(item.shape, JournalLine):
-        target = item.shape
-    if target is not None and getattr(target, "project", None) == "":
-        target.project = project
-
-
-def _set_default_ttl(item: Item, days: float) -> None:
-    if (
-        isinstance(item, Record)
-        and isinstance(item.draft, MemoryDraft)
-        and "ttl_days" not in item.draft.given
-    ):
-        item.draft.ttl_days = days
-
-
 def _kind_of(item: Item) -> str:
     if isinstance(item, Record):
         return "fact" if isinstance(item.draft, FactDraft) else "memory"
@@ -466,94 +442,3 @@ def find_projects_over_cap(
     current = fullest(count_by_quota(memories.live())) if cap and coming else {}
     expected = {project: current.get(project, 0) + n * dry_run for project, n in coming.items()}
     return {project: n for project, n in expected.items() if cap and n > cap}
-
-
-_IMPORTED = "imported"
-
-
-@dataclass
-class ConversationOutcome:
-    """``outcome`` of the conversation, those of its memories, and deviations from the configuration."""
-
-    outcome: str
-    memories: Counter[str] = field(default_factory=Counter)
-    notes: list[str] = field(default_factory=list)
-
-
-def extract_memories(conversation: Conversation, actor: Actor, *, dry_run: bool) -> ConversationOutcome:
-    """Extract and store the memories of a conversation, or count the candidates of the rules in a dry run.
-
-    A conversation that has not grown since the last import is ``unchanged``. Raise StoreError.
-    """
-    destination = queue.resolve_destination(
-        Destination(
-            conversation.project,
-            conversation.session_id,
-            conversation.scope.value,
-            tags=(f"source:{conversation.program}",),
-            created_at=conversation.started_at,
-        ),
-        actor,
-    )
-    if _is_known(conversation, destination, actor):
-        return ConversationOutcome("unchanged")
-    try:
-        turns = parse_turns(conversation.messages)
-    except CheckTooCostly:
-        raise TooCostlyToCheck("messages") from None
-    if dry_run:
-        return ConversationOutcome("read", Counter({"candidate": len(rules.extract(turns))}))
-    found = extract_by_model(turns, destination, actor)
-    _mark_as_known(conversation, destination, actor)
-    return ConversationOutcome("read", Counter(one["outcome"] for one in found.results), found.notes)
-
-
-def _importer(actor: Actor) -> dict[str, str]:
-    """Return the state of a session that this actor imported; it reveals nothing about others' imports."""
-    return {"imported_by": actor.owner or actor.name}
-
-
-def _is_known(conversation: Conversation, destination: Destination, actor: Actor) -> bool:
-    sessions = Session.objects.filter(session_id=destination.session_id, project=destination.project)
-    return sessions.filter(ended_at__gte=conversation.last_at, state=_importer(actor)).exists()
-
-
-def _mark_as_known(conversation: Conversation, destination: Destination, actor: Actor) -> None:
-    place = (destination.session_id, destination.project)
-    with write_transaction():
-        Session.widen([(*place, conversation.started_at, conversation.last_at)], conversation.program)
-        Session.objects.filter(session_id=place[0], project=place[1]).update(
-            ended_at=conversation.last_at, end_reason=_IMPORTED, state=_importer(actor)
-        )
-
-
-MAPPING_TARGETS = (
-    *("title", "subtitle", "abstract", "overview", "category", "type", "tags", "concepts", "aliases"),
-    *("importance", "trust", "confidence", "project", "session_id", "key", "files_read", "files_modified"),
-)
-_LIST_TARGETS = frozenset({"tags", "concepts", "aliases", "files_read", "files_modified"})
-
-
-def map_fields(item: Item, mapping: Mapping[str, str]) -> None:
-    """Set mapped fields that the item does not have. A value that does not fit stays an unknown field."""
-    draft = item.draft if isinstance(item, Record) else None
-    if not isinstance(draft, MemoryDraft) or not draft.model_extra:
-        return
-    for name, target in mapping.items():
-        if name not in draft.model_extra or target in draft.given:
-            continue
-        value = draft.model_extra[name]
-        if target in _LIST_TARGETS and not isinstance(value, list):
-            value = [value]
-        try:
-            patch = MemoryPatch.model_validate({target: value})
-        except ValidationError:
-            continue
-        setattr(draft, target, getattr(patch, target))
-        del draft.model_extra[name]
-
-
-def infer_type(item: Item) -> None:
-    """Derive the type from the text of a memory whose item has none."""
-    if isinstance(item, Record) and isinstance(item.draft, MemoryDraft) and "type" not in item.draft.given:
-        item.draft.type = detect_type(item.draft.content)

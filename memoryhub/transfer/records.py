@@ -1,4 +1,4 @@
-"""Items of an import file: records, invalid items, history and unsupported fields."""
+"""Items of an import file and their default values: records, invalid items, history, unsupported fields."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from memoryhub.capture.classification import detect_type
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.schemas import FactDraft, MemoryDraft
+from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
+from memoryhub.transfer.schema import JournalLine
 
 
 class UnreadableFile(Exception):
@@ -145,3 +147,57 @@ def make_record(
         return Record(place, shape.model_validate(dict(values)), source_id, past)
     except ValidationError as error:
         return InvalidItem(place, validation_problems(error))
+
+
+def set_default_project(item: Item, project: str) -> None:
+    """Set the default project; a journal row may have no project."""
+    target: Any = None
+    if isinstance(item, Record):
+        target = item.draft
+    elif isinstance(item, Conversation):
+        target = item
+    elif isinstance(item, HistoryItem) and not isinstance(item.shape, JournalLine):
+        target = item.shape
+    if target is not None and getattr(target, "project", None) == "":
+        target.project = project
+
+
+def set_default_ttl(item: Item, days: float) -> None:
+    if (
+        isinstance(item, Record)
+        and isinstance(item.draft, MemoryDraft)
+        and "ttl_days" not in item.draft.given
+    ):
+        item.draft.ttl_days = days
+
+
+MAPPING_TARGETS = (
+    *("title", "subtitle", "abstract", "overview", "category", "type", "tags", "concepts", "aliases"),
+    *("importance", "trust", "confidence", "project", "session_id", "key", "files_read", "files_modified"),
+)
+_LIST_TARGETS = frozenset({"tags", "concepts", "aliases", "files_read", "files_modified"})
+
+
+def map_fields(item: Item, mapping: Mapping[str, str]) -> None:
+    """Set mapped fields that the item does not have. A value that does not fit stays an unknown field."""
+    draft = item.draft if isinstance(item, Record) else None
+    if not isinstance(draft, MemoryDraft) or not draft.model_extra:
+        return
+    for name, target in mapping.items():
+        if name not in draft.model_extra or target in draft.given:
+            continue
+        value = draft.model_extra[name]
+        if target in _LIST_TARGETS and not isinstance(value, list):
+            value = [value]
+        try:
+            patch = MemoryPatch.model_validate({target: value})
+        except ValidationError:
+            continue
+        setattr(draft, target, getattr(patch, target))
+        del draft.model_extra[name]
+
+
+def infer_type(item: Item) -> None:
+    """Derive the type from the text of a memory whose item has none."""
+    if isinstance(item, Record) and isinstance(item.draft, MemoryDraft) and "type" not in item.draft.given:
+        item.draft.type = detect_type(item.draft.content)

@@ -22,11 +22,11 @@ from memoryhub.injection.queries import count_helped
 from memoryhub.maintenance.forms import can_view_runs
 from memoryhub.models import JournalEntry
 from memoryhub.stats import counts
-from memoryhub.web.base import charts, live
+from memoryhub.web.base import caching, charts
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.charts import breakdown
 from memoryhub.web.base.navigation import may_review
-from memoryhub.web.base.project_scope import narrow_to_project
+from memoryhub.web.base.requests import narrow_to_project
 from memoryhub.web.checks import failed_checks
 from memoryhub.web.maintenance import find_faded, find_failed, recent_runs
 from memoryhub.web.memories.queries import live_memories
@@ -38,7 +38,7 @@ VERIFICATION_TIMEOUT = 300  # seconds for which the verification of an unchanged
 
 
 @require_safe
-@live.answers_polls
+@caching.answers_polls
 def home_page(request: HttpRequest) -> HttpResponse:
     clearance = narrow_to_project(request_clearance(request), request.GET.get("project", ""))
     about = f"{clearance_key(clearance)} {timezone.get_current_timezone_name()}"
@@ -67,7 +67,7 @@ def home_page(request: HttpRequest) -> HttpResponse:
             "projects": breakdown(numbers["by_project"], "project", "Projects"),
             **attention,
         }
-    live.set_etag(
+    caching.set_etag(
         request, numbers, helped, [(memory.uid, memory.updated_at) for memory in recent], loss, attention
     )
     return render(request, "home.html", context)

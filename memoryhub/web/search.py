@@ -29,8 +29,7 @@ from memoryhub.search.snapshots import search_snapshot
 from memoryhub.search.snippets import extract_snippet, highlight_text, snippet_of_first_match
 from memoryhub.web.base.fields import parse_whole_number
 from memoryhub.web.base.markdown import to_plain_text
-from memoryhub.web.base.project_scope import chosen_project
-from memoryhub.web.base.requests import HtmxHttpRequest, page_or_fragment, update_address_bar
+from memoryhub.web.base.requests import HtmxHttpRequest, chosen_project, page_or_fragment, update_address_bar
 from memoryhub.web.memories.browse import build_facets
 from memoryhub.web.memories.filters import SearchFilter, filter_url
 

@@ -23,7 +23,7 @@ from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, uploads
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS
-from memoryhub.transfer.loader import MAPPING_TARGETS
+from memoryhub.transfer.records import MAPPING_TARGETS
 from memoryhub.web.base.fields import to_sentence
 from memoryhub.web.runs import control, number_parameter, progress_context, render_progress
 

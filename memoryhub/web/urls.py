@@ -29,7 +29,7 @@ from memoryhub.web.accounts.authorize import authorize
 from memoryhub.web.base import views as base_views
 from memoryhub.web.connect import views as connect_views
 from memoryhub.web.duplicates import views as duplicates_views
-from memoryhub.web.facts import contradictions, graph_views, things
+from memoryhub.web.facts import contradictions, graph_views
 from memoryhub.web.facts import views as facts_views
 from memoryhub.web.memories import browse, bulk_actions, detail, edit, inline_edit, trash, versions
 from memoryhub.web.review import views as review_views
@@ -167,7 +167,7 @@ urlpatterns: list[URLPattern] = [
     path("facts/", facts_views.facts, name="facts"),
     path("facts/graph/", graph_views.facts_graph, name="facts-graph"),
     path("facts/things/", graph_views.suggest_things, name="fact-things"),
-    path("things/", things.thing, name="thing"),
+    path("things/", facts_views.thing, name="thing"),
     path("facts/contradictions/", contradictions.contradiction_list, name="fact-conflicts"),
     path("facts/contradictions/decide/", contradictions.decide_contradiction, name="fact-decide"),
     path("facts/contradictions/undo/", contradictions.undo_decision, name="fact-undo"),

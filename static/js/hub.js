@@ -18,7 +18,7 @@
     root.dataset.theme = other;
     try {
       localStorage.setItem("theme", other);
-      localStorage.setItem("theme-beside", root.dataset.chosen || "");
+      localStorage.setItem("theme-profile", root.dataset.chosen || "");
     } catch {
       // It lasts for this page only.
     }

@@ -7,7 +7,7 @@
   root.dataset.chosen = chosen;
   let kept = null;
   try {
-    if ((localStorage.getItem("theme-beside") || "") === chosen) kept = localStorage.getItem("theme");
+    if ((localStorage.getItem("theme-profile") || "") === chosen) kept = localStorage.getItem("theme");
   } catch {
     // Storage is switched off: the system's choice stands.
   }

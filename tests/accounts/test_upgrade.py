@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
-from django.conf import settings
+
+from tests.conftest import run_in_new_process
 
 STORY = """
 import json, os
@@ -72,24 +68,7 @@ print(json.dumps(report))
 
 @pytest.mark.slow
 def test_store_of_an_older_release_works_after_migrate(tmp_path):
-    environment = {
-        **{
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("LETSGO_", "MEMORYHUB_"))
-        },
-        "DJANGO_SETTINGS_MODULE": "memoryhub.settings",
-        "LETSGO_HOME": str(tmp_path),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", STORY],
-        env=environment,
-        cwd=settings.BASE_DIR,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == {
+    assert run_in_new_process(STORY, tmp_path) == {
         "tables": False,
         "password": "/",
         "bound since": "2026-01-02T03:04:05+00:00",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memoryhub import capture
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.capture.event_preview import parse_tool_call
+from memoryhub.capture.events import parse_tool_call
 from memoryhub.capture.observation import MAX_OUTPUT, output_text
 from memoryhub.models import Event
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub.capture.event_preview import parse_tool_call
+from memoryhub.capture.events import parse_tool_call
 from memoryhub.capture.observation import observe, parse_commit_message, tool_kind
 from memoryhub.capture.shell_commands import is_display_only, is_status_check, main_program
 from memoryhub.capture.statements import extract_paragraphs, extract_prose, last_error

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from django.conf import settings as django_settings
 from django.core.management import CommandError, call_command
 from django.core.management.sql import emit_post_migrate_signal, emit_pre_migrate_signal
 from django.db import DatabaseError, connection, models, transaction
@@ -20,7 +15,7 @@ from memoryhub import memories
 from memoryhub.backends import schema
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
-from tests.conftest import index_is_sound, run_sql
+from tests.conftest import index_is_sound, run_in_new_process, run_sql
 
 OF_MARKS = ("memory", "session", "event")
 TRIGGERS = {
@@ -187,24 +182,7 @@ print(json.dumps(report))
 
 @pytest.mark.slow
 def test_migrate_to_zero_and_back(tmp_path):
-    environment = {
-        **{
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("LETSGO_", "MEMORYHUB_"))
-        },
-        "DJANGO_SETTINGS_MODULE": "memoryhub.settings",
-        "LETSGO_HOME": str(tmp_path),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", STORY],
-        env=environment,
-        cwd=django_settings.BASE_DIR,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == {
+    assert run_in_new_process(STORY, tmp_path) == {
         "first": [],
         "at zero": [],
         "missing": ["memoryhub_memory", "memoryhub_journalentry"],

@@ -58,14 +58,43 @@ class ModelApi:
         raise AssertionError(f"the model never received {prompt!r}")
 
 
+class ModelHandler(BaseHTTPRequestHandler):
+    """Reads and writes bodies of a known length."""
+
+    def read_body(self) -> dict[str, Any]:
+        return json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
+
+    def reply(self, content: bytes, content_type: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *arguments: Any) -> None:
+        """Print nothing."""
+
+
+@contextmanager
+def serving_on_loopback(handler: type[ModelHandler]) -> Iterator[str]:
+    """Serve until the block ends. Yield the address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 @contextmanager
 def serving(script: dict[str, Sequence[Step]]) -> Iterator[ModelApi]:
     """Serve the script on loopback."""
     model = ModelApi(script)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(ModelHandler):
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
+            body = self.read_body()
             if self.path.split("?")[0] != "/v1/messages":
                 return self.reply(b'{"input_tokens": 100}', "application/json")
             step = model.answer(body)
@@ -78,25 +107,8 @@ def serving(script: dict[str, Sequence[Step]]) -> Iterator[ModelApi]:
 
         do_HEAD = do_GET
 
-        def reply(self, content: bytes, content_type: str) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *arguments: Any) -> None:
-            """Print nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    model.base_url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving_on_loopback(Handler) as model.base_url:
         yield model
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def _text(message: dict[str, Any]) -> str:

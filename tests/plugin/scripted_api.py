@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.plugin.model_api import Call, Step
+from tests.plugin.model_api import Call, ModelHandler, Step, serving_on_loopback
 
 
 @dataclass
@@ -57,28 +55,13 @@ def serving(to_events: Callable[[Step], list[dict[str, Any]]], *steps: Step) -> 
     """Serve the steps on loopback, as the events of one of the APIs."""
     model = ScriptedApi(steps)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(ModelHandler):
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
-            events = to_events(model.next_step(body))
-            lines = [f"data: {json.dumps(event)}\n\n" for event in events]
-            content, kind = "".join(lines).encode(), "text/event-stream"
+            events = to_events(model.next_step(self.read_body()))
             if self.path.endswith(":generateContent"):
-                content, kind = json.dumps(events[0]).encode(), "application/json"
-            self.send_response(200)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+                return self.reply(json.dumps(events[0]).encode(), "application/json")
+            lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+            return self.reply("".join(lines).encode(), "text/event-stream")
 
-        def log_message(self, *arguments: Any) -> None:
-            """Print nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    model.base_url = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with serving_on_loopback(Handler) as model.base_url:
         yield model
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor
-from memoryhub.capture.event_preview import parse_prompt
+from memoryhub.capture.events import parse_prompt
 from memoryhub.extraction.deduplication import create_deduplicated
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch

@@ -16,7 +16,7 @@ from django.test import Client
 
 from memoryhub.access.policy import Clearance
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.security.log_filter import RedactSecretsFilter
+from memoryhub.security.secrets import RedactSecretsFilter
 from tests.api.conftest import Agent
 from tests.security.conftest import TOKEN, URL
 

@@ -7,7 +7,7 @@ import pytest
 from memoryhub import memories
 from memoryhub.audit import journal
 from memoryhub.http.authentication import Caller
-from memoryhub.memories.create import grow_confidence
+from memoryhub.memories.evidence import grow_confidence
 from memoryhub.models import Evidence, JournalEntry, Memory
 from memoryhub.toolsets import TOOLSETS
 from tests.toolsets.conftest import run

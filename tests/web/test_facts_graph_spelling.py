@@ -40,7 +40,7 @@ class TestSpelling:
 
     def test_both_halves_of_a_contradiction_are_marked(self, visitor: Client) -> None:
         panel = visitor.get(GRAPH, {"node": "Redis"}).context["panel"]
-        [where] = [said for said in panel.says if said.predicate == "located in"]
+        [where] = [group for group in panel.as_subject if group.predicate == "located in"]
         assert {line.other for line in where.lines if line.contradicts} == {"Oslo", "Bergen"}
 
     def test_a_long_name_is_one_in_any_letters_too(self, say: Say, visitor: Client) -> None:
@@ -110,7 +110,9 @@ class TestContradictions:
         assert response.context["panel"].questions == []
         assert not [link for link in panel_of(response).links() if "contradictions" in link]
         marked = {
-            line.other: line.contradicts for said in response.context["panel"].named for line in said.lines
+            line.other: line.contradicts
+            for group in response.context["panel"].as_object
+            for line in group.lines
         }
         assert marked == {"api": True, "web": False}
 
@@ -133,7 +135,7 @@ class TestContradictions:
     def test_contradicted_facts_come_first_whatever_their_confidence(self, say: Say, visitor: Client) -> None:
         for n in range(20):
             say("api", f"a{n}", "x")
-        assert visitor.get(GRAPH, {"node": "api"}).context["panel"].says[0].predicate == "located_in"
+        assert visitor.get(GRAPH, {"node": "api"}).context["panel"].as_subject[0].predicate == "located_in"
 
     def test_predicates_that_are_left_out_are_counted(self, say: Say, visitor: Client) -> None:
         for n in range(13):

@@ -10,15 +10,14 @@ decay shows what consolidation, and not age, makes unreachable. Nothing is asser
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import statistics
-import tempfile
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
 from tools.bench import corpus
+from tools.bench.in_process import empty_store
 
 DAY = timedelta(days=1)
 CHECKPOINTS = (0, 30, 60, 90, 120, 150, 180)
@@ -34,14 +33,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1000, help="memories in the store")
     parser.add_argument("--days", type=int, default=180, help="simulated days")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="memoryhub-bench-") as home:
-        os.environ["LETSGO_HOME"] = home
-        os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
-        import django
-        from django.core.management import call_command
-
-        django.setup()
-        call_command("migrate", verbosity=0)
+    with empty_store():
         print(simulate(options.size, options.days))
 
 

@@ -8,9 +8,7 @@ other writers waiting.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -18,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 from tools.bench import corpus
-from tools.bench.in_process import TRANSACTION_CONTROL
+from tools.bench.in_process import TRANSACTION_CONTROL, empty_store
 
 WORDS_OF_PROMPT = 12
 
@@ -30,14 +28,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=3000, help="memories in the store")
     parser.add_argument("--runs", type=int, default=5, help="previews of each kind")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="memoryhub-bench-") as home:
-        os.environ["LETSGO_HOME"] = home
-        os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
-        import django
-        from django.core.management import call_command
-
-        django.setup()
-        call_command("migrate", verbosity=0)
+    with empty_store():
         print(measure(options.size, options.runs))
 
 

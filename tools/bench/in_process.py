@@ -10,7 +10,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 TRANSACTION_CONTROL = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
@@ -51,6 +54,20 @@ def measure(client: Any, requests: list[Any]) -> dict[str, list[float]]:
         if number >= WARM_UP:
             cpu.append(1000 * (time.process_time() - began))
     return {"cpu": cpu, "statements": statements}
+
+
+@contextmanager
+def empty_store() -> Iterator[None]:
+    """Set up Django with a new store, which is removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="memoryhub-bench-") as home:
+        os.environ["LETSGO_HOME"] = home
+        os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
+        import django
+        from django.core.management import call_command
+
+        django.setup()
+        call_command("migrate", verbosity=0)
+        yield
 
 
 def send(client: Any, method: str, path: str, body: Any) -> None:

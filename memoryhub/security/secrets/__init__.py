@@ -11,6 +11,7 @@ raises :class:`CheckTooCostly`.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
@@ -378,3 +379,13 @@ def names_secret_file(command: str) -> bool:
     if not any(hint in lowered for hint in _FILE_RULES.hints):
         return False
     return any(is_secret_file(argument) for argument in _ARGUMENT.findall(command))
+
+
+class RedactSecretsFilter(logging.Filter):
+    """Redact the secrets in each log record. No record is dropped."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if (redacted := redact(message)) != message:
+            record.msg, record.args = redacted, ()
+        return True

@@ -44,7 +44,7 @@ class ClaudeMem(SqliteFormat):
         for fields in self.fields(database, "memories", notes):
             yield _read_old_memory(fields)
         for fields in self.fields(database, "overviews", notes):
-            yield _read_overview(fields)
+            yield _make_record(fields, "overviews", type=MemoryType.SESSION_SUMMARY)
         for row in _join_user_sessions(database, self.rows(database, "observations")):
             yield _read_observation(FieldReader(row, notes))
         for row in _join_user_sessions(database, self.rows(database, "session_summaries")):
@@ -118,10 +118,6 @@ def _read_old_memory(fields: FieldReader) -> Item:
     fields.note_unsupported("archive_basename")
     content = append_statements(fields.text("text"), fields.words("facts"))
     return _make_record(fields, "memories", content=content)
-
-
-def _read_overview(fields: FieldReader) -> Item:
-    return _make_record(fields, "overviews", type=MemoryType.SESSION_SUMMARY)
 
 
 def _read_directive(fields: FieldReader) -> Item:

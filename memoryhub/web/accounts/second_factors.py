@@ -27,6 +27,7 @@ from cryptography.fernet import InvalidToken
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.messages.views import SuccessMessageMixin
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse, reverse_lazy
@@ -180,24 +181,16 @@ class ConfirmWithPasskey(_Confirm, ReauthenticateWebAuthnView):  # type: ignore[
         return self.render_to_response(self.get_context_data())  # type: ignore[no-any-return]
 
 
-class SetUpApp(ActivateTOTPView):  # type: ignore[misc]
+class SetUpApp(SuccessMessageMixin, ActivateTOTPView):  # type: ignore[misc,type-arg]
     template_name = "you/authenticator.html"
     form_class = AppCodeForm
-
-    def form_valid(self, form: Any) -> HttpResponse:
-        response: HttpResponse = super().form_valid(form)
-        messages.success(self.request, "The authenticator app is set up.")
-        return response
+    success_message = "The authenticator app is set up."
 
 
-class TurnOffApp(DeactivateTOTPView):  # type: ignore[misc]
+class TurnOffApp(SuccessMessageMixin, DeactivateTOTPView):  # type: ignore[misc,type-arg]
     template_name = "you/second_factor_remove.html"
     success_url = PROFILE_SECTION
-
-    def form_valid(self, form: Any) -> HttpResponse:
-        response: HttpResponse = super().form_valid(form)
-        messages.success(self.request, "The authenticator app is removed.")
-        return response
+    success_message = "The authenticator app is removed."
 
 
 class RecoveryCodes(ViewRecoveryCodesView):  # type: ignore[misc]
@@ -214,25 +207,22 @@ class NewRecoveryCodes(GenerateRecoveryCodesView):  # type: ignore[misc]
     template_name = "you/recovery_codes.html"
 
 
-class AddPasskey(AddWebAuthnView):  # type: ignore[misc]
+class AddPasskey(SuccessMessageMixin, AddWebAuthnView):  # type: ignore[misc,type-arg]
     template_name = "you/passkey.html"
+    success_message = "The passkey is added."
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         options = webauthn.begin_registration(self.request.user, True)
         form = kwargs.get("form") or self.get_form()
         return {"form": form, "options": options, "view": self}
 
-    def form_valid(self, form: Any) -> HttpResponse:
-        response: HttpResponse = super().form_valid(form)
-        messages.success(self.request, "The passkey is added.")
-        return response
 
-
-class RemovePasskey(RemoveWebAuthnView):  # type: ignore[misc]
+class RemovePasskey(SuccessMessageMixin, RemoveWebAuthnView):  # type: ignore[misc,type-arg]
     """Removes a passkey, unless it is the only way to sign in."""
 
     template_name = "you/second_factor_remove.html"
     success_url = PROFILE_SECTION
+    success_message = "The passkey is removed."
 
     def form_valid(self, form: Any) -> HttpResponse:
         user = signed_in_user(self.request)
@@ -240,6 +230,4 @@ class RemovePasskey(RemoveWebAuthnView):  # type: ignore[misc]
         if not others and not user.has_usable_password() and not identities.find_identity(user):
             messages.error(self.request, ONLY_WAY_IN)
             return redirect("you")
-        response: HttpResponse = super().form_valid(form)
-        messages.success(self.request, "The passkey is removed.")
-        return response
+        return super().form_valid(form)

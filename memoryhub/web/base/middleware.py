@@ -32,9 +32,8 @@ from memoryhub.core import dates
 from memoryhub.core.damage import is_damage, is_recorded
 from memoryhub.core.database import is_database_busy, is_interrupted, is_store_unavailable
 from memoryhub.core.pagination import InvalidCursor
-from memoryhub.web.base import bundles, live
-from memoryhub.web.base.project_scope import apply_scope
-from memoryhub.web.base.requests import patch_vary
+from memoryhub.web.base import bundles, caching
+from memoryhub.web.base.requests import apply_scope, patch_vary
 
 ZONE_COOKIE = "zone"  # written by theme.js: the browser's time zone, used if the person chose none
 _PAGES = "memoryhub.web."
@@ -109,7 +108,7 @@ class PersonMiddleware:
         in_admin = match is not None and match.app_name == "admin"
         if not (in_admin or view_func.__module__.startswith(_PAGES)) or not request.user.is_authenticated:
             return
-        if not live.is_poll(request):
+        if not caching.is_poll(request):
             sign_in.touch_session(request)
         dates.activate(getattr(request.user, "profile", None), request.COOKIES.get(ZONE_COOKIE, ""))
 

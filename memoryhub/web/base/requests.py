@@ -1,14 +1,20 @@
-"""The signed-in user, redirect targets, and the fragments of pages that htmx requests."""
+"""The signed-in user, redirect targets, fragments for htmx, and the project that the sidebar selects.
+
+The project becomes the filter ``project`` of a page in its scope, so that it narrows what the person may see
+and never widens it. An address with a project of its own shows that one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.contrib.auth.models import User
+from django.core.exceptions import TooManyFieldsSent
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
@@ -16,7 +22,10 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.http import push_url, replace_url
 from django_htmx.middleware import HtmxDetails
 
+from memoryhub.access.policy import LEVELS, Clearance
+from memoryhub.accounts.clearance import request_clearance
 from memoryhub.core.pagination import paginate
+from memoryhub.stats.counts import facets_and_days
 
 VARY_HEADERS = ("HX-Request", "HX-Target", "HX-Boosted")
 
@@ -100,3 +109,63 @@ def referring_page(request: HttpRequest, own: str, default: str = "/memories/") 
 def signed_in_user(request: HttpRequest) -> User:
     assert isinstance(request.user, User)  # noqa: S101 the middleware requires sign-in for every page
     return request.user
+
+
+SCOPED_PAGES = frozenset(
+    """home glance glance-duplicates memories search trash duplicates review sessions injections
+    timeline timeline-entries facts facts-graph thing fact-conflicts journal""".split()
+)
+_SESSION_KEY = "project"
+_PARAMETERS = ("project", "cursor", "page", "entry")  # they belong to the list of another project
+
+
+def apply_scope(request: HttpRequest) -> None:
+    """Filter a page in scope by the chosen project, unless its address names one."""
+    match = request.resolver_match
+    chosen = chosen_project(request)
+    in_scope = match is not None and match.url_name in SCOPED_PAGES and request.method in ("GET", "HEAD")
+    if in_scope and chosen and not request.GET.get("project"):
+        query = request.GET.copy()
+        query["project"] = chosen
+        request.GET = query  # type: ignore[assignment]
+
+
+def chosen_project(request: HttpRequest) -> str:
+    return str(request.session.get(_SESSION_KEY, ""))
+
+
+def choose_project(request: HttpRequest, project: str) -> bool:
+    """Set the project of this session; empty for all. Return False for one that the person does not see."""
+    if project and project not in visible_projects(request):
+        return False
+    request.session[_SESSION_KEY] = project
+    return True
+
+
+def visible_projects(request: HttpRequest) -> list[str]:
+    """Return the projects with memories that the person sees, those with the most first."""
+    return [name for name in facets_and_days(request_clearance(request))[0]["project"] if name]
+
+
+def current_project(request: HttpRequest) -> str:
+    """Return the project that a page shows; empty for all of them."""
+    match = request.resolver_match
+    asked = ""
+    if match is not None and match.url_name in SCOPED_PAGES:
+        with suppress(TooManyFieldsSent):  # the error page for the same address shows this too
+            asked = request.GET.get("project", "")
+    return asked or chosen_project(request)
+
+
+def without_project(address: str) -> str:
+    """Return an address without its project and its place in the list."""
+    parts = urlsplit(address)
+    query = QueryDict(parts.query, mutable=True)
+    for name in _PARAMETERS:
+        query.pop(name, None)
+    return parts._replace(query=query.urlencode(), fragment="").geturl()
+
+
+def narrow_to_project(clearance: Clearance, project: str) -> Clearance:
+    """Return the clearance for one of its projects; unchanged without a project."""
+    return clearance.within(Clearance.up_to(LEVELS[-1], projects=[project])) if project else clearance

@@ -18,8 +18,13 @@ from memoryhub.http.middleware import page_policy
 from memoryhub.models import Memory
 from memoryhub.stats.counts import count_values
 from memoryhub.web.base.middleware import mark_as_page, store_error_page
-from memoryhub.web.base.project_scope import choose_project, visible_projects, without_project
-from memoryhub.web.base.requests import HtmxHttpRequest, return_url
+from memoryhub.web.base.requests import (
+    HtmxHttpRequest,
+    choose_project,
+    return_url,
+    visible_projects,
+    without_project,
+)
 
 MAX_PROJECT_NAMES = 200
 MAX_PROJECTS_LISTED = 50  # in the switcher; larger stores get a field for the others

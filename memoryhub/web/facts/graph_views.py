@@ -180,9 +180,9 @@ class NodePanel:
     questions: list[OpenContradiction]
     unasked: int  # number of omitted questions
     all_questions: str
-    says: list[PredicateGroup]  # with the node as subject
-    named: list[PredicateGroup]  # with the node as object
-    unsaid: int  # number of omitted predicates
+    as_subject: list[PredicateGroup]  # with the node as subject
+    as_object: list[PredicateGroup]  # with the node as object
+    omitted: int  # number of omitted predicates
     ended: list[Fact]
     memories: list[Memory]
 
@@ -194,7 +194,7 @@ class NodePanel:
     @property
     def is_contested(self) -> bool:
         """Return whether a fact with the node as object is contradicted."""
-        return any(line.contradicts for fact_group in self.named for line in fact_group.lines)
+        return any(line.contradicts for fact_group in self.as_object for line in fact_group.lines)
 
 
 def build_panel(
@@ -228,9 +228,9 @@ def build_panel(
         questions=questions[:MAX_QUESTIONS],
         unasked=max(len(questions) - MAX_QUESTIONS, 0),
         all_questions=address.conflicts(subject=text),
-        says=grouper.by_predicate(own, "subject"),
-        named=grouper.by_predicate(others, "object"),
-        unsaid=_count_left_out(own) + _count_left_out(others),
+        as_subject=grouper.by_predicate(own, "subject"),
+        as_object=grouper.by_predicate(others, "object"),
+        omitted=_count_left_out(own) + _count_left_out(others),
         ended=list(ended.filter(about).order_by("-valid_until", "-pk")[:MAX_ENDED]),
         memories=_find_memories(text, facts.filter(about), clearance),
     )

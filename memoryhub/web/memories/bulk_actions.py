@@ -19,7 +19,8 @@ from memoryhub import memories
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.memories import BulkResult, NotFound, StoreError, undo_bulk_action
-from memoryhub.memories.bulk_actions import bulk_action_kind, prepare_action
+from memoryhub.memories.bulk_actions import prepare_action
+from memoryhub.memories.bulk_undo import bulk_action_kind
 from memoryhub.models import Memory
 from memoryhub.web.base.fields import parse_whole_number
 from memoryhub.web.base.requests import return_url

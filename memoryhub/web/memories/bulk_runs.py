@@ -26,7 +26,8 @@ from memoryhub.maintenance.operations.base import (
     steps_by_page,
 )
 from memoryhub.memories import BulkResult, Forbidden
-from memoryhub.memories.bulk_actions import UNDO_OPERATIONS, apply_to_chunk, prepare_action
+from memoryhub.memories.bulk_actions import apply_to_chunk, prepare_action
+from memoryhub.memories.bulk_undo import UNDO_OPERATIONS
 from memoryhub.memories.undo import CHUNK_SIZE, Undo
 from memoryhub.models import JournalEntry, MaintenanceRun
 from memoryhub.models.querysets import MemoryQuerySet

@@ -27,7 +27,7 @@ from memoryhub.web.base.filters import (
     WordField,
     day_bounds,
 )
-from memoryhub.web.base.project_scope import chosen_project
+from memoryhub.web.base.requests import chosen_project
 
 ORDERS = {
     "-updated_at": "Changed",

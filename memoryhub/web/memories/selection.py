@@ -18,7 +18,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import search_memories
 from memoryhub.web.base.fields import parse_aware_datetime
 from memoryhub.web.base.filters import TimelineFilter
-from memoryhub.web.base.project_scope import narrow_to_project
+from memoryhub.web.base.requests import narrow_to_project
 from memoryhub.web.memories.filters import BrowseFilter, SearchFilter
 
 _CHANGE_PERMISSION, _DELETE_PERMISSION = "memoryhub.change_memory", "memoryhub.delete_memory"

@@ -17,8 +17,7 @@ from memoryhub.core.pagination import InvalidCursor, paginate
 from memoryhub.memories.rows import is_unchanged
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.web.base.project_scope import narrow_to_project
-from memoryhub.web.base.requests import return_url
+from memoryhub.web.base.requests import narrow_to_project, return_url
 from memoryhub.web.memories.bulk_actions import changed_since_text, count_text, is_allowed
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.memories.selection import Selection, parse_selection

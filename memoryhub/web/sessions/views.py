@@ -27,7 +27,7 @@ from memoryhub.models import Event, Injection, Memory, Project, Session
 from memoryhub.models.querysets import SessionQuerySet
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import EventFilter, count_rows, sessions_with_counts
-from memoryhub.web.base import live
+from memoryhub.web.base import caching
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.filters import SessionFilter
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
@@ -138,7 +138,7 @@ def _chip_group(
 
 
 @require_safe
-@live.answers_polls
+@caching.answers_polls
 def sessions(request: HtmxHttpRequest) -> HttpResponse:
     """List the sessions with visible content, the most recently active first."""
     form = SessionFilter(request.GET)
@@ -148,7 +148,7 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
     found = _apply_filter(everything, form, clearance) if valid else everything.none()
     context = {"form": form, **cursor_page(request, found, "last_seen", PAGE_SIZE)}
     context["rows"] = overview.describe(context["page"].items, clearance)
-    live.set_etag(request, [row.version for row in context["rows"]])
+    caching.set_etag(request, [row.version for row in context["rows"]])
     return page_or_fragment(
         request,
         "sessions/list.html",
@@ -167,7 +167,7 @@ def _apply_filter(rows: SessionQuerySet, form: SessionFilter, clearance: Clearan
 
 
 @require_safe
-@live.answers_polls
+@caching.answers_polls
 def session(request: HttpRequest, session_id: str) -> HttpResponse:
     """Show one session's timeline, or a choice if several projects have a session with this id."""
     rows = _sessions_with_titles(request_clearance(request)).filter(session_id=session_id)
@@ -181,7 +181,7 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
     found[0].title = overview.make_title(found[0])
     context = _session_context(request, found[0])
     summary, entries = context["summary"], context["entries"]
-    live.set_etag(
+    caching.set_etag(
         request,
         overview.session_version(found[0]),
         summary and (summary.uid, summary.updated_at),

@@ -21,7 +21,7 @@ from memoryhub.stats.counts import database_sizes, facets_and_days
 from memoryhub.stats.usage import MAX_JOURNAL_ROWS, Activity, MemoryUsage, count_activity, summarize_usage
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.charts import breakdown
-from memoryhub.web.base.project_scope import narrow_to_project
+from memoryhub.web.base.requests import narrow_to_project
 from memoryhub.web.duplicates.presenters import Comparison
 from memoryhub.web.review.queue import count_contradictions
 from memoryhub.web.stats import presenters

@@ -15,7 +15,7 @@ from memoryhub.core.vocabulary import SCOPES, TYPES
 from memoryhub.memories.bulk_actions import MAX_MEMORIES
 from memoryhub.models import Fact, Memory
 from memoryhub.web.base.navigation import navigation_links
-from memoryhub.web.base.project_scope import current_project
+from memoryhub.web.base.requests import current_project
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.review import queue
