@@ -17,7 +17,7 @@ from memoryhub.accounts.clearance import request_clearance
 from memoryhub.stats.counts import facets_and_days
 
 SCOPED_PAGES = frozenset(
-    """home glance glance-health glance-duplicates memories search trash duplicates review sessions injections
+    """home glance glance-health glance-duplicates memories trash duplicates review sessions injections
     timeline timeline-entries facts facts-graph thing fact-conflicts journal""".split()
 )
 _SESSION_KEY = "project"
