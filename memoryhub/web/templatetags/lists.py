@@ -83,11 +83,11 @@ def error_mark(context: template.Context) -> str:
 
 @register.inclusion_tag("includes/sidebar.html", takes_context=True)
 def sidebar(context: dict[str, Any]) -> dict[str, Any]:
-    """Render the main navigation, with the number of items to review; below Memories its saved searches."""
+    """Render the main navigation, with the number of items to review and the saved searches."""
     request = context["request"]
     sections = navigation_links(request.user, request.path)
     may_review = any(section.name == "review" for section in sections)
-    is_memories = any(section.name == "memories" and section.current for section in sections)
+    is_memories = any(section.name == "memories" and section.current == "page" for section in sections)
     return {
         "sections": sections,
         "waiting": queue.badge_text(request) if may_review else "",
