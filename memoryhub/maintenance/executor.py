@@ -23,7 +23,7 @@ from memoryhub.backends import statements
 from memoryhub.core.database import is_database_busy, write_transaction
 from memoryhub.maintenance import results
 from memoryhub.maintenance.operations import find_operation, notify_changes, require_confirmed_clock
-from memoryhub.maintenance.operations.base import Change, Operation, Step, count_memories
+from memoryhub.maintenance.operations.base import UNCHANGED, Change, Operation, Refusals, Step, count_memories
 from memoryhub.maintenance.results import MAX_LISTED_CHANGES
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun, RunChanges
@@ -221,8 +221,14 @@ class _Execution:
 
     def _undo(self, operation: Operation[Any], undone: MaintenanceRun) -> None:
         """Undo a run. This needs no position, because restored memories are not found again."""
-        for restored in operation.undo(undone.uid, self.actor):
-            self._save(**self._progress(restored, Counter(undone=restored), restored))
+        refused: Refusals = []
+        for restored in operation.undo(undone.uid, self.actor, refused=refused):
+            left = [Change(UNCHANGED, uid, reason=reason) for uid, reason in refused]
+            refused.clear()
+            counts = Counter({"undone": restored, UNCHANGED: len(left)})
+            with write_transaction():
+                listed = self._list_changes(left)
+                self._save(**self._progress(counts.total(), counts, restored, listed))
             self._checkpoint_log()
             self.watcher(self.run)
             self._check_for_stop()  # only now, because the restored memories must be counted

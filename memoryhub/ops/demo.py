@@ -348,7 +348,7 @@ AGENTS: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...] | None, float]]
 SEARCHES: Mapping[str, tuple[str, str]] = {
     "Decided for the harbour": ("memories", "project=harbor-board&type=decision"),
     "Soon gone, but important": ("memories", "expiring=1&order=-importance"),
-    "Tides": ("search", "q=tide+tables"),
+    "Tides": ("memories", "q=tide+tables"),
     "Who opened secrets": ("journal", "operation=reveal"),
 }
 

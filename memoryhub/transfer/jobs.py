@@ -23,7 +23,7 @@ from memoryhub.core.dates import parse_moment
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.facts.services import MAX_FACTS, delete_facts
 from memoryhub.maintenance import results, runs
-from memoryhub.maintenance.operations.base import Change, Operation, Pace, Step
+from memoryhub.maintenance.operations.base import Change, Operation, Pace, Refusals, Step
 from memoryhub.memories import serializers
 from memoryhub.memories.delete import move_to_trash
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
@@ -144,8 +144,11 @@ class ImportOperation(Operation[ImportParams]):
         if not params.dry_run:
             uploads.delete_upload(params.upload)
 
-    def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
+    def undo(
+        self, run_uid: str, actor: Actor, now: datetime | None = None, *, refused: Refusals | None = None
+    ) -> Iterator[int]:
         undo = Undo.of_action(run_uid, actor, self.inverse_records, now)
+        undo.refused = undo.refused if refused is None else refused
         pace = Pace(_FIRST_BATCH, _MAX_BATCH, _MIN_BATCH, stretch=_BATCH_SECONDS, rest=_PAUSE_SECONDS)
         yield from undo.steps(pace.batches)
 

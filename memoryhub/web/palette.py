@@ -79,7 +79,6 @@ class PaletteGroup:
 # Pages that the sidebar does not list.
 _MORE_PAGES = (
     Place("glance", "Statistics", "at a glance charts health report"),
-    Place("search", "Search", "find"),
     Place("searches", "Saved searches", "own lists filters bookmarks"),
     Place(
         "memory-new", "New memory", "add write store", (), lambda user: user.has_perm("memoryhub.add_memory")
@@ -190,7 +189,9 @@ def _memories(live: MemoryQuerySet, typed: str) -> list[PaletteItem]:
 
 
 def _search_item(typed: str) -> PaletteItem:
-    return PaletteItem(f"Search all memories for “{typed}”", f"{reverse('search')}?{urlencode({'q': typed})}")
+    return PaletteItem(
+        f"Search all memories for “{typed}”", f"{reverse('memories')}?{urlencode({'q': typed})}"
+    )
 
 
 @require_safe

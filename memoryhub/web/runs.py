@@ -19,6 +19,7 @@ from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.forms import ADD_RUN, LOSING_OPERATIONS, can_start_run, can_view_runs
 from memoryhub.maintenance.operations import OPERATIONS
+from memoryhub.maintenance.operations.base import UNCHANGED
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import MaintenanceRun
 from memoryhub.web.base.fields import parse_whole_number, to_sentence
@@ -203,15 +204,15 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     }
     if is_active:
         return context
-    listed = (
-        min(result.changes, found.result.get("listed", result.changes)) if result.whole else result.changes
-    )
+    # An undo lists only the memories that it left as before.
+    changes = result.counts.get(UNCHANGED, 0) if found.undoes_id else result.changes
+    listed = min(changes, found.result.get("listed", changes)) if result.whole else changes
     last = max(1, -(-listed // CHANGES_PER_PAGE))
     number = min(max(number_parameter(request, "page", "1"), 1), last)
     return context | {
         "results": results.result_lines(found, result),
         "changes": runs.list_changes(found, clearance, (number - 1) * CHANGES_PER_PAGE, CHANGES_PER_PAGE),
-        "unlisted": result.changes - listed,
+        "unlisted": changes - listed,
         "number": number,
         "last": last,
         "may_undo": runs.is_undoable(found),

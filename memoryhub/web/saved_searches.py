@@ -34,11 +34,10 @@ from memoryhub.web.base.filters import (
 from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, signed_in_user
 from memoryhub.web.duplicates.presenters import DuplicatesFilter
 from memoryhub.web.facts.filters import ContradictionFilter, GraphFilter
-from memoryhub.web.memories.filters import BrowseFilter, SearchFilter
+from memoryhub.web.memories.filters import MemoryListFilter
 
 # The lists that can be saved, by URL name, in the order of the navigation.
 LIST_TITLES = {
-    "search": "Search",
     "memories": "Memories",
     "duplicates": "Duplicates",
     "sessions": "Sessions",
@@ -52,8 +51,7 @@ LIST_TITLES = {
     "trash": "Trash",
 }
 _FILTER_FORMS: dict[str, type[ListFilter]] = {
-    "search": SearchFilter,
-    "memories": BrowseFilter,
+    "memories": MemoryListFilter,
     "duplicates": DuplicatesFilter,
     "sessions": SessionFilter,
     "injections": InjectionFilter,
@@ -217,28 +215,29 @@ def _render_page(
     request: HttpRequest, place: ListAddress | None, status: int = 200, **more: Any
 ) -> HttpResponse:
     """Show the saved searches grouped by list, each group sorted by name."""
-    items = _list_items(saved_searches.list_saved_searches(signed_in_user(request)))
+    items = saved_items(request.user)
     groups = [
         (title, [item for item in items if item.place.page == page]) for page, title in LIST_TITLES.items()
     ]
     context = {
         "place": place,
         "groups": [group for group in groups if group[1]],
-        "search_href": reverse("search"),
         **more,
     }
     return render(request, "saved/page.html", context, status=status)
 
 
 def _render_menu(request: HttpRequest, place: ListAddress, status: int = 200, **more: Any) -> HttpResponse:
-    of_page = saved_searches.list_saved_searches(signed_in_user(request)).filter(page=place.page)
-    context = {"place": place, "shown": _list_items(of_page[:_MAX_MENU_ITEMS]), **more}
+    context = {"place": place, "saved": saved_items(request.user, place.page), **more}
     response = render(request, "saved/page.html#menu", context, status=status)
     patch_vary(response)
     return response
 
 
-def _list_items(searches: Any) -> list[SavedListItem]:
+def saved_items(user: Any, page: str = "") -> list[SavedListItem]:
+    """Return a person's saved searches by name: those of one list, or all."""
+    rows = saved_searches.list_saved_searches(user)
+    searches = rows.filter(page=page)[:_MAX_MENU_ITEMS] if page else rows
     found = ((search, to_list_address(search.page, search.query)) for search in searches)
     return [SavedListItem(search, place) for search, place in found if place]
 

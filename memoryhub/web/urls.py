@@ -19,7 +19,6 @@ from memoryhub.web import (
     projects,
     recall_test,
     runs,
-    search,
     transfer,
 )
 from memoryhub.web import home as home_views
@@ -31,7 +30,7 @@ from memoryhub.web.connect import views as connect_views
 from memoryhub.web.duplicates import views as duplicates_views
 from memoryhub.web.facts import contradictions, graph_views
 from memoryhub.web.facts import views as facts_views
-from memoryhub.web.memories import browse, bulk_actions, detail, edit, inline_edit, trash, versions
+from memoryhub.web.memories import bulk_actions, detail, edit, inline_edit, trash, versions, views
 from memoryhub.web.review import views as review_views
 from memoryhub.web.sessions import report, timeline
 from memoryhub.web.sessions import views as sessions_views
@@ -76,7 +75,11 @@ urlpatterns: list[URLPattern] = [
     path("login/organisation/back/", sign_in.single_sign_on_return, name="single-sign-on-back"),
     path("invitation/<int:account>/<str:token>/", sign_in.invitation, name="invitation"),
     path("logout/", sign_in.Logout.as_view(), name="logout"),
-    path("search/", search.search_page, name="search"),
+    path(
+        "search/",
+        RedirectView.as_view(pattern_name="memories", permanent=True, query_string=True),
+        name="search",
+    ),
     path("searches/", saved_searches_views.searches, name="searches"),
     path("searches/menu/", saved_searches_views.searches_menu, name="searches-menu"),
     path("searches/<slug:uid>/rename/", saved_searches_views.search_rename, name="search-rename"),
@@ -89,7 +92,7 @@ urlpatterns: list[URLPattern] = [
     path("checks/<slug:uid>/run/", checks.check_run, name="memory-check-run"),
     path("preview/thresholds/", effects.thresholds_page, name="thresholds"),
     path("preview/", recall_test.recall_test_page, name="preview"),
-    path("memories/", browse.memory_list, name="memories"),
+    path("memories/", views.memories_page, name="memories"),
     path("memories/new/", edit.memory_new, name="memory-new"),
     path("memories/<slug:uid>/", detail.memory_page, name="memory"),
     path("memories/<slug:uid>/history/", detail.memory_history, name="memory-history"),

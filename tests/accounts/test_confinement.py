@@ -89,7 +89,7 @@ def test_no_page_shows_a_foreign_project(world, browser, address):
     assert seen(response.getvalue().decode()) <= OPEN | echoed
 
 
-@pytest.mark.parametrize("address", ["/", "/memories/", "/search/?q=zebra&min_score=0"])
+@pytest.mark.parametrize("address", ["/", "/memories/", "/memories/?q=zebra&min_score=0"])
 def test_a_list_shows_the_levels_of_each_project(world, browser, address):
     assert seen(browser.get(address).content.decode()) == OPEN
 
@@ -222,7 +222,7 @@ def test_person_writes_only_into_their_own_projects(world, member):
 
 
 def test_search_does_not_reveal_a_word_of_a_closed_project(world, browser):
-    page = browser.get(f"/search/?q={word('zoo', 'public')}&min_score=0")
+    page = browser.get(f"/memories/?q={word('zoo', 'public')}&min_score=0")
     assert str(world["zoo", "public"].uid) not in page.content.decode()
 
 

@@ -22,7 +22,7 @@ MINE = "memories/", "acts/", "duplicates/", "review/", "facts/", "searches/"
 WORDS = ("zoopublic", "zooprivate", "zoosecret", "barnsecret", "evesown")
 NAMES = ("uid", "uids", "member", "keep", "card", "fact", "gone", "merge", "other", "seen", "at", "memory")
 LISTS = (
-    *("/memories/", "/search/?q=zebra&min_score=0", "/memories/?project=zoo", "/timeline/entries/"),
+    *("/memories/", "/memories/?q=zebra&min_score=0", "/memories/?project=zoo", "/timeline/entries/"),
     *("/sessions/safari-zoo/", "/sessions/safari-farm/", "/trash/"),
 )
 ACTS = (

@@ -109,7 +109,7 @@ def windows(chromium: Browser) -> Windows:
 
 @pytest.fixture
 def open_page(windows: Windows, live_server: Any, watch: Watch) -> Iterator[OpenPage]:
-    """``open_page("/search/", user=…, viewport=PHONE, …)``: a watched page, signed in when a user is given.
+    """``open_page("/memories/", user=…, viewport=PHONE, …)``: a watched page, signed in when a user is given.
 
     Further arguments are those of Playwright's ``new_context``: ``color_scheme``, ``java_script_enabled``, …
     """

@@ -146,7 +146,7 @@ def _create_texts(boss: User, actor: Actor) -> None:
     MemoryCheck.objects.create(
         owner=OWNER, project="harbor-board", prompt=f"What about {LONG_NAME}?", passed=False, **words
     )
-    SavedSearch.objects.create(user=boss, name="Tides", page="search", query="q=tide")
+    SavedSearch.objects.create(user=boss, name="Tides", page="memories", query="q=tide")
     Digest.objects.create(user=boss, channel="email", period="weekly", project=LONG_NAME[:200])
     hook = {"channel": "webhook", "url": f"https://{'hooks' * 10}.example.org/x"}
     Digest.objects.create(user=boss, period="daily", error="the webhook answers with 500", **hook)

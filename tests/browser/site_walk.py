@@ -31,7 +31,6 @@ from tests.http.url_walk import invite
 
 # More states of a page, by the name of its pattern.
 STATES = {
-    "search": ["?q=tide&project=harbor-board", "?q=nothing+at+all", "?q=a&since=never"],
     "review": [
         f"?tab={tab}"
         for tab in ("new", "unsure", "flagged", "outdated", "alike", "alike&look=1", "contradictions")

@@ -56,7 +56,7 @@ def there_and_back(page: Page, link: Any, back: Callable[[], Any]) -> None:
     ("path", "row"),
     [
         ("/memories/?project=zoo&order=-created_at", ".row-title a"),
-        ("/search/?q=zebra&project=zoo&min_score=0", ".row-title a"),
+        ("/memories/?q=zebra&project=zoo&min_score=0", ".row-title a"),
         ("/sessions/?project=zoo", "tbody th a"),
         ("/timeline/entries/?project=zoo", ".timeline-title a"),
         ("/facts/?predicate=eats", "td[data-label=Where] a >> nth=0"),

@@ -162,7 +162,7 @@ def test_more_than_a_request_may_change_is_confirmed_and_run(
     assert live() == 10
 
 
-@pytest.mark.parametrize("where", ["/search/?q=memory", "/timeline/entries/", "/sessions/s/"])
+@pytest.mark.parametrize("where", ["/memories/?q=memory", "/timeline/entries/", "/sessions/s/"])
 def test_other_lists_of_memories_have_the_bar_too(
     open_page: OpenPage, insider: User, ten: list[Memory], where: str
 ) -> None:
@@ -224,7 +224,7 @@ def test_everything_works_without_scripts(open_page: OpenPage, insider: User, te
 
 
 def test_who_may_do_nothing_sees_no_boxes(open_page: OpenPage, reader: User, ten: list[Memory]) -> None:
-    for where in ("/memories/", "/search/?q=memory", "/timeline/entries/", "/sessions/s/", "/trash/"):
+    for where in ("/memories/", "/memories/?q=memory", "/timeline/entries/", "/sessions/s/", "/trash/"):
         page = open_page(where, reader)
         expect(page.locator(".row-check, #bulk, [data-check-all]")).to_have_count(0)
 

@@ -36,7 +36,7 @@ MAKE_LABELS_FAINT = """(where) => {
 }"""
 PARTS = 3  # processes that may share the walk
 LISTS = (
-    *("/", "/memories/", "/search/?q=tide", "/trash/", "/review/", "/review/?tab=contradictions"),
+    *("/", "/memories/", "/memories/?q=tide", "/trash/", "/review/", "/review/?tab=contradictions"),
     *("/duplicates/", "/sessions/", "/timeline/", "/timeline/entries/", "/injections/", "/facts/"),
     *("/facts/contradictions/", "/facts/graph/", "/journal/", "/maintenance/", "/maintenance/runs/"),
     *("/agents/", "/people/", "/transfer/", "/glance/", "/preview/", "/you/"),

@@ -56,7 +56,7 @@ def test_the_theme_follows_the_system_until_someone_chooses_and_is_remembered(
     page.get_by_role("button", name="Account of reader").click()
     page.get_by_role("button", name=f"Use the {other} theme").click()
     expect(page.locator("body")).to_have_css("background-color", PAPER[other])
-    page.goto("/search/")
+    page.goto("/memories/")
     expect(page.locator("body")).to_have_css("background-color", PAPER[other])
     page.get_by_role("button", name="Account of reader").click()
     expect(page.get_by_role("button", name=f"Use the {system} theme")).to_be_visible()
@@ -100,7 +100,7 @@ def test_nothing_makes_a_page_wider_than_its_window(
     remember("zebra <script>alert(1)</script>", title="<img src=x onerror=alert(1)>", project="<b>")
     watch.expect(404)
     page = open_page("/", insider)
-    for path in ("/", "/search/?q=zebra&min_score=0", "/memories/", "/trash/", "/nowhere/"):
+    for path in ("/", "/memories/?q=zebra&min_score=0", "/memories/", "/trash/", "/nowhere/"):
         page.goto(path)
         for viewport in (DESKTOP, PHONE):
             page.set_viewport_size(viewport)

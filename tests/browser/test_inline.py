@@ -194,7 +194,7 @@ class TestSavedSearches:
     def test_a_search_is_saved_where_it_was_typed_and_opened_from_the_palette(
         self, open_page: OpenPage, ada: User
     ) -> None:
-        page = open_page("/search/", ada)
+        page = open_page("/memories/", ada)
         page.get_by_label("Search for").press_sequentially("tide")
         expect(page).to_have_url(re.compile("q=tide"))
         page.locator("details.saved > summary").click()
@@ -207,7 +207,7 @@ class TestSavedSearches:
         page.keyboard.type("tid")
         expect(page.get_by_role("option", name="Tides")).to_be_visible()
         page.keyboard.press("Enter")
-        expect(page).to_have_url(re.compile(r"/search/\?.*q=tide"))
+        expect(page).to_have_url(re.compile(r"/memories/\?.*q=tide"))
         expect(page.get_by_text("low tide").first).to_be_visible()
 
     def test_the_menu_opens_by_key_closes_by_escape_and_asks_before_it_replaces(

@@ -14,7 +14,7 @@ from tests.browser.page_checks import AXE, EVERYTHING, Requests, axe_problems
 
 PATHS = [
     "/",
-    "/search/?q=zebra&min_score=0",
+    "/memories/?q=zebra&min_score=0",
     "/memories/",
     "/memories/{uid}/",
     "/memories/{uid}/edit/",

@@ -15,7 +15,7 @@ from memoryhub.memories.schemas import MemoryDraft
 from tests.browser.conftest import PHONE, OpenPage
 from tests.browser.page_checks import WAIT_FOR_FRAMES
 
-LISTS = ["/memories/", "/search/?q=zebra&min_score=0"]
+LISTS = ["/memories/", "/memories/?q=zebra&min_score=0"]
 
 
 @pytest.fixture(autouse=True)

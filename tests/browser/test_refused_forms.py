@@ -36,7 +36,7 @@ def test_a_refused_filter_leaves_the_focus_in_its_field(
     open_page: OpenPage, watch: Watch, insider: User
 ) -> None:
     watch.expect(422)
-    page = open_page("/search/?q=zebra", insider)
+    page = open_page("/memories/?q=zebra", insider)
     page.locator("details.filters summary").click()
     since = page.locator("#search-form [name=since]")
     since.evaluate("one => { one.type = 'text'; }")

@@ -23,7 +23,7 @@ def box(page: Page) -> Any:
 
 
 def test_results_appear_while_someone_types(open_page: Any, reader: Any, zoo: None) -> None:
-    page = open_page("/search/", reader)
+    page = open_page("/memories/", reader)
     expect(box(page)).to_be_focused()
     box(page).press_sequentially("zebra", delay=20)
     expect(page.get_by_role("link", name="Zebra feeding")).to_be_visible()
@@ -36,26 +36,26 @@ def test_results_appear_while_someone_types(open_page: Any, reader: Any, zoo: No
 def test_typing_replaces_the_address_and_sending_adds_a_step_to_go_back_to(
     open_page: Any, reader: Any, zoo: None
 ) -> None:
-    page = open_page("/search/", reader)
+    page = open_page("/memories/", reader)
     box(page).fill("zebra")
-    expect(page).to_have_url(re.compile(r"/search/\?q=zebra$"))
+    expect(page).to_have_url(re.compile(r"/memories/\?q=zebra$"))
     before = page.evaluate("history.length")
     box(page).fill("giraffe")
-    expect(page).to_have_url(re.compile(r"/search/\?q=giraffe$"))
+    expect(page).to_have_url(re.compile(r"/memories/\?q=giraffe$"))
     assert page.evaluate("history.length") == before
     box(page).press("Enter")
     expect(page.get_by_role("link", name="Giraffe sleep")).to_be_visible()
     # Without an input event: on a busy machine, its search would replace the address before the form is sent.
     box(page).evaluate("input => { input.value = 'zebra'; input.form.requestSubmit(); }")
     expect(page.get_by_role("link", name="Zebra feeding")).to_be_visible()
-    expect(page).to_have_url(re.compile(r"/search/\?q=zebra$"))
+    expect(page).to_have_url(re.compile(r"/memories/\?q=zebra$"))
     page.go_back()
     expect(page.get_by_role("link", name="Giraffe sleep")).to_be_visible()
     expect(box(page)).to_have_value("giraffe")
 
 
 def test_a_facet_narrows_keeps_the_words_and_can_be_undone(open_page: Any, reader: Any, zoo: None) -> None:
-    page = open_page("/search/?q=zebra", reader)
+    page = open_page("/memories/?q=zebra", reader)
     page.get_by_role("navigation", name="Narrow down").get_by_role("link", name="bugfix").click()
     expect(page).to_have_url(re.compile(r"q=zebra&type=bugfix"))
     expect(page.get_by_role("link", name="Zebra feeding")).to_have_count(0)
@@ -64,7 +64,7 @@ def test_a_facet_narrows_keeps_the_words_and_can_be_undone(open_page: Any, reade
     box(page).fill("zebra crossing")
     expect(page).to_have_url(re.compile(r"q=zebra\+crossing&type=bugfix"))
     page.get_by_role("link", name="Type bugfix: remove this filter").click()
-    expect(page).to_have_url(re.compile(r"/search/\?q=zebra\+crossing$"))
+    expect(page).to_have_url(re.compile(r"/memories/\?q=zebra\+crossing$"))
     page.go_back()
     expect(page).to_have_url(re.compile(r"type=bugfix"))
 
@@ -73,7 +73,7 @@ def test_a_wrong_filter_is_shown_while_typing_and_the_rest_stays(
     open_page: Any, reader: Any, zoo: None, watch: Any
 ) -> None:
     watch.expect(422)
-    page = open_page("/search/?q=zebra", reader)
+    page = open_page("/memories/?q=zebra", reader)
     page.get_by_text("Filters", exact=True).click()
     page.get_by_label("Lowest score").fill("7")
     expect(page.get_by_role("alert").filter(has_text="Lowest score")).to_be_visible()
@@ -85,7 +85,7 @@ def test_a_wrong_filter_is_shown_while_typing_and_the_rest_stays(
 def test_hostile_text_stays_text(open_page: Any, reader: Any, remember: Any) -> None:
     title = "<script>document.body.remove()</script>"
     remember("zebra <img src=x onerror=document.body.remove()>", title=title)
-    page = open_page("/search/", reader)
+    page = open_page("/memories/", reader)
     box(page).fill(f"zebra {title}")
     expect(page.locator("#found .row-title")).to_have_text(title)
     assert page.locator("#found script, #found img").count() == 0
@@ -101,7 +101,7 @@ def test_slash_goes_to_the_search_box(open_page: Any, reader: Any, remember: Any
 
 
 def test_an_expired_login_leads_to_the_login_page_and_back(open_page: Any, reader: Any, zoo: None) -> None:
-    page = open_page("/search/", reader)
+    page = open_page("/memories/", reader)
     box(page).fill("zebra")
     expect(page.get_by_role("link", name="Zebra feeding")).to_be_visible()
     page.context.clear_cookies()
@@ -110,16 +110,16 @@ def test_an_expired_login_leads_to_the_login_page_and_back(open_page: Any, reade
     page.get_by_label("User name").fill("reader")
     page.get_by_label("Password").fill("a good password")
     page.get_by_role("button", name="Sign in").click()
-    expect(page).to_have_url(re.compile(r"/search/\?q=zebra$"))
+    expect(page).to_have_url(re.compile(r"/memories/\?q=zebra$"))
 
 
 def test_when_the_hub_does_not_answer_it_says_so(open_page: Any, reader: Any, zoo: None, watch: Any) -> None:
     watch.expect(500)
-    page = open_page("/search/", reader)
-    page.route("**/search/?*", lambda route: route.fulfill(status=500, body="no"))
+    page = open_page("/memories/", reader)
+    page.route("**/memories/?*", lambda route: route.fulfill(status=500, body="no"))
     box(page).fill("zebra")
     expect(page.locator("#failure")).to_have_text("That did not work. Reload the page and try again.")
-    page.unroute("**/search/?*")
+    page.unroute("**/memories/?*")
     box(page).fill("zebra c")
     expect(page.get_by_role("link", name="Zebra crossing")).to_be_visible()
     expect(page.locator("#failure")).to_be_hidden()
@@ -127,7 +127,7 @@ def test_when_the_hub_does_not_answer_it_says_so(open_page: Any, reader: Any, zo
 
 
 def test_on_a_phone_the_facets_open_as_a_sheet(open_page: Any, reader: Any, zoo: None) -> None:
-    page = open_page("/search/?q=zebra", reader, viewport=PHONE)
+    page = open_page("/memories/?q=zebra", reader, viewport=PHONE)
     facet = page.get_by_role("navigation", name="Narrow down").get_by_role("link", name="bugfix")
     expect(facet).to_be_hidden()
     page.get_by_role("button", name="Narrow down").click()
@@ -138,7 +138,7 @@ def test_on_a_phone_the_facets_open_as_a_sheet(open_page: Any, reader: Any, zoo:
 
 class TestWithoutScripts:
     def test_searching_and_narrowing(self, open_page: Any, reader: Any, zoo: None) -> None:
-        page = open_page("/search/", reader, java_script_enabled=False)
+        page = open_page("/memories/", reader, java_script_enabled=False)
         box(page).fill("zebra")
         page.get_by_role("button", name="Search").click()
         expect(page.get_by_role("link", name="Zebra feeding")).to_be_visible()
@@ -147,7 +147,7 @@ class TestWithoutScripts:
         expect(page.get_by_role("link", name="Zebra crossing")).to_be_visible()
 
     def test_filters_are_sent_with_the_words(self, open_page: Any, reader: Any, zoo: None) -> None:
-        page = open_page("/search/", reader, java_script_enabled=False)
+        page = open_page("/memories/", reader, java_script_enabled=False)
         box(page).fill("zebra")
         page.get_by_text("Filters", exact=True).click()
         page.get_by_label("Type").select_option("bugfix")
@@ -157,20 +157,20 @@ class TestWithoutScripts:
 
 
 def test_clicking_the_corrected_query_searches_for_it(open_page: Any, reader: Any, zoo: None) -> None:
-    page = open_page("/search/", reader)
+    page = open_page("/memories/", reader)
     box(page).press_sequentially("girafe", delay=20)
     expect(page.get_by_text("Did you mean giraffe?")).to_be_visible()
     expect(page.get_by_role("link", name="Giraffe sleep")).to_be_visible()
     expect(page.locator("#found mark").first).to_have_text("Giraffe")
     page.get_by_role("link", name="giraffe", exact=True).click()
-    expect(page).to_have_url(re.compile(r"/search/\?q=giraffe$"))
+    expect(page).to_have_url(re.compile(r"/memories/\?q=giraffe$"))
     expect(box(page)).to_have_value("giraffe")
     expect(page.get_by_role("link", name="Giraffe sleep")).to_be_visible()
     expect(page.get_by_text("Did you mean")).to_have_count(0)
 
 
 def test_an_older_answer_does_not_replace_a_newer_one(open_page: Any, reader: Any, zoo: None) -> None:
-    page = open_page("/search/", reader)
+    page = open_page("/memories/", reader)
     waiting: list[Any] = []
     page.route(re.compile(r"q=zebra(&|$)"), lambda route: waiting.append(route))
     with page.expect_request(re.compile(r"q=zebra(&|$)")):

@@ -75,7 +75,7 @@ class TestKeys:
         expect(page.get_by_role("searchbox", name="Search memories")).to_be_focused()
         page.keyboard.type("zebra")
         page.keyboard.press("Enter")
-        page.wait_for_url("**/search/?q=zebra")
+        page.wait_for_url("**/memories/?q=zebra")
         page.keyboard.press("Escape")
         page.locator("h1").click(force=True)
         page.keyboard.press("/")
@@ -113,7 +113,7 @@ class TestKeys:
         expect(page.get_by_role("checkbox", name=name)).not_to_be_checked()
 
     def test_keys_are_letters_while_someone_types(self, open_page: Any, reader: Any, three: Any) -> None:
-        page = open_page("/search/", reader)
+        page = open_page("/memories/", reader)
         box = page.get_by_role("searchbox", name="Search for")
         box.press_sequentially("/jkex?")
         expect(box).to_have_value("/jkex?")

@@ -145,7 +145,7 @@ def _walks_in_peace(witness: Witness) -> None:
 def _hands_in_peace(witness: Witness) -> None:
     """Check what scripts insert into a page: live lists, the palette and typed text."""
     page = witness.page
-    for address in ("/search/", "/facts/graph/", "/memories/"):
+    for address in ("/memories/", "/facts/graph/", "/memories/"):
         witness.open(address)
         page.keyboard.press("Control+k")
         for typed in ("evil", payloads.payload(4), payloads.payload(46)):
@@ -161,7 +161,7 @@ def _hands_in_peace(witness: Witness) -> None:
     card.get_by_role("link", name="Show all").wait_for(state="detached")
     assert not witness.judge(address)
     for text in (payloads.payload(0), payloads.payload(46), payloads.payload(66)):
-        assert not witness.open(f"/search/?min_score=0&q={text.replace('&', '%26').replace('#', '%23')}")
+        assert not witness.open(f"/memories/?min_score=0&q={text.replace('&', '%26').replace('#', '%23')}")
 
 
 def _would_be_seen(witness: Witness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,7 @@ def test_rename_takes_memberships_tokens_and_saved_searches_along(work: Agent) -
     bob = User.objects.create_user("bob")
     Membership.objects.create(user=bob, project="app", clearance="private")
     token, _ = tokens.issue_token("bot", "bob", "public", projects=["app", "z"], actor=ADMIN)
-    search = SavedSearch.objects.create(user=bob, name="mine", page="search", query="q=x&project=app")
+    search = SavedSearch.objects.create(user=bob, name="mine", page="memories", query="q=x&project=app")
     changed = project_changes.rename_project("app", "shop", ADMIN)
     assert user_clearance(User.objects.get(username="bob")).projects == {"shop"}
     token.refresh_from_db()

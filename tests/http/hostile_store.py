@@ -207,7 +207,7 @@ def _behind_the_doors(boss: User, actor: Actor) -> None:
             status="failed", project=text, error=text, actor=f"token:{text}", session_id=text, messages=[text]
         )
         Digest.objects.create(user=boss, project=text[:200], channel="webhook", url=text, error=text)
-        SavedSearch.objects.create(user=boss, name=text, page="search", query=f"q={text}")
+        SavedSearch.objects.create(user=boss, name=text, page="memories", query=f"q={text}")
         ModelUse.objects.create(day=timezone.now() - timedelta(days=number), model=text, calls=1)
         Injection.objects.create(session=Session.objects.first(), prompt_preview=text, project=text)
         _app(boss, text, number)

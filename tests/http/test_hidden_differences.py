@@ -268,8 +268,10 @@ def mcp_reads(bot: Agent) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 PAGE_QUERIES = {
-    "search": [f"q={QUERY.replace(' ', '+')}&min_score=0", "q=zebr", "q=qoukka"],
-    "memories": ["tag=zebra", "sort=title", "order=-importance", "q=zeb"],
+    "memories": [
+        *("tag=zebra", "order=-importance", "q=zebr", "q=qoukka", f"q={QUERY.replace(' ', '+')}&min_score=0"),
+        "q=zebra&min_score=0&order=-importance",
+    ],
     "palette": ["q=zebra", "q=hush"],
     "project-names": ["q=f", "q=z"],
     "fact-things": ["q=gate", "thing=gate"],

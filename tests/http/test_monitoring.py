@@ -82,7 +82,7 @@ class TestFigures:
 
     def test_paths_queries_and_unknown_tools_are_no_labels(self, agent):
         client = agent().http
-        client.get("/search/?q=hunting")
+        client.get("/memories/?q=hunting")
         client.get("/nowhere/hunting")
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "hunting"}}
         client.post("/mcp/letsgo", body, content_type="application/json")

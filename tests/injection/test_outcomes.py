@@ -309,7 +309,7 @@ def test_pages_show_how_often_memories_helped(agent_session, shown):
     )
     home = page(client, "/")
     assert 'helped <strong class="num">1</strong> of 1 time' in home
-    assert "helped 1 of 1 time" in page(client, "/search/?q=importer")
+    assert "helped 1 of 1 time" in page(client, "/memories/?q=importer")
 
 
 def test_page_rates_and_undoes(shown):

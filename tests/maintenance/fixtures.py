@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor
 from memoryhub.maintenance import operations, runs
-from memoryhub.maintenance.operations.base import Change, Operation, ProjectParams, Step
+from memoryhub.maintenance.operations.base import Change, Operation, ProjectParams, Refusals, Step
 from memoryhub.models import MaintenanceRun, Memory
 
 
@@ -54,7 +54,9 @@ class Lifting(Operation[ProjectParams]):
 
         return commit
 
-    def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
+    def undo(
+        self, run_uid: str, actor: Actor, now: datetime | None = None, *, refused: Refusals | None = None
+    ) -> Iterator[int]:
         for memory in Memory.objects.visible_to(actor.clearance).filter(importance__gt=0.55):
             Memory.objects.filter(pk=memory.pk).update(importance=0.5)
             yield 1

@@ -15,7 +15,7 @@ from tests.ops.damaging import copy_page, leaf_pages, overwrite_pages, root_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 READS = ["/memories", "/search?query=zebra", "/stats", "/recall", "/export", "/timeline"]
-PAGES = ["/", "/memories/", "/search/?q=zebra", "/trash/", "/stats/", "/admin/memoryhub/memory/"]
+PAGES = ["/", "/memories/", "/memories/?q=zebra", "/trash/", "/stats/", "/admin/memoryhub/memory/"]
 
 
 @pytest.fixture

@@ -57,5 +57,5 @@ def link_file(memory: Memory) -> None:
 def count_listed(client: Client, address: str) -> int:
     """Return the number of memories in the list at a URL."""
     page_text = text_of(client.get(address.replace("&amp;", "&")).content.decode())
-    found = re.search(r"(\d+) memor(?:y|ies) with these filters", page_text)
+    found = re.search(r"(\d+) memor(?:y|ies) Sort", page_text)
     return int(found[1]) if found else 0

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memoryhub.models import Memory
-from memoryhub.web.memories import browse
+from memoryhub.web.memories import views
 
 
 def titles(response: Any) -> list[str]:
@@ -52,7 +52,7 @@ def test_levels_above_public_have_a_badge(insider: Client, four_levels: Any) -> 
 class TestPages:
     @pytest.fixture(autouse=True)
     def small_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(browse, "PAGE_SIZE", 3)
+        monkeypatch.setattr(views, "PAGE_SIZE", 3)
 
     @pytest.mark.parametrize("order", ["", "-updated_at", "-created_at", "-importance", "-accessed_count"])
     def test_pages_show_every_memory_once(self, visitor: Client, remember: Any, order: str) -> None:
@@ -79,7 +79,7 @@ class TestPages:
         for number in range(5):
             remember(f"memory {number}", project="zoo")
         first = visitor.get("/memories/?project=zoo")
-        assert "To the first page" not in first.content.decode()
+        assert "First page" not in first.content.decode()
         second = visitor.get("/memories/" + next_page(first))
         assert '<a class="button" href="?project=zoo">' in second.content.decode()
 
@@ -99,7 +99,7 @@ class TestOrders:
             remember(f"memory {share}", importance=share)
         response = visitor.get("/memories/?order=-importance")
         assert titles(response) == ["memory 0.9", "memory 0.5", "memory 0.2"]
-        assert '<a href="/memories/?order=-importance" aria-current="true">' in response.content.decode()
+        assert '<option value="-importance" selected>Most important</option>' in response.content.decode()
 
     def test_order_by_age_shows_when_a_memory_was_created(self, visitor: Client, remember: Any) -> None:
         remember("late", created_at=datetime(2020, 5, 1, tzinfo=UTC))
@@ -177,4 +177,4 @@ def test_empty_list_links_to_connecting_agents(visitor: Client) -> None:
 
 def test_large_counts_are_grouped_in_facets() -> None:
     option = {"value": "zoo", "count": 2821, "href": "?project=zoo"}
-    assert "2,821" in render_to_string("includes/facet_option.html", {"option": option})
+    assert "2,821" in render_to_string("memories.html#option", {"option": option})

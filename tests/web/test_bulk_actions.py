@@ -18,7 +18,8 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.bulk_actions import ACTION_KINDS
 from memoryhub.memories.rows import list_values
 from memoryhub.models import Memory
-from memoryhub.web.memories import selection
+from memoryhub.search.hybrid import SearchResults
+from memoryhub.web.memories import filters, selection
 from memoryhub.web.memories.selection import PERMISSIONS
 from tests.web.markup import Page
 
@@ -208,13 +209,27 @@ def test_every_selects_the_memories_on_all_pages(
     zebra = four_levels["public"].uid
     assert set(matching("/memories/")) == {zebra, other.uid}
     assert matching("/memories/?tag=tall&cursor=whatever&order=-importance") == [other.uid]
-    assert matching("/search/?q=zebra+stripes") == [zebra]
+    assert matching("/memories/?q=zebra+stripes") == [zebra]
     assert matching("/timeline/entries/?project=zoo") == [zebra]
     assert matching("/sessions/s/?project=elsewhere") == [other.uid]
     assert matching("/sessions/s/?project=zoo") == []
     assert matching("/trash/") == [gone.uid]
     assert matching("/trash/?tab=expired") == [spent.uid]
     assert len(matching("/memories/?project=zoo", Clearance.up_to("secret"))) == 3
+
+
+def test_results_of_a_corrected_query_are_selected_as_shown(db: None, remember: Remember) -> None:
+    giraffe = remember("a giraffe sleeps")
+    assert matching("/memories/?q=girafe") == [giraffe.uid]
+
+
+def test_more_results_than_a_statement_has_variables_are_selected(
+    db: None, remember: Remember, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = remember("zebra")
+    found = SearchResults(total=300_000, ids=[memory.pk, *range(10_000, 309_999)])
+    monkeypatch.setattr(filters, "search_or_correct", lambda *given, **options: found)
+    assert matching("/memories/?q=zebra") == [memory.uid]
 
 
 def test_every_excludes_memories_stored_after_the_list_was_shown(
@@ -245,9 +260,8 @@ def test_list_without_as_of_is_selected_as_it_is_now(three: list[Memory], moment
         "https://[bad",
         "/memories/?type=cosmic",
         "/memories/?since=x",
-        "/search/",
-        "/search/?q=+",
-        "/search/?q=x&min_score=9",
+        "/memories/?q=x&on=2020-01-01",
+        "/memories/?q=x&min_score=9",
         "/timeline/entries/?until=never",
     ],
 )
@@ -278,7 +292,7 @@ def test_all_matching_memories_change_and_are_undone_together(
 
 def test_checkboxes_show_only_with_a_permission(editor: Client, sign_in: SignIn, three: list[Memory]) -> None:
     reader = sign_in(name="reader")
-    for address in ("/memories/", "/search/?q=memory", "/timeline/entries/"):
+    for address in ("/memories/", "/memories/?q=memory", "/timeline/entries/"):
         assert editor.get(address).content.decode().count('class="row-check"') == 3
         assert 'class="row-check"' not in reader.get(address).content.decode()
         assert 'id="bulk"' not in reader.get(address).content.decode()

@@ -284,8 +284,26 @@ def test_memory_that_changed_after_the_run_is_not_undone(
 ) -> None:
     run = finish(start(editor, "set-category", category="patterns"))
     store.apply_bulk_action("set", [three[0].uid], actor, category="mine")
-    undo(editor, run)
+    undoing = undo(editor, run)
     assert sorted(Memory.objects.values_list("category", flat=True)) == ["general", "general", "mine"]
+    assert undoing.result["counts"] == {"undone": 2, "left": 1}
+    page = Page(editor.get(f"/maintenance/runs/{undoing.uid}/").content.decode())
+    assert page.links().count(f"/memories/{three[0].uid}/") == 1
+    assert f"/memories/{three[1].uid}/" not in page.links()
+    assert "Left as before" in page.words
+    assert "someone changed" in page.words.lower() or "changed" in page.words.lower()
+    assert "more, which are not listed" not in page.words
+
+
+def test_refused_memory_of_an_undo_is_hidden_from_people_who_may_not_see_it(
+    editor: Client, sign_in: SignIn, three: list[Memory], actor: Actor
+) -> None:
+    run = finish(start(editor, "set-category", category="patterns"))
+    store.apply_bulk_action("set", [three[0].uid], actor, category="mine")
+    undoing = undo(editor, run)
+    Memory.objects.filter(pk=three[0].pk).update(sensitivity="secret")
+    page = sign_in("view_maintenancerun", name="eve").get(f"/maintenance/runs/{undoing.uid}/")
+    assert three[0].uid not in page.content.decode()
 
 
 def test_other_people_cannot_control_the_run(editor: Client, sign_in: SignIn, three: list[Memory]) -> None:
@@ -299,7 +317,7 @@ def test_other_people_cannot_control_the_run(editor: Client, sign_in: SignIn, th
 def test_words_of_the_list_are_hidden_from_other_viewers(
     editor: Client, sign_in: SignIn, three: list[Memory]
 ) -> None:
-    run = start(editor, "tag", "/search/?q=memory", tag="zanzibar")
+    run = start(editor, "tag", "/memories/?q=memory", tag="zanzibar")
     page = sign_in("view_maintenancerun", name="eve").get(f"/maintenance/runs/{run.uid}/").content.decode()
     assert "zanzibar" not in page
     assert "as_of" not in page

@@ -174,7 +174,14 @@ def test_server_zone_applies_without_a_browser_zone(sign_in: Any, remember: Any,
 RELATIVE = re.compile(r'data-format="(?:ago|dated)"')
 TIME = re.compile(r"<time ([^>]*)>([^<]*)</time>")
 EXACT = re.compile(r'title="\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"')
-WITH_RELATIVE = ["/", "/memories/", "/search/?q=zebra&min_score=0", "/trash/", "/memories/ONE/", "/sessions/"]
+WITH_RELATIVE = [
+    "/",
+    "/memories/",
+    "/memories/?q=zebra&min_score=0",
+    "/trash/",
+    "/memories/ONE/",
+    "/sessions/",
+]
 WITH_RELATIVE += ["/sessions/night/", "/reports/sessions/night/?project=zoo", "/injections/"]
 OTHERS = ["/facts/", "/facts/graph/", "/facts/contradictions/", "/duplicates/", "/timeline/", "/journal/"]
 OTHERS += ["/timeline/entries/", "/connect/", "/transfer/", "/glance/", "/memories/ONE/history/"]

@@ -42,13 +42,13 @@ class TestRaisingTheLevel:
     def test_it_leads_back_to_the_page_before_with_undo(self, sign_in: Any, remember: Remember) -> None:
         memory = remember("the safe is behind the picture")
         client = sign_in("change_memory", "view_private")
-        came_from = "http://testserver/search/?q=safe"
+        came_from = "http://testserver/memories/?q=safe"
         page = client.get(f"/memories/{memory.uid}/", headers={"Referer": came_from}).content.decode()
-        address = f"/memories/{memory.uid}/edit/?from=/search/%3Fq%3Dsafe"
-        assert f'href="{address.replace("/search/", "%2Fsearch%2F")}"' in page
+        address = f"/memories/{memory.uid}/edit/?from=/memories/%3Fq%3Dsafe"
+        assert f'href="{address.replace("from=/memories/", "from=%2Fmemories%2F")}"' in page
         form = form_data(client.get(address)) | {"sensitivity": "private"}
         response = client.post(address, form)
-        assert response["Location"] == "/search/?q=safe"
+        assert response["Location"] == "/memories/?q=safe"
         assert "Undo" in client.get(response["Location"]).content.decode()
 
     def test_another_site_is_no_page_before(self, sign_in: Any, remember: Remember) -> None:

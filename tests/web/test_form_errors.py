@@ -24,7 +24,7 @@ POSTED = [
 ]
 FILTER_URLS = [
     "/memories/?since=x",
-    "/search/?q=a&min_score=x",
+    "/memories/?q=a&min_score=x",
     "/facts/?min_confidence=x",
     "/facts/graph/?min_confidence=x",
     "/journal/?since=x",
@@ -78,6 +78,6 @@ def test_valid_page_has_its_own_title(admin: Client) -> None:
 
 def test_focus_stays_in_the_field_while_typing(admin: Client) -> None:
     headers = {"HX-Request": "true", "HX-Target": "found"}
-    page = admin.get("/search/?q=a&min_score=x", headers=headers).content.decode()
+    page = admin.get("/memories/?q=a&min_score=x", headers=headers).content.decode()
     assert "The filter is invalid" in page
     assert "autofocus" not in page

@@ -53,7 +53,7 @@ def now(memory: Memory) -> tuple[str, list[str], float, str]:
 
 def test_edit_button_shows_only_with_permission(sign_in: SignIn, editor: Client, memory: Memory) -> None:
     assert address(memory) in editor.get(LIST).content.decode()
-    assert address(memory) in editor.get("/search/?q=words").content.decode()
+    assert address(memory) in editor.get("/memories/?q=words").content.decode()
     other = sign_in("delete_memory", name="bob")
     assert address(memory) not in other.get(LIST).content.decode()
     assert other.get(address(memory), headers=HTMX).status_code == 403

@@ -11,7 +11,6 @@ from django.urls import reverse
 PAGES = [
     "home",
     "journal-health",
-    "search",
     "memories",
     "trash",
     "sessions",
@@ -21,7 +20,7 @@ PAGES = [
     "facts",
     "journal",
 ]
-HTMX = {"HX-Request": "true", "HX-Current-URL": "http://testserver/search/?q=zebra"}
+HTMX = {"HX-Request": "true", "HX-Current-URL": "http://testserver/memories/?q=zebra"}
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -34,9 +33,9 @@ def test_every_page_asks_for_a_login_and_comes_back(db: None, client: Client, na
 def test_a_fragment_sends_the_whole_page_to_the_login_and_back_to_where_it_was(
     db: None, client: Client
 ) -> None:
-    response = client.get("/search/?q=zeb", headers=HTMX)
+    response = client.get("/memories/?q=zeb", headers=HTMX)
     assert response.status_code == 200
-    assert response["HX-Redirect"] == "/login/?next=/search/%3Fq%3Dzebra"
+    assert response["HX-Redirect"] == "/login/?next=/memories/%3Fq%3Dzebra"
     assert response.content == b""
 
 
@@ -71,7 +70,7 @@ def test_signing_out_takes_a_form(visitor: Client) -> None:
     assert visitor.get("/").status_code == 302
 
 
-@pytest.mark.parametrize("path", ["/", "/search/", "/memories/", "/trash/", "/nowhere/", "/login/"])
+@pytest.mark.parametrize("path", ["/", "/memories/", "/trash/", "/nowhere/", "/login/"])
 def test_no_cache_keeps_a_page(visitor: Client, path: str) -> None:
     response = visitor.get(path)
     assert {"private", "no-store"} <= set(response["Cache-Control"].split(", "))
@@ -79,7 +78,7 @@ def test_no_cache_keeps_a_page(visitor: Client, path: str) -> None:
 
 
 def test_a_page_names_no_other_host_and_carries_nothing_inline(insider: Client, four_levels: Any) -> None:
-    for path in ("/", "/search/?q=zebra", "/memories/", "/trash/", "/nowhere/"):
+    for path in ("/", "/memories/?q=zebra", "/memories/", "/trash/", "/nowhere/"):
         response = insider.get(path)
         page = response.content.decode()
         assert "//" not in page.replace("http://testserver/", "").replace("http://www.w3.org", ""), path
@@ -91,12 +90,12 @@ def test_a_page_names_no_other_host_and_carries_nothing_inline(insider: Client, 
 
 def test_the_page_one_is_on_is_marked_in_the_navigation(visitor: Client) -> None:
     assert '<a href="/memories/" aria-current="page">' in visitor.get("/memories/").content.decode()
-    assert '<a href="/search/" aria-current' not in visitor.get("/memories/").content.decode()
+    assert '<a href="/memories/" aria-current' not in visitor.get("/sessions/").content.decode()
 
 
 class TestErrorPages:
     def test_an_address_without_its_last_slash_is_mended(self, visitor: Client) -> None:
-        assert visitor.get("/search?q=zebra")["Location"] == "/search/?q=zebra"
+        assert visitor.get("/memories?q=zebra")["Location"] == "/memories/?q=zebra"
         assert visitor.get("/nowhere").status_code == 404
         assert visitor.get("/api/v1/nothing").status_code == 404
 
@@ -123,7 +122,7 @@ class TestErrorPages:
         def fail(*args: Any, **kwargs: Any) -> None:
             raise RuntimeError("zebra in the works")
 
-        monkeypatch.setattr("memoryhub.web.memories.browse.paginate", fail)
+        monkeypatch.setattr("memoryhub.web.memories.views._page_context", fail)
         visitor.raise_request_exception = False
         response = visitor.get("/memories/")
         assert response.status_code == 500

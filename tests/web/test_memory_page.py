@@ -408,9 +408,9 @@ class TestHiding:
         client = Client()
         client.force_login(person("ada", "change_memory", "view_private"))
         memory = remember()
-        found = "http://testserver/search/?q=memory&sort=new"
+        found = "http://testserver/memories/?q=memory&sort=new"
         response = self.hide(client, memory, referer=found)
-        assert response.redirect_chain[-1][0] == "/search/?q=memory&sort=new"
+        assert response.redirect_chain[-1][0] == "/memories/?q=memory&sort=new"
         assert "Undo" in main(response).words
         memory.refresh_from_db()
         assert memory.sensitivity == "private"

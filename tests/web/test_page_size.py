@@ -66,7 +66,7 @@ def test_full_pages_of_long_texts_are_small(sign_in: Any, much: None) -> None:
     client = sign_in(*rights, "view_private")
     for path in (
         "/",
-        "/search/?q=tide",
+        "/memories/?q=tide",
         "/memories/",
         "/facts/",
         "/facts/graph/",

@@ -10,7 +10,7 @@ from django.test import Client
 
 from memoryhub.models import Membership, Memory
 
-PATHS = ["/", "/memories/", "/search/?q=lions+geese&min_score=0", "/timeline/entries/"]
+PATHS = ["/", "/memories/", "/memories/?q=lions+geese&min_score=0", "/timeline/entries/"]
 HTMX = {"HX-Request": "true", "HX-Current-URL": "http://testserver/memories/?type=fact"}
 
 

@@ -19,7 +19,7 @@ from memoryhub.models import Event, Injection, Memory, Session
 
 MAX_STATEMENTS = 12
 MAX_AFTER_CHANGE = 16  # once after each change; then the counts are in the cache
-PAGES = ("/", "/memories/", "/search/?q=zebra", "/review/", "/duplicates/", "/glance/")
+PAGES = ("/", "/memories/", "/memories/?q=zebra", "/review/", "/duplicates/", "/glance/")
 # Pages that list much: the most after a change, and after an event.
 FULL_PAGES = {
     "/memories/{uid}/": (31, MAX_STATEMENTS),

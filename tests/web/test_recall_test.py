@@ -170,4 +170,4 @@ def test_why_this_result_shows_the_factor_of_memories_that_helped(visitor, remem
     found = re.search(rf"Why this result\? .* helped {helped} of 9 times × (\d\.\d+)", page)
     assert found
     assert low < float(found[1]) < high
-    assert "×" not in text(visitor.get("/search/", {"q": "zebra"}))
+    assert "×" not in text(visitor.get("/memories/", {"q": "zebra"}))

@@ -17,7 +17,7 @@ PAGES = [
     "/",
     "/memories/",
     "/memories/?sensitivity=secret",
-    "/search/?q=giraffe&min_score=0",
+    "/memories/?q=giraffe&min_score=0",
     "/timeline/entries/",
     "/timeline/?month=2024-03",
     "/sessions/",

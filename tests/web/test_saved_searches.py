@@ -32,19 +32,19 @@ def client(ada: User) -> Client:
     return one
 
 
-def save(client: Client, name: str = "Tides", page: str = "search", query: str = QUERY, **more: str) -> Any:
+def save(client: Client, name: str = "Tides", page: str = "memories", query: str = QUERY, **more: str) -> Any:
     return client.post("/searches/", {"name": name, "page": page, "query": query, **more}, follow=True)
 
 
 @pytest.mark.parametrize(
     ("page", "query", "description"),
     [
-        ("memories", "order=-accessed_count&expiring=1", "order: Most read · expiring soon"),
+        ("memories", "order=-accessed_count&expiring=1", "sort: Most read · expiring soon"),
         ("memories", "project=hub&session_id=s1", "project: hub · session: s1"),
-        ("search", "q=tide+tables&type=session_summary", "tide tables · type: session summary"),
+        ("memories", "q=tide+tables&type=session_summary", "tide tables · type: session summary"),
         ("injections", "outcome=filled", "outcome: with memories"),
         ("journal", "operation=reveal", "operation: reveal"),
-        ("memories", "order=sideways&elsewhere=1", "order: sideways · elsewhere 1"),
+        ("memories", "order=sideways&elsewhere=1", "sort: sideways · elsewhere 1"),
         ("trash", "", "everything"),
     ],
 )
@@ -58,10 +58,10 @@ class TestSaving:
     def test_it_opens_again_exactly_as_it_was(self, client: Client) -> None:
         assert "Saved as “Tides”" in main(save(client)).words
         [search] = SavedSearch.objects.all()
-        assert (search.page, search.query, search.user.username) == ("search", QUERY, "ada")
+        assert (search.page, search.query, search.user.username) == ("memories", QUERY, "ada")
         links = main(client.get("/searches/")).links()
-        assert f"/search/?{QUERY}" in links
-        assert client.get(f"/search/?{QUERY}").status_code == 200
+        assert f"/memories/?{QUERY}" in links
+        assert client.get(f"/memories/?{QUERY}").status_code == 200
 
     @pytest.mark.parametrize("page", LIST_TITLES)
     def test_every_list_offers_to_be_saved_and_opens(self, client: Client, page: str) -> None:
@@ -98,8 +98,8 @@ class TestSaving:
         assert save(client, query=query).status_code == 200
         response = client.get("/searches/")
         assert find_dangers(response.content.decode()) == []
-        [link] = [one for one in main(response).links() if one.startswith("/search/")]
-        assert link.partition("?")[0] == "/search/"
+        [link] = [one for one in main(response).links() if one.startswith("/memories/")]
+        assert link.partition("?")[0] == "/memories/"
         assert all(sign not in link for sign in '#\r\n\x00<>" ')
         assert client.get(link).status_code < 500
 
@@ -142,19 +142,19 @@ class TestSaving:
     def test_there_is_an_end_to_them(self, ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(saved_searches, "MAX_SAVED_SEARCHES", 2)
         for name in ("one", "two"):
-            saved_searches.save_search(ada, name, "search", "")
+            saved_searches.save_search(ada, name, "memories", "")
         with pytest.raises(Conflict, match="2 saved searches"):
-            saved_searches.save_search(ada, "three", "search", "")
-        saved_searches.save_search(ada, "two", "search", "q=1", replace=True)
+            saved_searches.save_search(ada, "three", "memories", "")
+        saved_searches.save_search(ada, "two", "memories", "q=1", replace=True)
 
 
 class TestOnesOwn:
     @pytest.fixture
     def theirs(self, person: Any) -> SavedSearch:
-        return saved_searches.save_search(person("bob"), "Bob's list", "search", "q=bob")
+        return saved_searches.save_search(person("bob"), "Bob's list", "memories", "q=bob")
 
     def test_searches_of_others_are_not_shown(self, client: Client, theirs: SavedSearch) -> None:
-        at = {"HX-Current-URL": "http://testserver/search/?q=bob"}
+        at = {"HX-Current-URL": "http://testserver/memories/?q=bob"}
         for response in (
             client.get("/searches/"),
             client.get("/searches/menu/", headers=HTMX | at),
@@ -192,7 +192,7 @@ class TestChanging:
     def test_an_invalid_name_is_reported_at_its_field(
         self, client: Client, search: SavedSearch, ada: User, name: str
     ) -> None:
-        saved_searches.save_search(ada, "Other", "search", "")
+        saved_searches.save_search(ada, "Other", "memories", "")
         answer = client.post(f"/searches/{search.uid}/rename/", {"name": name})
         assert answer.status_code == 422
         fields = [one for one in main(answer).all("input") if one.get("id") == f"name-{search.uid}"]
@@ -226,13 +226,13 @@ class TestMenu:
     def test_it_holds_the_searches_of_this_list_and_marks_the_one_that_is_open(
         self, client: Client, ada: User
     ) -> None:
-        saved_searches.save_search(ada, "Here", "search", "q=1")
-        saved_searches.save_search(ada, "Here too", "search", "q=2")
+        saved_searches.save_search(ada, "Here", "memories", "q=1")
+        saved_searches.save_search(ada, "Here too", "memories", "q=2")
         saved_searches.save_search(ada, "Elsewhere", "journal", "q=1")
-        page = Page(self.menu(client, "http://testserver/search/?q=1&page=4").content.decode())
+        page = Page(self.menu(client, "http://testserver/memories/?q=1&page=4").content.decode())
         hrefs = {one["href"]: one.get("aria-current", "") for one in page.all("a")}
-        assert hrefs == {"/search/?q=1": "true", "/search/?q=2": "", "/searches/": ""}
-        assert (page.value_of("page"), page.value_of("query")) == ("search", "q=1")
+        assert hrefs == {"/memories/?q=1": "true", "/memories/?q=2": "", "/searches/": ""}
+        assert (page.value_of("page"), page.value_of("query")) == ("memories", "q=1")
 
     @pytest.mark.parametrize(
         "address",
@@ -260,12 +260,12 @@ class TestMenu:
 
     def test_hostile_names_stay_texts(self, client: Client) -> None:
         save(client, name=PAYLOAD[:90], query=f"q={PAYLOAD}")
-        at = {"HX-Current-URL": "http://testserver/search/"}
+        at = {"HX-Current-URL": "http://testserver/memories/"}
         for response in (
             client.get("/searches/"),
             client.get("/searches/menu/", headers=HTMX | at),
             client.get("/palette/"),
-            client.get("/searches/", {"page": "search", "query": PAYLOAD}),
+            client.get("/searches/", {"page": "memories", "query": PAYLOAD}),
         ):
             assert find_dangers(response.content.decode()) == []
 
@@ -281,18 +281,42 @@ class TestPalette:
         )
 
 
+class TestSidebar:
+    def links(self, page: str) -> list[str]:
+        return Page(page.partition('id="sidebar-saved"')[2].partition("</div>")[0]).links()
+
+    def test_searches_of_memories_are_listed_on_their_page(self, client: Client, ada: User) -> None:
+        saved_searches.save_search(ada, "Low tides", "memories", "q=tide")
+        saved_searches.save_search(ada, "Elsewhere", "journal", "q=1")
+        page = client.get("/memories/").content.decode()
+        assert self.links(page) == ["/memories/?q=tide"]
+        assert 'id="sidebar-saved"' not in client.get("/trash/").content.decode()
+
+    def test_more_than_eight_link_to_all(self, client: Client, ada: User) -> None:
+        for number in range(9):
+            saved_searches.save_search(ada, f"search {number}", "memories", f"q={number}")
+        page = client.get("/memories/").content.decode()
+        assert self.links(page)[7:] == ["/memories/?q=7", "/searches/"]
+
+    def test_saving_a_search_adds_it_while_the_page_is_open(self, client: Client) -> None:
+        fields = {"name": "Mine", "page": "memories", "query": "q=tide"}
+        done = client.post("/searches/", fields, headers=HTMX).content.decode()
+        assert '<div id="sidebar-saved" hx-swap-oob="true">' in done
+        assert done.count('href="/memories/?q=tide"') == 2
+
+
 class TestWithoutCost:
     def test_a_list_asks_nothing_more_for_its_menu(self, client: Client, ada: User) -> None:
-        saved_searches.save_search(ada, "one", "memories", "")
+        saved_searches.save_search(ada, "one", "journal", "")
         with CaptureQueriesContext(connection) as queries:
-            client.get("/memories/")
+            client.get("/journal/")
         assert not [one["sql"] for one in queries if "savedsearch" in one["sql"]]
 
     def test_the_queries_do_not_grow_with_the_searches(self, client: Client, ada: User) -> None:
         counted = []
         client.get("/searches/")  # caches the counts of the navigation
         for number in range(12):
-            saved_searches.save_search(ada, f"search {number}", "search", f"q={number}")
+            saved_searches.save_search(ada, f"search {number}", "memories", f"q={number}")
             if number in (0, 11):
                 with CaptureQueriesContext(connection) as queries:
                     client.get("/searches/")

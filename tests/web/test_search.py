@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -17,7 +19,8 @@ from memoryhub import embeddings
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.memories import restore_memories, trash_memories, update_memory
 from memoryhub.memories.schemas import MemoryPatch
-from memoryhub.models import Memory
+from memoryhub.models import Memory, SavedSearch
+from memoryhub.web.memories import views
 
 HTMX = {"HX-Request": "true", "HX-Target": "found"}
 TYPING = {**HTMX, "HX-Trigger": "search-fields"}
@@ -50,33 +53,33 @@ def zoo(remember: Callable[..., Any]) -> None:
 
 class TestCorrections:
     def test_misspelt_query_shows_results_and_the_corrected_query(self, visitor: Client, zoo: None) -> None:
-        response = visitor.get("/search/", {"q": "girafe", "project": "land"})
+        response = visitor.get("/memories/", {"q": "girafe", "project": "land"})
         page = response.content.decode()
         assert "Did you mean giraffe ?" in text(response)
         assert "No results for “girafe”" in text(response)
-        assert 'href="/search/?q=giraffe&amp;project=land"' in page
+        assert 'href="/memories/?q=giraffe&amp;project=land"' in page
         assert "<mark>Giraffe</mark> house" in page
         assert "1 result for giraffe" in text(response)
 
     def test_correction_is_offered_above_the_results_of_the_typed_query(
         self, visitor: Client, zoo: None
     ) -> None:
-        response = visitor.get("/search/", {"q": "zebra stabel", "min_score": "0"})
+        response = visitor.get("/memories/", {"q": "zebra stabel", "min_score": "0"})
         assert "Did you mean zebra stable ?" in text(response)
         assert "No results" not in text(response)
         assert "results for zebra stabel" in text(response)
 
     def test_known_words_have_no_suggestion(self, visitor: Client, zoo: None) -> None:
-        assert "Did you mean" not in text(visitor.get("/search/", {"q": "zebra"}))
+        assert "Did you mean" not in text(visitor.get("/memories/", {"q": "zebra"}))
 
     def test_words_of_redacted_memories_are_not_suggested(self, insider: Client, remember: Any) -> None:
         remember("The okapi sleeps", sensitivity="secret")
-        assert "Did you mean" not in text(insider.get("/search/", {"q": "okappi"}))
+        assert "Did you mean" not in text(insider.get("/memories/", {"q": "okappi"}))
 
     def test_search_starts_soon_after_the_last_key_and_only_the_newest_answer_is_shown(
         self, visitor: Client
     ) -> None:
-        page = visitor.get("/search/").content.decode()
+        page = visitor.get("/memories/").content.decode()
         [fields] = re.findall(r'<div id="search-fields"[^>]*>', page)
         assert int(re.findall(r"delay:(\d+)ms", fields)[0]) <= 120
         assert 'hx-sync="closest form:replace"' in fields
@@ -85,15 +88,15 @@ class TestCorrections:
 class TestResults:
     def test_result_shows_text_without_markdown(self, visitor: Client, remember: Any) -> None:
         remember("We *convert* in `batches`: 2 * 3, `<b>zebra</b>`", title="Zebras", abstract="**zebra**")
-        page = visitor.get("/search/", {"q": "zebra"}).content.decode()
+        page = visitor.get("/memories/", {"q": "zebra"}).content.decode()
         assert "We convert in batches: 2 * 3, &lt;b&gt;<mark>zebra</mark>&lt;/b&gt;" in page
 
     def test_snippet_is_of_the_field_that_matches(self, visitor: Client, remember: Any) -> None:
         remember("Nothing of the kind.", title="Animals", overview="Of **zebras** alone.")
-        assert "Of <mark>zebras</mark> alone." in visitor.get("/search/", {"q": "zebras"}).content.decode()
+        assert "Of <mark>zebras</mark> alone." in visitor.get("/memories/", {"q": "zebras"}).content.decode()
 
     def test_page_highlights_and_counts_results(self, visitor: Client, zoo: None) -> None:
-        response = visitor.get("/search/", {"q": "zebra"})
+        response = visitor.get("/memories/", {"q": "zebra"})
         page = response.content.decode()
         assert "<mark>Zebra</mark> crossing" in page
         assert "3 results" in text(response)
@@ -101,7 +104,7 @@ class TestResults:
         assert "Giraffe" not in page
 
     def test_score_is_shown_in_four_parts(self, visitor: Client, zoo: None) -> None:
-        response = visitor.get("/search/", {"q": "zebra crossing"})
+        response = visitor.get("/memories/", {"q": "zebra crossing"})
         found = re.search(
             r"Score (\d\.\d\d) match (\d\.\d\d) recency (\d\.\d\d) importance (\d\.\d\d) trust (\d\.\d\d)",
             text(response),
@@ -114,7 +117,7 @@ class TestResults:
         assert response.content.decode().count('<rect class="part-') == 4 * 3
 
     def test_min_score_is_a_field(self, visitor: Client, zoo: None) -> None:
-        none = visitor.get("/search/", {"q": "zebra", "min_score": "0.99"})
+        none = visitor.get("/memories/", {"q": "zebra", "min_score": "0.99"})
         assert "No results" in text(none)
         assert "Show 3 weaker matches" in text(none)
         assert "min_score=0" in none.content.decode()
@@ -125,51 +128,57 @@ class TestResults:
         configure(search_limit=2)
         for number in range(5):
             remember(f"zebra number {number}")
-        first = visitor.get("/search/", {"q": "zebra", "project": ""})
+        first = visitor.get("/memories/", {"q": "zebra", "project": ""})
         assert "Page 1 of 3" in text(first)
         assert "q=zebra&amp;project=&amp;page=2" in first.content.decode()
-        titles = [_titles(visitor.get("/search/", {"q": "zebra", "page": page})) for page in (1, 2, 3)]
+        titles = [_titles(visitor.get("/memories/", {"q": "zebra", "page": page})) for page in (1, 2, 3)]
         assert [len(one) for one in titles] == [2, 2, 1]
         assert len({title for one in titles for title in one}) == 5
 
     @pytest.mark.parametrize("page", ["0", "-1", "x", "²", "9" * 30])
     def test_invalid_page_number_is_no_error(self, visitor: Client, zoo: None, page: str) -> None:
-        assert visitor.get("/search/", {"q": "zebra", "page": page}).status_code == 200
+        assert visitor.get("/memories/", {"q": "zebra", "page": page}).status_code == 200
 
     def test_title_is_not_repeated(self, visitor: Client, remember: Any) -> None:
         remember("Zebra crossing\n\nPainted on Monday.", title="Zebra crossing")
-        page = visitor.get("/search/", {"q": "zebra"}).content.decode()
+        page = visitor.get("/memories/", {"q": "zebra"}).content.decode()
         assert page.count("crossing") == 1
         assert "Painted on Monday." in page
 
     def test_scripts_without_spaces_are_found_and_highlighted(self, visitor: Client, remember: Any) -> None:
         remember("毎晩三時にバックアップを実行します", title="運用")
-        assert "<mark>バックアップ</mark>" in visitor.get("/search/", {"q": "バックアップ"}).content.decode()
+        assert (
+            "<mark>バックアップ</mark>" in visitor.get("/memories/", {"q": "バックアップ"}).content.decode()
+        )
 
 
 class TestEmptyStates:
-    def test_empty_query_explains_searching(self, visitor: Client) -> None:
-        assert "What are you looking for?" in text(visitor.get("/search/"))
+    @pytest.mark.parametrize("q", ["", " "])
+    def test_empty_query_lists_what_the_filters_leave(self, visitor: Client, zoo: None, q: str) -> None:
+        response = visitor.get("/memories/", {"q": q, "project": "town"})
+        assert _titles(response) == ["Zebra crossing"]
+        assert "1 memory" in text(response)
 
-    def test_filters_without_a_query_link_to_the_list(self, visitor: Client, zoo: None) -> None:
-        page = visitor.get("/search/", {"project": "land"}).content.decode()
-        assert 'href="/memories/?project=land"' in page
+    def test_query_without_results_explains_searching(self, visitor: Client, zoo: None) -> None:
+        assert "A phrase in quotation marks is matched exactly" in text(
+            visitor.get("/memories/", {"q": "xyz"})
+        )
 
     def test_filters_that_exclude_everything_are_reported(self, visitor: Client, zoo: None) -> None:
-        response = visitor.get("/search/", {"q": "zebra", "project": "moon"})
+        response = visitor.get("/memories/", {"q": "zebra", "project": "moon"})
         assert "Search without the filters : 3 results" in text(response)
-        assert 'href="/search/?q=zebra"' in response.content.decode()
+        assert 'href="/memories/?q=zebra"' in response.content.decode()
 
     def test_advice_counts_no_hidden_memories(self, visitor: Client, remember: Any) -> None:
         remember("zebra hideout", sensitivity="secret", project="moon")
-        response = visitor.get("/search/", {"q": "zebra", "project": "moon", "min_score": "0.9"})
+        response = visitor.get("/memories/", {"q": "zebra", "project": "moon", "min_score": "0.9"})
         assert "weaker" not in text(response)
         assert "Search without the filters" not in text(response)
 
 
 class TestFacets:
     def test_facets_count_matches_of_the_query(self, visitor: Client, zoo: None) -> None:
-        facets = _facets(visitor.get("/search/", {"q": "zebra"}))
+        facets = _facets(visitor.get("/memories/", {"q": "zebra"}))
         assert facets["Type"] == {"feature": 2, "bugfix": 1}
         assert facets["Category"] == {"farm": 2, "road": 1}
         assert facets["Project"] == {"land": 2, "town": 1}
@@ -177,25 +186,25 @@ class TestFacets:
 
     def test_facet_keeps_the_query_and_starts_on_the_first_page(self, visitor: Client, zoo: None) -> None:
         query = {"q": "zebra", "min_score": "0.1", "page": "1"}
-        page = visitor.get("/search/", query).content.decode()
-        assert 'href="/search/?q=zebra&amp;min_score=0.1&amp;tag=wood"' in page
+        page = visitor.get("/memories/", query).content.decode()
+        assert 'href="/memories/?q=zebra&amp;min_score=0.1&amp;tag=wood"' in page
 
     def test_active_facet_filters_and_can_be_removed(self, visitor: Client, zoo: None) -> None:
-        response = visitor.get("/search/", {"q": "zebra", "type": "feature"})
+        response = visitor.get("/memories/", {"q": "zebra", "type": "feature"})
         assert "2 results" in text(response)
-        assert '<a href="/search/?q=zebra" aria-current="true">' in response.content.decode()
+        assert '<a href="/memories/?q=zebra" aria-current="true">' in response.content.decode()
 
     def test_facets_count_no_hidden_memories(self, sign_in: Any, four_levels: Any, remember: Any) -> None:
         remember(
             "zebra of the vault", sensitivity="secret", project="vault", tags=["hush"], category="coverup"
         )
-        page = sign_in("view_secret").get("/search/", {"q": "zebra"}).content.decode()
+        page = sign_in("view_secret").get("/memories/", {"q": "zebra"}).content.decode()
         assert "vault" not in page
         assert "hush" not in page
         assert "coverup" not in page
 
     def test_level_facet_requires_the_switch(self, insider: Client, four_levels: Any) -> None:
-        assert _facets(insider.get("/search/", {"q": "zebra"}))["Level"] == {
+        assert _facets(insider.get("/memories/", {"q": "zebra"}))["Level"] == {
             "public": 1,
             "private": 1,
             "secret": 1,
@@ -217,13 +226,13 @@ class TestFilters:
     def test_each_filter_applies(
         self, visitor: Client, zoo: None, name: str, value: str, found: set[str]
     ) -> None:
-        assert set(_titles(visitor.get("/search/", {"q": "zebra", name: value}))) == found
+        assert set(_titles(visitor.get("/memories/", {"q": "zebra", name: value}))) == found
 
     def test_concept_file_and_session_filters_apply(self, visitor: Client, remember: Any) -> None:
         remember("zebra one", concepts=["gotcha"], files_modified=["src/app.py"], session_id="s 1/2")
         remember("zebra two")
         for name, value in (("concept", "gotcha"), ("file", "app.py"), ("session_id", "s 1/2")):
-            assert _titles(visitor.get("/search/", {"q": "zebra", name: value})) == ["zebra one"], name
+            assert _titles(visitor.get("/memories/", {"q": "zebra", name: value})) == ["zebra one"], name
 
     @pytest.mark.parametrize(
         ("name", "value", "label"),
@@ -241,21 +250,23 @@ class TestFilters:
     def test_invalid_filter_is_reported_and_keeps_the_input(
         self, visitor: Client, zoo: None, name: str, value: str, label: str
     ) -> None:
-        response = visitor.get("/search/", {"q": "zebra", "project": "land", "tag": "wood", name: value})
+        response = visitor.get("/memories/", {"q": "zebra", "project": "land", "tag": "wood", name: value})
         assert response.status_code == 422
         assert f">{label}</a>:" in response.content.decode()
         assert 'value="land"' in response.content.decode()
         assert 'value="wood"' in response.content.decode()
 
     def test_invalid_date_or_number_stays_visible(self, visitor: Client) -> None:
-        page = visitor.get("/search/", {"q": "zebra", "since": "never", "min_score": "much"}).content.decode()
+        page = visitor.get(
+            "/memories/", {"q": "zebra", "since": "never", "min_score": "much"}
+        ).content.decode()
         assert '<input type="text" name="since" value="never"' in page
         assert '<input type="text" name="min_score" value="much"' in page
 
     def test_both_days_of_a_range_are_included(self, visitor: Client, remember: Any) -> None:
         remember("zebra of may", created_at="2024-05-01T23:30:00+00:00")
         span = {"q": "zebra", "min_score": "0", "since": "2024-05-01", "until": "2024-05-01"}
-        assert _titles(visitor.get("/search/", span)) == ["zebra of may"]
+        assert _titles(visitor.get("/memories/", span)) == ["zebra of may"]
 
     def test_hidden_level_is_not_offered(self, visitor: Client, insider_options: Any) -> None:
         assert insider_options(visitor) == ["", "public"]
@@ -263,40 +274,115 @@ class TestFilters:
 
 class TestFragments:
     def test_htmx_gets_the_fragment(self, visitor: Client, zoo: None) -> None:
-        part = visitor.get("/search/", {"q": "zebra"}, headers=HTMX).content.decode()
-        assert part.lstrip().startswith('<div id="found">')
+        part = visitor.get("/memories/", {"q": "zebra"}, headers=HTMX).content.decode()
+        assert part.lstrip().startswith('<div id="found"')
+        assert 'hx-swap-oob="true"' in part[part.index('<nav id="facets"') :]
         assert "<html" not in part
         assert "3</strong> results" in part
 
     def test_page_contains_the_fragment(self, visitor: Client, zoo: None) -> None:
-        page = visitor.get("/search/", {"q": "zebra crossing"}).content.decode()
-        part = visitor.get("/search/", {"q": "zebra crossing"}, headers=HTMX).content.decode()
-        assert _without_time(part).strip() in _without_time(page)
+        page = visitor.get("/memories/", {"q": "zebra crossing"}).content.decode()
+        part = visitor.get("/memories/", {"q": "zebra crossing"}, headers=HTMX).content.decode()
+        found, _, facets = part.partition('<nav id="facets"')
+        assert _without_time(found).strip() in _without_time(page)
+        assert facets.replace(' hx-swap-oob="true"', "").strip() in page
 
     def test_typing_replaces_the_url_and_submitting_adds_to_the_history(
         self, visitor: Client, zoo: None
     ) -> None:
         query = {"q": "zebra", "project": "", "type": "feature", "since": ""}
-        typed = visitor.get("/search/", query, headers=TYPING)
-        assert typed["HX-Replace-Url"] == "/search/?q=zebra&type=feature"
+        typed = visitor.get("/memories/", query, headers=TYPING)
+        assert typed["HX-Replace-Url"] == "/memories/?q=zebra&type=feature"
         assert "HX-Push-Url" not in typed
-        sent = visitor.get("/search/", query, headers={**HTMX, "HX-Trigger": "search-form"})
-        assert sent["HX-Push-Url"] == "/search/?q=zebra&type=feature"
+        sent = visitor.get("/memories/", query, headers={**HTMX, "HX-Trigger": "search-form"})
+        assert sent["HX-Push-Url"] == "/memories/?q=zebra&type=feature"
 
     def test_history_restore_gets_the_whole_page(self, visitor: Client, zoo: None) -> None:
         headers = {"HX-Request": "true", "HX-History-Restore-Request": "true"}
-        assert b"<html" in visitor.get("/search/", {"q": "zebra"}, headers=headers).content
+        assert b"<html" in visitor.get("/memories/", {"q": "zebra"}, headers=headers).content
 
     def test_facet_link_gets_the_whole_page(self, visitor: Client, zoo: None) -> None:
         headers = {"HX-Request": "true", "HX-Boosted": "true", "HX-Target": "listing"}
-        response = visitor.get("/search/", {"q": "zebra"}, headers=headers)
+        response = visitor.get("/memories/", {"q": "zebra"}, headers=headers)
         assert b'<div id="listing">' in response.content
         assert "HX-Push-Url" not in response
 
     def test_invalid_filter_responds_422_in_a_fragment(self, visitor: Client) -> None:
-        response = visitor.get("/search/", {"q": "zebra", "since": "x"}, headers=TYPING)
+        response = visitor.get("/memories/", {"q": "zebra", "since": "x"}, headers=TYPING)
         assert response.status_code == 422
         assert "Enter a valid date" in response.content.decode()
+
+
+class TestOldAddress:
+    def test_it_leads_to_the_page_of_memories_with_its_parameters(self, visitor: Client) -> None:
+        response = visitor.get("/search/?q=zebra+crossing&type=bugfix&page=2")
+        assert response.status_code == 301
+        assert response["Location"] == "/memories/?q=zebra+crossing&type=bugfix&page=2"
+
+    def test_it_needs_a_sign_in(self, client: Client, db: None) -> None:
+        response = client.get("/search/?q=zebra", follow=True)
+        assert response.redirect_chain[-1][0] == "/login/?next=/memories/%3Fq%3Dzebra"
+
+    def test_saved_searches_move_to_the_page_of_memories(self, django_user_model: Any, db: None) -> None:
+        ada = django_user_model.objects.create(username="ada")
+        old = SavedSearch.objects.create(user=ada, name="Old", page="search", query="q=tide")
+        other = SavedSearch.objects.create(user=ada, name="Other", page="journal", query="q=tide")
+        migration = import_module("memoryhub.migrations.0023_saved_searches_of_memories")
+        migration.move_searches(apps, None)
+        old.refresh_from_db()
+        other.refresh_from_db()
+        assert (old.page, old.query, other.page) == ("memories", "q=tide", "journal")
+
+
+class TestOrders:
+    @pytest.fixture
+    def ranked(self, remember: Any) -> None:
+        for share in (0.2, 0.9, 0.5):
+            remember(f"zebra {share}", importance=share)
+        remember("giraffe", importance=1.0)
+        remember("zebra vault", importance=1.0, sensitivity="secret")
+
+    def test_results_can_be_sorted(self, visitor: Client, ranked: None) -> None:
+        response = visitor.get("/memories/", {"q": "zebra", "order": "-importance"})
+        assert _titles(response) == ["zebra 0.9", "zebra 0.5", "zebra 0.2"]
+        assert "<mark>zebra</mark>" in response.content.decode()
+        assert "3 results" in text(response)
+        assert "Why this result?" not in text(response)
+
+    def test_sorted_results_have_pages(
+        self, visitor: Client, ranked: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(views, "PAGE_SIZE", 2)
+        first = visitor.get("/memories/", {"q": "zebra", "order": "-importance"})
+        following = re.search(r'rel="next" href="([^"]+)"', first.content.decode())
+        assert following
+        second = visitor.get("/memories/" + following[1].replace("&amp;", "&"))
+        assert _titles(first) + _titles(second) == ["zebra 0.9", "zebra 0.5", "zebra 0.2"]
+
+    def test_words_typed_into_a_list_are_ranked(self, visitor: Client, ranked: None) -> None:
+        page = visitor.get("/memories/").content.decode()
+        assert '<option value="" selected>Last changed</option>' in page
+        page = visitor.get("/memories/", {"q": "zebra"}).content.decode()
+        assert '<option value="" selected>Best match</option>' in page
+
+    def test_misspelt_query_can_be_sorted(self, visitor: Client, zoo: None) -> None:
+        response = visitor.get("/memories/", {"q": "girafe", "order": "-created_at"})
+        assert _titles(response) == ["Giraffe house"]
+        assert "Did you mean giraffe ?" in text(response)
+
+
+class TestChips:
+    def test_several_filters_can_be_cleared_at_once(self, visitor: Client, zoo: None) -> None:
+        response = visitor.get("/memories/", {"q": "zebra", "type": "feature", "tag": "wood", "page": "1"})
+        assert '<a class="button is-quiet is-small" href="/memories/?q=zebra">' in response.content.decode()
+        one = visitor.get("/memories/", {"q": "zebra", "type": "feature"})
+        assert "Clear filters" not in text(one)
+
+    def test_every_filter_of_the_list_narrows_a_search(self, visitor: Client, remember: Any) -> None:
+        remember("zebra soon", ttl_days=2)
+        remember("zebra later", ttl_days=60)
+        for query in ({"expiring": "1"}, {"ends": str(timezone.localdate() + timedelta(days=2))}):
+            assert _titles(visitor.get("/memories/", {"q": "zebra", **query})) == ["zebra soon"]
 
 
 HOSTILE = "<script>alert('zebra')</script><img src=x onerror=alert(1)>"
@@ -306,7 +392,7 @@ def test_hostile_markup_is_escaped_everywhere(visitor: Client, remember: Any) ->
     remember(f"zebra {HOSTILE}", title=HOSTILE, project=HOSTILE, category=HOSTILE, tags=[HOSTILE, "b"])
     remember("zebra plain", project="other", category="other")
     for q in ("zebra", HOSTILE, "script"):
-        page = visitor.get("/search/", {"q": q, "min_score": "0"}).content.decode()
+        page = visitor.get("/memories/", {"q": q, "min_score": "0"}).content.decode()
         assert "<script>alert" not in page
         assert "<img" not in page
         assert "&lt;" in page
@@ -322,7 +408,7 @@ class TestSemanticFailure:
 
     @pytest.mark.parametrize("q", ["zebra", "quokka"])
     def test_failed_provider_is_reported(self, visitor: Client, zoo: None, down: None, q: str) -> None:
-        response = visitor.get("/search/", {"q": q})
+        response = visitor.get("/memories/", {"q": q})
         assert response.status_code == 200
         assert "&lt;b&gt;the endpoint&lt;/b&gt; did not answer in time" in response.content.decode()
         assert "Meaning could not be used now; searched by words alone" in text(response)
@@ -330,18 +416,18 @@ class TestSemanticFailure:
     def test_working_semantic_search_reports_nothing(
         self, visitor: Client, zoo: None, embedding: Any
     ) -> None:
-        assert "Meaning" not in text(visitor.get("/search/", {"q": "zebra"}))
+        assert "Meaning" not in text(visitor.get("/memories/", {"q": "zebra"}))
 
     def test_disabled_semantic_search_reports_nothing(
         self, visitor: Client, zoo: None, configure: Any
     ) -> None:
         configure(embeddings="none")
-        assert "Meaning" not in text(visitor.get("/search/", {"q": "zebra"}))
+        assert "Meaning" not in text(visitor.get("/memories/", {"q": "zebra"}))
 
 
 @pytest.mark.parametrize("q", ['"', "AND", "*", "C++", "foo.bar", "NEAR(", "🦓", "'; --", "%", "漢"])
 def test_any_query_is_safe(visitor: Client, zoo: None, q: str) -> None:
-    assert visitor.get("/search/", {"q": q}).status_code == 200
+    assert visitor.get("/memories/", {"q": q}).status_code == 200
 
 
 def test_number_of_queries_does_not_grow_with_the_results(
@@ -352,9 +438,9 @@ def test_number_of_queries_does_not_grow_with_the_results(
     for upto in (3, 30):
         for number in range(upto):
             remember(f"zebra {upto} {number}", tags=[f"t{number}"], files_read=[f"f{number}"], project="zoo")
-        visitor.get("/search/", {"q": "zebra"})
+        visitor.get("/memories/", {"q": "zebra"})
         with CaptureQueriesContext(connection) as queries:
-            visitor.get("/search/", {"q": "zebra"})
+            visitor.get("/memories/", {"q": "zebra"})
         counted.append(len(queries))
     assert counted[0] == counted[1]
 
@@ -386,7 +472,7 @@ def _without_time(page: str) -> str:
 @pytest.fixture
 def insider_options() -> Callable[[Client], list[str]]:
     def options(client: Client) -> list[str]:
-        page = client.get("/search/").content.decode()
+        page = client.get("/memories/").content.decode()
         select = re.search(r'<select name="sensitivity".*?</select>', page, re.S)
         assert select
         return re.findall(r'value="([^"]*)"', select[0])
@@ -402,7 +488,7 @@ class TestPast:
         Memory.objects.update(created_at=timezone.now() - timedelta(days=9))
         update_memory(memory.uid, MemoryPatch(content="zebra subway"), actor)
         day = timezone.localdate() - timedelta(days=3)
-        page = text(visitor.get("/search/", {"q": "zebra", "on": str(day)}))
+        page = text(visitor.get("/memories/", {"q": "zebra", "on": str(day)}))
         assert "zebra crossing" in page
         assert "zebra subway" not in page
         assert "changed since" in page
@@ -420,12 +506,27 @@ class TestPast:
         trash_memories([gone.uid], actor)
         for days, found in ((7, "crossing subway"), (3, "subway"), (0, "crossing")):
             day = timezone.localdate() - timedelta(days=days)
-            page = text(visitor.get("/search/", {"q": "zebra", "on": str(day)}))
+            page = text(visitor.get("/memories/", {"q": "zebra", "on": str(day)}))
             shown = [word for word in ("crossing", "subway", "vault") if f"zebra {word}" in page]
             assert " ".join(shown) == found
             assert ("in the trash today" in page) == ("subway" in found)
 
+    def test_day_without_words_asks_for_words(self, visitor: Client, zoo: None) -> None:
+        response = visitor.get("/memories/", {"on": str(timezone.localdate() - timedelta(days=3))})
+        assert "Type words to search the memories of that day." in text(response)
+        assert _titles(response) == []
+
+    @pytest.mark.parametrize(
+        ("name", "value"), [("expiring", "1"), ("worth", "high"), ("ends", "2030-01-01")]
+    )
+    def test_day_refuses_filters_of_the_present(
+        self, visitor: Client, zoo: None, name: str, value: str
+    ) -> None:
+        response = visitor.get("/memories/", {"q": "zebra", "on": "2020-01-01", name: value})
+        assert response.status_code == 422
+        assert "A day in the past cannot be combined with" in text(response)
+
     def test_invalid_day_is_an_error_of_its_field(self, visitor: Client, zoo: None) -> None:
-        response = visitor.get("/search/", {"q": "zebra", "on": "soon"})
+        response = visitor.get("/memories/", {"q": "zebra", "on": "soon"})
         assert response.status_code == 422
         assert "Enter a valid date" in text(response)

@@ -16,7 +16,7 @@ WORDS = {
     "secret": "secretwords",
     "cosmic": "unknownwords",
 }
-PATHS = ["/memories/", "/search/?q=zebra&min_score=0", "/"]
+PATHS = ["/memories/", "/memories/?q=zebra&min_score=0", "/"]
 
 
 def shown(client: Client, path: str) -> set[str]:
@@ -74,13 +74,13 @@ def test_redirect_stays_on_this_host(insider: Client, wanted: str) -> None:
 
 
 def test_switch_returns_to_its_page(insider: Client) -> None:
-    response = insider.post("/switch/", {"level": "private", "on": "0", "next": "/search/?q=zebra"})
-    assert response["Location"] == "/search/?q=zebra"
+    response = insider.post("/switch/", {"level": "private", "on": "0", "next": "/memories/?q=zebra"})
+    assert response["Location"] == "/memories/?q=zebra"
 
 
 def test_active_switch_is_shown_on_every_page(sign_in: Any) -> None:
     client = sign_in("view_private", "view_secret", on=["secret"])
-    for path in ("/", "/search/", "/memories/", "/trash/", "/nowhere/"):
+    for path in ("/", "/memories/", "/trash/", "/nowhere/"):
         page = client.get(path).content.decode()
         assert 'aria-label="Visibility: secret shown"' in page, path
         assert '<span class="tool-text">Secret shown</span>' in page, path

@@ -59,7 +59,7 @@ def done(client: Client, address: str, **fields: Any) -> str:
     return client.post(address, fields, follow=True).content.decode()
 
 
-@pytest.mark.parametrize("where", ["/memories/", "/search/?q=memory", "/timeline/entries/", "/sessions/s/"])
+@pytest.mark.parametrize("where", ["/memories/", "/memories/?q=memory", "/timeline/entries/", "/sessions/s/"])
 def test_changed_memories_are_skipped_and_the_others_updated(
     editor: Client, three: list[Memory], where: str
 ) -> None:

@@ -81,6 +81,6 @@ def test_unchanged_file_is_not_sent_again(client: Client) -> None:
 
 
 def test_page_is_not_compressed(admin_client: Client) -> None:
-    response = admin_client.get("/search/", {"q": "token"}, headers={"accept-encoding": "gzip"})
+    response = admin_client.get("/memories/", {"q": "token"}, headers={"accept-encoding": "gzip"})
 
     assert "Content-Encoding" not in response

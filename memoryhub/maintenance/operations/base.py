@@ -71,6 +71,7 @@ CHARS_PER_WEIGHT = 2000  # indexing this much text takes as long as the other wo
 T = TypeVar("T")
 Rows = TypeVar("Rows", bound="QuerySet[Any]")
 Commit = Callable[[str], tuple[Change, ...]]
+Refusals = list[tuple[str, str]]  # ids, and reasons as texts to show
 
 
 @dataclass
@@ -287,7 +288,13 @@ class Operation(ABC, Generic[P]):
     def undoable(self) -> bool:
         return bool(self.inverse_records)
 
-    def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
-        """Undo a run in short transactions; yield the number of memories that each restores."""
+    def undo(
+        self, run_uid: str, actor: Actor, now: datetime | None = None, *, refused: Refusals | None = None
+    ) -> Iterator[int]:
+        """Undo a run in short transactions; yield the number of memories that each restores.
+
+        ``refused``: receives the ids of memories that are left as they are, and the reasons.
+        """
         undo = Undo.of_action(run_uid, actor, self.inverse_records, now)
+        undo.refused = undo.refused if refused is None else refused
         yield from undo.steps(Pace(20, min_size=4).batches)

@@ -79,7 +79,7 @@ SECTIONS = (
         "Memories",
         "memories",
         (
-            Place("memories", "Memories", "list browse", ("search", "searches")),
+            Place("memories", "Memories", "list browse search find", ("searches",)),
             Place("duplicates", "Duplicates", "merge alike near"),
             Place("trash", "Trash", "deleted expired restore undo"),
         ),

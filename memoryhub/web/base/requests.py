@@ -112,7 +112,7 @@ def signed_in_user(request: HttpRequest) -> User:
 
 
 SCOPED_PAGES = frozenset(
-    """home glance glance-duplicates memories search trash duplicates review sessions injections
+    """home glance glance-duplicates memories trash duplicates review sessions injections
     timeline timeline-entries facts facts-graph thing fact-conflicts journal""".split()
 )
 _SESSION_KEY = "project"

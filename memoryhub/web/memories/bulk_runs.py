@@ -22,6 +22,7 @@ from memoryhub.maintenance.operations.base import (
     Operation,
     Pace,
     PagePlan,
+    Refusals,
     Step,
     steps_by_page,
 )
@@ -72,7 +73,9 @@ class BulkActionOperation(Operation[BulkActionParams]):
         pace = Pace(CHUNK_SIZE, max_size=4 * CHUNK_SIZE, min_size=8)
         yield from steps_by_page(rows, ("pk", "uid"), plan, position or {}, pace)
 
-    def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
+    def undo(
+        self, run_uid: str, actor: Actor, now: datetime | None = None, *, refused: Refusals | None = None
+    ) -> Iterator[int]:
         run = MaintenanceRun.objects.get(uid=run_uid)
         actor = replace(actor, clearance=_with_new_level(actor.clearance, run.params["values"]))
         start = (
@@ -84,7 +87,10 @@ class BulkActionOperation(Operation[BulkActionParams]):
         seqs = list(rows.exclude(detail__has_key="imported").order_by("-seq").values_list("seq", flat=True))
         for some in Pace(20, min_size=4).batches(seqs):
             batch = list(JournalEntry.objects.filter(seq__in=some).order_by("-seq"))
-            yield from Undo(run_uid, actor, now or timezone.now(), batch).steps(lambda units: [units])
+            undo = Undo(
+                run_uid, actor, now or timezone.now(), batch, refused=[] if refused is None else refused
+            )
+            yield from undo.steps(lambda units: [units])
 
 
 BULK_ACTION = BulkActionOperation()

@@ -15,11 +15,10 @@ from memoryhub.memories import StoreError
 from memoryhub.memories.bulk_actions import MAX_MEMORIES
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.hybrid import search_memories
 from memoryhub.web.base.fields import parse_aware_datetime
 from memoryhub.web.base.filters import TimelineFilter
 from memoryhub.web.base.requests import narrow_to_project
-from memoryhub.web.memories.filters import BrowseFilter, SearchFilter
+from memoryhub.web.memories.filters import MemoryListFilter
 
 _CHANGE_PERMISSION, _DELETE_PERMISSION = "memoryhub.change_memory", "memoryhub.delete_memory"
 # Any one of these permissions allows an action and its undo.
@@ -70,19 +69,10 @@ def select_all_matching(address: str, clearance: Clearance) -> list[str]:
     return uids
 
 
-def _browse_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
-    form = BrowseFilter(query)
-    _require_valid(form.is_valid())
-    return form.select(clearance)
-
-
-def _search_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
-    form = SearchFilter(query)
-    _require_valid(form.is_valid() and bool(query.get("q", "").strip()))
-    memories = form.wanted().select(clearance)
-    return memories.filter(
-        pk__in=search_memories(memories, form.value("q"), limit=0, min_score=form.lowest_score()).ids
-    )
+def _memory_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
+    form = MemoryListFilter(query)
+    _require_valid(form.is_valid() and not form.moment())
+    return form.matching(clearance)
 
 
 def _trash_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
@@ -108,8 +98,8 @@ def _require_valid(is_valid: bool) -> None:
 
 
 LIST_QUERIES: dict[str, ListQuery] = {
-    "memories": _browse_list,
-    "search": _search_list,
+    "memories": _memory_list,
+    "search": _memory_list,  # the old address, in runs that wait and pages that are open
     "trash": _trash_list,
     "timeline-entries": _timeline_list,
     "session": _session_list,

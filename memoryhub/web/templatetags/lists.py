@@ -19,7 +19,7 @@ from memoryhub.web.base.requests import current_project
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.review import queue
-from memoryhub.web.saved_searches import list_address_of
+from memoryhub.web.saved_searches import list_address_of, saved_items
 
 register = template.Library()
 
@@ -83,14 +83,16 @@ def error_mark(context: template.Context) -> str:
 
 @register.inclusion_tag("includes/sidebar.html", takes_context=True)
 def sidebar(context: dict[str, Any]) -> dict[str, Any]:
-    """Render the main navigation, with the number of items that wait for this person's review."""
+    """Render the main navigation, with the number of items to review and the saved searches."""
     request = context["request"]
     sections = navigation_links(request.user, request.path)
     may_review = any(section.name == "review" for section in sections)
+    is_memories = any(section.name == "memories" and section.current == "page" for section in sections)
     return {
         "sections": sections,
         "waiting": queue.badge_text(request) if may_review else "",
         "project": current_project(request),
+        "saved": saved_items(request.user, "memories") if is_memories else [],
         "request": request,
         "csrf_token": context.get("csrf_token"),
     }

@@ -65,7 +65,7 @@ def test_the_keyboard_alone_suffices(open_page: OpenPage, curator: Any, wrong: M
     expect(page.get_by_role("searchbox", name="Search memories")).to_be_focused()
     page.keyboard.type("boiler")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/search/?q=boiler*")
+    page.wait_for_url("**/memories/?q=boiler*")
     expect(page.get_by_role("link", name="Bleeding the boiler")).to_be_visible()
     tab_to(page, "Bleeding the boiler")
     page.keyboard.press("Enter")

@@ -28,14 +28,14 @@ def leaked(configure: Any, remember: Any) -> Memory:
 def test_a_memory_with_a_credential_is_found_and_erased_for_good(
     set_out: Any, insider: Any, leaked: Memory, tmp_path: Path
 ) -> None:
-    page = set_out("/search/?q=uploader&min_score=0", insider)
+    page = set_out("/memories/?q=uploader&min_score=0", insider)
     page.get_by_role("link", name="Uploader").click()
     page.locator("details.more > summary").click()
     page.get_by_role("link", name="Erase").click()
     page.get_by_label("Type “erase”").fill("erase")
     page.get_by_role("button", name="Erase permanently").click()
     expect(page.get_by_text("Erased for good.")).to_be_visible()
-    page.goto("/search/?q=uploader&min_score=0")
+    page.goto("/memories/?q=uploader&min_score=0")
     expect(page.get_by_role("link", name="Uploader")).to_have_count(0)
     assert not Memory.objects.exists()
     page.goto("/journal/?operation=erase")
@@ -52,7 +52,7 @@ def test_a_scan_hides_what_it_finds_and_the_browser_shows_it_to_no_one(
     watch.expect(404)
     page = set_out(f"/memories/{leaked.uid}/", insider)
     expect(page.get_by_role("heading", level=1)).to_have_text("Page not found")
-    page.goto("/search/?q=uploader&min_score=0")
+    page.goto("/memories/?q=uploader&min_score=0")
     expect(page.get_by_role("link", name="Uploader")).to_have_count(0)
 
 

@@ -1,0 +1,266 @@
+"""The page of memories: a list by date or in another order; with words, the results of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.timezone import now
+from django.views.decorators.http import require_safe
+
+from memoryhub.access import policy
+from memoryhub.access.policy import Clearance
+from memoryhub.accounts.clearance import request_clearance
+from memoryhub.backends.fts_query import Query, parse_query
+from memoryhub.backends.schema import TEXT_COLUMNS
+from memoryhub.backends.statements import key_list
+from memoryhub.core.pagination import InvalidCursor, paginate
+from memoryhub.core.text import collapse_whitespace, without_title_prefix
+from memoryhub.memories.filters import MemoryFilter
+from memoryhub.memories.snapshots import Snapshot, load_snapshot
+from memoryhub.models import Label, Memory
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search.hybrid import Hit, search_memories
+from memoryhub.search.snapshots import search_snapshot
+from memoryhub.search.snippets import extract_snippet, highlight_text, snippet_of_first_match
+from memoryhub.stats import counts
+from memoryhub.web.base.fields import parse_whole_number
+from memoryhub.web.base.markdown import to_plain_text
+from memoryhub.web.base.requests import HtmxHttpRequest, chosen_project, page_or_fragment, update_address_bar
+from memoryhub.web.memories.filters import MemoryListFilter, filter_url
+
+PAGE_SIZE = 25
+OLD_ISSUE_PARAMETER = "mend"  # the name of ``issue`` in addresses that people saved
+_MAX_PAGES = 10_000
+
+
+@dataclass(frozen=True)
+class ListItem:
+    """A memory of the list. A result of a search has a highlighted title and text, and a ranked one its hit.
+
+    ``note``: what happened to it since the day that was searched.
+    """
+
+    memory: Memory
+    title: SafeString | str = ""
+    text: SafeString | str = ""
+    hit: Hit | None = None
+    note: str = ""
+
+
+@require_safe
+def memories_page(request: HtmxHttpRequest) -> HttpResponse:
+    """List or search memories. ``GET`` takes the fields of the form and ``cursor`` or ``page``.
+
+    htmx fills ``#found`` while the person types or filters.
+    """
+    if old := request.GET.get(OLD_ISSUE_PARAMETER):
+        return redirect(filter_url(request, OLD_ISSUE_PARAMETER, issue=old))
+    clearance = request_clearance(request)
+    form = MemoryListFilter(request.GET)
+    form.narrow_to(clearance)
+    context: dict[str, Any] = {"form": form, "query": form.words()}
+    is_valid = form.is_valid()
+    if is_valid:
+        context |= {"chips": form.chips(request), "unfiltered": form.unfiltered_url(request)}
+        try:
+            context |= _page_context(request, form, clearance)
+        except InvalidCursor:
+            context["bad_cursor"], is_valid = filter_url(request), False
+    response = page_or_fragment(
+        request,
+        "memories.html",
+        context,
+        fragment="memories.html#found",
+        target="found",
+        status=200 if is_valid else 422,
+    )
+    # Typing replaces the URL; a submitted search or filter adds a history entry.
+    return update_address_bar(
+        request, response, filter_url(request), replace=request.htmx.trigger == "search-fields"
+    )
+
+
+def _page_context(request: HttpRequest, form: MemoryListFilter, clearance: Clearance) -> dict[str, Any]:
+    if form.value("q"):
+        return _search_context(request, form, clearance)
+    if form.moment():
+        return {"past": form.moment()}
+    memories = form.select(clearance)
+    # Without filters, the counts of all visible memories are known and updated by change.
+    is_filtered = form.chips(request) or form.value("project")
+    facets = counts.top_facets(memories) if is_filtered else counts.top_visible_facets(clearance)
+    listed = _ordered_page(request, memories, form.column())
+    return {
+        **listed,
+        "items": [ListItem(memory) for memory in listed["page"].items],
+        "total": sum(facets["sensitivity"].values()),  # every memory has one of few levels
+        "groups": build_facets(request, memories, facets),
+    }
+
+
+def _ordered_page(request: HttpRequest, memories: MemoryQuerySet, column: str) -> dict[str, Any]:
+    page = paginate(memories, column, PAGE_SIZE, request.GET.get("cursor"))
+    first = not request.GET.get("cursor")
+    moment_of = "created" if column == "created_at" else "updated"
+    return {
+        "page": page,
+        "next_cursor": page.next_cursor,
+        "first": first,
+        "is_one_page": first and not page.next_cursor,
+        "moment_of": moment_of,
+    }
+
+
+def _search_context(request: HttpRequest, form: MemoryListFilter, clearance: Clearance) -> dict[str, Any]:
+    text, column, moment = form.value("q"), form.column(), form.moment()
+    memories, lowest, size = form.select(clearance), form.lowest_score(), settings.MEMORYHUB.search_limit
+    number = min(parse_whole_number(request.GET.get("page", ""), 8) or 1, _MAX_PAGES)
+    options: dict[str, Any] = {"min_score": lowest, "snippets": False, "limit": size}
+    options["offset"] = (number - 1) * size
+    notes: dict[int, str] = {}
+    if moment:
+        column = ""
+        snapshot = load_snapshot(form.wanted(), clearance, moment)
+        results = search_snapshot(snapshot, text, **options)
+        notes = {hit.memory.pk: _note(hit.memory, snapshot) for hit in results.hits}
+    else:
+        options |= {"limit": 0} if column else {}
+        results = form.search(memories, clearance, **options)
+    # A failure of semantic search is shown only if an embedding provider is configured.
+    failure = results.failure if settings.MEMORYHUB.embeddings != "none" else ""
+    context = {"results": results, "total": results.total, "floor": lowest, "past": moment}
+    context["without_meaning"] = failure
+    if not results.total:
+        return context if moment else context | _advice_context(request, memories, form, clearance)
+    found = memories.filter(pk__in=key_list(results.ids))
+    query = parse_query(results.suggestions[0] if results.is_corrected else text)
+    if column:
+        listed = _ordered_page(request, found, column)
+        items = [ListItem(memory, *_highlight(query, memory)) for memory in listed["page"].items]
+    else:
+        last = -(-results.total // size)
+        listed = {"number": number, "last": last, "is_one_page": last == 1}
+        items = [_to_item(query, hit, notes.get(hit.memory.pk, "")) for hit in results.hits]
+    return {
+        **context,
+        **listed,
+        "items": items,
+        "suggestions": [(one, filter_url(request, q=one)) for one in results.suggestions],
+        "groups": [] if moment else build_facets(request, found),
+    }
+
+
+def _note(memory: Memory, snapshot: Snapshot) -> str:
+    """Return what happened to a memory since."""
+    if memory.deleted_at is not None:
+        return "in the trash today"
+    if memory.is_expired(now()):
+        return "expired today"
+    return "changed since" if any(memory is version for version in snapshot.versions) else ""
+
+
+def _to_item(query: Query, hit: Hit, note: str) -> ListItem:
+    title, text = _highlight(query, hit.memory)
+    return ListItem(hit.memory, title, text, hit, note)
+
+
+def _highlight(query: Query, memory: Memory) -> tuple[SafeString, SafeString]:
+    """Return the title and the matching part of the text, with the matches marked."""
+    if policy.is_redacted(memory.sensitivity):
+        return escape(policy.display_name(memory)), escape(policy.REDACTED_NOTICE)
+    title = collapse_whitespace(memory.title)
+    content = collapse_whitespace(to_plain_text(memory.content))
+    rest = without_title_prefix(content, collapse_whitespace(to_plain_text(title)))
+    if rest != content:
+        text = extract_snippet(query, rest)
+    else:
+        text = snippet_of_first_match(
+            query, (to_plain_text(getattr(memory, name)) for name in reversed(TEXT_COLUMNS))
+        )
+    # search.snippets escapes everything except its own <mark>.
+    return mark_safe(highlight_text(query, title)), mark_safe(text)  # noqa: S308
+
+
+def _advice_context(
+    request: HttpRequest, memories: MemoryQuerySet, form: MemoryListFilter, clearance: Clearance
+) -> dict[str, Any]:
+    """Count what a lower score or fewer filters would find."""
+    text, lowest = form.value("q"), form.lowest_score()
+    weaker = search_memories(memories, text, limit=0, min_score=0).total if lowest else 0
+    unfiltered = MemoryFilter(project=chosen_project(request) or None).select(clearance)
+    is_filtered = bool(form.chips(request))
+    elsewhere = search_memories(unfiltered, text, limit=0, min_score=lowest).total if is_filtered else 0
+    return {
+        "weaker": weaker,
+        "weaker_href": filter_url(request, min_score="0"),
+        "elsewhere": elsewhere,
+        "elsewhere_href": filter_url(request, *form.base_fields.keys() - {"q", "min_score", "order"}),
+    }
+
+
+MAX_OPTIONS = 20  # per facet
+OPTIONS_SHOWN = 6  # the others are collapsed
+
+_TITLES = {"type": "Type", "category": "Category", "project": "Project", "sensitivity": "Level", "tag": "Tag"}
+
+
+@dataclass(frozen=True)
+class FacetOption:
+    """One value with its count; ``href`` adds the filter, or removes it if it is active."""
+
+    value: str
+    count: int
+    chosen: bool
+    href: str
+
+
+@dataclass(frozen=True)
+class Facet:
+    name: str
+    title: str
+    options: list[FacetOption]
+
+    @property
+    def first(self) -> list[FacetOption]:
+        return self.options[:OPTIONS_SHOWN]
+
+    @property
+    def more(self) -> list[FacetOption]:
+        return self.options[OPTIONS_SHOWN:]
+
+
+def build_facets(
+    request: HttpRequest, memories: MemoryQuerySet, facets: Mapping[str, Mapping[str, int]] | None = None
+) -> list[Facet]:
+    """Return the facets of a list, without those that have a single, inactive value.
+
+    ``facets``: the result of ``top_facets`` for the same list, if known.
+    """
+    counted = {**(facets or counts.top_facets(memories)), "tag": count_tags(memories)}
+    made = [_build_facet(request, name, counted[name]) for name in _TITLES]
+    return [group for group in made if len(group.options) > 1 or any(o.chosen for o in group.options)]
+
+
+def count_tags(memories: MemoryQuerySet, most: int = MAX_OPTIONS) -> dict[str, int]:
+    """Count memories per tag, most frequent first."""
+    rows = Label.objects.filter(kind=Label.Kind.TAG, memory__in=memories.order_by().values("pk"))
+    return dict(rows.values_list("value").annotate(n=Count("pk")).order_by("-n", "value")[:most])
+
+
+def _build_facet(request: HttpRequest, name: str, counts: Mapping[str, int]) -> Facet:
+    chosen = request.GET.get(name, "")
+    options = []
+    for value, count in counts.items():
+        on = value == chosen
+        href = filter_url(request, name) if on else filter_url(request, **{name: value})
+        if value:
+            options.append(FacetOption(value, count, on, href))
+    return Facet(name, _TITLES[name], sorted(options, key=lambda option: not option.chosen))
