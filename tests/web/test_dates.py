@@ -177,8 +177,14 @@ EXACT = re.compile(r'title="\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"')
 WITH_RELATIVE = ["/", "/memories/", "/search/?q=zebra&min_score=0", "/trash/", "/memories/ONE/", "/sessions/"]
 WITH_RELATIVE += ["/sessions/night/", "/reports/sessions/night/?project=zoo", "/injections/"]
 OTHERS = ["/facts/", "/facts/graph/", "/facts/contradictions/", "/duplicates/", "/timeline/", "/journal/"]
-OTHERS += ["/timeline/entries/", "/connect/", "/transfer/", "/glance/", "/memories/ONE/history/"]
-OTHERS += ["/maintenance/", "/maintenance/runs/", "/preview/", "/you/"]
+OTHERS += [
+    "/timeline/entries/",
+    "/connect/codex/snippet/",
+    "/transfer/",
+    "/glance/",
+    "/memories/ONE/history/",
+]
+OTHERS += ["/memories/ONE/history/", "/maintenance/", "/maintenance/runs/", "/preview/", "/you/"]
 
 
 @pytest.fixture
