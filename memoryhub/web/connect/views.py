@@ -166,7 +166,13 @@ def _render_snippet(
     )
     levels = LEVELS[1 : level_rank(token.clearance) + 1] if token else ()
     first, *others = snippets.choice_snippets(choice, hub, levels)
-    context = {"snippet": first, "others": others, "secret": secret, "toolset": toolset, "hub": hub}
+    context: dict[str, Any] = {
+        "snippet": first,
+        "others": others,
+        "secret": secret,
+        "toolset": toolset,
+        "hub": hub,
+    }
     return _render_step(request, 3, choice, **context, **_first_event(request, token))
 
 
