@@ -50,6 +50,11 @@ def list_digests(user: User) -> QuerySet[Digest]:
     return Digest.objects.filter(user=user).select_related("user__profile")
 
 
+def failed_digests(user: User) -> QuerySet[Digest]:
+    """Return the digests of a person whose last delivery failed."""
+    return list_digests(user).filter(enabled=True).exclude(error="")
+
+
 def get_digest(user: User, uid: str) -> Digest:
     digest = list_digests(user).filter(uid=uid).first()
     if digest is None:

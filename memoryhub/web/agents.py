@@ -30,10 +30,14 @@ from memoryhub.web.sessions.overview import name_sessions
 
 MAX_LISTED, MAX_AGENTS, MAX_INJECTIONS = 8, 200, 50
 _KNOWN_NAMES = {
+    "antigravity-cli": "Antigravity CLI",
     "claude-code": "Claude Code",
+    "claude-desktop": "Claude Desktop",
     "codex": "Codex",
+    "copilot-cli": "Copilot CLI",
     "cursor": "Cursor",
     "gemini-cli": "Gemini CLI",
+    "opencode": "OpenCode",
     "vscode": "VS Code",
     "windsurf": "Windsurf",
 }

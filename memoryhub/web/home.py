@@ -8,6 +8,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.core.cache import cache
 from django.core.exceptions import BadRequest, PermissionDenied
+from django.db.models import Subquery
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -18,6 +19,7 @@ from memoryhub.accounts.clearance import full_clearance, request_actor, request_
 from memoryhub.accounts.people import may_manage_people
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
+from memoryhub.digests.services import failed_digests
 from memoryhub.injection.queries import count_helped
 from memoryhub.maintenance.forms import can_view_runs
 from memoryhub.models import JournalEntry
@@ -26,7 +28,7 @@ from memoryhub.web.base import caching, charts
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.charts import breakdown
 from memoryhub.web.base.navigation import may_review
-from memoryhub.web.base.requests import narrow_to_project
+from memoryhub.web.base.requests import narrow_to_project, signed_in_user
 from memoryhub.web.checks import failed_checks
 from memoryhub.web.maintenance import find_faded, find_failed, recent_runs
 from memoryhub.web.memories.queries import live_memories
@@ -58,8 +60,11 @@ def home_page(request: HttpRequest) -> HttpResponse:
         "may_acknowledge": loss is not None and may_manage_people(request.user),
     }
     newest = live_memories(clearance).order_by("-created_at", "-pk")
+    # In the same statement as the memories: Home has a limit of statements.
+    failed_digest = failed_digests(signed_in_user(request)).order_by("-failed_at").values("uid")[:1]
+    newest = newest.annotate(failed_digest=Subquery(failed_digest))
     recent = list(newest[:RECENT_COUNT]) if numbers["total"] else []
-    attention = _attention(request, clearance, numbers) if recent else {}
+    attention = _attention(request, clearance, numbers, recent[0].failed_digest) if recent else {}
     if recent:
         context |= {
             "recent": recent,
@@ -73,7 +78,9 @@ def home_page(request: HttpRequest) -> HttpResponse:
     return render(request, "home.html", context)
 
 
-def _attention(request: HttpRequest, clearance: Clearance, numbers: dict[str, Any]) -> dict[str, Any]:
+def _attention(
+    request: HttpRequest, clearance: Clearance, numbers: dict[str, Any], failed_digest: str | None
+) -> dict[str, Any]:
     """Return what needs attention: failures, projects near their cap, memories to review."""
     now = timezone.now()
     recent = recent_runs(clearance, now) if can_view_runs(request.user) else []
@@ -81,6 +88,7 @@ def _attention(request: HttpRequest, clearance: Clearance, numbers: dict[str, An
         "failed_runs": find_failed(recent),
         "faded": find_faded(recent, clearance, now),
         "failed_checks": failed_checks(clearance),
+        "failed_digest": failed_digest,
         "full": _projects_near_cap(numbers["near_cap"]),
         "expiring_days": counts.EXPIRING_DAYS,
         "to_review": badge_text(request) if may_review(request.user) else "",

@@ -6,7 +6,6 @@ import re
 
 from django.contrib.auth.decorators import login_not_required
 from django.urls import URLPattern, path, register_converter
-from django.views.generic import RedirectView
 
 from memoryhub.web import (
     agents,
@@ -164,9 +163,9 @@ urlpatterns: list[URLPattern] = [
     path("agents/", agents.agent_list, name="agents"),
     path("agents/<session_id:name>/", agents.agent, name="agent"),
     path("connect/", connect_views.connect, name="connect"),
-    path("connect/arrived/", connect_views.latest_event, name="connect-arrived"),
-    path("connect/revoke/", connect_views.revoke_token, name="connect-revoke"),
-    path("connect/claude-code/", RedirectView.as_view(pattern_name="connect", permanent=True)),
+    path("connect/arrived/", connect_views.first_event, name="connect-arrived"),
+    path("connect/<slug:client>/", connect_views.connect_access, name="connect-access"),
+    path("connect/<slug:client>/snippet/", connect_views.connect_snippet, name="connect-snippet"),
     path("facts/", facts_views.facts, name="facts"),
     path("facts/graph/", graph_views.facts_graph, name="facts-graph"),
     path("facts/things/", graph_views.suggest_things, name="fact-things"),

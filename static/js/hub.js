@@ -197,7 +197,12 @@
 // Passkeys: a form with data-passkey gets its credential from the browser before it is sent.
 (function () {
   "use strict";
-  const FAILED = "The browser did not use a passkey. Passkeys need HTTPS, or the name localhost.";
+  const LOCAL = /^(127\.[\d.]+|\[::1\])$/.test(location.hostname);
+  const AT_ADDRESS = LOCAL || /^([\d.]+|\[.*\])$/.test(location.hostname);
+  const BY_NAME = LOCAL ? location.href.replace(location.hostname, "localhost").replace(/[?#].*/, "") : "the hub by its name";
+  const FAILED = AT_ADDRESS
+    ? `Passkeys do not work at an IP address. Open ${BY_NAME} instead.`
+    : "The browser did not use a passkey. Passkeys need HTTPS, or the name localhost.";
 
   async function options(form) {
     const stored = document.getElementById("passkey-options");
@@ -217,16 +222,20 @@
   if (!window.PublicKeyCredential?.parseRequestOptionsFromJSON) return;
   for (const form of document.querySelectorAll("form[data-passkey]")) {
     form.hidden = false;
+    const error = form.querySelector("[role=alert]");
+    const fail = () => {
+      error.textContent = FAILED;
+      error.hidden = false;
+    };
+    if (AT_ADDRESS && form.dataset.passkey === "create") fail();
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
-      const error = form.querySelector("[role=alert]");
       error.hidden = true;
       try {
         form.elements.credential.value = JSON.stringify((await credential(form)).toJSON());
         form.submit();
       } catch {
-        error.textContent = FAILED;
-        error.hidden = false;
+        fail();
       }
     });
   }

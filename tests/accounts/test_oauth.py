@@ -366,9 +366,15 @@ def test_page_lists_the_grant_and_revokes_it(app: App, boss: Client) -> None:
 
 
 def test_connect_page_names_the_address_for_hosted_agents(boss: Client, settings: Any) -> None:
-    assert f"{HUB}/mcp/mira" in boss.get("/connect/?toolset=mira").content.decode()
+    assert boss.get("/connect/hosted/")["Location"] == "/connect/hosted/snippet/"
+    assert f"{HUB}/mcp/mira" in boss.get("/connect/hosted/snippet/?toolset=mira").content.decode()
+    assert "ChatGPT" in boss.get("/connect/").content.decode()
+    form = {"name": "bot", "clearance": "public"}
+    assert boss.post("/connect/hosted/snippet/", form).status_code == 422
+    assert not AgentToken.objects.exists()
     settings.PUBLIC_URL = ""
-    assert "Hosted agents" not in boss.get("/connect/").content.decode()
+    assert "ChatGPT" not in boss.get("/connect/").content.decode()
+    assert boss.get("/connect/hosted/snippet/").status_code == 404
 
 
 def test_grant_cannot_be_rotated_by_hand(app: App, boss: Client) -> None:

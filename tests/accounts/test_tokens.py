@@ -125,8 +125,8 @@ def test_connect_page_refuses_a_wider_token(member):
     ada = member("add_agenttoken", farm="")
     client = signed_in_client(ada)
     form = {"name": "bot", "clearance": "public"}
-    assert client.post("/connect/", {**form, "project": "zoo"}).status_code == 422
-    assert client.post("/connect/", {**form, "project": ""}).status_code == 422
+    assert client.post("/connect/codex/snippet/", {**form, "project": "zoo"}).status_code == 422
+    assert client.post("/connect/codex/snippet/", {**form, "project": ""}).status_code == 422
     assert not AgentToken.objects.exists()
 
 
@@ -243,5 +243,5 @@ def test_admin_grants_no_right_that_the_person_lacks(member):
 
 def test_connect_page_grants_no_right_that_the_person_lacks(member):
     form = {"name": "w", "clearance": "public", "toolset": "letsgo"}
-    assert signed_in_client(member(*MANAGES)).post("/connect/", form).status_code == 200
+    assert signed_in_client(member(*MANAGES)).post("/connect/codex/snippet/", form).status_code == 200
     assert AgentToken.objects.get().rights == ["read"]

@@ -73,6 +73,7 @@ def addresses(door: str) -> list[str]:
         "<session_id:session_id>": ["safari-farm"],
         "<str:name>": ["bob", "vic"],
         "<slug:uid>": uids,
+        "<slug:client>": ["codex"],
     }
     found = [door]
     for hole, values in fill.items():
@@ -117,7 +118,14 @@ def test_a_viewer_changes_nothing(viewer, door):
 
 @pytest.mark.parametrize(
     "door",
-    ["acts/", "memories/new/", "facts/delete/", "memories/<slug:uid>/trash/", "connect/", "review/act/"],
+    [
+        "acts/",
+        "memories/new/",
+        "facts/delete/",
+        "memories/<slug:uid>/trash/",
+        "connect/<slug:client>/snippet/",
+        "review/act/",
+    ],
 )
 def test_a_curator_changes_something_with_the_same_forms(viewer, member, door):
     """Otherwise the forms would prove nothing."""

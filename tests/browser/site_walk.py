@@ -49,7 +49,7 @@ STATES = {
     "duplicates": ["?similarity=0.1", "?similarity=2", "?project=nowhere"],
     "injections": ["?project=nowhere"],
     "runs": ["?status=failed", "?operation=nothing"],
-    "connect": ["?toolset=mira"],
+    "connect-snippet": ["?toolset=mira"],
     "session": ["?kind=event&order=newest&kept=skipped", "?kind=injection", "?kind=kept", "?project=shop"],
 }
 NOT_FOUND = "/nowhere/"
@@ -114,6 +114,7 @@ class SiteWalk:
             "sessions": lambda: [*self._sessions(), full_store.SHARED_SESSION_ID],
             "reports": lambda: self._sessions()[:1],
             "checks": lambda: list(MemoryCheck.objects.values_list("uid", flat=True)[:1]),
+            "connect": lambda: ["claude-code"],
             "agents": lambda: list(AgentToken.objects.values_list("name", flat=True)[:1]),
             "searches": lambda: list(SavedSearch.objects.values_list("uid", flat=True)[:1]),
         }

@@ -40,7 +40,7 @@ LISTS = (
     *("/duplicates/", "/sessions/", "/timeline/", "/timeline/entries/", "/injections/", "/facts/"),
     *("/facts/contradictions/", "/facts/graph/", "/journal/", "/maintenance/", "/maintenance/runs/"),
     *("/agents/", "/people/", "/transfer/", "/glance/", "/preview/", "/you/"),
-    *("/connect/", "/memories/new/"),
+    *("/connect/", "/connect/codex/", "/connect/codex/snippet/", "/memories/new/"),
 )
 
 

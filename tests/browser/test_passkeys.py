@@ -103,3 +103,12 @@ def test_passkey_of_another_hub_or_none_is_refused_in_words(plug_in: Any) -> Non
     page = plug_in("/login/")
     page.get_by_role("button", name="Use a passkey").click()
     expect(page.get_by_role("alert").last).to_contain_text("did not use a passkey")
+
+
+def test_at_an_ip_address_the_page_names_the_address_that_works(open_page: Any, admin_user: User) -> None:
+    rights = {"email": "", "role": "curator", "level": "public", "projects": [], "clearance": ""}
+    user, token = invitations.invite("dora", admin_user, **rights)
+    page = open_page(f"/invitation/{user.pk}/{token}/")
+    page.get_by_text("Passkeys do not work at an IP address.").wait_for()
+    port = page.url.split(":")[2].partition("/")[0]
+    assert f"http://localhost:{port}/invitation/" in page.locator("form[data-passkey]").inner_text()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from memoryhub.models import Event, Injection, Session
+from memoryhub.models import AgentToken, Event, Injection, Session
 from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
 from tests.browser.page_checks import WAIT_FOR_FRAMES
 
@@ -136,17 +136,19 @@ def test_a_month_leads_to_its_neighbour(open_page: Any, reader: Any, remember: A
     page.get_by_text("in autumn").wait_for()
 
 
-def test_connecting_shows_a_token_once_and_follows_what_arrives(
-    open_page: Any, person: Any, remember: Any
+def test_a_reload_of_the_new_token_keeps_waiting_and_back_leads_through_the_steps(
+    open_page: Any, person: Any
 ) -> None:
     user = person("keeper", "add_agenttoken", "change_agenttoken", "add_memory")
     page = open_page("/connect/", user)
+    page.get_by_role("link", name="Codex CLI").click()
     page.get_by_role("button", name="Create token").click()
-    expect(page.locator("#settings")).to_contain_text('"MEMORYHUB_TOKEN": "mh_')
-    expect(page.get_by_text("has not reported anything yet")).to_be_visible()
-    remember("seen", session_id="new", project="zoo")
-    Event.objects.create(session=Session.objects.get(), event="prompt:submit")
-    page.wait_for_selector("#arrived >> text=prompt:submit")
-    page.get_by_text("Revoke…").click()
-    page.get_by_role("button", name="Revoke permanently").click()
-    expect(page.get_by_text("You have no active token")).to_be_visible()
+    expect(page.locator("#snippet-codex")).to_contain_text("Bearer mh_")
+    page.reload()
+    expect(page.get_by_text("Waiting for the first event")).to_be_visible()
+    expect(page.locator("#snippet-codex")).not_to_contain_text("Bearer mh_")
+    page.go_back()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("codex")
+    page.go_back()
+    expect(page.get_by_role("link", name="Codex CLI")).to_be_visible()
+    assert AgentToken.objects.count() == 1

@@ -181,7 +181,7 @@ def test_it_serves_until_ctrl_c_and_starts_again(hub):
     assert process.returncode == 0
     assert errors == ""
     assert "WARNING" not in output
-    assert line(output, "Open") == f"http://127.0.0.1:{port}"
+    assert line(output, "Open") == f"http://localhost:{port}"
     token, first = secret(output, "Agent token"), output
     with hub.serving(port, "quickstart", "--port", str(port)) as process:
         request = urllib.request.Request(

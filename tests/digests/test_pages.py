@@ -173,3 +173,17 @@ def test_failure_is_listed_for_its_owner(browser: Client, mail: MailServer, subs
     for address in ("/you/digests/", f"/you/digests/{digest.uid}/"):
         assert "the mail server answers with 451" in page(browser, address)
     assert "451" not in page(signed_in_client(create_person("bob")), "/you/digests/")
+
+
+def test_failure_needs_attention_on_the_home_page_of_its_owner(
+    browser: Client, mail: MailServer, subscribe: Subscribe, remember: Remember
+) -> None:
+    remember("The harbor gate opens at six")
+    digest = subscribe()
+    assert "Needs attention" not in page(browser, "/")
+    Digest.objects.update(error="the mail server answers with 451")
+    assert "A digest was not delivered" in page(browser, "/")
+    assert f"/you/digests/{digest.uid}/" in page(browser, "/")
+    assert "not delivered" not in page(signed_in_client(create_person("bob")), "/")
+    Digest.objects.update(enabled=False)
+    assert "not delivered" not in page(browser, "/")

@@ -140,6 +140,8 @@ class Walk:
             yield invite(inviter)
 
     def _values(self, name: str, pattern: str, most: int) -> list[str]:
+        if name == "client":
+            return ["claude-code", "codex"]
         if name == "session_id":
             return _spread(Session.objects.order_by("pk").values_list("session_id", flat=True), most)
         if name == "name":

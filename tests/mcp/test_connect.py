@@ -64,12 +64,16 @@ def here(served: Served, text: str) -> str:
     return text
 
 
-def shell(served: Served, text: str, *folders: Path) -> str:
+def shell(served: Served, text: str, *folders: Path, token: str | None = None) -> str:
     """Return what a command prints in a shell with the token."""
     path = os.pathsep.join([*map(str, folders), os.path.dirname(sys.executable), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", text],
-        env={"PATH": path, "MEMORYHUB_TOKEN": served.token, "HOME": str(served.hub.home)},
+        env={
+            "PATH": path,
+            "MEMORYHUB_TOKEN": served.token if token is None else token,
+            "HOME": str(served.hub.home),
+        },
         capture_output=True,
         text=True,
         timeout=60,
@@ -125,6 +129,18 @@ class TestClients:
     def test_client_configuration_connects(self, served: Served, key: str) -> None:
         url, headers = read(key, here(served, documented(key).text), served.token)
         assert over_http(url, headers, tools) == [tool.name for tool in TOOLSETS["letsgo"].tools]
+
+    @pytest.mark.parametrize("key", BY_ADDRESS)
+    def test_configuration_with_a_new_token_connects(self, served: Served, key: str) -> None:
+        text = documented(key, HubConnection(served.base, token=served.token)).text
+        assert "$" not in text
+        assert "input:" not in text
+        if key == "codex":
+            server = tomllib.loads(text)["mcp_servers"]["memoryhub"]
+            url, headers = server["url"], server["http_headers"]
+        else:
+            url, headers = read(key, text, "")
+        assert over_http(url, headers, tools)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("key", BY_COMMAND)
@@ -184,6 +200,13 @@ class TestPrograms:
         outcome, *hits = self.run(served, documented("python"), tmp_path)
         assert outcome in ("created", "refreshed")
         assert any("Tuesdays" in hit for hit in hits)
+
+    @pytest.mark.parametrize("key", ["python", "curl"])
+    def test_program_with_a_new_token_is_pasted_into_a_shell(self, served: Served, key: str) -> None:
+        place = HubConnection(served.base, token=served.token)
+        [text, *_] = snippets.choice_snippets(snippets.choices()[key], place)
+        assert text.where == "a shell"
+        assert "Tuesdays" in shell(served, text.text, token="")
 
     @pytest.mark.slow
     @pytest.mark.parametrize("toolset", sorted(TOOLSETS))

@@ -1,4 +1,4 @@
-"""The connect page: settings with a new token, the latest event, and revoking."""
+"""Connecting an agent: the tiles, the form, the snippet with a new token, and the first event."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import HubConnection
 from tests.web.markup import PAYLOAD, find_dangers, main
 
-PAGE, ARRIVED, REVOKE = (f"/connect/{end}" for end in ("", "arrived/", "revoke/"))
+TILES, FORM_PAGE, PAGE, ARRIVED = (
+    f"/connect/{end}" for end in ("", "claude-code/", "claude-code/snippet/", "arrived/")
+)
 FORM = {"name": "claude-code", "project": "", "clearance": "public"}
 BOSS = Actor("user:boss")
 
@@ -29,11 +31,64 @@ def manager(sign_in: Any) -> Client:
     return client
 
 
+def texts(response: Any) -> dict[str, str]:
+    """The snippets on the page by key; the first is the one to paste."""
+    found = re.findall(r'<code id="snippet-([\w-]+)">(.*?)</code>', response.content.decode(), re.S)
+    return {key: markup.unescape(text) for key, text in found}
+
+
 def settings_in(response: Any) -> dict[str, Any]:
-    """The settings that the page shows, as Claude Code would read them."""
-    [text] = re.findall(r'<code id="settings">(.*?)</code>', response.content.decode(), re.S)
-    found: dict[str, Any] = json.loads(markup.unescape(text))
+    """The hooks that the page shows, as Claude Code would read them."""
+    found: dict[str, Any] = json.loads(texts(response)["hooks"])
     return found
+
+
+class TestSteps:
+    def test_every_tile_leads_to_a_form_and_that_to_one_snippet(self, manager: Client) -> None:
+        links = [link for link in main(manager.get(TILES)).links() if link.startswith("/connect/")]
+        assert links[0] == FORM_PAGE
+        assert links == [f"/connect/{key}/" for key in snippets.choices() if key != "hosted"]
+        for number, link in enumerate(links):
+            form = FORM | {"name": f"bot {number}"}
+            shown = manager.post(f"{link}snippet/", form, HTTP_HOST="localhost:8765")
+            first = next(iter(texts(shown).values()))
+            token = AgentToken.objects.get(name=f"bot {number}")
+            assert token.prefix in first
+            assert "localhost:8765" in first or link in ("/connect/claude-desktop/", "/connect/stdio/")
+
+    def test_the_defaults_suffice(self, manager: Client) -> None:
+        page = manager.get("/connect/gemini/")
+        form = page.context["form"]
+        sent = {field.html_name: field.value() or "" for field in form if field.name != "clearance"}
+        sent["clearance"] = form.fields["clearance"].choices[0][0]
+        assert manager.post("/connect/gemini/snippet/", sent).status_code == 200
+        token = AgentToken.objects.get()
+        assert (token.name, token.projects, token.clearance) == ("gemini-cli", [], "public")
+
+    def test_the_project_of_the_switcher_is_the_default(self, manager: Client, remember: Any) -> None:
+        remember("open", project="zoo")
+        manager.post("/projects/choose/", {"chosen": "zoo", "next": "/"})
+        assert manager.get(FORM_PAGE).context["form"]["project"].value() == "zoo"
+
+    def test_the_access_is_in_plain_words(self, sign_in: Any) -> None:
+        words = main(sign_in("add_agenttoken", "add_memory", "view_private").get(FORM_PAGE)).words
+        assert "Can read public memories" in words
+        assert "Can read public and private memories" in words
+        assert "secret" not in words
+        assert "It can also store and change memories." in words
+
+    def test_an_unknown_client_is_not_found(self, manager: Client) -> None:
+        assert manager.get("/connect/nothing/").status_code == 404
+        assert manager.get("/connect/nothing/snippet/").status_code == 404
+        assert manager.post("/connect/nothing/snippet/", FORM).status_code == 404
+
+    def test_a_viewer_sees_whom_to_ask_and_can_use_a_token(self, visitor: Client) -> None:
+        page = visitor.get(FORM_PAGE)
+        assert "Ask an administrator" in main(page).words
+        assert PAGE in main(page).links()
+        shown = visitor.get(PAGE)
+        assert "MEMORYHUB_TOKEN" in main(shown).words
+        assert "env" not in settings_in(shown)
 
 
 class TestSettings:
@@ -79,15 +134,17 @@ class TestSettings:
 
     def form(self, client: Client) -> dict[str, str]:
         """The form as the page shows it."""
-        [once] = re.findall(r'name="once" value="([^"]+)"', client.get(PAGE).content.decode())
+        [once] = re.findall(r'name="once" value="([^"]+)"', client.get(FORM_PAGE).content.decode())
         return {**FORM, "once": once}
 
     def test_reloading_the_answer_makes_no_second_token(self, manager: Client) -> None:
         form = self.form(manager)
         raw = settings_in(manager.post(PAGE, form))["env"]["MEMORYHUB_TOKEN"]
-        again = manager.post(PAGE, form)
-        assert again.status_code == 409
-        assert "This form has created its token already" in main(again).words
+        again = manager.post(PAGE, form | {"toolset": "mira"}, follow=True)
+        uid = AgentToken.objects.get().uid
+        assert again.redirect_chain == [(f"{PAGE}?token={uid}&toolset=mira", 302)]
+        assert "The token is shown only once" in again.content.decode()
+        assert "Waiting for the first event" in main(again).words
         assert raw not in again.content.decode()
         assert "env" not in settings_in(again)
         assert AgentToken.objects.count() == 1
@@ -101,12 +158,6 @@ class TestSettings:
         forms = [self.form(manager), self.form(manager)]
         assert [manager.post(PAGE, form).status_code for form in forms] == [200, 200]
         assert AgentToken.objects.count() == 2
-
-    def test_what_is_sent_a_second_time_can_be_sent_anew(self, manager: Client) -> None:
-        form = self.form(manager)
-        manager.post(PAGE, form)
-        [once] = re.findall(r'name="once" value="([^"]+)"', manager.post(PAGE, form).content.decode())
-        assert once != form["once"]
 
     def test_the_token_is_nowhere_in_the_session(self, manager: Client) -> None:
         raw = settings_in(manager.post(PAGE, self.form(manager)))["env"]["MEMORYHUB_TOKEN"]
@@ -139,8 +190,7 @@ class TestSettings:
             assert status == (200 if level in offered else 422)
         assert sorted(AgentToken.objects.values_list("clearance", flat=True)) == sorted(offered)
 
-    def test_users_without_the_permission_see_whom_to_ask(self, visitor: Client) -> None:
-        assert "Ask an administrator" in main(visitor.get(PAGE)).words
+    def test_users_without_the_permission_get_no_token(self, visitor: Client) -> None:
         assert visitor.post(PAGE, FORM).status_code == 403
         assert not AgentToken.objects.exists()
 
@@ -166,69 +216,64 @@ class TestSettings:
     def test_a_post_from_elsewhere_is_refused(self, manager: Client) -> None:
         manager.handler.enforce_csrf_checks = True
         assert manager.post(PAGE, FORM).status_code == 403
-        assert manager.post(REVOKE, {"uid": "x"}).status_code == 403
 
 
 class TestTexts:
-    """What the page shows of MCP configuration and programs; tests/mcp/test_connect.py runs them."""
+    """The snippets on the page; tests/mcp/test_connect.py runs them."""
 
-    def shown(self, response: Any) -> dict[str, str]:
-        found = re.findall(r'<code id="snippet-([\w-]+)">(.*?)</code>', response.content.decode(), re.S)
-        return {key: markup.unescape(text) for key, text in found}
+    def wanted(self, key: str, **hub: Any) -> dict[str, str]:
+        found = snippets.choice_snippets(
+            snippets.choices()[key], HubConnection("http://localhost:8765/", **hub)
+        )
+        return {one.key: one.text for one in found}
 
-    def wanted(self, place: HubConnection) -> dict[str, str]:
-        return {
-            one.key: one.text for one in (*snippets.client_snippets(place), *snippets.program_snippets(place))
-        }
-
-    def here(self, **more: Any) -> HubConnection:
-        return HubConnection("http://localhost:8765/", **more)
-
-    def test_they_name_the_hubs_own_address(self, visitor: Client) -> None:
-        response = visitor.get(PAGE, HTTP_HOST="localhost:8765")
-        assert self.shown(response) == self.wanted(self.here())
-
-    def test_the_tools_can_be_chosen(self, visitor: Client) -> None:
+    @pytest.mark.parametrize("key", ["claude-code", "cursor", "python"])
+    def test_they_name_the_hubs_own_address_and_the_chosen_tools(self, visitor: Client, key: str) -> None:
         for toolset in snippets.TOOLSETS:
-            response = visitor.get(PAGE, {"toolset": toolset}, HTTP_HOST="localhost:8765")
-            assert self.shown(response) == self.wanted(self.here(toolset=toolset))
-        unknown = visitor.get(PAGE, {"toolset": "<script>"}, HTTP_HOST="localhost:8765")
-        assert self.shown(unknown) == self.wanted(self.here())
+            query = {"toolset": toolset}
+            shown = texts(visitor.get(f"/connect/{key}/snippet/", query, HTTP_HOST="localhost:8765"))
+            assert shown == self.wanted(key, toolset=toolset)
+        unknown = visitor.get(f"/connect/{key}/snippet/", {"toolset": "<script>"}, HTTP_HOST="localhost:8765")
+        assert texts(unknown) == self.wanted(key)
 
-    def test_a_new_token_is_shown_where_a_client_takes_none_from_the_environment(
-        self, manager: Client
-    ) -> None:
-        response = manager.post(PAGE, FORM | {"toolset": "mira"}, HTTP_HOST="localhost:8765")
-        raw = settings_in(response)["env"]["MEMORYHUB_TOKEN"]
-        shown = self.shown(response)
-        assert shown == self.wanted(self.here(token=raw, toolset="mira"))
-        assert {key for key, text in shown.items() if raw in text} == {"claude-desktop", "stdio"}
-        assert f"export MEMORYHUB_TOKEN={raw}" in main(response).words
+    def test_the_command_connects_one_agent_with_the_chosen_tools(self) -> None:
+        assert "--agent codex" in self.wanted("codex")["connect"]
+        assert "--agent" not in self.wanted("machine")["connect"]
+        assert "--toolset" not in self.wanted("codex")["connect"]
+        assert self.wanted("codex", toolset="mira")["connect"].endswith(" --toolset mira")
+
+    @pytest.mark.parametrize("key", ["codex", "vscode", "curl", "python", "stdio"])
+    def test_a_new_token_is_in_the_first_text(self, manager: Client, key: str) -> None:
+        response = manager.post(
+            f"/connect/{key}/snippet/", FORM | {"toolset": "mira"}, HTTP_HOST="localhost:8765"
+        )
+        shown = texts(response)
+        [raw] = set(re.findall(r"mh_[\w-]{20,}", next(iter(shown.values()))))
+        assert tokens.authenticate_token(raw) == AgentToken.objects.get()
+        assert shown == self.wanted(key, token=raw, toolset="mira")
+        assert "${" not in next(iter(shown.values()))
 
     @pytest.mark.parametrize("host", ["hub.example.org", "127.0.0.1:8000", "localhost"])
     def test_no_path_of_the_machine_is_shown(self, manager: Client, settings: Any, host: str) -> None:
         settings.ALLOWED_HOSTS = ["hub.example.org", "127.0.0.1", "localhost"]
-        for response in (manager.get(PAGE, HTTP_HOST=host), manager.post(PAGE, FORM, HTTP_HOST=host)):
+        page = "/connect/stdio/snippet/"
+        for response in (manager.get(page, HTTP_HOST=host), manager.post(page, FORM, HTTP_HOST=host)):
             assert response.status_code == 200
-            page = response.content.decode()
-            assert str(settings.HOME) not in page
-            assert str(settings.BASE_DIR) not in page
-            assert "/path/to/memoryhub/manage.py" in page
+            text = response.content.decode()
+            assert str(settings.HOME) not in text
+            assert str(settings.BASE_DIR) not in text
+            assert "/path/to/memoryhub/manage.py" in text
 
     def test_a_toolset_that_is_none_is_shown_at_its_field(self, manager: Client) -> None:
         response = manager.post(PAGE, FORM | {"toolset": "cosmic"})
         assert response.status_code == 422
         assert list(response.context["form"].errors) == ["toolset"]
 
-    def test_the_page_is_found_where_it_was_before(self, visitor: Client) -> None:
-        response = visitor.get("/connect/claude-code/")
-        assert (response.status_code, response["Location"]) == (301, PAGE)
-
 
 class TestArrived:
-    def test_before_anything_came_it_says_so(self, visitor: Client) -> None:
-        assert "No event has been received yet" in main(visitor.get(PAGE)).words
-        assert "No event has been received yet" in visitor.get(ARRIVED).content.decode()
+    def test_without_a_token_it_waits_for_any_event(self, visitor: Client) -> None:
+        for path in (PAGE, ARRIVED):
+            assert "Waiting for the first event" in visitor.get(path).content.decode()
 
     def test_it_shows_the_newest_visible_event(
         self, visitor: Client, remember: Callable[..., Memory]
@@ -243,46 +288,48 @@ class TestArrived:
         assert "Bash" not in said
         assert "Grep" not in said
 
-    def test_it_shows_when_the_new_token_was_used(self, manager: Client) -> None:
+    def connected(self, manager: Client) -> tuple[AgentToken, str]:
+        """Create a token on the page and use it."""
         raw = settings_in(manager.post(PAGE, FORM))["env"]["MEMORYHUB_TOKEN"]
-        token = AgentToken.objects.get()
-        assert "has not reported anything yet" in manager.get(ARRIVED, {"token": token.uid}).content.decode()
         tokens.authenticate_token(raw)
-        assert "was heard" in manager.get(ARRIVED, {"token": token.uid}).content.decode()
+        return AgentToken.objects.get(), raw
+
+    def test_waiting_turns_into_connected_with_a_link_to_the_agent(self, manager: Client) -> None:
+        raw = settings_in(manager.post(PAGE, FORM))["env"]["MEMORYHUB_TOKEN"]
+        token = {"token": AgentToken.objects.get().uid}
+        waiting = manager.get(ARRIVED, token).content.decode()
+        assert "Waiting for the first event" in waiting
+        assert "hx-trigger" in waiting
+        tokens.authenticate_token(raw)
+        arrived = manager.get(ARRIVED, token).content.decode()
+        assert "Connected." in arrived
+        assert 'href="/agents/claude-code/"' in arrived
+        assert "hx-trigger" not in arrived
+        assert "Connected." in main(manager.get(PAGE, token)).words
+
+    def test_an_event_of_the_agent_is_named_if_it_is_visible(self, manager: Client) -> None:
+        token, _ = self.connected(manager)
+        for agent, name in (
+            ("token:claude-code", "Read"),
+            ("token:other", "Edit"),
+            ("token:claude-code", "Bash"),
+        ):
+            session = Session.objects.create(session_id=name, project="zoo", agent=agent)
+            level = "secret" if name == "Bash" else "public"
+            Event.objects.create(session=session, event="tool:post", tool_name=name, sensitivity=level)
+        said = manager.get(ARRIVED, {"token": token.uid}).content.decode()
+        assert "Read in" in said
+        assert "Edit" not in said
+        assert "Bash" not in said
 
     def test_it_shows_nothing_about_the_token_of_someone_else(self, visitor: Client) -> None:
         token, _ = tokens.issue_token("bob-bot", "bob", actor=BOSS)
-        assert "bob-bot" not in visitor.get(ARRIVED, {"token": token.uid}).content.decode()
-        assert "bob-bot" not in visitor.get(PAGE).content.decode()
+        for path in (ARRIVED, PAGE):
+            assert "bob-bot" not in visitor.get(path, {"token": token.uid}).content.decode()
 
     def test_a_stranger_is_asked_to_sign_in(self, client: Client, db: None) -> None:
-        for path in (PAGE, ARRIVED):
+        for path in (TILES, FORM_PAGE, PAGE, ARRIVED):
             assert client.get(path)["Location"].startswith("/login/?next=")
-        assert client.post(REVOKE, {"uid": "x"})["Location"].startswith("/login/")
-
-
-class TestRevoking:
-    def test_ones_own_token_ends_at_once_and_for_good(self, manager: Client) -> None:
-        token, raw = tokens.issue_token("bot", "ada", actor=BOSS)
-        assert "bot" in main(manager.get(PAGE)).words
-        response = manager.post(REVOKE, {"uid": token.uid}, follow=True)
-        assert "bot is revoked" in main(response).words
-        assert tokens.authenticate_token(raw) is None
-        assert JournalEntry.objects.filter(operation="revoke", actor="user:ada").count() == 1
-
-    def test_someone_elses_is_not_found(self, manager: Client) -> None:
-        token, raw = tokens.issue_token("bot", "bob", actor=BOSS)
-        assert manager.post(REVOKE, {"uid": token.uid}).status_code == 404
-        assert manager.post(REVOKE, {"uid": "nothing"}).status_code == 404
-        assert tokens.authenticate_token(raw) == token
-
-    def test_ending_what_is_ones_own_takes_no_permission(self, sign_in: Any) -> None:
-        """As on the page *You*."""
-        token, raw = tokens.issue_token("bot", "ada", actor=BOSS)
-        client = sign_in("add_agenttoken")
-        assert "Revoke permanently" in main(client.get(PAGE)).words
-        assert client.post(REVOKE, {"uid": token.uid}, follow=True).status_code == 200
-        assert tokens.authenticate_token(raw) is None
 
 
 def test_nothing_typed_is_rendered_as_markup(manager: Client) -> None:

@@ -184,8 +184,14 @@ WITH_RELATIVE = [
 ]
 WITH_RELATIVE += ["/sessions/night/", "/reports/sessions/night/?project=zoo", "/injections/"]
 OTHERS = ["/facts/", "/facts/graph/", "/facts/contradictions/", "/duplicates/", "/timeline/", "/journal/"]
-OTHERS += ["/timeline/entries/", "/connect/", "/transfer/", "/glance/", "/memories/ONE/history/"]
-OTHERS += ["/maintenance/", "/maintenance/runs/", "/preview/", "/you/"]
+OTHERS += [
+    "/timeline/entries/",
+    "/connect/codex/snippet/",
+    "/transfer/",
+    "/glance/",
+    "/memories/ONE/history/",
+]
+OTHERS += ["/memories/ONE/history/", "/maintenance/", "/maintenance/runs/", "/preview/", "/you/"]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ POSTED = [
     ("/you/password/", {}, 422),
     ("/you/preferences/", {"theme": "purple"}, 422),
     ("/you/tokens/", {"name": ""}, 422),
-    ("/connect/", {"name": ""}, 422),
+    ("/connect/codex/snippet/", {"name": ""}, 422),
     ("/people/", {"username": ""}, 422),
     ("/people/ada/password/", {}, 422),
     ("/transfer/import/", {"do": "run"}, 422),

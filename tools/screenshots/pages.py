@@ -93,7 +93,6 @@ def _guessing(page: Page) -> None:
 
 
 def _token_made(page: Page) -> None:
-    page.fill("[name=project]", "harbor-board")
     page.get_by_role("button", name="Create token").click()
     page.get_by_text("has a token").wait_for()
 
@@ -174,6 +173,7 @@ PICTURES = (
     Picture("timeline", "timeline", shows="upper"),
     Picture("timeline-entries", "timeline-entries", shows="upper"),
     Picture("connect", "connect"),
+    Picture("connect-access", "connect-access", {"client": "client"}),
     Picture("agents", "agents"),
     Picture("agent", "agent", {"name": "agent"}),
     Picture("project-settings", "project-settings", {"name": "project"}),
@@ -214,7 +214,7 @@ PICTURES = (
     Picture("admin-facts", "admin:memoryhub_fact_changelist", shows="upper"),
     Picture("admin-tokens", "admin:memoryhub_agenttoken_changelist", shows="upper"),
     Picture("admin-journal", "admin:memoryhub_journalentry_changelist", shows="upper"),
-    Picture("connect-token", "connect", steps=_token_made, shows="upper"),
+    Picture("connect-token", "connect-access", {"client": "client"}, steps=_token_made, shows="upper"),
     Picture("memories-trashed", "memories", steps=_trashed, shows="window"),
     Picture("login-refused", "login", who=STRANGER, steps=_wrong_password),
     Picture("login-waits", "login", who=STRANGER, steps=_guessing, status=429),
@@ -239,7 +239,7 @@ NOT_PICTURED = {
         *("version-restore", "version-undo", "search-rename", "search-delete"),
         *("run-start", "run-stop", "run-resume", "clock-confirm"),
         *("you-preferences", "you-password", "you-token-new", "you-token-rotate", "you-token-revoke"),
-        *("you-sessions-end", "connect-revoke"),
+        "you-sessions-end",
         *("person-rights", "person-join", "person-leave", "person-open", "person-password"),
         *("person-address", "person-unbind", "person-invite", "person-revoke", "invitation"),
         "person-second-factors",
@@ -248,6 +248,7 @@ NOT_PICTURED = {
         *("memory-check-delete", "memory-check-run", "digest-test", "digest-secret", "digest-delete"),
     ),
     "like the page of a new check, and of the undo of a run": ("memory-check", "import-undo"),
+    "like the page with a new token": ("connect-snippet",),
     "files": ("memory-as", "export"),
     "need a second factor, or the password again": (
         *("mfa_authenticate", "mfa_login_webauthn", "account_reauthenticate", "mfa_reauthenticate"),

@@ -139,6 +139,7 @@ def found() -> dict[str, str]:
         "trashed": Memory.objects.trashed().filter(sensitivity="public").order_by("pk")[0].uid,
         "session": Session.objects.filter(ended_at__isnull=False).order_by("-last_at")[0].session_id,
         "agent": "claude-code",
+        "client": "claude-code",
         "digest": Digest.objects.get().uid,
         "fact": Fact.objects.filter(predicate="uses_database").latest("updated_at").uid,
         "injection": Injection.objects.filter(withheld__icontains="governor").latest("at").uid,

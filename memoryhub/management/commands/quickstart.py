@@ -60,8 +60,9 @@ class Command(BaseCommand):
         except (serving.CannotServe, demo.NotADemo) as problem:
             raise CommandError(str(problem)) from None
         if not options["prepare_only"]:
-            self.tell("Open", f"http://{HOST}:{options['port']}")
-            self.tell("API", f"http://{HOST}:{options['port']}/api/v1/docs")
+            # By name: browsers refuse passkeys at an IP address.
+            self.tell("Open", f"http://localhost:{options['port']}")
+            self.tell("API", f"http://localhost:{options['port']}/api/v1/docs")
             self.tell("Stop", "Ctrl-C; the same command starts it again with the same data")
             self.stdout.write("")
             serving.serve(HOST, options["port"], quiet=True)

@@ -108,7 +108,9 @@ def token_rotate(request: HttpRequest, uid: str) -> HttpResponse:
 
 @require_POST
 def token_revoke(request: HttpRequest, uid: str) -> HttpResponse:
-    revoke_own_token(request, uid)
+    """Revoke one of the user's own tokens, which needs no permission."""
+    token = tokens.revoke_token(_own_token(request, uid).uid, request_actor(request))
+    messages.success(request, f"{token.name} is revoked. Requests with this token are refused from now on.")
     return redirect("you")
 
 
@@ -233,12 +235,6 @@ def _is_refused(form: PlainForm, write: Any, *arguments: Any) -> bool:
 def own_tokens(request: HttpRequest) -> Any:
     """Return the active tokens of the signed-in user, newest first."""
     return AgentToken.objects.active().filter(owner=request.user.get_username()).order_by("-created_at")
-
-
-def revoke_own_token(request: HttpRequest, uid: str) -> None:
-    """Revoke one of the user's own tokens, which needs no permission, and confirm it with a message."""
-    token = tokens.revoke_token(_own_token(request, uid).uid, request_actor(request))
-    messages.success(request, f"{token.name} is revoked. Requests with this token are refused from now on.")
 
 
 def _own_token(request: HttpRequest, uid: str) -> AgentToken:

@@ -1,8 +1,8 @@
 """Snippets that connect an agent to the hub: configuration of MCP clients, and example programs.
 
 ``snippets.toml`` contains their texts. The connect page and docs/connect.md show the same snippets, and tests
-run each of them. Where a client can read the token from the environment, the snippet does so, because such
-files are shared and committed.
+run each of them. Without a token, a snippet reads it from the environment where the client can, because such
+files are shared and committed. With a new token, it contains the token, so that one text connects the agent.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import json
 import shlex
 import string
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from memoryhub.core import claude_code
 
 # The toolsets with their purpose.
 TOOLSETS: dict[str, str] = {
@@ -30,6 +33,7 @@ _RECALL_CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "mira": ("memory", {"action": "recall", "query": _QUESTION}),
     "pigo": ("memory_recall", {"query": _QUESTION}),
 }
+HOSTED = "hosted"  # the tile of agents that connect by OAuth
 NO_TOKEN = "mh_..."  # noqa: S105 placeholder
 
 
@@ -38,7 +42,7 @@ class HubConnection:
     """The address of the hub, and the paths of ``manage.py`` and the store for clients on the same machine.
 
     The page shows placeholders for the paths: they are of no use elsewhere, and a host name proves nothing.
-    ``token`` is for clients that cannot read it from the environment.
+    ``token``: NO_TOKEN if snippets read it from the environment. ``hosted``: the address for OAuth clients.
     """
 
     base_url: str
@@ -46,6 +50,11 @@ class HubConnection:
     home: str = "/path/to/.letsgo"
     token: str = NO_TOKEN
     toolset: str = "letsgo"
+    hosted: str = ""
+
+    @property
+    def has_token(self) -> bool:
+        return self.token != NO_TOKEN
 
     @property
     def base(self) -> str:
@@ -66,6 +75,28 @@ class Snippet:
     language: str
     text: str
     note: str = ""
+    reference: str = ""
+    with_token: str = ""
+    run: str = ""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A tile of the connect page. The first snippet connects the agent; the others are further ways.
+
+    ``name`` is the default name of the agent, ``phrase`` the title after "Connect".
+    """
+
+    key: str
+    title: str
+    about: str
+    snippets: list[str]
+    name: str = ""
+    phrase: str = ""
+
+    @property
+    def takes_token(self) -> bool:
+        return self.key != HOSTED
 
 
 class _Text(string.Template):
@@ -84,24 +115,65 @@ def program_snippets(hub: HubConnection) -> list[Snippet]:
     return _fill_in("program", hub)
 
 
-def _fill_in(group: str, hub: HubConnection) -> list[Snippet]:
+@cache
+def choices() -> dict[str, Choice]:
+    """Return the tiles of the connect page by key, in their order."""
+    return {entry["key"]: Choice(**entry) for entry in _entries()["choice"]}
+
+
+def choice_snippets(choice: Choice, hub: HubConnection, levels: Sequence[str] = ()) -> list[Snippet]:
+    """Return the snippets of a tile; those for a shell set the token first.
+
+    ``levels``: the levels above public that the hooks of Claude Code ask for.
+    """
+    agent = "" if choice.key == "machine" else f" --agent {choice.key}"
+    token = hub.token if hub.has_token else None
+    more = {
+        "agent_option": agent,
+        "toolset_option": "" if hub.toolset == next(iter(TOOLSETS)) else f" --toolset {hub.toolset}",
+        "hooks": claude_code.to_json(claude_code.settings_snippet(hub.base, token, levels)),
+    }
+    found = [*_fill_in("setup", hub, more), *client_snippets(hub), *program_snippets(hub)]
+    by_key = {one.key: _in_shell(one, hub) for one in found}
+    return [by_key[key] for key in choice.snippets]
+
+
+def _in_shell(snippet: Snippet, hub: HubConnection) -> Snippet:
+    """Return a program or command with the token as a text to paste into a shell."""
+    if not hub.has_token or hub.token in snippet.text or not (snippet.run or snippet.language == "sh"):
+        return snippet
+    text = f"{snippet.run} <<'EOF'\n{snippet.text}\nEOF" if snippet.run else snippet.text
+    text = f"export {claude_code.ENVIRONMENT_VARIABLE}={hub.token}\n{text}"
+    return replace(snippet, text=text, where="a shell", language="sh")
+
+
+def _fill_in(group: str, hub: HubConnection, more: Mapping[str, str] | None = None) -> list[Snippet]:
     tool, arguments = _RECALL_CALLS[hub.toolset]
     as_json = {"mcp": hub.mcp, "api": f"{hub.base}/api/v1", "manage": hub.manage, "home": hub.home}
     as_json |= {"token": hub.token, "toolset": hub.toolset, "tool": tool}
     in_shell = {
+        "base": hub.base,
         "mcp": hub.mcp,
         "memories": f"{hub.base}/api/v1/memories",
         "search": f"{hub.base}/api/v1/search",
     }
     values = {f"json_{name}": json.dumps(value, ensure_ascii=False) for name, value in as_json.items()}
     values |= {f"sh_{name}": shlex.quote(value) for name, value in in_shell.items()}
-    values["json_arguments"] = json.dumps(arguments)
-    return [
-        Snippet(**{**entry, "text": _Text(entry["text"].strip("\n")).substitute(values)})
-        for entry in _entries()[group]
-    ]
+    values |= {
+        "json_arguments": json.dumps(arguments),
+        "hosted": hub.hosted,
+        "token": hub.token,
+        **(more or {}),
+    }
+    return [_filled(entry, hub, values) for entry in _entries()[group]]
+
+
+def _filled(entry: dict[str, Any], hub: HubConnection, values: Mapping[str, str]) -> Snippet:
+    text = entry["with_token"] if hub.has_token and "with_token" in entry else entry["text"]
+    reference = hub.token if hub.has_token else entry.get("reference", "")
+    return Snippet(**{**entry, "text": _Text(text.strip("\n")).substitute(values, reference=reference)})
 
 
 @cache
-def _entries() -> dict[str, list[dict[str, str]]]:
+def _entries() -> dict[str, list[dict[str, Any]]]:
     return tomllib.loads(Path(__file__).with_name("snippets.toml").read_text("utf-8"))

@@ -1,21 +1,25 @@
-"""Connect an agent: create its token and show what to paste."""
+"""Connect an agent in three steps: choose it, say what it may do, and paste one snippet with its token."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from django import forms
+from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_safe
 
-from memoryhub.access.policy import LEVELS, level_rank
+from memoryhub.access.policy import AGENT_PREFIX, LEVELS, level_rank
 from memoryhub.accounts import oauth, tokens
 from memoryhub.accounts.clearance import (
     grantable_clearances,
+    is_confined,
     request_actor,
     request_clearance,
     user_clearance,
@@ -24,71 +28,110 @@ from memoryhub.core import claude_code
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, Event
 from memoryhub.models.account import default_rights
-from memoryhub.web.accounts.forms import LEVEL_LABELS
-from memoryhub.web.accounts.profile import ISSUE_PERMISSION, own_tokens, revoke_own_token
+from memoryhub.web.accounts.profile import ISSUE_PERMISSION, own_tokens
+from memoryhub.web.base.project_scope import chosen_project
 from memoryhub.web.connect import snippets
-from memoryhub.web.connect.snippets import HubConnection
+from memoryhub.web.connect.snippets import Choice, HubConnection
 from memoryhub.web.sessions.overview import name_sessions
+
+ACCESS_LABELS = {
+    "public": "Can read public memories",
+    "private": "Can read public and private memories",
+    "secret": "Can read all memories, including secret ones",
+}
+MAX_USED_FORMS = 50
+_USED_FORMS_KEY = "connect_tokens"  # session key: the form, and the token that it issued
 
 
 class ConnectForm(forms.Form):
-    """The token to issue. ``levels``: the clearances that the user may grant.
+    """The token to issue. Its defaults suffice.
 
     ``once`` differs in each rendered form, so that a form sent twice issues one token.
     """
 
-    name = forms.CharField(max_length=100, initial="my-agent", help_text="The agent's name in the journal.")
+    name = forms.CharField(
+        max_length=100,
+        help_text="Under this name the agent appears in memories and in the journal.",
+    )
     project = forms.CharField(
         max_length=200,
         required=False,
-        help_text="Empty: every project. Sessions are filed under the name of their folder.",
+        help_text="The only project that the agent can use. Empty: every project.",
         widget=forms.TextInput(attrs={"list": "projects"}),
     )
-    clearance = forms.ChoiceField(label="May read", help_text="At most your own clearance.")
-
+    clearance = forms.ChoiceField(label="Access")
     toolset = forms.ChoiceField(
         label="MCP tools",
         required=False,
-        help_text="The vocabulary that the agent uses over MCP. Each one has its own address.",
+        help_text="The names and parameters of the tools that the agent gets over MCP.",
         choices=[(name, f"{name}: {about}") for name, about in snippets.TOOLSETS.items()],
     )
     once = forms.CharField(max_length=100, required=False, widget=forms.HiddenInput())
 
-    def __init__(
-        self, levels: Sequence[str], data: Mapping[str, Any] | None = None, toolset: str = "letsgo"
-    ) -> None:
-        fresh = {"once": secrets.token_urlsafe(12), "toolset": toolset}
-        super().__init__(data, label_suffix="", initial=fresh)
-        choices = self.fields["clearance"]
-        choices.choices = [(level, LEVEL_LABELS[level]) for level in levels]  # type: ignore[attr-defined]
+    def __init__(self, request: HttpRequest, choice: Choice, data: Mapping[str, Any] | None = None) -> None:
+        user = request.user
+        project = chosen_project(request)
+        if is_confined(user) and not project:
+            project = min(user_clearance(user).projects or [""])
+        fresh = {"once": secrets.token_urlsafe(12), "toolset": _toolset(request.GET)}
+        names = {"name": choice.name or choice.key, "project": project}
+        super().__init__(data, label_suffix="", initial=fresh | names)
+        if data is None:
+            self.fields["name"].widget.attrs["autofocus"] = True
+        levels = [(level, ACCESS_LABELS[level]) for level in grantable_clearances(user)]
+        self.fields["clearance"].choices = levels  # type: ignore[attr-defined]
+        if "write" in tokens.grantable_rights(user):
+            self.fields["clearance"].help_text = "It can also store and change memories."
 
 
-MAX_TOKENS = 50  # listed; also the number of remembered forms
-_USED_FORMS_KEY = "connect_forms_used"  # session key of the forms that issued a token
+@require_safe
+def connect(request: HttpRequest) -> HttpResponse:
+    """Step 1: choose the agent."""
+    offered = [one for one in snippets.choices().values() if one.takes_token or oauth.resource_url("letsgo")]
+    return _render_step(request, 1, choices=offered)
+
+
+@require_safe
+def connect_access(request: HttpRequest, client: str) -> HttpResponse:
+    """Step 2: its name, its project, and what it can read."""
+    choice = _choice(client)
+    if not choice.takes_token:
+        return redirect("connect-snippet", client)
+    return _render_step(request, 2, choice, form=ConnectForm(request, choice))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def connect(request: HttpRequest) -> HttpResponse:
-    """Explain how to connect an agent. POST issues a token and shows the settings with it, once.
+def connect_snippet(request: HttpRequest, client: str) -> HttpResponse:
+    """Step 3: the snippet, and whether the agent has reported. POST issues a token and shows it, once.
 
-    A redirect would have to store the token somewhere. Instead, each form issues only one token, so that
-    reloading the page, which sends the form again, issues no second one.
+    A redirect would have to store the token somewhere. Instead, each form issues only one token: sent again,
+    as by a reload, it leads to the same step without the token.
     """
-    levels = grantable_clearances(request.user)
+    choice = _choice(client)
     if request.method != "POST":
-        return _render_page(request, ConnectForm(levels, toolset=_toolset(request.GET)))
+        return _render_snippet(request, choice, _own_token(request))
     if not request.user.has_perm(ISSUE_PERMISSION):
         raise PermissionDenied
-    form = ConnectForm(levels, request.POST)
-    used = request.session.get(_USED_FORMS_KEY, [])
-    if form.is_valid() and form.cleaned_data["once"] in used:
-        return _render_page(request, ConnectForm(levels), status=409)
-    issued = _issue_token(request, form) if form.is_valid() else None
+    form = ConnectForm(request, choice, request.POST)
+    used = request.session.get(_USED_FORMS_KEY, {})
+    if form.is_valid() and (uid := used.get(form.cleaned_data["once"])):
+        messages.info(request, "The token is shown only once. If you lost it, revoke it and connect again.")
+        query = urlencode({"token": uid, "toolset": _toolset(request.POST)})
+        return redirect(f"{reverse('connect-snippet', args=[client])}?{query}")
+    issued = _issue_token(request, form) if form.is_valid() and choice.takes_token else None
     if issued is None:
-        return _render_page(request, form, status=422)
+        return _render_step(request, 2, choice, form=form, status=422)
     if once := form.cleaned_data["once"]:
-        request.session[_USED_FORMS_KEY] = [*used, once][-MAX_TOKENS:]
-    return _render_page(request, form, *issued)
+        recent = [*used.items(), (once, issued[0].uid)][-MAX_USED_FORMS:]
+        request.session[_USED_FORMS_KEY] = dict(recent)
+    return _render_snippet(request, choice, *issued)
+
+
+def _choice(client: str) -> Choice:
+    choice = snippets.choices().get(client)
+    if choice is None or not (choice.takes_token or oauth.resource_url("letsgo")):
+        raise Http404
+    return choice
 
 
 def _issue_token(request: HttpRequest, form: ConnectForm) -> tuple[AgentToken, str] | None:
@@ -110,41 +153,40 @@ def _issue_token(request: HttpRequest, form: ConnectForm) -> tuple[AgentToken, s
         return None
 
 
-def _render_page(
-    request: HttpRequest,
-    form: ConnectForm,
-    token: AgentToken | None = None,
-    secret: str | None = None,
-    status: int = 200,
+def _render_snippet(
+    request: HttpRequest, choice: Choice, token: AgentToken | None = None, secret: str | None = None
 ) -> HttpResponse:
-    base = request.build_absolute_uri("/")
-    hub = _hub_connection(request, base, secret)
+    toolset = _toolset(request.POST or request.GET)
+    # Without the paths on the hub's machine.
+    hub = HubConnection(
+        request.build_absolute_uri("/"),
+        token=secret or snippets.NO_TOKEN,
+        toolset=toolset,
+        hosted=oauth.resource_url(toolset),
+    )
     levels = LEVELS[1 : level_rank(token.clearance) + 1] if token else ()
-    context = {
-        "form": form,
-        "base": hub.base,
-        "repeated": status == 409,
-        "may_issue": request.user.has_perm(ISSUE_PERMISSION),
-        "token": token,
+    first, *others = snippets.choice_snippets(choice, hub, levels)
+    context: dict[str, Any] = {
+        "snippet": first,
+        "others": others,
         "secret": secret,
-        "settings": claude_code.to_json(claude_code.settings_snippet(base, secret, levels)),
-        "command": claude_code.session_start_command(base, levels),
-        "clients": snippets.client_snippets(hub),
-        "programs": snippets.program_snippets(hub),
-        "toolset": hub.toolset,
-        "hosted": oauth.resource_url(hub.toolset),
+        "toolset": toolset,
+        "hub": hub,
+    }
+    return _render_step(request, 3, choice, **context, **_first_event(request, token))
+
+
+def _render_step(
+    request: HttpRequest, step: int, choice: Choice | None = None, *, status: int = 200, **context: Any
+) -> HttpResponse:
+    common = {
+        "step": step,
+        "choice": choice,
+        "may_issue": request.user.has_perm(ISSUE_PERMISSION),
         "toolsets": snippets.TOOLSETS,
         "variable": claude_code.ENVIRONMENT_VARIABLE,
-        "mine": own_tokens(request)[:MAX_TOKENS],
-        **_latest_event_context(request, token),
     }
-    return render(request, "connect/page.html", context, status=status)
-
-
-def _hub_connection(request: HttpRequest, base: str, secret: str | None) -> HubConnection:
-    """Return the address of the hub, without the paths on its machine."""
-    toolset = _toolset(request.POST or request.GET)
-    return HubConnection(base, token=secret or snippets.NO_TOKEN, toolset=toolset)
+    return render(request, "connect/page.html", common | context, status=status)
 
 
 def _toolset(parameters: Mapping[str, Any]) -> str:
@@ -154,23 +196,23 @@ def _toolset(parameters: Mapping[str, Any]) -> str:
 
 
 @require_safe
-def latest_event(request: HttpRequest) -> HttpResponse:
-    """Return the line with the latest event, which the page polls."""
+def first_event(request: HttpRequest) -> HttpResponse:
+    """Return whether the agent has reported, which step 3 polls."""
+    return render(request, "connect/page.html#arrived", _first_event(request, _own_token(request)))
+
+
+def _own_token(request: HttpRequest) -> AgentToken | None:
     uid = request.GET.get("token", "")
-    token = own_tokens(request).filter(uid=uid).first() if uid else None
-    return render(request, "connect/page.html#arrived", _latest_event_context(request, token))
+    token: AgentToken | None = own_tokens(request).filter(uid=uid).first() if uid else None
+    return token
 
 
-@require_POST
-def revoke_token(request: HttpRequest) -> HttpResponse:
-    revoke_own_token(request, request.POST.get("uid", ""))
-    return redirect("connect")
-
-
-def _latest_event_context(request: HttpRequest, token: AgentToken | None) -> dict[str, Any]:
-    """Return the newest visible event, and the token whose first event is awaited."""
+def _first_event(request: HttpRequest, token: AgentToken | None) -> dict[str, Any]:
+    """Return the token that is waited for, and the newest visible event: of its agent, or of all."""
     clearance = request_clearance(request)
     events = Event.objects.visible_to(clearance).select_related("session")
+    if token:
+        events = events.filter(session__agent=f"{AGENT_PREFIX}{token.name}", at__gte=token.created_at)
     last = events.order_by("-at", "-pk").first()
     name_sessions([last.session] if last else [], clearance)
-    return {"last": last, "waiting_for": token}
+    return {"token": token, "last": last}

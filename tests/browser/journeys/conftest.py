@@ -1,4 +1,4 @@
-"""Each journey runs twice: with and without scripts."""
+"""Each journey runs three times: by mouse, by mouse without scripts, and by keyboard alone."""
 
 from __future__ import annotations
 
@@ -6,16 +6,26 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import OpenPage
 
 Walk = Callable[..., Page]
+MAX_TABS = 300
+HAS_FOCUS = '(e) => (e.closest("a[href], button, summary, label") ?? e).contains(document.activeElement)'
+TAKES_SPACE = '(e) => e.matches("input[type=checkbox], input[type=radio]")'
 
 
-@pytest.fixture(params=[True, False], ids=["scripts", "no scripts"])
-def scripts(request: Any) -> bool:
-    return bool(request.param)
+@pytest.fixture(params=["mouse", "no scripts", "keyboard"])
+def way(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "keyboard":
+        use_keyboard(monkeypatch)
+    return str(request.param)
+
+
+@pytest.fixture
+def scripts(way: str) -> bool:
+    return way != "no scripts"
 
 
 @pytest.fixture
@@ -26,3 +36,48 @@ def set_out(open_page: OpenPage, scripts: bool) -> Walk:
         return open_page(path, user, java_script_enabled=scripts, **options)
 
     return open_
+
+
+def use_keyboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let locators press keys where they would use the mouse or change a field directly."""
+    for name in ("click", "check", "fill", "select_option", "set_input_files"):
+        monkeypatch.setattr(Locator, name, globals()[f"_{name}"])
+
+
+def _reach(target: Locator, timeout: float | None = None) -> None:
+    """Press Tab until the element has the focus."""
+    target.wait_for(timeout=timeout)
+    for _ in range(MAX_TABS):
+        if target.evaluate(HAS_FOCUS):
+            return
+        target.page.keyboard.press("Tab")
+    raise AssertionError(f"no Tab leads to {target}")
+
+
+def _click(target: Locator, timeout: float | None = None) -> None:
+    _reach(target, timeout)
+    target.page.keyboard.press("Space" if target.evaluate(TAKES_SPACE) else "Enter")
+
+
+def _check(target: Locator) -> None:
+    _click(target)
+    expect(target).to_be_checked()
+
+
+def _fill(target: Locator, text: str) -> None:
+    _reach(target)
+    target.page.keyboard.press("Control+a")
+    target.page.keyboard.type(text)
+
+
+def _select_option(target: Locator, label: str) -> None:
+    _reach(target)
+    target.page.keyboard.type(label)
+    expect(target.locator("option:checked")).to_have_text(label)
+
+
+def _set_input_files(target: Locator, path: Any) -> None:
+    _reach(target)
+    with target.page.expect_file_chooser() as chooser:
+        target.page.keyboard.press("Space")
+    chooser.value.set_files(path)

@@ -27,20 +27,26 @@ def test_a_new_agent_gets_a_token_for_one_project_and_loses_it_again(
     page = set_out("/", person("ada", "add_agenttoken", "change_agenttoken", "add_memory"))
     page.get_by_role("navigation", name="Main").get_by_role("link", name="Settings").click()
     page.get_by_role("link", name="Agents and tokens").click()
+    page.get_by_role("link", name="Claude Code", exact=True).click()
     page.get_by_label("Name", exact=True).fill("baker-bot")
     page.get_by_label("Project", exact=True).fill("bakery")
     page.get_by_role("button", name="Create token").click()
     expect(page.get_by_role("status").filter(has_text="baker-bot")).to_contain_text("has a token for bakery")
-    token = page.locator("#export").inner_text().partition("=")[2]
-    expect(page.get_by_text("baker-bot has not reported anything yet.")).to_be_visible()
+    token = page.locator("#snippet-plugin").inner_text().rpartition("token=")[2]
+    expect(page.get_by_text("Waiting for the first event")).to_be_visible()
     assert remember(token, "bakery") == 201
     assert remember(token, "bank") in (403, 404, 422)
     assert [memory.project for memory in Memory.objects.all()] == ["bakery"]
-    if scripts:
-        expect(page.locator("#arrived")).to_contain_text("baker-bot was heard")
-    page.goto("/connect/")
-    page.get_by_text("Revoke…").click()
+    if not scripts:
+        page.get_by_role("link", name="Check again").click()
+    expect(page.get_by_text("Connected.")).to_be_visible()
+    page.get_by_role("link", name="View baker-bot").click()
+    expect(page.get_by_role("link", name="the oven in bakery runs hot")).to_be_visible()
+    page.get_by_role("link", name="Settings", exact=True).click()
+    page.get_by_role("link", name="Agents and tokens").click()
+    page.get_by_role("link", name="Your tokens").click()
+    page.get_by_text("Change… baker-bot").click()
     page.get_by_role("button", name="Revoke permanently").click()
-    expect(page.get_by_text("You have no active token.")).to_be_visible()
+    expect(page.get_by_text("baker-bot is revoked.")).to_be_visible()
     assert AgentToken.objects.active().count() == 0
     assert remember(token, "bakery") == 401

