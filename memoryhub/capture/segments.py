@@ -146,12 +146,15 @@ def place_call(call: ToolCall, state: SessionState, session: Session, at: dateti
     return SegmentPlacement(state.segment, True, decision.similarity, detail=detail)
 
 
-def record_boundary(placed: SegmentPlacement, session: Session, sensitivity: str, actor: Actor) -> None:
-    """Store a boundary as a fact."""
+def record_boundary(
+    placed: SegmentPlacement, session: Session, sensitivity: str, actor: Actor, *, without_words: bool
+) -> None:
+    """Store a boundary as a fact. ``without_words``: its keywords may be of a text that waits for approval."""
+    detail = {**placed.detail, "keywords_before": [], "keywords_after": []} if without_words else placed.detail
     draft = FactDraft(
         subject=f"session:{session.session_id}",
         predicate=BOUNDARY_PREDICATE,
-        object=json.dumps(placed.detail, ensure_ascii=False),
+        object=json.dumps(detail, ensure_ascii=False),
         project=session.project,
         session_id=session.session_id,
         sensitivity=sensitivity,
