@@ -424,6 +424,9 @@ def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:
     _require_whole(undo.actor)
     for row in rows:
         name, into = row.detail["name"], row.detail["into"]
+        if later := _later_name(row, into):
+            undo.refused.append((name, f"{into} is in {later} now; undo that rename or merge first"))
+            continue
         if row.operation == RENAME:
             if _is_used(name) or not _is_used(into):
                 undo.refused.append((name, f"the name {name} is in use again, or {into} is gone"))
@@ -435,6 +438,14 @@ def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:
         _recorded(UNDO_MOVE, undo.id, {"name": into, "into": name}, undo.actor, undo.now)
         undo.restored.append(Project.named(name))
     return len(undo.restored)
+
+
+def _later_name(row: JournalEntry, into: str) -> str:
+    """Return where a rename or merge after this action moved its rows, empty if nowhere."""
+    moves = JournalEntry.objects.filter(object_type="project", seq__gt=row.seq)
+    later = moves.filter(operation__in=(RENAME, MERGE), detail__name=into)
+    later = later.exclude(object_id__in=moves.filter(operation=UNDO_MOVE).values("object_id"))
+    return next((str(move.detail["into"]) for move in later.order_by("seq")), "")
 
 
 def _take_back(uid: str, name: str, into: str) -> None:
