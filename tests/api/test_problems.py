@@ -56,6 +56,18 @@ def test_number_out_of_range_is_422(bot, body):
     is_problem(bot.raw_post("/memories", body), 422)
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/hooks/codex", {"hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "cut \ud83d off"}),
+        ("/events", {"event": "prompt:submit", "session_id": "s", "data": {"prompt": "cut \ud83d off"}}),
+        ("/extract", {"messages": [{"role": "user", "content": "We decided to cut \ud83d off, as it is long."}]}),
+    ],
+)
+def test_text_that_an_agent_cut_inside_of_a_character_is_accepted(bot, path, body):
+    assert bot.raw_post(path, json.dumps(body).encode()).status_code == 200
+
+
 def test_surrogate_pair_is_a_character(bot):
     assert bot.raw_post("/memories", b'{"content": "\\ud83e\\udd93"}').json()["memory"]["content"] == "🦓"
 
