@@ -161,7 +161,7 @@ class TestReading:
         [session] = find_transcripts(path, report)
         prompt, tool = session.events(report)
         assert prompt.data == {"prompt": "prompt at 2026-01-12T10:00:00Z"}
-        assert (tool.id, tool.data["tool_input"]) == ("t" * 200, {"n": None, "m": 1})
+        assert (tool.id, tool.data["tool_input"]) == ("t" * 190, {"n": None, "m": 1})
         assert report.skipped == {"time is out of range": 2}
 
     def test_large_transcript_takes_little_memory(self, tmp_path: Path) -> None:
