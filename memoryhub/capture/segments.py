@@ -150,7 +150,9 @@ def record_boundary(
     placed: SegmentPlacement, session: Session, sensitivity: str, actor: Actor, *, without_words: bool
 ) -> None:
     """Store a boundary as a fact. ``without_words``: its keywords may be of a text that waits for approval."""
-    detail = {**placed.detail, "keywords_before": [], "keywords_after": []} if without_words else placed.detail
+    detail = (
+        {**placed.detail, "keywords_before": [], "keywords_after": []} if without_words else placed.detail
+    )
     draft = FactDraft(
         subject=f"session:{session.session_id}",
         predicate=BOUNDARY_PREDICATE,

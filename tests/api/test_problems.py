@@ -59,9 +59,15 @@ def test_number_out_of_range_is_422(bot, body):
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/hooks/codex", {"hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "cut \ud83d off"}),
+        (
+            "/hooks/codex",
+            {"hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "cut \ud83d off"},
+        ),
         ("/events", {"event": "prompt:submit", "session_id": "s", "data": {"prompt": "cut \ud83d off"}}),
-        ("/extract", {"messages": [{"role": "user", "content": "We decided to cut \ud83d off, as it is long."}]}),
+        (
+            "/extract",
+            {"messages": [{"role": "user", "content": "We decided to cut \ud83d off, as it is long."}]},
+        ),
     ],
 )
 def test_text_that_an_agent_cut_inside_of_a_character_is_accepted(bot, path, body):

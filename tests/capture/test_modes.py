@@ -146,7 +146,9 @@ def test_event_of_a_waiting_memory_shows_no_text(agent_session: AgentSession, bo
         assert "gateway" not in bot.get(path).content.decode()
 
 
-def test_boundary_of_a_session_whose_memories_wait_has_no_words(agent_session: AgentSession, bot: Agent) -> None:
+def test_boundary_of_a_session_whose_memories_wait_has_no_words(
+    agent_session: AgentSession, bot: Agent
+) -> None:
     set_mode("approve")
     for output in (DATABASE, DATABASE + " vacuum", DESIGN):
         agent_session.tool("Bash", {"command": "make"}, output)
@@ -164,7 +166,12 @@ def test_next_session_gets_no_files_of_a_session_whose_memories_wait(
     agent_session.tool("Edit", {"file_path": "gate.py", "new_string": "x = 2"}, {})
     agent_session.commit(FIX)
     set_mode(later)
-    hook = {"hook_event_name": "SessionStart", "session_id": "s2", "cwd": "/home/ada/shop", "source": "startup"}
+    hook = {
+        "hook_event_name": "SessionStart",
+        "session_id": "s2",
+        "cwd": "/home/ada/shop",
+        "source": "startup",
+    }
     assert bot.post("/hooks/claude-code", hook).json() == {}
     assert bot.get("/projects/shop/page").json()["sections"] == []
 
