@@ -149,10 +149,9 @@ def place_call(call: ToolCall, state: SessionState, session: Session, at: dateti
 def record_boundary(
     placed: SegmentPlacement, session: Session, sensitivity: str, actor: Actor, *, without_words: bool
 ) -> None:
-    """Store a boundary as a fact. ``without_words``: its keywords may be of a text that waits for approval."""
-    detail = (
-        {**placed.detail, "keywords_before": [], "keywords_after": []} if without_words else placed.detail
-    )
+    """Store a boundary as a fact. ``without_words``: they may repeat a text that waits for approval."""
+    no_words: dict[str, Any] = {"keywords_before": [], "keywords_after": []}
+    detail = placed.detail | (no_words if without_words else {})
     draft = FactDraft(
         subject=f"session:{session.session_id}",
         predicate=BOUNDARY_PREDICATE,

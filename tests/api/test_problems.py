@@ -56,17 +56,20 @@ def test_number_out_of_range_is_422(bot, body):
     is_problem(bot.raw_post("/memories", body), 422)
 
 
+CUT = "We decided to cut \ud83d off, as it is long."  # half of an emoji
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
         (
             "/hooks/codex",
-            {"hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "cut \ud83d off"},
+            {"hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": CUT},
         ),
-        ("/events", {"event": "prompt:submit", "session_id": "s", "data": {"prompt": "cut \ud83d off"}}),
+        ("/events", {"event": "prompt:submit", "session_id": "s", "data": {"prompt": CUT}}),
         (
             "/extract",
-            {"messages": [{"role": "user", "content": "We decided to cut \ud83d off, as it is long."}]},
+            {"messages": [{"role": "user", "content": CUT}]},
         ),
     ],
 )
