@@ -424,8 +424,8 @@ def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:
     _require_whole(undo.actor)
     for row in rows:
         name, into = row.detail["name"], row.detail["into"]
-        if later := _later_name(row, into):
-            undo.refused.append((name, f"{into} is in {later} now; undo that rename or merge first"))
+        if (current := _current_name(row, into)) != into:
+            undo.refused.append((name, f"{into} is called {current} now; undo that rename or merge first"))
             continue
         if row.operation == RENAME:
             if _is_used(name) or not _is_used(into):
@@ -440,12 +440,17 @@ def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:
     return len(undo.restored)
 
 
-def _later_name(row: JournalEntry, into: str) -> str:
-    """Return where a rename or merge after this action moved its rows, empty if nowhere."""
-    moves = JournalEntry.objects.filter(object_type="project", seq__gt=row.seq)
-    later = moves.filter(operation__in=(RENAME, MERGE), detail__name=into)
-    later = later.exclude(object_id__in=moves.filter(operation=UNDO_MOVE).values("object_id"))
-    return next((str(move.detail["into"]) for move in later.order_by("seq")), "")
+def _current_name(row: JournalEntry, name: str) -> str:
+    """Return the project that has the rows of a project since a later rename or merge of the whole."""
+    moves = JournalEntry.objects.filter(object_type="project", operation__in=(*MOVES, UNDO_MOVE))
+    renames = set(moves.filter(operation=RENAME).values_list("object_id", flat=True))
+    later = list(moves.filter(seq__gt=row.seq).order_by("seq"))
+    undone = {move.object_id for move in later if move.operation == UNDO_MOVE}
+    for move in later:
+        is_whole = move.object_id in renames or (move.operation == MERGE and move.object_id not in undone)
+        if is_whole and move.detail["name"] == name:
+            name = str(move.detail["into"])
+    return name
 
 
 def _take_back(uid: str, name: str, into: str) -> None:

@@ -196,12 +196,23 @@ def test_undo_is_refused_until_a_later_rename_or_merge_is_undone(work: Agent, op
     else:
         later = project_changes.merge_projects("app", "notes", ADMIN)
     memories.create_memory(MemoryDraft(content="stored under the name since", project="app"), ADMIN)
-    with pytest.raises(Conflict, match=f"in {later.project.name} now"):
+    with pytest.raises(Conflict, match=f"called {later.project.name} now"):
         undo(merged)
     Memory.objects.filter(content="stored under the name since").delete()
     undo(later)
     undo(merged)
     assert picture() == before
+
+
+def test_undo_of_a_merge_waits_until_its_target_has_its_name_again(work: Agent) -> None:
+    renamed = project_changes.rename_project("app", "shop", ADMIN)
+    merged = project_changes.merge_projects("other/app", "shop", ADMIN)
+    undo(renamed)
+    with pytest.raises(Conflict, match="called app now"):
+        undo(merged)
+    project_changes.rename_project("app", "shop", ADMIN)
+    undo(merged)
+    assert (counts("shop"), counts("other/app")) == ([4, 2], [4, 2])
 
 
 def test_merged_project_has_the_stricter_settings(work: Agent) -> None:
