@@ -177,7 +177,9 @@ def assign_segment(context: HookContext) -> HandlerResult:
     event = context.event
     placed: segments.SegmentPlacement = _step_result(context, capabilities.BOUNDARIES)
     if placed.boundary:
-        segments.record_boundary(placed, context.session, event.sensitivity, context.actor)
+        segments.record_boundary(
+            placed, context.session, event.sensitivity, context.actor, without_words=context.needs_approval
+        )
     event.segment, event.boundary = placed.segment, placed.boundary
     if placed.late:
         return "ok", f"arrived late; segment {placed.segment}, window unchanged"

@@ -424,6 +424,9 @@ def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:
     _require_whole(undo.actor)
     for row in rows:
         name, into = row.detail["name"], row.detail["into"]
+        if (current := _current_name(row, into)) != into:
+            undo.refused.append((name, f"{into} is called {current} now; undo that rename or merge first"))
+            continue
         if row.operation == RENAME:
             if _is_used(name) or not _is_used(into):
                 undo.refused.append((name, f"the name {name} is in use again, or {into} is gone"))
@@ -435,6 +438,19 @@ def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:
         _recorded(UNDO_MOVE, undo.id, {"name": into, "into": name}, undo.actor, undo.now)
         undo.restored.append(Project.named(name))
     return len(undo.restored)
+
+
+def _current_name(row: JournalEntry, name: str) -> str:
+    """Return the project that has the rows of a project since a later rename or merge of the whole."""
+    moves = JournalEntry.objects.filter(object_type="project", operation__in=(*MOVES, UNDO_MOVE))
+    renames = set(moves.filter(operation=RENAME).values_list("object_id", flat=True))
+    later = list(moves.filter(seq__gt=row.seq).order_by("seq"))
+    undone = {move.object_id for move in later if move.operation == UNDO_MOVE}
+    for move in later:
+        is_whole = move.object_id in renames or (move.operation == MERGE and move.object_id not in undone)
+        if is_whole and move.detail["name"] == name:
+            name = str(move.detail["into"])
+    return name
 
 
 def _take_back(uid: str, name: str, into: str) -> None:

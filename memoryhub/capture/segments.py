@@ -146,12 +146,16 @@ def place_call(call: ToolCall, state: SessionState, session: Session, at: dateti
     return SegmentPlacement(state.segment, True, decision.similarity, detail=detail)
 
 
-def record_boundary(placed: SegmentPlacement, session: Session, sensitivity: str, actor: Actor) -> None:
-    """Store a boundary as a fact."""
+def record_boundary(
+    placed: SegmentPlacement, session: Session, sensitivity: str, actor: Actor, *, without_words: bool
+) -> None:
+    """Store a boundary as a fact. ``without_words``: they may repeat a text that waits for approval."""
+    no_words: dict[str, Any] = {"keywords_before": [], "keywords_after": []}
+    detail = placed.detail | (no_words if without_words else {})
     draft = FactDraft(
         subject=f"session:{session.session_id}",
         predicate=BOUNDARY_PREDICATE,
-        object=json.dumps(placed.detail, ensure_ascii=False),
+        object=json.dumps(detail, ensure_ascii=False),
         project=session.project,
         session_id=session.session_id,
         sensitivity=sensitivity,

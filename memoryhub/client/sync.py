@@ -106,6 +106,7 @@ class Sync:
     problems: list[FileProblem] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    new_texts: dict[str, str] = field(default_factory=dict)
 
     def plan(self) -> None:
         self.state: State = self.folder.load_state(self.project)
@@ -273,6 +274,9 @@ class Sync:
         content = file.document.content
         if any(one.content == content for one in self.remote.values()):
             self._problem(file.path, "has the same text as another memory of the project")
+            return
+        if file.path != self.new_texts.setdefault(content, file.path):
+            self._problem(file.path, f"has the same text as {self.new_texts[content]}; delete one of them")
             return
         if not self._may_send(file):
             return

@@ -201,6 +201,13 @@ class Entry:
     conflict: str = ""
 
 
+def _read_entry(found: dict[str, Any]) -> Entry:
+    """Return an entry of a state file. Raise TypeError if it is none."""
+    if not all(isinstance(one, str) for one in found.values()):
+        raise TypeError
+    return Entry(**found)
+
+
 @dataclass
 class State:
     """The state file. ``project`` protects a folder from a sync with another project."""
@@ -235,7 +242,7 @@ class Folder:
             return State(project)
         try:
             found = json.loads(path.read_text("utf-8"))
-            entries = {str(uid): Entry(**one) for uid, one in found["memories"].items()}
+            entries = {str(uid): _read_entry(one) for uid, one in found["memories"].items()}
             owner = str(found["project"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ConfigurationError(
@@ -260,6 +267,8 @@ class Folder:
                 continue
             if path.is_symlink():
                 yield FileProblem(name, 0, "is a link; it is not followed")
+            elif any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
+                yield FileProblem(name, 0, "has a control character or a broken one in its name; rename it")
             elif path.is_file():
                 yield self._read(path, name)
 

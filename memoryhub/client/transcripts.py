@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import math
 import os
 import re
 import shlex
@@ -29,9 +30,11 @@ MAX_TEXT = 20_000  # characters of one text of a tool call; the hub reads no mor
 MAX_PROMPT = 100_000
 MAX_ITEMS, MAX_DEPTH = 200, 20  # of a list, and of nested values
 MAX_EVENT_CHARS = 200_000
+MAX_ID = 190  # the hub takes 200, with a prefix
 MAX_OPEN_CALLS = 1000  # tool calls whose result is still missing
 MAX_FILES = 50  # of a commit
 MAX_PROBLEMS = 20  # lines that are named
+_EARLIEST = datetime(1900, 1, 2, tzinfo=UTC)
 _HEAD_LINES = 200  # in which a transcript names its session
 _UNREAD_KEYS = frozenset(
     {"originalFile", "structuredPatch", "gitDiff"}
@@ -88,8 +91,11 @@ class PastSession:
         reader = _ClaudeCodeReader() if self.agent == CLAUDE_CODE else _CodexReader(self.id)
         for at, number, row in merged:
             for event in reader.read(at, number, row):
-                shortened = PastEvent(event.event, event.id, event.at, _shorten(strip_private(event.data)))
-                if len(json.dumps(shortened.data)) > MAX_EVENT_CHARS:
+                data = _shorten(strip_private(event.data))
+                shortened = PastEvent(event.event, event.id[:MAX_ID], event.at, data)
+                if not _EARLIEST <= event.at <= datetime.now(UTC):
+                    report.skip("time is out of range", str(self.sources[0]), number)
+                elif len(json.dumps(shortened.data)) > MAX_EVENT_CHARS:
                     report.skip("event too large", str(self.sources[0]), number)
                 else:
                     yield shortened
@@ -176,7 +182,7 @@ def _shorten(value: Any, depth: int = 0) -> Any:
     """Return a JSON value without what the hub does not read."""
     if isinstance(value, str):
         return value[: MAX_TEXT if depth > 1 else MAX_PROMPT]
-    if depth > MAX_DEPTH:
+    if depth > MAX_DEPTH or (isinstance(value, float) and not math.isfinite(value)):
         return None
     if isinstance(value, dict):
         return {key: _shorten(one, depth + 1) for key, one in value.items() if key not in _UNREAD_KEYS}

@@ -21,7 +21,6 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.parser import Parser
 
 from memoryhub.core import claude_code, damage
-from memoryhub.core.claude_code import HOOK_PATH
 from memoryhub.core.database import is_database_busy, is_interrupted
 from memoryhub.core.pagination import InvalidCursor, Page
 from memoryhub.http.rate_limit import RateLimitExceeded
@@ -243,6 +242,7 @@ def _(exc: UnreadablePostError) -> Problem:
 _JSON_TYPE = re.compile(r"application/(?:[\w.!#$&^-]+\+)?json")
 # Half of a UTF-16 surrogate pair: JSON can contain one alone, valid text cannot.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_SESSION_PATHS = tuple(f"/api/v1/{name}" for name in ("hooks/", "events", "extract", "backfill"))
 
 
 class InvalidJson(ValueError):
@@ -252,14 +252,15 @@ class InvalidJson(ValueError):
 class StrictParser(Parser):
     """Accepts UTF-8 JSON only: no NaN, duplicate names, lone surrogates or excessive nesting.
 
-    Claude Code truncates long outputs in the middle of a surrogate pair, so its hooks get U+FFFD instead
-    of an error.
+    Agents truncate long outputs in the middle of a surrogate pair, so what they report of their sessions
+    gets U+FFFD instead of an error.
     """
 
     def parse_body(self, request: HttpRequest) -> Any:
         require_json(request)
         try:
-            return parse_json(request.body, replace_surrogates=request.path_info == HOOK_PATH)
+            is_of_session = request.path_info.startswith(_SESSION_PATHS)
+            return parse_json(request.body, replace_surrogates=is_of_session)
         except InvalidJson as error:
             raise Problem(400, "not_json", str(error)) from None
 

@@ -15,11 +15,11 @@ from typing import Literal
 
 from django.db.models import Exists, OuterRef
 
-from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_level
+from memoryhub.access.policy import WAITING_LEVELS, Actor, Clearance, Sensitivity, stricter_level
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.rule_files import PatternFile, Regex, RuleSchema, Words, load_rule_file
 from memoryhub.core.text import collapse_whitespace, estimate_tokens, shorten, without_title_line
-from memoryhub.core.vocabulary import MemoryType, Scope
+from memoryhub.core.vocabulary import MemoryType, ProjectMode, Scope
 from memoryhub.facts.predicates import normalise_predicate
 from memoryhub.injection.context_block import format_attribute, neutralise_tags
 from memoryhub.memories.replacements import without_replaced
@@ -333,10 +333,15 @@ def _fact_entries(facts: FactQuerySet, project: str, used: Collection[int]) -> l
 def _session_entry(
     project: str, clearance: Clearance, now: datetime, but_session: str, summarised: Collection[str]
 ) -> list[PageEntry]:
-    """Return a line with the files of the latest session, unless its summary is on the page."""
+    """Return a line with the files of the latest session, unless its summary is on the page or waits."""
+    if Project.named(project).mode == ProjectMode.APPROVE:
+        return []
     since = now - timedelta(days=MAX_SESSION_DAYS)
+    waiting = Memory.objects.in_session(OuterRef("session__session_id"), project=project)
+    waiting = waiting.filter(sensitivity__in=WAITING_LEVELS)
     events = Event.objects.visible_to(clearance, now).filter(session__project=project, at__gt=since)
     events = events.exclude(files=[]).exclude(session__session_id=but_session).order_by("-at", "-pk")
+    events = events.exclude(Exists(waiting))
     rows = list(events.values_list("session__session_id", "at", "files", "sensitivity")[:MAX_EVENTS])
     if not rows or rows[0][0] in summarised:
         return []

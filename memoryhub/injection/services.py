@@ -1,6 +1,6 @@
 """Inject context: select the few memories that matter, render them as a block, and log the result.
 
-An injection is on time or empty, and never raises (docs/injection.md).
+An injection is on time or empty, and never raises (docs/moments.md).
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
 #
 # It waits at most 150 ms for the hub (an event) and never prints an error: a hub that is slow, away or
 # damaged must not disturb the session. Events that the hub did not take wait, encrypted, in a spool, and are
-# sent after the next one that it takes. It needs a POSIX shell and curl, and openssl for the spool.
+# sent after the next one that it takes. Plain text stays in memory, so that no file is left when the script is
+# killed, and a full disk stops no event. It needs a POSIX shell and curl, and openssl for the spool.
 
 exec 2>/dev/null
 export LC_ALL=C
@@ -24,19 +25,19 @@ hook_path=/hooks/claude-code
 newline='
 '
 
-[ -n "$token" ] && [ -n "$CLAUDE_PLUGIN_DATA" ] && mkdir -p "$CLAUDE_PLUGIN_DATA" && cd "$CLAUDE_PLUGIN_DATA" || exit 0
-body=$(mktemp event.XXXXXX) || exit 0
-trap 'rm -f "$body"' EXIT
+[ -n "$token" ] || exit 0
+# Offsets, losses and root commits are files in this folder. Without it, events are sent all the same.
+[ -n "$CLAUDE_PLUGIN_DATA" ] && mkdir -p "$CLAUDE_PLUGIN_DATA" && cd "$CLAUDE_PLUGIN_DATA" && has_data=1 || has_data=
 trap 'exit 0' HUP INT TERM
 
-# post PATH SECONDS FILE [WAITING]: post a file; print the answer and, on the last line, the HTTP status. WAITING:
-# how many events are in the spool. The token is in curl's standard input, not in the list of processes.
+# post PATH SECONDS [WAITING]: post standard input; print the answer and, on the last line, the HTTP status.
+# WAITING: how many events are in the spool. The token is in curl's standard input, not in the list of processes.
 # Without "Expect:", curl waits a second before it sends a large body.
 post() {
     printf 'header = "%s"\n' "Authorization: Bearer $token" "Content-Type: application/json" "Expect:" \
-        ${4:+"X-Memoryhub-Waiting: $4"} |
-        curl --config - --silent --max-time "$2" --data-binary "@$3" --write-out '\n%{http_code}' "${url%/}/api/v1$1"
-}
+        ${3:+"X-Memoryhub-Waiting: $3"} |
+        curl --config - --silent --max-time "$2" --data-binary @/dev/fd/3 --write-out '\n%{http_code}' "${url%/}/api/v1$1"
+} 3<&0
 
 # is_final STATUS: whether the hub took or refused the event for good.
 is_final() {
@@ -49,13 +50,13 @@ is_final() {
 
 # field NAME: the text of a field of the hook, as it is written in JSON.
 field() {
-    sed -n "s/.*\"$1\": *\"\([^\"]*\)\".*/\1/p" "$body"
+    printf '%s\n' "$body" | sed -n "s/.*\"$1\": *\"\([^\"]*\)\".*/\1/p"
 }
 
 # first_field NAME: the same of the first such field, which is not one of a tool's input.
 first_field() {
-    awk -v name="$1" 'match($0, "\"" name "\": *\"[^\"]*\"") {
-        text = substr($0, RSTART, RLENGTH - 1); sub(/^"[^"]*": *"/, "", text); print text; exit }' "$body"
+    printf '%s\n' "$body" | awk -v name="$1" 'match($0, "\"" name "\": *\"[^\"]*\"") {
+        text = substr($0, RSTART, RLENGTH - 1); sub(/^"[^"]*": *"/, "", text); print text; exit }'
 }
 
 # find_repository: set $repository to the JSON of the repository of the working folder, empty without one: the
@@ -97,6 +98,7 @@ member() {
 # find_root: set $root to the first commit. To find it takes long in a large repository: after a tenth of a
 # second, the event goes without it, and the next one has it from the file.
 find_root() {
+    [ -n "$has_data" ] || return
     file=root.$(printf %s "$shared" | cksum | tr -dc 0-9)
     root=$(cat "$file") && git -C "$folder" cat-file -e "$root^{commit}" && return
     rm -f "$file"
@@ -117,8 +119,7 @@ save_root() {
 # add_repository: write it into the body, so that a spooled event has it too.
 add_repository() {
     find_repository
-    [ -z "$repository" ] && return
-    sed "1s|^[[:space:]]*{|{\"repository\":$repository,|" "$body" >"$body.new" && mv "$body.new" "$body"
+    [ -z "$repository" ] || body="{\"repository\":$repository,${body#*\{}"
 }
 
 send_event() {
@@ -127,16 +128,25 @@ send_event() {
     now=$(date -u +%Y-%m-%dT%H-%M-%SZ)
     find_spool
     list_spool
-    answer=$(post "$hook_path?event_id=$id" "$event_seconds" "$body" "$waiting") || answer=
+    answer=$(printf '%s' "$body" | post "$hook_path?event_id=$id" "$event_seconds" "$waiting") || answer=
     status=${answer##*"$newline"}
     answer=${answer%"$newline"*}
+    case $answer in
+    '{'*) ;;
+    *) status= ;; # not of the hub, but of a proxy or of a network that wants a login
+    esac
     if [ "$status" = 200 ]; then
         report_loss
         [ "$answer" = '{}' ] || printf '%s\n' "$answer"
         [ "$waiting" = 0 ] || in_background flush
-    elif [ -n "$spool" ] && ! is_final "$status" && ! grep -q '"hook_event_name": *"PreToolUse"' "$body"; then
+    elif [ -n "$spool" ] && ! is_final "$status" && ! is_question; then
         keep_event
     fi
+}
+
+# is_question: whether the event only asks, so that a later answer would be of no use.
+is_question() {
+    printf '%s\n' "$body" | grep -q '"hook_event_name": *"PreToolUse"'
 }
 
 # in_background FUNCTION: run it while the agent goes on, which waits for open files.
@@ -178,15 +188,14 @@ keep_event() {
     number=$((1${number%%-*} % 1000000 + 1)) # the 1 keeps the shell from reading 000010 as octal
     kept=$spool/$now-$(printf %06d "$number")-$id
     true >"$kept.part" || return
-    trap - EXIT
     in_background write_event
 }
 
 write_event() {
-    trap 'rm -f "$body" "$kept.part"' EXIT
-    [ "$(wc -c <"$body")" -le "$max_bytes" ] || return
-    MEMORYHUB_SPOOL_KEY=$token openssl enc -aes-256-cbc -pbkdf2 -pass env:MEMORYHUB_SPOOL_KEY -in "$body" \
-        -out "$kept.part" && mv "$kept.part" "$kept" && trim_spool
+    trap 'rm -f "$kept.part"' EXIT
+    [ "${#body}" -le "$max_bytes" ] || return
+    printf '%s' "$body" | MEMORYHUB_SPOOL_KEY=$token openssl enc -aes-256-cbc -pbkdf2 \
+        -pass env:MEMORYHUB_SPOOL_KEY -out "$kept.part" && mv "$kept.part" "$kept" && trim_spool
 }
 
 # trim_spool: remove events older than 7 days, of other tokens too, and the oldest above the size limit.
@@ -209,20 +218,26 @@ flush() {
         touch "$spool/lock"
         query=$(printf '%s\n' "${file##*/}" | sed -n \
             's/^\(.\{10\}\)T\(..\)-\(..\)-\(..Z\)-[0-9]*-\([0-9a-f]*\)$/event_id=\5\&at=\1T\2:\3:\4\&late=true/p')
-        # In memory, so that no plain text is on the disk.
         event=$(MEMORYHUB_SPOOL_KEY=$token openssl enc -d -aes-256-cbc -pbkdf2 -pass env:MEMORYHUB_SPOOL_KEY \
             -in "$file") && [ -n "$query" ] || event=
         if [ -n "$event" ]; then
             list_spool
-            status=$(printf '%s' "$event" | post "$hook_path?$query" 20 /dev/fd/3 $((waiting - 1)) 3<&0) || return
+            status=$(printf '%s' "$event" | post "$hook_path?$query" 20 $((waiting - 1))) || return
             is_final "${status##*"$newline"}" || return
         fi
         rm -f "$file"
     done
 }
 
+# new_messages: print the messages of the transcript after the offset $sent, up to $size.
+new_messages() {
+    head -c "$size" "$path" | tail -c "+$((sent + 1))" | grep -E '^\{.*"type":"(user|assistant)".*\}$' |
+        grep -v '"type":"tool_result"'
+}
+
 # Offsets of sent transcripts are in files SESSION.sent, numbers of messages that were left out in SESSION.lost.
 send_transcript() {
+    [ -n "$has_data" ] || return
     path=$(field transcript_path | sed 's/\\\\/\\/g')
     cwd=$(field cwd)
     find_repository
@@ -233,21 +248,18 @@ send_transcript() {
     size=$(wc -c <"$path")
     [ "$size" -gt "$sent" ] || return
 
-    head -c "$size" "$path" | tail -c "+$((sent + 1))" | grep -E '^\{.*"type":"(user|assistant)".*\}$' |
-        grep -v '"type":"tool_result"' >"$body"
-    found=$(grep -c '' "$body")
-    messages=$(tail -n "$max_messages" "$body")
+    found=$(new_messages | grep -c '')
+    messages=$(new_messages | tail -n "$max_messages")
     if [ "${#messages}" -gt "$max_bytes" ]; then
         messages=$(printf '%s' "$messages" | tail -c "$max_bytes" | sed 1d)
     fi
     lost=$((found - $(printf '%s' "$messages" | grep -c '')))
-    {
+    answer=$({
         printf '{"session_id":"%s","cwd":"%s",%s"messages":[' "$session" "$cwd" \
             "${repository:+\"repository\":$repository,}"
         printf '%s\n' "$messages" | paste -s -d , -
         printf ']}'
-    } >"$body"
-    answer=$(post /extract 20 "$body") || return
+    } | post /extract 20) || return
     case ${answer##*"$newline"} in
     2??)
         echo "$((size))" >"$session.sent"
@@ -258,6 +270,7 @@ send_transcript() {
 
 # report_loss: add to $answer, once, how many messages send_transcript left out. Claude Code shows it to the user.
 report_loss() {
+    [ -n "$has_data" ] || return
     set -- *.lost
     [ -e "$1" ] || return
     file=$(first_field session_id | tr -dc 'A-Za-z0-9_-').lost
@@ -273,7 +286,7 @@ report_loss() {
     rm -f "$file"
 }
 
-cat >"$body"
+body=$(cat)
 case $1 in
 event) send_event ;;
 transcript) send_transcript >/dev/null ;;

@@ -56,6 +56,27 @@ def test_number_out_of_range_is_422(bot, body):
     is_problem(bot.raw_post("/memories", body), 422)
 
 
+CUT = "We decided to cut \ud83d off, as it is long."  # half of an emoji
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (
+            "/hooks/codex",
+            {"hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": CUT},
+        ),
+        ("/events", {"event": "prompt:submit", "session_id": "s", "data": {"prompt": CUT}}),
+        (
+            "/extract",
+            {"messages": [{"role": "user", "content": CUT}]},
+        ),
+    ],
+)
+def test_text_that_an_agent_cut_inside_of_a_character_is_accepted(bot, path, body):
+    assert bot.raw_post(path, json.dumps(body).encode()).status_code == 200
+
+
 def test_surrogate_pair_is_a_character(bot):
     assert bot.raw_post("/memories", b'{"content": "\\ud83e\\udd93"}').json()["memory"]["content"] == "🦓"
 

@@ -20,7 +20,7 @@ from memoryhub.memories.delete import delete_waiting
 from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.models import Event, EventCount, Injection, JournalEntry, Memory, Project, Session
 from tests.api.conftest import Agent, is_problem, stored
-from tests.capture.conftest import FIX, AgentSession
+from tests.capture.conftest import DATABASE, DESIGN, FIX, AgentSession
 
 ADMIN = system_actor("tests")
 TITLE = "Read each file once"
@@ -144,6 +144,36 @@ def test_event_of_a_waiting_memory_shows_no_text(agent_session: AgentSession, bo
     assert Memory.objects.filter(content__contains="gateway").exists()
     for path in ("/timeline", "/sessions/s1"):
         assert "gateway" not in bot.get(path).content.decode()
+
+
+def test_boundary_of_a_session_whose_memories_wait_has_no_words(
+    agent_session: AgentSession, bot: Agent
+) -> None:
+    set_mode("approve")
+    for output in (DATABASE, DATABASE + " vacuum", DESIGN):
+        agent_session.tool("Bash", {"command": "make"}, output)
+    [fact] = bot.get("/facts", project="shop").json()["items"]
+    assert fact["predicate"] == "boundary_at"
+    assert "planner" not in fact["object"]
+    assert "contrast" not in fact["object"]
+
+
+@pytest.mark.parametrize("later", ["approve", "automatic"])
+def test_next_session_gets_no_files_of_a_session_whose_memories_wait(
+    agent_session: AgentSession, bot: Agent, later: str
+) -> None:
+    set_mode("approve")
+    agent_session.tool("Edit", {"file_path": "gate.py", "new_string": "x = 2"}, {})
+    agent_session.commit(FIX)
+    set_mode(later)
+    hook = {
+        "hook_event_name": "SessionStart",
+        "session_id": "s2",
+        "cwd": "/home/ada/shop",
+        "source": "startup",
+    }
+    assert bot.post("/hooks/claude-code", hook).json() == {}
+    assert bot.get("/projects/shop/page").json()["sections"] == []
 
 
 def test_memory_was_not_there_before_its_approval(agent_session: AgentSession, bot: Agent) -> None:

@@ -186,6 +186,35 @@ def test_undo_of_a_merge_leaves_what_was_added_or_erased_since(work: Agent) -> N
     assert (counts("other/app")[0], counts("app")[0]) == (3, 5)
 
 
+@pytest.mark.parametrize("operation", ["rename", "merge"])
+def test_undo_is_refused_until_a_later_rename_or_merge_is_undone(work: Agent, operation: str) -> None:
+    memories.create_memory(MemoryDraft(content="a note", project="notes"), ADMIN)
+    before = picture()
+    merged = project_changes.merge_projects("other/app", "app", ADMIN)
+    if operation == "rename":
+        later = project_changes.rename_project("app", "shop", ADMIN)
+    else:
+        later = project_changes.merge_projects("app", "notes", ADMIN)
+    memories.create_memory(MemoryDraft(content="stored under the name since", project="app"), ADMIN)
+    with pytest.raises(Conflict, match=f"called {later.project.name} now"):
+        undo(merged)
+    Memory.objects.filter(content="stored under the name since").delete()
+    undo(later)
+    undo(merged)
+    assert picture() == before
+
+
+def test_undo_of_a_merge_waits_until_its_target_has_its_name_again(work: Agent) -> None:
+    renamed = project_changes.rename_project("app", "shop", ADMIN)
+    merged = project_changes.merge_projects("other/app", "shop", ADMIN)
+    undo(renamed)
+    with pytest.raises(Conflict, match="called app now"):
+        undo(merged)
+    project_changes.rename_project("app", "shop", ADMIN)
+    undo(merged)
+    assert (counts("shop"), counts("other/app")) == ([4, 2], [4, 2])
+
+
 def test_merged_project_has_the_stricter_settings(work: Agent) -> None:
     projects.configure_project("app", ADMIN, ignored_paths="*.pem")
     projects.configure_project("other/app", ADMIN, mode="approve", ignored_paths="*.key\n*.pem")

@@ -142,6 +142,28 @@ class TestReading:
         assert report.skipped == {"line is not JSON": 3, "line too long": 1}
         assert report.places[0].endswith("broken.jsonl, line 19: line is not JSON")
 
+    def test_event_at_an_impossible_time_is_skipped_and_numbers_that_are_no_json_too(
+        self, tmp_path: Path
+    ) -> None:
+        place = {"sessionId": "s1", "cwd": "/home/ada/till", "type": "user"}
+        path = tmp_path / "odd.jsonl"
+        call = {"type": "tool_use", "id": "t" * 300, "name": "Bash", "input": {"n": float("nan"), "m": 1}}
+        rows = [
+            {**place, "timestamp": time, "message": {"content": f"prompt at {time}"}}
+            for time in ("0001-01-01T00:00:00+14:00", "2026-01-12T10:00:00Z", "9999-12-31T23:00:00-02:00")
+        ]
+        rows += [
+            {**rows[1], "type": "assistant", "message": {"content": [call]}},
+            {**rows[1], "message": {"content": [{"type": "tool_result", "tool_use_id": call["id"]}]}},
+        ]
+        path.write_text("\n".join(map(json.dumps, rows)))
+        report = ReadReport()
+        [session] = find_transcripts(path, report)
+        prompt, tool = session.events(report)
+        assert prompt.data == {"prompt": "prompt at 2026-01-12T10:00:00Z"}
+        assert (tool.id, tool.data["tool_input"]) == ("t" * 190, {"n": None, "m": 1})
+        assert report.skipped == {"time is out of range": 2}
+
     def test_large_transcript_takes_little_memory(self, tmp_path: Path) -> None:
         import tracemalloc
 

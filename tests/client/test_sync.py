@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,29 @@ class TestToHub:
         assert error in capsys.readouterr().err
         assert Memory.objects.get().content == "Deploy on weekdays"
 
+    @pytest.mark.parametrize("name", [b"new\nline.md", b"red\x1b[31m.md", b"latin\xff.md"])
+    def test_name_that_cannot_be_written_is_reported(
+        self, sync: Run, folder: Path, name: bytes, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        folder.mkdir()
+        (folder / os.fsdecode(name)).write_text("Deploy on weekdays")
+        (folder / "good.md").write_text("Deploy before noon")
+        assert sync() == 1
+        assert "in its name; rename it" in capsys.readouterr().err
+        assert Memory.objects.get().content == "Deploy before noon"
+        assert (folder / STATE_FILE).exists()
+
+    def test_second_file_with_the_same_text_changes_nothing(
+        self, sync: Run, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        folder.mkdir()
+        (folder / "a.md").write_text("Deploy on weekdays")
+        (folder / "b.md").write_text("---\ntags: [ops]\n---\nDeploy on weekdays")
+        assert sync() == 1
+        assert "b.md: has the same text as a.md" in capsys.readouterr().err
+        assert not Memory.objects.get().labels.exists()
+        assert "id:" not in (folder / "b.md").read_text()
+
     def test_file_that_became_nonsense_is_not_taken_for_deleted(
         self, sync: Run, client: Client, folder: Path
     ) -> None:
@@ -267,7 +291,16 @@ class TestConflicts:
         edit(only_file(folder), "\n\nDeploy before noon", "\n\nDeploy before ten")
         assert sync() == 1
 
-    @pytest.mark.parametrize("text", ["<<<<<<< HEAD\n{", '{"project": "web", "memories": {}}', "[]"])
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "<<<<<<< HEAD\n{",
+            '{"project": "web", "memories": {}}',
+            '{"project": "shop", "memories": {"a": {"file": 5, "hash": ""}}}',
+            '{"project": "shop", "memories": {"a": 5}}',
+            "[]",
+        ],
+    )
     def test_unusable_state_is_refused(
         self, sync: Run, client: Client, folder: Path, text: str, capsys: pytest.CaptureFixture[str]
     ) -> None:

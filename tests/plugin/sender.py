@@ -37,6 +37,7 @@ class FakeHub:
         self.queries: list[dict[str, str]] = []
         self.waiting: list[str | None] = []
         self.never = threading.Event()
+        self.arrived = threading.Semaphore(0)
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(handler) -> None:
@@ -45,6 +46,7 @@ class FakeHub:
                 self.requests.append((path, handler.headers["Authorization"], body))
                 self.queries.append(dict(parse_qsl(query)))
                 self.waiting.append(handler.headers["X-Memoryhub-Waiting"])
+                self.arrived.release()
                 if self.answer is None:
                     self.never.wait()
                     return

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import pytest
 
 from tests.plugin.sender import (
     PROMPT,
+    SENDER,
+    TOKEN,
     FakeHub,
     send,
 )
@@ -82,6 +86,41 @@ def test_event_that_the_hub_could_not_take_waits(tmp_path: Path, hub: FakeHub, s
     hub.status = status
     send(tmp_path, hub.url, PROMPT, MEMORYHUB_SPOOL=str(tmp_path / "spool"))
     assert len(spooled(tmp_path / "spool")) == 1
+
+
+def test_page_of_a_network_that_wants_a_login_is_not_printed_and_the_event_waits(
+    tmp_path: Path, hub: FakeHub, spool: Path
+) -> None:
+    hub.answer = "<html>Sign in to this network</html>"
+    assert send(tmp_path, hub.url, PROMPT, MEMORYHUB_SPOOL=str(spool)) == ""
+    assert len(spooled(spool)) == 1
+
+
+def test_event_is_sent_if_no_file_can_be_written(tmp_path: Path, hub: FakeHub) -> None:
+    (tmp_path / "file").touch()
+    variables = {"CLAUDE_PLUGIN_DATA": str(tmp_path / "file" / "data"), "HOME": str(tmp_path / "file")}
+    hub.answer = '{"systemMessage":"x"}'
+    assert send(tmp_path, hub.url, PROMPT, **variables) == '{"systemMessage":"x"}\n'
+    assert send(tmp_path, ABSENT, PROMPT, **variables) == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_killed_sender_leaves_no_plain_text(tmp_path: Path, hub: FakeHub, spool: Path) -> None:
+    hub.answer = None
+    variables = {"CLAUDE_PLUGIN_DATA": str(tmp_path / "data"), "MEMORYHUB_TOKEN": TOKEN}
+    variables |= {"MEMORYHUB_URL": hub.url, "MEMORYHUB_SPOOL": str(spool), "MEMORYHUB_HOOK_TIMEOUT": "30"}
+    with subprocess.Popen(
+        ["sh", str(SENDER), "event"],
+        stdin=subprocess.PIPE,
+        env={"PATH": os.environ["PATH"], **variables},
+        text=True,
+    ) as sender:
+        assert sender.stdin
+        sender.stdin.write(json.dumps({**PROMPT, "prompt": "hunter2"}))
+        sender.stdin.close()
+        hub.arrived.acquire()
+        sender.kill()
+    assert not any("hunter2" in path.read_text("latin-1") for path in tmp_path.rglob("*") if path.is_file())
 
 
 def test_spooled_event_that_the_hub_refuses_is_deleted(tmp_path: Path, hub: FakeHub) -> None:
