@@ -81,6 +81,11 @@ def _begin(transactions: ExitStack, until: float) -> None:
         ask(f"PRAGMA busy_timeout = {usual:d}")
 
 
+def is_shared() -> bool:
+    """Whether servers on other machines can use the same database."""
+    return connection.vendor != "sqlite"
+
+
 SIDE_WRITE_SECONDS = 1.0  # that a read waits for other writers
 
 

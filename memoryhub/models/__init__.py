@@ -26,8 +26,9 @@ from memoryhub.models.memory import (
     MemoryTrigram,
     Revision,
 )
+from memoryhub.models.node import Lease, ServerProcess
 from memoryhub.models.project import EventCount, Project, ProjectIdentity, ProjectMove
-from memoryhub.models.run import Extraction, MaintenanceRun, ModelUse, RunChanges
+from memoryhub.models.run import Extraction, MaintenanceRun, ModelUse, RunChanges, UploadPart
 from memoryhub.models.session import Event, Injection, Session
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "Injection",
     "JournalEntry",
     "Label",
+    "Lease",
     "MaintenanceRun",
     "Membership",
     "Memory",
@@ -65,5 +67,7 @@ __all__ = [
     "Revision",
     "RunChanges",
     "SavedSearch",
+    "ServerProcess",
     "Session",
+    "UploadPart",
 ]

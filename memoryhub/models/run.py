@@ -46,6 +46,7 @@ class MaintenanceRun(models.Model):
     actor = name_field()
     worker = name_field(help_text="The process and thread at work on it")
     stop_requested = models.BooleanField(default=False)
+    interruptions = models.PositiveIntegerField(default=0, help_text="How often its worker ended before it")
     done = models.PositiveIntegerField(default=0)
     total = models.PositiveIntegerField(default=0)
     position = models.JSONField(default=dict, blank=True, help_text="Where an interrupted run goes on")
@@ -81,6 +82,22 @@ class RunChanges(models.Model):
 
     class Meta:
         verbose_name_plural = "run changes"
+
+
+class UploadPart(models.Model):
+    """A part of an uploaded file, for other nodes. Only ``memoryhub.transfer.uploads`` writes it."""
+
+    key = models.CharField(max_length=32)
+    number = models.PositiveIntegerField()
+    size = models.PositiveIntegerField()
+    content = models.BinaryField()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["key", "number"], name="upload_part_once")]
+
+    def __str__(self) -> str:
+        return f"part {self.number} of {self.key}"
 
 
 class Extraction(models.Model):
