@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('memoryhub', '0022_inspected_texts'),
+        ('memoryhub', '0023_saved_searches_of_memories'),
     ]
 
     operations = [

@@ -6,6 +6,7 @@ import re
 
 from django.contrib.auth.decorators import login_not_required
 from django.urls import URLPattern, path, register_converter
+from django.views.generic import RedirectView
 
 from memoryhub.web import (
     agents,

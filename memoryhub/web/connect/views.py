@@ -29,7 +29,7 @@ from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, Event
 from memoryhub.models.account import default_rights
 from memoryhub.web.accounts.profile import ISSUE_PERMISSION, own_tokens
-from memoryhub.web.base.project_scope import chosen_project
+from memoryhub.web.base.requests import chosen_project
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import Choice, HubConnection
 from memoryhub.web.sessions.overview import name_sessions
