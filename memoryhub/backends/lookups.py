@@ -11,6 +11,7 @@ from django.db.models.expressions import CombinedExpression, Expression
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 
+from memoryhub.backends.dialect import sql
 from memoryhub.core.clock import expiry_time
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Match(models.Lookup):
     def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, tuple[Any, ...]]:
         left, left_params = self.process_lhs(compiler, connection)
         right, right_params = self.process_rhs(compiler, connection)
-        return f"{left} MATCH {right}", (*left_params, *right_params)
+        return sql.MATCH(index=left, expression=right), (*left_params, *right_params)
 
 
 class CurrentMoment(Expression):
@@ -48,7 +49,8 @@ class CurrentMoment(Expression):
 def days_since(column: str) -> CombinedExpression:
     """Return an expression for the days between a moment and now."""
     now, then = (
-        Func(value, function="julianday", output_field=FloatField()) for value in (Value("now"), F(column))
+        Func(value, template=sql.JULIAN_DAY("%(expressions)s"), output_field=FloatField())
+        for value in (Value("now"), F(column))
     )
     return now - then
 
@@ -70,4 +72,4 @@ class DocumentContains(Func):
         document, texts = self.get_source_expressions()
         column, first = compiler.compile(document)
         among, rest = compiler.compile(texts)
-        return f"EXISTS (SELECT 1 FROM json_tree({column}) WHERE atom IN {among})", (*first, *rest)
+        return sql.DOCUMENT_HAS_ATOM(column=column, texts=among), (*first, *rest)
