@@ -96,8 +96,12 @@ def _require_known_schema(apps: Any = None, plan: Any = None, **kwargs: Any) -> 
 
 
 def _drop_triggers(**kwargs: Any) -> None:
+    """Drop the triggers, which SQLite would lose. On PostgreSQL other nodes may be writing meanwhile."""
     from memoryhub.backends import schema
+    from memoryhub.backends.dialect import IS_POSTGRES
 
+    if IS_POSTGRES:
+        return
     schema.drop_triggers()
     schema.drop_views()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import resource
 from typing import Any
@@ -134,19 +135,52 @@ def _mapped_bytes() -> int:
 
 
 def _database() -> dict[str, Any]:
-    """SQLite tuned for one writer and many readers; DESIGN §4 has the measurements behind each option."""
+    """Return the configured database: a file of SQLite, or a PostgreSQL server."""
     try:
         parsed: dict[str, Any] = dict(dj_database_url.parse(DATABASE_URL)) if DATABASE_URL else {}
     except ValueError:
         parsed = {"ENGINE": "unknown"}
+    if parsed and parsed["ENGINE"] == "django.db.backends.postgresql" and parsed["NAME"]:
+        return _postgres(parsed)
     if parsed and (parsed["ENGINE"] != "django.db.backends.sqlite3" or parsed["NAME"] in ("", ":memory:")):
         raise ImproperlyConfigured(
-            "DATABASE_URL: only sqlite:////path/of/a/file is served so far; unset it to use LETSGO_MEMORY_DB"
+            "DATABASE_URL: write postgres://USER:PASSWORD@HOST/DATABASE or sqlite:////path/of/a/file, or"
+            " unset it to use LETSGO_MEMORY_DB"
         )
+    return _sqlite(parsed.get("NAME") or MEMORY_DB)
+
+
+def _postgres(parsed: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings for PostgreSQL, also behind PgBouncer in transaction mode.
+
+    A process has a pool of connections, each of which is checked before it is used: after a failover, those
+    to the old server are replaced. The options after ``?`` in the URL go to libpq.
+    """
+    if importlib.util.find_spec("psycopg_pool") is None:
+        raise ImproperlyConfigured(
+            "DATABASE_URL: PostgreSQL needs more packages; run: pip install 'memoryhub[postgres]'"
+        )
+    options: dict[str, Any] = {
+        "application_name": "memoryhub",
+        "connect_timeout": 5,
+        "tcp_user_timeout": 10_000,
+    }
+    options |= parsed.get("OPTIONS", {})
+    pool = {"min_size": 1, "max_size": int(options.pop("pool_size", 8)), "timeout": 10}
+    return parsed | {
+        "CONN_MAX_AGE": 0,  # back to the pool after each request
+        "CONN_HEALTH_CHECKS": True,
+        "DISABLE_SERVER_SIDE_CURSORS": True,
+        "OPTIONS": {**options, "pool": pool},
+    }
+
+
+def _sqlite(name: Any) -> dict[str, Any]:
+    """SQLite tuned for one writer and many readers; DESIGN §4 has the measurements behind each option."""
     flushed = "FULL" if MEMORYHUB.durability == "power-loss" else "NORMAL"
     return {
         "ENGINE": "django.db.backends.sqlite3",
-        "NAME": parsed.get("NAME") or MEMORY_DB,
+        "NAME": name,
         "CONN_MAX_AGE": None,
         "OPTIONS": {
             "transaction_mode": "IMMEDIATE",

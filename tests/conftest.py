@@ -20,7 +20,7 @@ import django.test.client
 import hypothesis
 import pytest
 from django.conf import settings as django_settings
-from django.db import connection
+from django.db import connection, transaction
 from django.template import Context, Template
 from django.test import TransactionTestCase
 from django.test.utils import ContextList
@@ -37,7 +37,7 @@ from memoryhub.models import Memory
 from tests.cases import clear_caches
 from tests.maintenance.fixtures import five, lifting  # noqa: F401 fixtures
 from tests.search.corpus import make_corpus
-from tests.settings import HOME_OF_TESTS
+from tests.settings import HOME_OF_TESTS, POSTGRES
 from tools import slow_tests
 
 # How long an example takes depends on what else the machine does.
@@ -85,6 +85,10 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
     Django's flush creates all permissions again, and the journal's triggers refuse its DELETE.
     """
 
+    if connection.vendor == "postgresql":
+        yield from _restore_tables(django_db_blocker)
+        return
+
     def restore(case: TransactionTestCase) -> None:
         connection.ensure_connection()
         empty.backup(connection.connection)
@@ -98,6 +102,32 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(TransactionTestCase, "_fixture_teardown", restore)
             yield
+
+
+def _restore_tables(blocker: Any) -> Iterator[None]:
+    """Undo commits of a test on PostgreSQL: empty the tables, but those that migrations have filled."""
+    with blocker.unblock(), connection.cursor() as cursor:
+        tables = [name for name in connection.introspection.table_names() if "migrations" not in name]
+        filled = {}
+        for table in tables:
+            cursor.execute(f"SELECT * FROM {table}")
+            if rows := cursor.fetchall():
+                filled[table] = rows
+
+    def restore(case: TransactionTestCase) -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL session_replication_role = replica")  # no triggers, no foreign keys
+            for table in tables:
+                cursor.execute(f"DELETE FROM {table}")
+                for row in filled.get(table, ()):
+                    marks = ", ".join(["%s"] * len(row))
+                    cursor.execute(f"INSERT INTO {table} VALUES ({marks})", row)
+            change_log.stop_tracking(cursor)
+            change_log.start_tracking(cursor, restart=False)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", restore)
+        yield
 
 
 # Test modules that start a server or a process of the hub: ``manage.py test --served``.
@@ -131,6 +161,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(_SERVED) or "served" in getattr(item, "fixturenames", ()):
             item.add_marker("served")
+        if POSTGRES and item.get_closest_marker("sqlite"):
+            item.add_marker(pytest.mark.skip(reason="of SQLite's files"))
         if slow_tests.function_of(item.nodeid) in slow:
             item.add_marker("slow")
 

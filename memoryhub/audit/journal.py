@@ -8,7 +8,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_leve
 from memoryhub.audit import journal, mirror
 from memoryhub.audit.mirror import LINE_FIELDS, LOSS
 from memoryhub.backends import bulk
+from memoryhub.backends.dialect import sql
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import format_iso
 from memoryhub.models import Fact, JournalEntry, Memory
@@ -233,19 +234,24 @@ def _write(entries: Iterable[tuple[datetime, str, Change]], last: int, before: s
     rows, lines, previous = [], [], before
     for seq, (at, actor, change) in enumerate(entries, start=last + 1):
         if at not in moments:
-            moments[at] = (str(connection.ops.adapt_datetimefield_value(at)), format_iso(at))
+            moments[at] = (stored_moment(at), format_iso(at))
         stored_at, iso_at = moments[at]
         subject = (change.operation, change.object_type, change.object_id)
         detail = json.dumps(dict(sorted(change.detail.items())))
         access = (change.project, change.sensitivity, change.owner)
         stored = (seq, stored_at, actor, *subject, *access, detail)
         previous = _digest(map(str, stored), previous)
-        rows.append((*stored, previous))
+        rows.append((*stored, previous, *[detail] * len(sql.JOURNAL_COPIES)))
         lines.append(
             dict(zip(LINE_FIELDS, (seq, iso_at, actor, *subject, change.detail, previous), strict=True))
         )
-    bulk.insert(JournalEntry, (*_HASHED_COLUMNS, "hash"), rows)
+    bulk.insert(JournalEntry, (*_HASHED_COLUMNS, "hash", *sql.JOURNAL_COPIES), rows)
     transaction.on_commit(partial(mirror.append, lines, before))
+
+
+def stored_moment(at: datetime) -> str:
+    """Return a moment as it is in the chain: in UTC, as SQLite stores it."""
+    return str(at.astimezone(UTC).replace(tzinfo=None))
 
 
 def _of_loss(lost: dict[str, Any]) -> tuple[datetime, str, Change]:
@@ -344,7 +350,7 @@ def _first_lost_seq(rows: int) -> int | None:
 # Bytes: parsing could hide a changed byte, and invalid UTF-8 could not be fetched.
 STORED_COLUMNS = (*_HASHED_COLUMNS, "hash")
 STORED_BYTES_SQL = (
-    f"SELECT {', '.join(f'CAST({name} AS BLOB)' for name in STORED_COLUMNS)} "  # noqa: S608 own names
+    f"SELECT {', '.join(map(sql.stored_bytes, STORED_COLUMNS))} "  # noqa: S608 own names
     f"FROM {JournalEntry._meta.db_table} ORDER BY seq"
 )
 

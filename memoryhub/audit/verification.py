@@ -149,8 +149,8 @@ def _is_same(line: dict[str, Any], row: tuple[Any, ...]) -> bool:
         for name, cell in zip(journal.STORED_COLUMNS, row, strict=True)
     }
     try:
-        at = connection.ops.adapt_datetimefield_value(datetime.fromisoformat(line["at"]))
-        if str(at) != stored["at"] or json.loads(stored["detail"]) != line["detail"]:
+        at = journal.stored_moment(datetime.fromisoformat(line["at"]))
+        if at != stored["at"] or json.loads(stored["detail"]) != line["detail"]:
             return False
     except (ValueError, KeyError, TypeError):
         return False

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from django.db import connection, models
 from django.db.models.base import ModelState
 
+from memoryhub.backends.dialect import sql
 from memoryhub.core.database import batched
 
 # One statement for many rows, not executemany: triggers make SQLite open a savepoint for each statement, and
@@ -35,18 +36,22 @@ def insert(
     names = ", ".join(f'"{column}"' for column in columns)
     marks = f"({', '.join(['%s'] * len(columns))})"
     head = f'INSERT INTO "{model._meta.db_table}" ({names}) VALUES '
+    returning = _returning_key(model)
     with connection.cursor() as cursor:
         for chunk in batched(rows, min(MAX_ROWS, MAX_PARAMETERS // len(columns))):
             cursor.execute(
-                head + ", ".join([marks] * len(chunk)) + on_conflict, list(chain.from_iterable(chunk))
+                head + ", ".join([marks] * len(chunk)) + (on_conflict or returning),
+                list(chain.from_iterable(chunk)),
             )
             if cursor.description:
                 keys += [key for (key,) in cursor.fetchall()]
-                continue
-            # One statement gives consecutive keys: AUTOINCREMENT adds one to the highest key ever used.
-            last = cursor.lastrowid or 0
-            keys += range(last - len(chunk) + 1, last + 1)
+            else:
+                keys += sql.inserted_keys(cursor, len(chunk))
     return keys
+
+
+def _returning_key(model: type[models.Model]) -> str:
+    return f"{sql.RETURNING} {model._meta.pk.column}" if sql.RETURNING and model._meta.pk else ""
 
 
 def insert_or_extend(
@@ -62,12 +67,14 @@ def insert_or_extend(
 
     Return the keys of all.
     """
+    table = model._meta.db_table
     return insert(
         model,
         columns,
         rows,
-        f" ON CONFLICT ({', '.join(unique)}) DO UPDATE SET {lowest} = min({lowest}, excluded.{lowest}),"
-        f" {highest} = max({highest}, excluded.{highest}) RETURNING id",
+        f" ON CONFLICT ({', '.join(unique)}) DO UPDATE SET"
+        f" {lowest} = {sql.LEAST}({table}.{lowest}, excluded.{lowest}),"
+        f" {highest} = {sql.GREATEST}({table}.{highest}, excluded.{highest}) RETURNING id",
     )
 
 
@@ -99,12 +106,12 @@ def insert_unless(one: models.Model, condition: str, params: Sequence[Any]) -> b
     with connection.cursor() as cursor:
         cursor.execute(
             f'INSERT INTO "{one._meta.db_table}" ({names}) SELECT {marks} WHERE NOT {condition}'
-            " ON CONFLICT DO NOTHING",
+            f" ON CONFLICT DO NOTHING{_returning_key(type(one))}",
             [*_adapted_values(one), *params],
         )
         if cursor.rowcount < 1:
             return False
-        _set_saved(one, cursor.lastrowid)
+        _set_saved(one, cursor.fetchone()[0] if cursor.description else cursor.lastrowid)
     return True
 
 

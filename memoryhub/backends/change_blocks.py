@@ -10,6 +10,9 @@ from __future__ import annotations
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
+from memoryhub.backends.dialect import sql
+from memoryhub.backends.tables import Trigger
+
 MARK_TABLE = "memoryhub_mark"
 MEMORY, SESSION = "memory", "session"  # kinds of blocks
 SHIFT = 11
@@ -17,7 +20,7 @@ BLOCK_SIZE = 1 << SHIFT  # rows; counting them takes about two milliseconds
 TABLES = {
     MARK_TABLE: (
         f"CREATE TABLE {MARK_TABLE} (kind TEXT NOT NULL, block INTEGER NOT NULL, mark TEXT NOT NULL,"
-        " PRIMARY KEY (kind, block)) WITHOUT ROWID"
+        f" PRIMARY KEY (kind, block)){sql.TABLE_OPTIONS}"
     )
 }
 Block = tuple[str, int]
@@ -40,20 +43,20 @@ _COUNTED_COLUMNS = (
 )
 
 
-def trigger_bodies() -> dict[str, str]:
-    """Return the bodies of the triggers that renew the marks."""
+def triggers() -> dict[str, Trigger]:
+    """Return the triggers that renew the marks."""
     made = {}
     for kind, columns, touch in (
         ("memory", _COUNTED_COLUMNS, _touch_memory),
         ("session", ("id", "session_id", "project"), _touch_session),
         ("event", ("id", "session_id", "sensitivity", "memory_id"), _touch_event),
     ):
-        table, changed = f"memoryhub_{kind}", " OR ".join(f"old.{one} IS NOT new.{one}" for one in columns)
-        made[f"memoryhub_mark_{kind}_insert"] = f"AFTER INSERT ON {table} BEGIN {touch('new')} END"
-        made[f"memoryhub_mark_{kind}_delete"] = f"AFTER DELETE ON {table} BEGIN {touch('old')} END"
-        made[f"memoryhub_mark_{kind}_update"] = (
-            f"AFTER UPDATE OF {', '.join(columns)} ON {table} WHEN {changed}"
-            f" BEGIN {touch('old')} {touch('new')} END"
+        table = f"memoryhub_{kind}"
+        changed = " OR ".join(f"old.{one} {sql.IS_DIFFERENT} new.{one}" for one in columns)
+        made[f"memoryhub_mark_{kind}_insert"] = Trigger("AFTER INSERT", table, touch("new"))
+        made[f"memoryhub_mark_{kind}_delete"] = Trigger("AFTER DELETE", table, touch("old"))
+        made[f"memoryhub_mark_{kind}_update"] = Trigger(
+            f"AFTER UPDATE OF {', '.join(columns)}", table, f"{touch('old')} {touch('new')}", changed
         )
     return made
 
@@ -80,7 +83,7 @@ def _mark_statement(kind: str, number: str, rows: str = "WHERE true") -> str:
     """Return a statement that renews marks. SQLite needs WHERE between SELECT and ON CONFLICT."""
     return (
         f"INSERT INTO {MARK_TABLE}(kind, block, mark)"
-        f" SELECT '{kind}', {number} >> {SHIFT}, hex(randomblob(8)) {rows}"
+        f" SELECT '{kind}', {number} >> {SHIFT}, {sql.RANDOM_TEXT} {rows}"
         " ON CONFLICT (kind, block) DO UPDATE SET mark = excluded.mark;"
     )
 
@@ -93,14 +96,14 @@ def start_tracking(cursor: CursorWrapper, *, restart: bool) -> None:
         cursor.execute(
             f"WITH RECURSIVE blocks(block) AS (SELECT 0 UNION ALL SELECT block + 1 FROM blocks"
             f" WHERE block < (SELECT coalesce(max(id), 0) >> {SHIFT} FROM {table}))"
-            f" INSERT OR IGNORE INTO {MARK_TABLE}(kind, block, mark)"
-            f" SELECT '{kind}', block, hex(randomblob(8)) FROM blocks"
+            f" INSERT INTO {MARK_TABLE}(kind, block, mark)"
+            f" SELECT '{kind}', block, {sql.RANDOM_TEXT} FROM blocks WHERE true ON CONFLICT DO NOTHING"
         )
 
 
 def stop_tracking(cursor: CursorWrapper) -> None:
     """Delete all marks before the triggers are dropped: changes are no longer tracked."""
-    cursor.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = %s", [MARK_TABLE])
+    cursor.execute(sql.TABLE_EXISTS, [MARK_TABLE])
     if cursor.fetchone():
         cursor.execute(f"DELETE FROM {MARK_TABLE}")
 

@@ -17,6 +17,9 @@ from django.apps import apps
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
+from memoryhub.backends.dialect import IS_POSTGRES, sql
+from memoryhub.backends.tables import Trigger
+
 VECTOR_TABLE = "memoryhub_embedding"
 CHANGE_TABLE = "memoryhub_change"
 ERA_TABLE = "memoryhub_change_era"
@@ -24,9 +27,7 @@ RETIRED_TABLES = ("memoryhub_vector_gone", "memoryhub_vector_era")
 DELETE_TRIGGER = "memoryhub_vector_delete"  # the trigger that lists deleted vectors
 MAX_LISTED_CHANGES = 20_000
 TABLES = {
-    CHANGE_TABLE: (
-        f"CREATE TABLE {CHANGE_TABLE} (id INTEGER PRIMARY KEY AUTOINCREMENT, memory INTEGER, vector INTEGER)"
-    ),
+    CHANGE_TABLE: f"CREATE TABLE {CHANGE_TABLE} ({sql.CHANGE_TABLE_COLUMNS})",
     ERA_TABLE: f"CREATE TABLE {ERA_TABLE} (era TEXT NOT NULL)",
 }
 # Reading or inspecting a memory changes these columns, and no filter of a search depends on them.
@@ -35,37 +36,41 @@ _UNTRACKED_COLUMNS = frozenset(
 )
 
 
-def trigger_bodies(memory: str, columns: Sequence[str]) -> dict[str, str]:
-    """Return the bodies of the triggers on memories and on the vectors that were made of their texts."""
-    changed = _any_changed(columns)
-    refusal = "SELECT RAISE(ABORT, 'a vector is deleted and inserted, never changed');"
+def triggers(memory: str, columns: Sequence[str]) -> dict[str, Trigger]:
+    """Return the triggers on memories and on the vectors that were made of their texts."""
     fields = apps.get_model("memoryhub", "Memory")._meta.concrete_fields
     tracked = [str(field.column) for field in fields if field.column not in _UNTRACKED_COLUMNS]
     return {
-        DELETE_TRIGGER: f"AFTER DELETE ON {VECTOR_TABLE} BEGIN {_list_change('vector', 'old')} END",
-        "memoryhub_vector_no_update": f"BEFORE UPDATE ON {VECTOR_TABLE} BEGIN {refusal} END",
-        "memoryhub_vector_stale": (
-            f"AFTER UPDATE OF {', '.join(columns)} ON {memory} WHEN {changed}"
-            f" BEGIN DELETE FROM {VECTOR_TABLE} WHERE memory_id = old.id; END"
+        DELETE_TRIGGER: Trigger("AFTER DELETE", VECTOR_TABLE, _list_change("vector", "old")),
+        "memoryhub_vector_no_update": Trigger(
+            "BEFORE UPDATE", VECTOR_TABLE, sql.refuse("a vector is deleted and inserted, never changed")
         ),
-        "memoryhub_change_insert": f"AFTER INSERT ON {memory} BEGIN {_list_change('memory', 'new')} END",
-        "memoryhub_change_delete": f"AFTER DELETE ON {memory} BEGIN {_list_change('memory', 'old')} END",
-        "memoryhub_change_update": (
-            f"AFTER UPDATE OF {', '.join(tracked)} ON {memory} WHEN {_any_changed(tracked)}"
-            f" BEGIN {_list_change('memory', 'new')} END"
+        "memoryhub_vector_stale": Trigger(
+            f"AFTER UPDATE OF {', '.join(columns)}",
+            memory,
+            f"DELETE FROM {VECTOR_TABLE} WHERE memory_id = old.id;",
+            _any_changed(columns),
+        ),
+        "memoryhub_change_insert": Trigger("AFTER INSERT", memory, _list_change("memory", "new")),
+        "memoryhub_change_delete": Trigger("AFTER DELETE", memory, _list_change("memory", "old")),
+        "memoryhub_change_update": Trigger(
+            f"AFTER UPDATE OF {', '.join(tracked)}",
+            memory,
+            _list_change("memory", "new"),
+            _any_changed(tracked),
         ),
     }
 
 
 def _any_changed(columns: Sequence[str]) -> str:
-    return " OR ".join(f"old.{column} IS NOT new.{column}" for column in columns)
+    return " OR ".join(f"old.{column} {sql.IS_DIFFERENT} new.{column}" for column in columns)
 
 
 def _list_change(column: str, row: str) -> str:
     """Return statements that list a row and remove the oldest listed change."""
     return (
         f"INSERT INTO {CHANGE_TABLE}({column}) VALUES ({row}.id);"
-        f" DELETE FROM {CHANGE_TABLE} WHERE id <= last_insert_rowid() - {MAX_LISTED_CHANGES};"
+        f" DELETE FROM {CHANGE_TABLE} WHERE id <= {sql.LAST_KEY} - {MAX_LISTED_CHANGES};"
     )
 
 
@@ -74,13 +79,14 @@ def start_tracking(cursor: CursorWrapper, *, restart: bool) -> None:
     if restart:
         stop_tracking(cursor)
     cursor.execute(
-        f"INSERT INTO {ERA_TABLE} SELECT hex(randomblob(16)) WHERE NOT EXISTS (SELECT 1 FROM {ERA_TABLE})"
+        f"INSERT INTO {ERA_TABLE} SELECT {sql.RANDOM_TEXT} || {sql.RANDOM_TEXT}"
+        f" WHERE NOT EXISTS (SELECT 1 FROM {ERA_TABLE})"
     )
 
 
 def stop_tracking(cursor: CursorWrapper) -> None:
     """End the era before the triggers are dropped: changes are no longer listed."""
-    cursor.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = %s", [ERA_TABLE])
+    cursor.execute(sql.TABLE_EXISTS, [ERA_TABLE])
     if cursor.fetchone():
         cursor.execute(f"DELETE FROM {ERA_TABLE}")
 
@@ -110,12 +116,11 @@ class LogPosition(NamedTuple):
 
 _POSITION_COLUMNS = (
     f"(SELECT era FROM {ERA_TABLE}),"
-    f" (SELECT seq FROM sqlite_sequence WHERE name = '{VECTOR_TABLE}'),"
-    f" (SELECT seq FROM sqlite_sequence WHERE name = '{CHANGE_TABLE}'),"
+    f" {sql.LAST_VECTOR}, {sql.LAST_CHANGE},"
     f" (SELECT min(id) FROM {CHANGE_TABLE}),"
     f" (SELECT min(model) FROM {VECTOR_TABLE}), (SELECT max(model) FROM {VECTOR_TABLE})"
 )
-POSITION_AS_JSON = f"json_array({_POSITION_COLUMNS})"  # for parse_position
+POSITION_AS_JSON = f"CAST({sql.JSON_ARRAY}({_POSITION_COLUMNS}) AS text)"  # for parse_position
 NO_POSITION = LogPosition(("", 0, 0), 0, 0, 0)
 
 
@@ -138,7 +143,9 @@ def _to_position(row: Sequence[Any]) -> LogPosition:
 
 
 def _file_id() -> tuple[int, int]:
-    """Identify the database file, which may have been replaced."""
+    """Identify the database file, which may have been replaced. (0, 0) without a file."""
+    if IS_POSTGRES:
+        return (0, 0)
     try:
         file = os.stat(connection.settings_dict["NAME"])
     except FileNotFoundError:
@@ -171,10 +178,10 @@ def _changes_between(column: str, start: LogPosition, end: LogPosition) -> list[
 def vectors_between(start: int, end: int, model: str, size: int, most: int) -> list[tuple[int, int, bytes]]:
     """Return key, memory and vector of a model's next vectors of ``size`` bytes, in the order of the keys."""
     with connection.cursor() as cursor:
-        # The plus stops SQLite from scanning all vectors of the model for a few new ones.
         cursor.execute(
             f"SELECT id, memory_id, vector FROM {VECTOR_TABLE}"
-            f" WHERE id > %s AND id <= %s AND +model = %s AND length(vector) = %s ORDER BY id LIMIT {most:d}",
+            f" WHERE id > %s AND id <= %s AND {sql.UNINDEXED_MODEL} = %s AND length(vector) = %s"
+            f" ORDER BY id LIMIT {most:d}",
             [start, end, model, size],
         )
         rows: list[tuple[int, int, bytes]] = cursor.fetchall()

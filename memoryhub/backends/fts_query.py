@@ -1,7 +1,4 @@
-"""Parse typed queries and build FTS5 expressions. Pure.
-
-Any input is safe: every word is in double quotes, so FTS5 reads no operator from the input.
-"""
+"""Parse typed queries. Pure."""
 
 from __future__ import annotations
 
@@ -131,38 +128,6 @@ def _phrase_term(chunk: str) -> Term:
         return _word_term(line)
     found = [word for word in words(chunk) if len(word) > 1][:MAX_TERMS]
     return Term(tuple(stem(word) for word in found), tuple(found), fold(line), line.lower())
-
-
-def match_any(texts: Iterable[str]) -> str:
-    """Return an expression that matches any of these texts, empty without texts."""
-    return " OR ".join('"' + text.replace('"', '""') + '"' for text in texts)
-
-
-def word_expression(query: Query) -> str:
-    """Return an expression for the word index: any word of the query."""
-    return match_any(query.words)
-
-
-def title_like_expression(text: str) -> str:
-    """Return an expression for the word index: titles with words that start with all of these words."""
-    beginnings = [f'"{word}" *' for word in dict.fromkeys(words(text)[:MAX_TERMS])]
-    return f"title : ({' AND '.join(beginnings)})" if beginnings else ""
-
-
-def trigram_expression(texts: Iterable[str]) -> str:
-    """Return an expression for the trigram index: any of the texts that are long enough.
-
-    The index stores no positions, which makes it six times smaller. So it matches all trigrams of a text in
-    any order, and the scoring checks that the text is really there.
-    """
-    return " OR ".join(f"({_all_trigrams(text)})" for text in texts if len(text) >= TRIGRAM_LENGTH)
-
-
-def _all_trigrams(text: str) -> str:
-    parts = dict.fromkeys(
-        text[i : i + TRIGRAM_LENGTH] for i in range(min(len(text), MAX_TRIGRAMS) - TRIGRAM_LENGTH + 1)
-    )
-    return " AND ".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
 def cjk_trigrams(query_text: str) -> list[str]:

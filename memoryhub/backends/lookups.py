@@ -11,6 +11,7 @@ from django.db.models.expressions import Expression
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 
+from memoryhub.backends.dialect import sql
 from memoryhub.core.clock import expiry_time
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Match(models.Lookup):
     def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, tuple[Any, ...]]:
         left, left_params = self.process_lhs(compiler, connection)
         right, right_params = self.process_rhs(compiler, connection)
-        return f"{left} MATCH {right}", (*left_params, *right_params)
+        return sql.MATCH(index=left, expression=right), (*left_params, *right_params)
 
 
 class CurrentMoment(Expression):
@@ -62,4 +63,4 @@ class DocumentContains(Func):
         document, texts = self.get_source_expressions()
         column, first = compiler.compile(document)
         among, rest = compiler.compile(texts)
-        return f"EXISTS (SELECT 1 FROM json_tree({column}) WHERE atom IN {among})", (*first, *rest)
+        return sql.DOCUMENT_HAS_ATOM(column=column, texts=among), (*first, *rest)

@@ -13,10 +13,11 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 import memoryhub
+from memoryhub.backends.dialect import sql
 
 # Raise this when an earlier release would misread or harm a store that this release has written to.
 OLDEST_RELEASE = "0.1.0"
-READ_SQL = "PRAGMA user_version"
+READ_SQL = "PRAGMA user_version"  # of a file
 _MAX_PART = 1000
 
 
@@ -32,25 +33,18 @@ def _to_release(number: int) -> str:
 
 def record() -> None:
     """Record the oldest release that may serve the store. A later one in the record stays."""
-    with connection.cursor() as cursor:
-        cursor.execute(READ_SQL)
-        if cursor.fetchone()[0] < to_number(OLDEST_RELEASE):
-            cursor.execute(f"PRAGMA user_version = {to_number(OLDEST_RELEASE)}")
+    if sql.read_release() < to_number(OLDEST_RELEASE):
+        sql.write_release(to_number(OLDEST_RELEASE))
 
 
 def rewrite_record() -> None:
     """Write the record as it is: the smallest write that shows whether the store can be written to."""
-    with connection.cursor() as cursor:
-        cursor.execute(READ_SQL)
-        cursor.execute(f"PRAGMA user_version = {int(cursor.fetchone()[0])}")
+    sql.write_release(sql.read_release())
 
 
 def find_refusal() -> str:
     """Return why this release may not serve the store in use, or an empty string."""
-    with connection.cursor() as cursor:
-        cursor.execute(READ_SQL)
-        oldest = cursor.fetchone()[0]
-    return refusal(oldest, MigrationRecorder(connection).applied_migrations())
+    return refusal(sql.read_release(), MigrationRecorder(connection).applied_migrations())
 
 
 def find_refusal_of(path: Path) -> str:

@@ -18,20 +18,20 @@ from memoryhub.access.policy import LEVELS
 from memoryhub.backends import change_log
 from memoryhub.backends.bulk import adapt_moment
 from memoryhub.backends.change_log import LogPosition
-from memoryhub.backends.schema import JOURNAL_TABLE, MEMORY_TABLE
+from memoryhub.backends.dialect import sql
+from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
 from memoryhub.core.clock import expiry_time
 from memoryhub.core.vocabulary import SCOPES
 
 Keys = NDArray[np.int64]
 
-TEXT_TABLE = "memoryhub_text"
 MAX_SPEAKER_CHARS = 95  # of a name at the beginning of a text, with a colon and a space
 QUESTION_TAIL_CHARS = 120  # a question mark in these last characters makes the text a question
 
 
 def key_list(keys: Iterable[int]) -> RawSQL:
     """Return a subquery for ``filter(pk__in=key_list(keys))``."""
-    return RawSQL("SELECT value FROM json_each(%s)", [json.dumps(list(keys))])
+    return RawSQL(sql.KEYS_OF_JSON, [json.dumps(list(keys))])  # noqa: S611 a constant
 
 
 def keys_of_files(paths: Iterable[str]) -> RawSQL:
@@ -41,19 +41,19 @@ def keys_of_files(paths: Iterable[str]) -> RawSQL:
     """
     parts = [_keys_of_file(path.strip().removeprefix("./")) for path in paths]
     params = [one for _, of_path in parts for one in of_path]
-    return RawSQL(" UNION ".join(sql for sql, _ in parts), params)  # noqa: S611 paths are parameters
+    return RawSQL(" UNION ".join(query for query, _ in parts), params)  # noqa: S611 paths are parameters
 
 
 def _keys_of_file(path: str) -> tuple[str, list[Any]]:
     folder, name = path.rstrip("/") + "/", posixpath.basename(path.rstrip("/"))
     # A range that an index can serve: "0" is the character after "/".
-    sql = "SELECT memory_id FROM memoryhub_filelink WHERE path = %s OR path >= %s AND path < %s"
+    query = "SELECT memory_id FROM memoryhub_filelink WHERE path = %s OR path >= %s AND path < %s"
     params: list[Any] = [path, folder, folder[:-1] + "0"]
     if name:
         end = "" if name == path else "/" + path.lstrip("/")
-        sql += " OR basename = %s AND substr(path, -%s, %s) = %s"
-        params += [name, len(end), len(end), end]
-    return sql, params
+        query += f" OR basename = %s AND {sql.ENDS_WITH}"
+        params += [name, *[len(end)] * sql.ENDS_WITH_LENGTHS, end]
+    return query, params
 
 
 def matching_keys(expressions: Sequence[str]) -> list[Keys]:
@@ -66,30 +66,29 @@ def matching_keys(expressions: Sequence[str]) -> list[Keys]:
 
 def matching_keys_and_position(expressions: Sequence[str]) -> tuple[list[Keys], LogPosition]:
     """Return :func:`matching_keys` and the position of the change log, in one statement."""
-    one = f"SELECT %s, group_concat(rowid) FROM {TEXT_TABLE} WHERE {TEXT_TABLE} MATCH %s"
     params = [value for pair in enumerate(expressions) for value in pair]
     with connection.cursor() as cursor:
-        selects = [f"SELECT -1, {change_log.POSITION_AS_JSON}", *[one] * len(expressions)]
+        selects = [f"SELECT -1, {change_log.POSITION_AS_JSON}", *[sql.KEYS_BY_EXPRESSION] * len(expressions)]
         cursor.execute(" UNION ALL ".join(selects), params)
         found = dict(cursor.fetchall())
-    keys = [np.fromstring(found[number] or "", np.int64, sep=",") for number in range(len(expressions))]
+    keys = [sql.parse_keys(found[number]) for number in range(len(expressions))]
     return keys, change_log.parse_position(found[-1])
 
 
 # Columns of a memory that ranking needs, for the fields of VisibleRows.columns. A text whose beginning has a
 # colon may name its speaker.
-_RANKING_SQL = f"""SELECT id, julianday(updated_at), julianday(created_at), julianday(expires_at), importance,
-    trust, length(title), length(content), coalesce(superseded_by_id, 0), pinned_at IS NOT NULL,
+_RANKING_SQL = f"""SELECT id,
+    {sql.JULIAN_DAY("updated_at")}, {sql.JULIAN_DAY("created_at")}, {sql.JULIAN_DAY("expires_at")},
+    importance, trust, length(title), length(content), coalesce(superseded_by_id, 0), pinned_at IS NOT NULL,
     session_id, project,
-    iif(instr(substr(content, 1, {MAX_SPEAKER_CHARS}), ':'), substr(content, 1, {MAX_SPEAKER_CHARS}), ''),
-    instr(replace(substr(content, -{QUESTION_TAIL_CHARS}), '？', '?'), '?') > 0
+    {sql.speaker_part(MAX_SPEAKER_CHARS)}, {sql.is_question(QUESTION_TAIL_CHARS)}
     FROM {MEMORY_TABLE} WHERE id IN (%s)"""
 
 
-def read_ranking_columns(sql: str, params: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the columns for ranking of the rows whose keys ``sql`` selects."""
+def read_ranking_columns(query: str, params: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the columns for ranking of the rows whose keys a query selects."""
     with connection.cursor() as cursor:
-        cursor.execute(_RANKING_SQL.replace("%s", sql), params)
+        cursor.execute(_RANKING_SQL.replace("%s", query), params)
         yield from cursor
 
 
@@ -100,7 +99,7 @@ def read_memories(columns: str, keys: Iterable[int]) -> list[tuple[Any, ...]]:
         return []
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT {columns} FROM {MEMORY_TABLE} WHERE id IN (SELECT value FROM json_each(%s))",
+            f"SELECT {columns} FROM {MEMORY_TABLE} WHERE id IN ({sql.KEYS_OF_JSON})",
             [json.dumps(numbers)],
         )
         rows: list[tuple[Any, ...]] = cursor.fetchall()
@@ -123,14 +122,15 @@ class StateBeforeStore(NamedTuple):
 
 # The levels and scopes let SQLite seek the project in the index, which begins with them.
 _STATE_SQL = f"""SELECT
-    EXISTS (SELECT 1 FROM {MEMORY_TABLE} WHERE content_hash IN (SELECT value FROM json_each(%s))),
+    EXISTS (SELECT 1 FROM {MEMORY_TABLE} WHERE content_hash IN ({sql.TEXTS_OF_JSON})),
     NOT EXISTS (SELECT 1 FROM {MEMORY_TABLE} WHERE deleted_at IS NULL AND sensitivity IN {LEVELS}
-        AND scope IN {SCOPES} AND project IN (SELECT value FROM json_each(%s))
+        AND scope IN {SCOPES} AND project IN ({sql.TEXTS_OF_JSON})
         AND (expires_at IS NULL OR expires_at > %s) LIMIT 1 OFFSET %s),
-    (SELECT json_group_array(name) FROM memoryhub_project
-        WHERE mode = 'off' AND name IN (SELECT value FROM json_each(%s))),
+    (SELECT {sql.JSON_LIST_OF("name")} FROM memoryhub_project
+        WHERE mode = 'off' AND name IN ({sql.TEXTS_OF_JSON})),
     seq, hash
-    FROM (SELECT 1) LEFT JOIN (SELECT seq, hash FROM {JOURNAL_TABLE} ORDER BY seq DESC LIMIT 1)"""
+    FROM (SELECT 1) AS one
+    LEFT JOIN (SELECT seq, hash FROM {JOURNAL_TABLE} ORDER BY seq DESC LIMIT 1) AS newest ON true"""
 
 
 def read_state_before_store(
@@ -150,18 +150,18 @@ def read_state_before_store(
 
 
 # Whether the latest event of a session (the key in the first gap) has one of these marks and is recent.
-IS_LATEST_EVENT = """EXISTS (SELECT 1 FROM
+IS_LATEST_EVENT = f"""EXISTS (SELECT 1 FROM
     (SELECT mark, at FROM memoryhub_event WHERE session_id = %s ORDER BY at DESC, id DESC LIMIT 1)
-    WHERE mark IN (SELECT value FROM json_each(%%s)) AND at > %%s)"""
+    AS latest WHERE mark IN ({sql.TEXTS_OF_JSON.replace("%s", "%%s")}) AND at > %%s)"""
 # A session, the settings of its project (null without any), whether an event repeats its latest one, whether
 # one of its events has this mark, and whether any memory, even a hidden one, names a file like those of the
 # event, or has hashes of its lines: if not, there is nothing to look for.
 SESSION_OF_EVENT = f"""SELECT s.*, p.id AS settings_id, p.mode, p.paused_until, p.ignored_paths,
     {IS_LATEST_EVENT % "s.id"} AS is_repeated, EXISTS (
     SELECT 1 FROM memoryhub_event WHERE session_id = s.id AND mark = %s AND mark <> '') AS has_mark, EXISTS (
-    SELECT 1 FROM memoryhub_filelink WHERE basename IN (SELECT value FROM json_each(%s))) AS has_file_links,
+    SELECT 1 FROM memoryhub_filelink WHERE basename IN ({sql.TEXTS_OF_JSON})) AS has_file_links,
     EXISTS (SELECT 1 FROM memoryhub_codereference
-        WHERE basename IN (SELECT value FROM json_each(%s))) AS has_code_references,
+        WHERE basename IN ({sql.TEXTS_OF_JSON})) AS has_code_references,
     EXISTS (SELECT 1 FROM memoryhub_injection WHERE session_id = s.id AND injected <> '[]') AS has_injections
     FROM memoryhub_session s LEFT JOIN memoryhub_project p ON p.name = s.project
     WHERE s.session_id = %s AND s.project = %s"""
@@ -183,9 +183,9 @@ def update_session(key: int, changes: Mapping[str, Sequence[Any]]) -> None:
         cursor.execute(f"UPDATE memoryhub_session SET {', '.join(changes)} WHERE id = %s", [*params, key])
 
 
-_INJECTIONS_SQL = """SELECT at, injected FROM memoryhub_injection
+_INJECTIONS_SQL = f"""SELECT at, injected FROM memoryhub_injection
     WHERE session_id = (SELECT id FROM memoryhub_session WHERE session_id = %s AND project = %s)
-    AND project = %s AND sensitivity IN (SELECT value FROM json_each(%s)) AND at >= %s
+    AND project = %s AND sensitivity IN ({sql.TEXTS_OF_JSON}) AND at >= %s
     ORDER BY at DESC LIMIT %s"""
 
 
@@ -201,26 +201,14 @@ def read_injections(
 
 _ACCESS_SQL = f"""UPDATE {MEMORY_TABLE} SET accessed_count = accessed_count + 1, last_accessed_at = %s,
     scale = CASE WHEN (accessed_count + 1) %% %s = 0
-        THEN coalesce(json_extract(%s, '$."' || id || '"'), scale) ELSE scale END
-    WHERE id IN (SELECT value FROM json_each(%s))"""
+        THEN coalesce({sql.VALUE_OF_KEY}, scale) ELSE scale END
+    WHERE id IN ({sql.KEYS_OF_JSON})"""
 
 
 def count_accesses(keys: Sequence[int], at: datetime, scales: Mapping[int, str], every: int) -> None:
     """Count one access of each memory. Every ``every``-th access sets the scale given for its key."""
     with connection.cursor() as cursor:
         cursor.execute(_ACCESS_SQL, [adapt_moment(at), every, json.dumps(scales), json.dumps(list(keys))])
-
-
-def checkpoint_log() -> None:
-    """Move the write-ahead log into the file without blocking readers and writers.
-
-    Otherwise a commit has to do it when the log has grown, while it holds the write lock. Does nothing inside
-    a transaction, where SQLite refuses it.
-    """
-    if not connection.in_atomic_block:
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            cursor.fetchall()
 
 
 _LAST_ROWS_SQL = """SELECT (SELECT hash FROM memoryhub_journalentry ORDER BY seq DESC LIMIT 1),

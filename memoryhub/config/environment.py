@@ -72,7 +72,9 @@ class Operator(BaseSettings):
         shown="logs/memory-journal.jsonl in LETSGO_HOME",
     )
     database_url: str = _variable(
-        "DATABASE_URL", "sqlite:////path/of/a/file, instead of LETSGO_MEMORY_DB", secret=True
+        "DATABASE_URL",
+        "postgres://USER:PASSWORD@HOST/DATABASE, or sqlite:////path/of/a/file, instead of LETSGO_MEMORY_DB",
+        secret=True,
     )
     config: str = _variable(
         "MEMORYHUB_CONFIG", "a TOML file with tunables; it overrides memoryhub.toml in LETSGO_HOME"

@@ -45,6 +45,8 @@ def explains(error: BaseException) -> bool:
 
 
 def _is_found_in_file() -> bool:
+    if connection.vendor != "sqlite":
+        return False
     path, now = str(connection.settings_dict["NAME"]), time.monotonic()
     if now < _next_check.get(path, 0):
         return False
@@ -66,7 +68,9 @@ def record_path() -> Path:
 
 
 def is_recorded() -> bool:
-    """Whether a process has met damage that no full check has cleared."""
+    """Whether a process has met damage that no full check has cleared. PostgreSQL reports its own."""
+    if connection.vendor != "sqlite":
+        return False
     return str(record_path()) in _seen or record_path().exists()
 
 
@@ -84,6 +88,8 @@ def record(error: BaseException) -> None:
 
 def clear() -> None:
     """Forget recorded damage, once the file was checked or replaced."""
+    if connection.vendor != "sqlite":
+        return
     _seen.discard(str(record_path()))
     with suppress(FileNotFoundError):
         record_path().unlink()
@@ -104,7 +110,8 @@ class _RecordDamage(DatabaseErrorWrapper):
 
 
 def _watch_connection(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
-    connection.__dict__["wrap_database_errors"] = _RecordDamage(connection)
+    if connection.vendor == "sqlite":
+        connection.__dict__["wrap_database_errors"] = _RecordDamage(connection)
 
 
 def watch_connections() -> None:

@@ -1,4 +1,8 @@
-"""Write transactions, one at a time in this process; query timeouts; chunks for SQL parameters."""
+"""Write transactions, one at a time in the store; query timeouts; chunks for SQL parameters.
+
+SQLite has one lock for writers. On PostgreSQL an advisory lock does the same for all processes and nodes: the
+journal's chain, the change log and the caps depend on the order of the writes.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from django.db.backends.signals import connection_created
 logger = logging.getLogger(__name__)
 _writer_lock = threading.RLock()  # reentrant: an on-commit callback may write
 LOCK_TIMEOUT_SECONDS = 20.0  # seconds
+_WRITER_LOCK = 7_206_001  # the number of PostgreSQL's advisory lock
 _RETRY_SECONDS = 0.001  # between two checks whether another process is writing
 _lock_deadline: ContextVar[float | None] = ContextVar("until", default=None)  # monotonic clock
 
@@ -42,6 +47,8 @@ def write_transaction(patience: float | None = None) -> Iterator[None]:
     if connection.in_atomic_block:
         # It already has SQLite's lock: transactions are IMMEDIATE. The thread lock's owner may wait for it.
         with transaction.atomic():
+            if is_postgres():
+                _lock_writers(LOCK_TIMEOUT_SECONDS)
             yield
         return
     until = (
@@ -64,6 +71,10 @@ def write_transaction(patience: float | None = None) -> Iterator[None]:
 def _begin(transactions: ExitStack, until: float) -> None:
     """Enter a transaction when no other process writes. Raise OperationalError at ``until``."""
     connection.ensure_connection()
+    if is_postgres():
+        transactions.enter_context(transaction.atomic())
+        _lock_writers(until - time.monotonic())
+        return
     # Not through Django's cursor, which would count these as queries.
     ask = connection.connection.execute
     [usual] = ask("PRAGMA busy_timeout").fetchone()
@@ -81,9 +92,19 @@ def _begin(transactions: ExitStack, until: float) -> None:
         ask(f"PRAGMA busy_timeout = {usual:d}")
 
 
-def is_shared() -> bool:
-    """Whether servers on other machines can use the same database."""
-    return connection.vendor != "sqlite"
+def is_postgres() -> bool:
+    """Whether the store is on PostgreSQL."""
+    return connection.vendor == "postgresql"
+
+
+def _lock_writers(seconds: float) -> None:
+    """Wait for the transactions of other writers. Raise OperationalError if they take too long."""
+    # Not through Django's cursor, which would count it as a query.
+    with connection.wrap_database_errors:
+        connection.connection.execute(
+            "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s)",
+            [f"{max(int(seconds * 1000), 1)}ms", _WRITER_LOCK],
+        )
 
 
 SIDE_WRITE_SECONDS = 1.0  # that a read waits for other writers
@@ -102,16 +123,29 @@ def side_write(what: str, write: Callable[[], object]) -> bool:
 
 
 _UNAVAILABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+# PostgreSQL's codes: no connection, no resources, the server stops, a failing disk, a standby.
+_UNAVAILABLE_STATES = ("08", "53", "57P", "58", "25006")
+_BUSY_STATES = ("55P03", "40P01", "40001")  # a lock that is not free, a deadlock, a conflict
+_CANCELLED_STATE = "57014"
+
+
+def _state(error: BaseException) -> str:
+    """Return PostgreSQL's code of an error, empty without one."""
+    return getattr(error.__cause__, "sqlstate", "") or ""
 
 
 def is_store_unavailable(error: BaseException) -> bool:
-    """Whether the disk refused: it is full, read-only or failing, or the file cannot be opened."""
+    """Whether the disk is full, read-only or failing, or the file or the server cannot be opened."""
+    if is_postgres():
+        is_unreachable = isinstance(error, OperationalError) and not _state(error)
+        return is_unreachable or _state(error).startswith(_UNAVAILABLE_STATES)
     return getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF in _UNAVAILABLE
 
 
 def is_database_busy(error: BaseException) -> bool:
     """Whether the error means that another writer has the lock, so that a retry may help."""
-    return isinstance(error, OperationalError) and any(word in str(error) for word in ("locked", "busy"))
+    is_locked = any(word in str(error) for word in ("locked", "busy"))
+    return isinstance(error, OperationalError) and (is_locked or _state(error) in _BUSY_STATES)
 
 
 _DEADLINE_STEPS = 2000  # of SQLite's virtual machine between two checks of the clock: some ten microseconds
@@ -146,6 +180,10 @@ class Deadline:
     def reading(self) -> Iterator[None]:
         """Interrupt reads in this context at the deadline. Not for writes: SQLite would roll back."""
         connection.ensure_connection()
+        if is_postgres():
+            with self._reading_from_server():
+                yield
+            return
         sqlite = connection.connection
         sqlite.set_progress_handler(lambda: self.left() <= 0, _DEADLINE_STEPS)
         try:
@@ -157,12 +195,31 @@ class Deadline:
         finally:
             sqlite.set_progress_handler(_is_over_limit, _READ_STEPS)
 
+    @contextmanager
+    def _reading_from_server(self) -> Iterator[None]:
+        before, _limit.deadline = _limit.deadline, self
+        try:
+            self.check()
+            # A cancelled statement aborts its transaction: only a savepoint of it.
+            with transaction.atomic() if connection.in_atomic_block else nullcontext():
+                yield
+        except OperationalError as error:
+            if is_interrupted(error):
+                raise DeadlinePassed from error
+            raise
+        finally:
+            _limit.deadline = before
+
 
 class _ReadLimit(threading.local):
-    """Per thread: the limit for one read in seconds (0: none), and the start of the current one."""
+    """Per thread: the limit for one read in seconds (0: none), and the start of the current one.
+
+    ``deadline``: of all reads, on PostgreSQL.
+    """
 
     seconds = 0.0
     began = 0.0
+    deadline: Deadline | None = None
 
 
 _limit = _ReadLimit()
@@ -183,7 +240,8 @@ def read_timeout(seconds: float) -> Iterator[None]:
 
 def is_interrupted(error: BaseException) -> bool:
     """Whether the error is an interrupted read."""
-    return isinstance(error, OperationalError) and "interrupted" in str(error)
+    is_cancelled = "interrupted" in str(error) or _state(error) == _CANCELLED_STATE
+    return isinstance(error, OperationalError) and is_cancelled
 
 
 def _is_over_limit() -> bool:
@@ -196,7 +254,33 @@ def _start_clock(execute: Callable[..., Any], *arguments: Any) -> Any:
     return execute(*arguments)
 
 
+def _limit_statement(execute: Callable[..., Any], query: str, params: Any, many: bool, context: Any) -> Any:
+    """Cancel a read on the server after the limit. One round trip, and no setting of the session remains.
+
+    A setting for the transaction must end with the statement, so it is reset in the same round trip.
+    """
+    seconds, inside = _limit.seconds, context["connection"].in_atomic_block
+    if _limit.deadline is not None:
+        seconds = max(_limit.deadline.left(), 0.001)
+    elif inside:
+        seconds = 0.0
+    if many or seconds <= 0 or not query.lstrip().upper().startswith(("SELECT", "WITH")):
+        return execute(query, params, many, context)
+    before = f"SELECT set_config('statement_timeout', '{seconds * 1000:.0f}', true);"
+    after = "; SELECT set_config('statement_timeout', '0', true)" if inside else ""
+    result = execute(f"{before} {query}{after}", params, many, context)
+    context["cursor"].cursor.nextset()
+    return result
+
+
 def _watch_connection(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+    if connection.vendor == "postgresql":
+        from psycopg.types.string import TextLoader
+
+        connection.connection.adapters.register_loader("json", TextLoader)  # text, as Django's for jsonb
+        if _limit_statement not in connection.execute_wrappers:
+            connection.execute_wrappers.append(_limit_statement)
+        return
     connection.connection.set_progress_handler(_is_over_limit, _READ_STEPS)
     if _start_clock not in connection.execute_wrappers:
         connection.execute_wrappers.append(_start_clock)

@@ -15,7 +15,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor
-from memoryhub.backends import statements
+from memoryhub.backends.dialect import sql
 from memoryhub.core.database import is_database_busy, write_transaction
 from memoryhub.maintenance import results
 from memoryhub.maintenance.nodes import HEARTBEAT_TIMEOUT, is_running, worker_id
@@ -238,7 +238,7 @@ class _Execution:
     def _checkpoint_log(self) -> None:
         """Checkpoint the write-ahead log now and then, so that the commits of agents do not have to."""
         if time.monotonic() - self.checkpointed_at >= LOG_CHECKPOINT_INTERVAL:
-            statements.checkpoint_log()
+            sql.checkpoint_log()
             self.checkpointed_at = time.monotonic()
 
     def _plan(self, step: Step) -> None:

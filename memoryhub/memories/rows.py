@@ -16,6 +16,7 @@ from django.db.models.base import ModelState
 
 from memoryhub.access.policy import AGENT_PREFIX, Actor
 from memoryhub.backends import bulk
+from memoryhub.backends.dialect import sql
 from memoryhub.backends.statements import read_memories
 from memoryhub.core.database import batched
 from memoryhub.core.text import make_summary, make_title
@@ -273,7 +274,8 @@ _LISTS_SQL = " UNION ALL ".join(
         (Entity, "''", "entity", "entity_type"),
     )
 )
-_LISTS_SQL = f"(SELECT json_group_array(json_array(kind, value, extra)) FROM ({_LISTS_SQL} ORDER BY 2, 3))"  # noqa: S608
+_LIST_SQL = sql.JSON_LIST_OF(f"{sql.JSON_ARRAY}(kind, value, extra)")
+_LISTS_SQL = f"(SELECT {_LIST_SQL} FROM ({_LISTS_SQL} ORDER BY 2, 3) AS lists)"  # noqa: S608 own names
 ListValues = dict[str, list[Any]]
 
 

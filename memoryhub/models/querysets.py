@@ -27,14 +27,13 @@ from django.utils import timezone
 
 from memoryhub.access.filters import level_filter, memory_filter, owner_filter, project_filter, waiting_filter
 from memoryhub.access.policy import LEVELS, WAITING_LEVELS, Clearance
-from memoryhub.backends.fts_query import (
-    TRIGRAM_LENGTH,
-    match_any,
-    parse_query,
+from memoryhub.backends.expressions import (
+    any_trigram,
     title_like_expression,
     trigram_expression,
     word_expression,
 )
+from memoryhub.backends.fts_query import TRIGRAM_LENGTH, parse_query
 from memoryhub.backends.lookups import CurrentMoment
 from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.backends.statements import keys_of_files
@@ -211,7 +210,7 @@ class MemoryQuerySet(AccessQuerySet):
         }
         if not found:
             return self.none()
-        return self.filter(trigram_index__terms__match=match_any(sorted(found))).order_by("-pk")
+        return self.filter(trigram_index__terms__match=any_trigram(sorted(found))).order_by("-pk")
 
     def holding(self, literal: str) -> Self:
         """Return memories that contain a text of any length, newest first. A full scan."""

@@ -19,7 +19,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub.audit import journal
 from memoryhub.backends import schema
-from memoryhub.backends.page_reader import SCHEMA_ROOT, Damaged, PageReader, Row, Value
+from memoryhub.backends.sqlite.page_reader import SCHEMA_ROOT, Damaged, PageReader, Row, Value
 from memoryhub.core.drafts import draft_folder
 from memoryhub.ops import backup, restore
 from memoryhub.ops.backup import BackupError

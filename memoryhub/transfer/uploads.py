@@ -19,7 +19,7 @@ from typing import BinaryIO
 from django.conf import settings
 from django.utils import timezone
 
-from memoryhub.core.database import is_shared, write_transaction
+from memoryhub.core.database import is_postgres, write_transaction
 from memoryhub.models import MaintenanceRun, UploadPart
 from memoryhub.transfer.reader import imports_folder
 
@@ -58,7 +58,7 @@ def save_upload(chunks: Iterable[bytes]) -> str:
             if left < 0:
                 raise upload_too_large()
             file.write(chunk)
-    if is_shared():
+    if is_postgres():
         _store_parts(key)
     return key
 

