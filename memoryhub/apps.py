@@ -72,13 +72,20 @@ def _check_admin(**kwargs: Any) -> list[system_checks.CheckMessage]:
 def _require_known_schema(apps: Any = None, plan: Any = None, **kwargs: Any) -> None:
     """Refuse a store whose tables are not those of its recorded migrations.
 
-    ``apps``: the models after these migrations.
+    ``apps``: the models after the recorded migrations.
     """
     if not plan:
         return
     from django.core.management import CommandError
     from django.db import connection
 
+    from memoryhub.backends import release
+
+    if unrecorded := release.find_unrecorded_tables(apps):
+        raise CommandError(
+            f"this store contains tables that its record of migrations does not name"
+            f" ({', '.join(unrecorded[:3])}). Nothing was changed. {release.ADVICE_WITHOUT_RECORD}"
+        )
     introspection = connection.introspection
     models = [one for one in apps.get_models(include_auto_created=True) if one._meta.app_label == "memoryhub"]
     with connection.cursor() as cursor:

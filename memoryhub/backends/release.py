@@ -8,15 +8,21 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
+from django.apps import apps
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
+from django.db.migrations.state import StateApps
 
 import memoryhub
 from memoryhub.backends.dialect import sql
 
 # Raise this when an earlier release would misread or harm a store that this release has written to.
 OLDEST_RELEASE = "0.1.0"
+ADVICE_WITHOUT_RECORD = (
+    "Restore a backup (manage.py restore_backup FILE), or copy all rows into a new store with a record:"
+    " manage.py salvage FILE, then manage.py restore_backup FILE."
+)
 READ_SQL = "PRAGMA user_version"  # of a file
 _MAX_PART = 1000
 
@@ -52,6 +58,17 @@ def find_refusal_of(path: Path) -> str:
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
         [oldest] = file.execute(READ_SQL).fetchone()
         return refusal(oldest, file.execute("SELECT app, name FROM django_migrations"))
+
+
+def find_unrecorded_tables(recorded: StateApps) -> list[str]:
+    """Return the tables of the store in use whose models are not among those of its recorded migrations."""
+    known = {model._meta.label_lower for model in recorded.get_models(include_auto_created=True)}
+    tables = connection.introspection.table_names()
+    return [
+        model._meta.db_table
+        for model in apps.get_models(include_auto_created=True)
+        if model._meta.managed and model._meta.label_lower not in known and model._meta.db_table in tables
+    ]
 
 
 def refusal(oldest: int, applied: Iterable[tuple[str, str]]) -> str:

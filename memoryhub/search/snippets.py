@@ -20,6 +20,7 @@ _MAX_GRAPHEME = 64  # characters
 _JOINER = "\u200d"  # joins emoji: 👩 and 🚀 to 👩\u200d🚀
 _MODIFIER = re.compile("[\u200c\u200d\u0e33\u0eb3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
 _FLAG_LETTER = re.compile("[\U0001f1e6-\U0001f1ff]")  # two of them are one flag
+_LAST_FOLDED = 0x2FFFF  # all later characters stay as they are
 _LAST_PLAIN = "\u02ff"  # no character up to this one is shown as one with the character before it
 
 
@@ -64,9 +65,7 @@ def highlight_text(query: Query, text: str) -> str:
 
 def _find_hits(query: Query, line: str) -> list[tuple[int, int]]:
     """Return the positions of words with a matching stem and of literals, ordered, without overlaps."""
-    folded = fold(line)
-    if len(folded) != len(line):  # positions must be the same in both
-        folded = line.translate({ord(char): fold(char)[:1] for char in set(line)})
+    folded = line.translate(_FOLDED)  # a character for each, so that positions are the same in both
     stems, words, literals, parts = _patterns(query)
     spans: list[tuple[int, int]] = []
     if words:
@@ -75,6 +74,21 @@ def _find_hits(query: Query, line: str) -> list[tuple[int, int]]:
     for text in literals if spans else (*literals, *parts):
         spans += [found.span() for found in islice(text.finditer(folded), _MAX_HITS)]
     return _merge_spans(sorted(spans))
+
+
+class _Folding(dict[int, int | str]):
+    """A table for ``str.translate`` that is filled on demand."""
+
+    def __missing__(self, code: int) -> int | str:
+        if code > _LAST_FOLDED:
+            return code
+        character = chr(code)
+        folded = fold(character)[:1] or character
+        self[code] = code if folded == character else folded  # a number needs less memory
+        return self[code]
+
+
+_FOLDED = _Folding()
 
 
 class _Patterns(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -206,3 +207,22 @@ def test_a_store_of_an_unknown_version_is_not_migrated():
     finally:
         run_sql("ALTER TABLE elsewhere RENAME TO memoryhub_runchanges")
         MigrationRecorder(connection).record_applied("memoryhub", last)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("lost", ["DELETE FROM django_migrations", "DROP TABLE django_migrations"])
+def test_a_store_without_a_record_of_migrations_is_not_migrated(lost):
+    applied = list(MigrationRecorder(connection).applied_migrations())
+    run_sql(lost)
+    out = StringIO()
+    try:
+        with pytest.raises(CommandError, match=r"record of migrations .* Nothing was changed.* salvage FILE"):
+            call_command("migrate", verbosity=0)
+        assert triggers() == TRIGGERS
+        with pytest.raises(CommandError):
+            call_command("doctor", stdout=out)
+        assert "manage.py salvage FILE" in out.getvalue()
+    finally:
+        recorder = MigrationRecorder(connection)
+        for app, name in applied:
+            recorder.record_applied(app, name)

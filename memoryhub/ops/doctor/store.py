@@ -86,7 +86,10 @@ def migrations() -> Iterator[Finding]:
     if plan:
         names = ", ".join(f"{migration.app_label}.{migration.name}" for migration, _ in plan[:3])
         more = f" and {len(plan) - 3} more" if len(plan) > 3 else ""
-        yield fail(f"not applied: {names}{more}", "manage.py backup, then manage.py migrate.")
+        state = executor._create_project_state(with_applied_migrations=True)  # type: ignore[attr-defined]
+        unrecorded = release.find_unrecorded_tables(state.apps)
+        advice = release.ADVICE_WITHOUT_RECORD if unrecorded else "manage.py backup, then manage.py migrate."
+        yield fail(f"not applied: {names}{more}", advice)
     if not plan and not newer:
         yield ok("all applied")
 

@@ -15,6 +15,7 @@ from memoryhub.security.prompt_injection.normalisation import FOREIGN, fold_char
 
 _BEGINNING = 12  # symbols of a turn that decide whether it is speech
 _BEGINNING_CHARS = 300
+_MIN_JUDGED, _CHARS_PER_JUDGED = 20, 100  # lines of a text that are tested for speech
 
 _SPEAKERS = frozenset({"assistant", "human"})  # never the name of a setting
 _ROLES = sorted(
@@ -60,28 +61,37 @@ def strip_role_prefixes(text: str) -> str:
     """
     folded = _fold(text)
     if ":" in folded or "：" in folded:
-        pieces, position = [], 0
-        for line in _LINE.finditer(folded):
-            start, end = line.span()
-            pieces += [text[position:start], _strip_line(text[start:end], line.group())]
-            position = end
-        text = "".join([*pieces, text[position:]])
-        folded = _fold(text)
+        text, folded = _refold(_strip_lines(text, folded), text, folded)
     if "<" in folded or "[" in folded:
-        text = _without_chat_tokens(text, folded)
-        text = _without_role_tags(text, _fold(text))
+        text, folded = _refold(_without_chat_tokens(text, folded), text, folded)
+        text = _without_role_tags(text, folded)
     return text
 
 
-def _strip_line(line: str, folded: str) -> str:
-    first = last = _PREFIX.match(folded)
-    if first is None or last is None:
-        return line
-    while following := _PREFIX.match(folded, last.end()):
+def _refold(new: str, text: str, folded: str) -> tuple[str, str]:
+    """Return a new text and its folded form, which is known if the text did not change."""
+    return (new, folded if new == text else _fold(new))
+
+
+def _strip_lines(text: str, folded: str) -> str:
+    pieces, position = [], 0
+    judged = max(_MIN_JUDGED, len(text) // _CHARS_PER_JUDGED)
+    for line in _LINE.finditer(folded):
+        if first := _PREFIX.match(line.group()):
+            start, end = line.span()
+            pieces += [text[position:start], _strip_line(text[start:end], first, judge=judged > 0)]
+            position, judged = end, judged - 1
+    return "".join([*pieces, text[position:]])
+
+
+def _strip_line(line: str, first: re.Match[str], judge: bool) -> str:
+    """Return a line without its prefix. ``judge``: remove it before speech, too, instead of its colon."""
+    last = first
+    while following := _PREFIX.match(first.string, last.end()):
         last = following
     role = first["role"].replace(_INVISIBLE, "")
     rest = line[last.end() :]
-    if first is not last or role in _SPEAKERS or _is_speech(rest):
+    if first is not last or role in _SPEAKERS or (judge and _is_speech(rest)):
         return line[: len(_without_opening_marks(first["lead"]))] + rest
     start, end = first.span("colon")
     if not rest:
@@ -145,17 +155,18 @@ def _fold(text: str) -> str:
     return text.translate(_FOLDED)
 
 
-class _Folding(dict[int, str]):
-    """A table for ``str.translate`` that is filled on demand."""
+class _Folding(dict[int, int | str]):
+    """A table for ``str.translate``, filled on demand with characters that Unicode assigns."""
 
-    def __missing__(self, code: int) -> str:
-        folded = _folded(chr(code))
-        if len(self) < _MAX_FOLDED:
-            self[code] = folded
-        return folded
+    def __missing__(self, code: int) -> int | str:
+        character = chr(code)
+        if unicodedata.category(character) in ("Cn", "Co", "Cs"):
+            return _INVISIBLE
+        folded = _folded(character)
+        self[code] = code if folded == character else folded  # a number needs less memory
+        return self[code]
 
 
-_MAX_FOLDED = 20_000  # characters in the table
 _FOLDED = _Folding()
 
 
