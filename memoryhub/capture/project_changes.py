@@ -103,7 +103,7 @@ def merge_projects(name: str, into: str, actor: Actor, now: datetime | None = No
         save_move(uid, Memory, move_memories(name, into))
         save_move(uid, Fact, move_facts(name, into))
         move_rows(uid, Injection.objects.filter(project=name), into, "session")
-        move_sessions(uid, name, into, Session.objects.filter(project=name))
+        move_sessions(uid, into, Session.objects.filter(project=name))
         move_rows(uid, Extraction.objects.filter(project=name), into)
         move_rows(uid, MemoryCheck.objects.filter(project=name), into)
         project = _target(uid, into)
@@ -294,7 +294,7 @@ def _move_part(uid: str, name: str, into: str, sessions: Any, keys: Sequence[int
     )
     save_move(uid, Memory, move_memories(name, into, keys))
     save_move(uid, Fact, move_facts(name, into, sorted(facts)))
-    move_sessions(uid, name, into, sessions)
+    move_sessions(uid, into, sessions)
 
 
 def _copy_settings(name: str, into: str) -> None:

@@ -89,7 +89,7 @@ def move_rows(uid: str, rows: Any, into: str, was: str = "project") -> None:
     rows.update(project=into)
 
 
-def move_sessions(uid: str, name: str, into: str, sessions: Any) -> None:
+def move_sessions(uid: str, into: str, sessions: Any) -> None:
     """Move sessions. The events of one that the target has too go to that one."""
     own = Session.objects.filter(project=into)
     shared = sessions.filter(session_id__in=own.values("session_id"))
