@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import itertools
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import allauth
 import django.test.client
 import hypothesis
 import pytest
@@ -78,8 +81,32 @@ def run_in_new_process(code: str, home: Path) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+# What a migrated store is made of, besides the models: files and folders of the package.
+_STORE_SOURCES = ("apps.py", "settings.py", "accounts/roles.py", "migrations", "models", "backends")
+
+
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+def migrated_store(request: pytest.FixtureRequest) -> Path:
+    """The path of a copy of the empty store, which another run may have made. To migrate takes seconds."""
+    package = Path(django_settings.BASE_DIR) / "memoryhub"
+    folders = [package / name for name in _STORE_SOURCES]
+    files = sorted(file for one in folders for file in (one.rglob("*.*") if one.is_dir() else [one]))
+    sources = [file.read_bytes() for file in files if file.suffix != ".pyc"]
+    versions = f"{django.VERSION} {allauth.__version__} {sqlite3.sqlite_version}".encode()
+    key = hashlib.sha256(b"\0".join([*sources, versions])).hexdigest()[:16]
+    return request.config.cache.mkdir("migrated-stores") / f"{key}.db"
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(django_db_modify_db_settings: None, migrated_store: Path) -> bool:
+    """Start with the copy. ``migrate`` then finds nothing to do."""
+    if migrated_store.exists():
+        shutil.copyfile(migrated_store, django_settings.DATABASES["default"]["TEST"]["NAME"])
+    return migrated_store.exists()
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any, migrated_store: Path) -> Iterator[None]:
     """Undo commits of a test by restoring a copy of the empty store, ten times faster than a flush.
 
     Django's flush creates all permissions again, and the journal's triggers refuse its DELETE.
@@ -99,6 +126,13 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as empty:
         with django_db_blocker.unblock(), closing(sqlite3.connect(connection.settings_dict["NAME"])) as store:
             store.backup(empty)
+        if not migrated_store.exists():
+            for old in migrated_store.parent.glob("*.db"):
+                old.unlink(missing_ok=True)
+            draft = migrated_store.with_suffix(f".{os.getpid()}")
+            with closing(sqlite3.connect(draft)) as copied:
+                empty.backup(copied)
+            draft.replace(migrated_store)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(TransactionTestCase, "_fixture_teardown", restore)
             yield

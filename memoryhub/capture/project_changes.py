@@ -7,12 +7,12 @@ members of the one that it was split off; the projects of a token only follow a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Model, Q
+from django.db.models import Q
 from django.http import QueryDict
 from django.utils import timezone
 
@@ -20,20 +20,27 @@ from memoryhub.access.policy import Actor, Sensitivity, level_rank
 from memoryhub.capture.identities import NAME, folder_key
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.observation import clean_text
+from memoryhub.capture.project_moves import (
+    extend_checks,
+    move_identities,
+    move_rows,
+    move_sessions,
+    replace_keys,
+    save_move,
+    take_back,
+)
 from memoryhub.capture.projects import CONFIGURE, SETTINGS, ProjectChange, undo_configuration
 from memoryhub.core.database import batched, write_transaction
-from memoryhub.core.dates import format_iso
 from memoryhub.core.vocabulary import PROJECT_MODES
 from memoryhub.memories.delete import Quota, count_by_quota
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.maintenance_updates import move_back, move_facts, move_memories
+from memoryhub.memories.maintenance_updates import move_facts, move_memories
 from memoryhub.memories.rows import CHUNK_SIZE, extend_sessions
 from memoryhub.memories.undo import Inverse, Undo, inverse_of, record_action
 from memoryhub.models import (
     AgentToken,
     Digest,
-    Event,
     Extraction,
     Fact,
     Injection,
@@ -52,8 +59,6 @@ from memoryhub.security.secrets import find_secrets
 
 RENAME, MERGE, SPLIT, UNDO_MOVE = "rename", "merge", "split", "undo_move"
 MOVES = (RENAME, MERGE, SPLIT)
-_EXTENDED_CHECKS = "never_projects"  # the table of a ProjectMove with checks
-_REPLACED_KEYS = "replaced_keys"  # the table of a ProjectMove with keys and the identities that had them
 _UNITED_SETTINGS = ("mode", "ignored_paths", "sends_page", "off_page_facts")
 _NAMED_BY_PROJECT = (Memory, Fact, Session, Injection, Extraction, MemoryCheck, Membership)
 
@@ -77,8 +82,8 @@ def rename_project(name: str, into: str, actor: Actor, now: datetime | None = No
         uid = new_uid()
         _rename(name, into)
         project = _target(uid, into)
-        _replace_keys(uid, [NAME + into], None)
-        _replace_keys(uid, [NAME + name], project)
+        replace_keys(uid, [NAME + into], None)
+        replace_keys(uid, [NAME + name], project)
         return _recorded(RENAME, uid, {"name": name, "into": into}, actor, now)
 
 
@@ -95,16 +100,16 @@ def merge_projects(name: str, into: str, actor: Actor, now: datetime | None = No
         _refuse_full(name, into)
         uid = new_uid()
         detail = {"name": name, "into": into, **_unite_settings(name, into)}
-        _save_move(uid, Memory, move_memories(name, into))
-        _save_move(uid, Fact, move_facts(name, into))
-        _move_rows(uid, Injection.objects.filter(project=name), into, "session")
-        _move_sessions(uid, name, into, Session.objects.filter(project=name))
-        _move_rows(uid, Extraction.objects.filter(project=name), into)
-        _move_rows(uid, MemoryCheck.objects.filter(project=name), into)
+        save_move(uid, Memory, move_memories(name, into))
+        save_move(uid, Fact, move_facts(name, into))
+        move_rows(uid, Injection.objects.filter(project=name), into, "session")
+        move_sessions(uid, into, Session.objects.filter(project=name))
+        move_rows(uid, Extraction.objects.filter(project=name), into)
+        move_rows(uid, MemoryCheck.objects.filter(project=name), into)
         project = _target(uid, into)
-        _move_identities(uid, ProjectIdentity.objects.filter(project__name=name), project)
-        _extend_checks(uid, name, into)
-        _replace_keys(uid, [NAME + name], project)
+        move_identities(uid, ProjectIdentity.objects.filter(project__name=name), project)
+        extend_checks(uid, name, into)
+        replace_keys(uid, [NAME + name], project)
         return _recorded(MERGE, uid, detail, actor, now)
 
 
@@ -139,11 +144,11 @@ def split_project(
             raise StoreError("nothing of this project was chosen, or nothing matches", "into")
         uid = new_uid()
         _copy_settings(name, into)
-        _extend_checks(uid, name, into)
+        extend_checks(uid, name, into)
         _move_part(uid, name, into, sessions, keys)
         project = _target(uid, into)
-        _move_identities(uid, known, project)
-        _replace_keys(uid, folder_keys, project)
+        move_identities(uid, known, project)
+        replace_keys(uid, folder_keys, project)
         extend_sessions(Memory.objects.filter(project=into), actor)
         return _recorded(SPLIT, uid, {"name": name, "into": into}, actor, now)
 
@@ -252,98 +257,12 @@ def _rename(name: str, into: str) -> None:
     Project.objects.filter(name=name).update(name=into)
 
 
-def _extend_checks(uid: str, name: str, into: str) -> None:
-    """Let checks that must never bring memories of a project also refuse those that move to another one."""
-    forbidding = [one for one in MemoryCheck.objects.exclude(never_projects=[]) if name in one.never_projects]
-    extended = [check for check in forbidding if into not in check.never_projects]
-    for check in extended:
-        check.never_projects = [*check.never_projects, into]
-        check.save(update_fields=["never_projects"])
-    if extended:
-        ProjectMove.objects.create(action=uid, table=_EXTENDED_CHECKS, rows=[[one.pk] for one in extended])
-
-
-def _narrow_checks(keys: Sequence[int], into: str) -> None:
-    """Undo what :func:`_extend_checks` did."""
-    for check in MemoryCheck.objects.filter(pk__in=keys):
-        check.never_projects = [one for one in check.never_projects if one != into]
-        check.save(update_fields=["never_projects"])
-
-
 def _target(uid: str, name: str) -> Project:
     """Return the row of the project that gets identities. The undo removes it again if it is new."""
     project, is_new = Project.objects.get_or_create(name=name)
     if is_new:
         ProjectMove.objects.create(action=uid, table=Project.__name__, rows=[[project.pk]])
     return project
-
-
-def _replace_keys(uid: str, keys: Sequence[str], project: Project | None) -> None:
-    """Let keys identify this project, or none, instead of the ones that they identify now.
-
-    A former name lets hooks of folders with that name find the project.
-    """
-    for key in keys:
-        rows = ProjectIdentity.objects.filter(key=key)
-        was = [[one.pk, one.owner, one.project_id, format_iso(one.created_at)] for one in rows]
-        if project is None:
-            rows.delete()
-        else:
-            rows.filter(owner="").delete()
-            ProjectIdentity.objects.create(key=key, project=project)
-        if was or project:
-            row = [key, project and project.pk, was]
-            ProjectMove.objects.create(action=uid, table=_REPLACED_KEYS, rows=[row])
-
-
-def _restore_keys(key: str, replaced_by: int | None, was: Sequence[Sequence[Any]]) -> None:
-    """Undo what :func:`_replace_keys` did to a key, if it identifies the same project still."""
-    ProjectIdentity.objects.filter(key=key, project=replaced_by, owner="").delete()
-    existing = set(Project.objects.values_list("pk", flat=True).filter(pk__in=[one[2] for one in was]))
-    rows = []
-    for pk, owner, project, created in was:
-        at = datetime.fromisoformat(created)
-        if project in existing:
-            rows.append(ProjectIdentity(pk=pk, key=key, owner=owner, project_id=project, created_at=at))
-    ProjectIdentity.objects.bulk_create(rows, ignore_conflicts=True)
-
-
-def _save_move(uid: str, model: type[Model], rows: Iterable[Sequence[Any]]) -> None:
-    if moved := [list(row) for row in rows]:
-        ProjectMove.objects.create(action=uid, table=model.__name__, rows=moved)
-
-
-def _move_rows(uid: str, rows: Any, into: str, was: str = "project") -> None:
-    """Move rows whose project is nothing but a name. ``was``: the column to save for the undo."""
-    _save_move(uid, rows.model, rows.values_list("pk", was))
-    rows.update(project=into)
-
-
-def _move_sessions(uid: str, name: str, into: str, sessions: Any) -> None:
-    """Move sessions. The events of one that the target has too go to that one."""
-    own = Session.objects.filter(project=into)
-    shared = sessions.filter(session_id__in=own.values("session_id"))
-    for session in shared:
-        other = own.get(session_id=session.session_id)
-        repeated = session.events.filter(mark__in=other.events.exclude(mark="").values("mark"))
-        _save_move(uid, Event, session.events.values_list("pk", "session", "mark"))
-        repeated.update(mark="")
-        session.events.update(session=other)
-        session.injections.update(session=other)
-        other.started_at = min(other.started_at, session.started_at)
-        other.last_at = max(other.last_at, session.last_at)
-        other.save(update_fields=["started_at", "last_at"])
-    _move_rows(uid, sessions.exclude(session_id__in=own.values("session_id")), into)
-
-
-def _move_identities(uid: str, identities: Any, project: Project) -> None:
-    _save_move(uid, ProjectIdentity, identities.values_list("pk", "project__name"))
-    keys = list(identities.values_list("pk", flat=True))
-    ProjectIdentity.objects.filter(pk__in=keys).update(project=project)
-
-
-def _setting_defaults() -> dict[str, Any]:
-    return {field: getattr(Project(), field) for field in SETTINGS}
 
 
 def _in_folder(folder: str) -> Q:
@@ -367,15 +286,15 @@ def _move_part(uid: str, name: str, into: str, sessions: Any, keys: Sequence[int
     facts = set(Fact.objects.filter(project=name, session_id__in=ids).values_list("pk", flat=True))
     for chunk in batched(keys, CHUNK_SIZE):
         facts |= set(Fact.objects.filter(project=name, memory__in=chunk).values_list("pk", flat=True))
-    _move_rows(
+    move_rows(
         uid,
         Injection.objects.filter(session__in=list(sessions.values_list("pk", flat=True))),
         into,
         "session",
     )
-    _save_move(uid, Memory, move_memories(name, into, keys))
-    _save_move(uid, Fact, move_facts(name, into, sorted(facts)))
-    _move_sessions(uid, name, into, sessions)
+    save_move(uid, Memory, move_memories(name, into, keys))
+    save_move(uid, Fact, move_facts(name, into, sorted(facts)))
+    move_sessions(uid, into, sessions)
 
 
 def _copy_settings(name: str, into: str) -> None:
@@ -399,9 +318,6 @@ def _unite_settings(name: str, into: str) -> dict[str, Any]:
     target.off_page_facts = sorted({*source.off_page_facts, *target.off_page_facts})
     target.save()
     return {"was": was, "left": {field: getattr(target, field) for field in _UNITED_SETTINGS}}
-
-
-# --- Undo ---------------------------------------------------------------------------------------------------
 
 
 def _recorded(
@@ -432,7 +348,7 @@ def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:
                 undo.refused.append((name, f"the name {name} is in use again, or {into} is gone"))
                 continue
             _rename(into, name)
-        _take_back(undo.id, name, into)
+        take_back(undo.id, name, into)
         if row.operation != RENAME:
             _restore_settings(row, into)
         _recorded(UNDO_MOVE, undo.id, {"name": into, "into": name}, undo.actor, undo.now)
@@ -451,58 +367,6 @@ def _current_name(row: JournalEntry, name: str) -> str:
         if is_whole and move.detail["name"] == name:
             name = str(move.detail["into"])
     return name
-
-
-def _take_back(uid: str, name: str, into: str) -> None:
-    """Move back what an action moved, as far as it is still there. What was added since stays."""
-    moves = ProjectMove.objects.filter(action=uid).order_by("-pk")
-    for move in moves:
-        if move.table == _REPLACED_KEYS:
-            for key, replaced_by, was in move.rows:
-                _restore_keys(key, replaced_by, was)
-        elif move.table in ("Memory", "Fact"):
-            move_back(Memory if move.table == "Memory" else Fact, into, name, move.rows)
-        else:
-            for chunk in batched(move.rows, CHUNK_SIZE):
-                _take_back_rows(move.table, chunk, name, into)
-    moves.delete()
-
-
-def _take_back_rows(table: str, rows: Sequence[Sequence[Any]], name: str, into: str) -> None:
-    keys = [pk for pk, *_ in rows]
-    if table == "Session":
-        taken = Session.objects.filter(project=name).values("session_id")
-        back = Session.objects.filter(pk__in=keys, project=into).exclude(session_id__in=taken)
-        back.update(project=name)
-    elif table == "ProjectIdentity":
-        project, _ = Project.objects.get_or_create(name=name)
-        ProjectIdentity.objects.filter(pk__in=keys, project__name=into).update(project=project)
-    elif table == "Project":
-        unused = Project.objects.filter(pk__in=keys, identities=None, event_counts=None)
-        unused.filter(**_setting_defaults()).delete()
-    elif table in ("Extraction", "MemoryCheck"):
-        model = Extraction if table == "Extraction" else MemoryCheck
-        model._default_manager.filter(pk__in=keys, project=into).update(project=name)
-    elif table == "Injection":
-        Injection.objects.filter(pk__in=keys, project=into).update(project=name)
-        _take_to_sessions(Injection, rows)
-    elif table == "Event":
-        _take_to_sessions(Event, rows)
-    elif table == _EXTENDED_CHECKS:
-        _narrow_checks(keys, into)
-
-
-def _take_to_sessions(model: type[Event | Injection], rows: Sequence[Sequence[Any]]) -> None:
-    """Give events and injections back to their sessions, if these still exist."""
-    by_session: dict[int, list[int]] = {}
-    for pk, session, *_ in rows:
-        by_session.setdefault(session, []).append(pk)
-    for session in Session.objects.filter(pk__in=[key for key in by_session if key]):
-        moved = model._default_manager.filter(pk__in=by_session[session.pk])
-        moved.exclude(session=session).update(session=session)
-    for pk, session, *mark in rows:
-        if mark and mark[0]:
-            Event.objects.filter(pk=pk, session=session, mark="").update(mark=mark[0])
 
 
 def _restore_settings(row: JournalEntry, into: str) -> None:

@@ -114,7 +114,7 @@ def find_transcripts(path: Path, report: ReadReport) -> list[PastSession]:
     sessions: dict[tuple[str, str], PastSession] = {}
     for one in paths:
         try:
-            head = _read_head(one, report)
+            head = _read_head(one)
         except OSError as error:
             report.skip(f"cannot be read ({error.strerror})", one)
             continue
@@ -129,7 +129,7 @@ def find_transcripts(path: Path, report: ReadReport) -> list[PastSession]:
     return list(sessions.values())
 
 
-def _read_head(path: Path, report: ReadReport) -> PastSession | None:
+def _read_head(path: Path) -> PastSession | None:
     """Return the session that the first lines of a transcript name."""
     first: datetime | None = None
     for at, _, row in islice(_rows_with_time(path, ReadReport()), _HEAD_LINES):

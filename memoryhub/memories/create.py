@@ -272,7 +272,7 @@ class _Batch:
         if stored := self._find_imported(memory, history):
             same = stored.content_hash == memory.content_hash
             return StoreResult("unchanged" if same else "kept", stored)
-        imported_history.apply_history(memory, history, self.actor, self.now)
+        imported_history.apply_history(memory, history, self.now)
         return self._create(memory, draft, memory.copy) if history.uid else self._store_new(memory, draft)
 
     def _find_imported(self, memory: Memory, history: ImportedHistory) -> Memory | None:

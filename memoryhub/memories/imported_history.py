@@ -71,7 +71,7 @@ HISTORY_TEXT_FIELDS = ("author", "owner", "scale", "flags")  # checked for secre
 _REVISION_FIELDS = frozenset({*SCALAR_FIELDS, *LIST_FIELDS, "superseded_by"})
 
 
-def apply_history(memory: Memory, past: ImportedHistory, actor: Actor, now: datetime) -> None:
+def apply_history(memory: Memory, past: ImportedHistory, now: datetime) -> None:
     """Set the history of an unsaved memory. Moments in the future become now."""
     for name in _TIMESTAMP_FIELDS:
         if moment := getattr(past, name):

@@ -121,7 +121,7 @@ def project_page_correct(request: HttpRequest, name: str) -> HttpResponse:
     )
     back = reverse("project-page", args=[project.name])
     try:
-        _add_messages(request, correct_page(name, wanted, request_actor(request)), action, back)
+        _add_messages(request, correct_page(name, wanted, request_actor(request)), back)
     except NotFound:
         messages.warning(request, "This line is no longer on the page.")
     except StoreError as refusal:
@@ -141,7 +141,7 @@ def _require_permission(request: HttpRequest, action: str, kind: str) -> None:
         raise PermissionDenied
 
 
-def _add_messages(request: HttpRequest, done: Corrected, action: str, back: str) -> None:
+def _add_messages(request: HttpRequest, done: Corrected, back: str) -> None:
     if done.change:
         add_result_messages(request, done.change, back)
     if done.memory and not done.change:

@@ -107,7 +107,7 @@ def test_colours_of_type_families_are_distinguishable(theme: str) -> None:
 
 
 def test_each_type_is_in_one_family_and_has_its_colour() -> None:
-    sheet = Path(settings.BASE_DIR, "static/css/tokens.css").read_text()
+    sheet = Path(settings.BASE_DIR, "static/css/base.css").read_text()
     assert sorted(kind for kinds in TYPE_FAMILIES.values() for kind in kinds) == sorted(TYPES)
     for family, kinds in TYPE_FAMILIES.items():
         classes = ", ".join(f".t-{name}" for name in dict.fromkeys((family, *kinds)))

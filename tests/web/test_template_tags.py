@@ -42,4 +42,4 @@ def test_parts_of_a_score_fill_the_bar() -> None:
 
 def test_static_url_contains_a_digest() -> None:
     assert hub.asset("css/base.css").startswith("/static/css/base.css?v=")
-    assert hub.asset("css/base.css") != hub.asset("css/tokens.css").replace("tokens", "base")
+    assert hub.asset("css/base.css") != hub.asset("css/forms.css").replace("forms", "base")

@@ -21,6 +21,7 @@ from memoryhub.core import dates
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import OAuthClient
 from memoryhub.models.account import default_rights
+from memoryhub.web.base.fields import LinesField
 
 LEVEL_LABELS = {
     "public": "public memories only",
@@ -58,26 +59,38 @@ class PreferencesForm(PlainForm):
         self.fields["time_zone"].choices = zones  # type: ignore[attr-defined]
 
 
-class PasswordForm(PlainForm):
+class PasswordField(forms.CharField):
+    def __init__(self, label: str, autocomplete: str = "new-password", **options: Any) -> None:
+        widget = forms.PasswordInput(attrs={"autocomplete": autocomplete})
+        super().__init__(label=label, strip=False, widget=widget, **options)
+
+
+class NewPasswordForm(PlainForm):
+    """Sets the password of another person."""
+
+    password = PasswordField("New password")
+
+
+class FirstPasswordForm(NewPasswordForm):
+    """Sets the password of an invited person."""
+
+    again = PasswordField("New password again")
+
+    def clean_again(self) -> str:
+        if self.cleaned_data["again"] != self.cleaned_data.get("password"):
+            raise forms.ValidationError("The passwords do not match.")
+        return str(self.cleaned_data["again"])
+
+
+class PasswordForm(FirstPasswordForm):
     """Changes the user's own password, which requires the old one."""
 
+    field_order = ("old", "password", "again")
     wait = 0  # seconds until the next attempt, after too many wrong passwords
 
-    old = forms.CharField(
-        label="Password now",
-        strip=False,
-        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
-    )
-    password = forms.CharField(
-        label="New password",
-        strip=False,
-        help_text="At least 8 characters, not a common word, not similar to your name.",
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-    )
-    again = forms.CharField(
-        label="New password again",
-        strip=False,
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    old = PasswordField("Password now", "current-password")
+    password = PasswordField(
+        "New password", help_text="At least 8 characters, not a common word, not similar to your name."
     )
 
     def __init__(self, request: HttpRequest, data: Mapping[str, Any] | None = None) -> None:
@@ -96,14 +109,14 @@ class PasswordForm(PlainForm):
         wait = "1 minute" if minutes == 1 else f"{minutes} minutes"
         raise forms.ValidationError(f"Too many wrong passwords. Wait {wait}, then try again.")
 
-    def clean_again(self) -> str:
-        if self.cleaned_data["again"] != self.cleaned_data.get("password"):
-            raise forms.ValidationError("The passwords do not match.")
-        return str(self.cleaned_data["again"])
-
     def passwords(self) -> tuple[str, str]:
         """Return the old and the new password of a valid form."""
         return self.cleaned_data["old"], self.cleaned_data["password"]
+
+
+def _projects_field() -> LinesField:
+    widget = forms.Textarea(attrs={"rows": 3})
+    return LinesField(widget=widget, help_text="One per line. Empty: every project.")
 
 
 class TokenForm(PlainForm):
@@ -112,11 +125,7 @@ class TokenForm(PlainForm):
     name = forms.CharField(max_length=100, help_text="The agent's name in the journal.")
     clearance = forms.ChoiceField(label="May read", help_text="At most your own clearance.")
     rights = forms.MultipleChoiceField(label="May", widget=forms.CheckboxSelectMultiple)
-    projects = forms.CharField(
-        required=False,
-        widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="One per line. Empty: every project.",
-    )
+    projects = _projects_field()
     days = forms.IntegerField(
         label="Expires after (days)", required=False, min_value=1, max_value=3650, help_text="Empty: never."
     )
@@ -137,16 +146,12 @@ class TokenForm(PlainForm):
 
     def values(self) -> dict[str, Any]:
         """Return the arguments of ``tokens.issue_token`` from a valid form."""
-        given = self.cleaned_data["projects"]
-        projects = (
-            [line.strip() for line in given.splitlines() if line.strip()] if isinstance(given, str) else given
-        )
         days = self.cleaned_data["days"]
         return {
             "name": self.cleaned_data["name"],
             "clearance": self.cleaned_data["clearance"],
             "rights": self.cleaned_data["rights"],
-            "projects": projects or None,
+            "projects": self.cleaned_data["projects"] or None,
             "expires_at": timezone.now() + timedelta(days=days) if days else None,
         }
 
@@ -183,11 +188,7 @@ class InviteForm(PlainForm):
     )
     role = forms.ChoiceField(required=False)
     level = forms.ChoiceField(label="Can see")
-    projects = forms.CharField(
-        required=False,
-        widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="One per line. Empty: every project.",
-    )
+    projects = _projects_field()
     clearance = forms.ChoiceField(label="Can see in these projects", required=False)
 
     def __init__(self, inviter: User, data: Mapping[str, Any] | None = None) -> None:
@@ -200,34 +201,6 @@ class InviteForm(PlainForm):
         self.fields["role"].choices = [("", "None"), *named]  # type: ignore[attr-defined]
         self.fields["level"].choices = levels  # type: ignore[attr-defined]
         self.fields["clearance"].choices = [("", "Same as above"), *levels]  # type: ignore[attr-defined]
-
-    def clean_projects(self) -> list[str]:
-        return [line.strip() for line in self.cleaned_data["projects"].splitlines() if line.strip()]
-
-
-class NewPasswordForm(PlainForm):
-    """Sets the password of another person."""
-
-    password = forms.CharField(
-        label="New password",
-        strip=False,
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-    )
-
-
-class FirstPasswordForm(NewPasswordForm):
-    """Sets the password of an invited person."""
-
-    again = forms.CharField(
-        label="New password again",
-        strip=False,
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-    )
-
-    def clean_again(self) -> str:
-        if self.cleaned_data["again"] != self.cleaned_data.get("password"):
-            raise forms.ValidationError("The passwords do not match.")
-        return str(self.cleaned_data["again"])
 
 
 class AddressForm(PlainForm):

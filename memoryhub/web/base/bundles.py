@@ -29,9 +29,9 @@ class Feature(NamedTuple):
 
 
 FEATURES = {
-    "base": Feature("tokens base header components forms text pages dialogs print", "htmx hub"),
+    "base": Feature("base header components forms text pages dialogs print", "htmx hub"),
     "signed-in": Feature(scripts="keys"),
-    "memory": Feature("memory", "memory"),
+    "memory": Feature("memory timeline", "memory"),
     "lists": Feature("lists", "lists"),
     "live": Feature("lists", "idiomorph.min live"),
     "sessions": Feature("sessions"),

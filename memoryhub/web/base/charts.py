@@ -19,7 +19,7 @@ GAP = 0.18  # share of a step between two bars
 ONLY_SERIES = ""  # the kind of a series that needs no name
 ACTIVITY_DAYS = 60  # on the home page; each day is a bar
 MAX_BAR_WIDTH = 6.8  # percent: the only bar of a new store must not fill the page
-# The types that share a colour (static/css/tokens.css) and a series of the chart of all memories.
+# The types that share a colour (static/css/base.css) and a series of the chart of all memories.
 TYPE_FAMILIES = {
     "changes": ("feature", "refactor", "change"),
     "fixes": ("bugfix",),
