@@ -114,7 +114,7 @@ def test_it_stays_on_the_order_that_was_chosen(open_page: OpenPage, reader: User
 def test_it_stays_on_a_filter_that_is_applied(open_page: OpenPage, reader: User) -> None:
     page = open_page("/memories/", reader)
     page.get_by_text("More filters", exact=True).click()
-    pinned = page.get_by_label("Pinned")
+    pinned = page.get_by_label("Pinned", exact=True)
     pinned.focus()
     pinned.select_option("no")
     expect(page.locator(".chip")).to_have_count(1)
