@@ -78,7 +78,7 @@ def _requests() -> dict[str, Callable[[], Any]]:
     prompt = {"hook_event_name": "UserPromptSubmit", "session_id": "trace", "cwd": "/code/harbour"}
     return {
         "POST /api/v1/memories": lambda: post("/api/v1/memories", {"content": next(texts)}),
-        "GET /search/": lambda: _check(browser.get("/search/", {"q": "tide table"})),
+        "GET /memories/?q=": lambda: _check(browser.get("/memories/", {"q": "tide table"})),
         "POST /api/v1/hooks/claude-code": lambda: post(
             "/api/v1/hooks/claude-code", {**prompt, "prompt": "How is the tide table of the harbour printed?"}
         ),

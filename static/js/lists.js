@@ -227,6 +227,19 @@
   });
 })();
 
+// What is wrong with a filter leads to its field, also into the sheet that has the filters on a phone.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest(".form-errors a[href^='#']");
+  const field = link && document.querySelector(link.getAttribute("href"));
+  const sheet = field && field.closest("[popover]");
+  if (!sheet) return;
+  field.closest("details").open = true;
+  if (field.checkVisibility()) return;
+  event.preventDefault();
+  sheet.showPopover();
+  field.focus();
+});
+
 // The menu of saved searches: filled when it opens, closed by Escape, by a click beside it, and by Tab out of it.
 (function () {
   "use strict";

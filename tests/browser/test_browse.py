@@ -10,12 +10,12 @@ from playwright.sync_api import expect
 
 from memoryhub import memories
 from memoryhub.models import Memory
-from memoryhub.web.memories import browse
+from memoryhub.web.memories import views
 
 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browse, "PAGE_SIZE", 3)
+    monkeypatch.setattr(views, "PAGE_SIZE", 3)
 
 
 def test_pages_survive_the_way_back_from_a_memory(
@@ -45,9 +45,9 @@ def test_facets_orders_and_chips_follow_each_other_without_a_new_page(
     remember("car", project="town")
     page = open_page("/memories/", reader)
     page.evaluate("window.same = true")
-    page.get_by_role("navigation", name="Narrow down").get_by_role("link", name="zoo").click()
+    page.get_by_role("navigation", name="Filters by value").get_by_role("link", name="zoo").click()
     expect(page.get_by_role("link", name="car", exact=True)).to_have_count(0)
-    page.get_by_role("link", name="Important").click()
+    page.get_by_label("Sort").select_option("Most important")
     expect(page.locator(".row-title").first).to_have_text("zebra two")
     expect(page).to_have_url(re.compile(r"project=zoo&order=-importance"))
     page.get_by_role("link", name="Project zoo: remove this filter").click()
@@ -59,9 +59,9 @@ def test_filters_can_be_typed(open_page: Any, reader: Any, remember: Any) -> Non
     remember("zebra one", files_modified=["src/stable.py"])
     remember("car")
     page = open_page("/memories/", reader)
-    page.get_by_text("Filters", exact=True).click()
+    page.get_by_text("More filters", exact=True).click()
     page.get_by_label("File").fill("stable.py")
-    page.get_by_role("button", name="Apply").click()
+    page.keyboard.press("Enter")
     expect(page.get_by_role("link", name="zebra one")).to_be_visible()
     expect(page.get_by_role("link", name="car", exact=True)).to_have_count(0)
 

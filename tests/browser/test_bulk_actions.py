@@ -16,7 +16,7 @@ from memoryhub.facts import services as fact_store
 from memoryhub.maintenance import runs
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, MaintenanceRun, Memory
-from memoryhub.web.memories import browse, selection
+from memoryhub.web.memories import selection, views
 from memoryhub.web.templatetags import lists
 from tests.browser.conftest import PHONE, OpenPage, Watch
 from tests.browser.page_checks import find_state_problems
@@ -127,7 +127,7 @@ def test_select_all_matching_includes_other_pages(
     open_page: OpenPage, insider: User, ten: list[Memory], remember: Remember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remember("of another project", project="q")
-    monkeypatch.setattr(browse, "PAGE_SIZE", 4)
+    monkeypatch.setattr(views, "PAGE_SIZE", 4)
     page = open_page("/memories/?project=p", insider)
     page.locator(".row-check").first.check()
     page.get_by_label("All 10 that match").check()
@@ -141,7 +141,7 @@ def test_select_all_matching_includes_other_pages(
 def test_more_than_a_request_may_change_is_confirmed_and_run(
     open_page: OpenPage, insider: User, ten: list[Memory], monkeypatch: pytest.MonkeyPatch, scripts: bool
 ) -> None:
-    monkeypatch.setattr(browse, "PAGE_SIZE", 4)
+    monkeypatch.setattr(views, "PAGE_SIZE", 4)
     for module in (selection, lists):
         monkeypatch.setattr(module, "MAX_MEMORIES", 4)
     page = open_page("/memories/?project=p", insider, java_script_enabled=scripts)

@@ -195,13 +195,15 @@ class TestSavedSearches:
         self, open_page: OpenPage, ada: User
     ) -> None:
         page = open_page("/memories/", ada)
-        page.get_by_label("Search for").press_sequentially("tide")
+        page.get_by_label("Search memories").press_sequentially("tide")
         expect(page).to_have_url(re.compile("q=tide"))
         page.locator("details.saved > summary").click()
         page.get_by_label("Save this search as").fill("Tides")
         page.keyboard.press("Enter")
         expect(page.get_by_text("Saved as “Tides”.")).to_be_visible()
-        assert [(one.page, "q=tide" in one.query) for one in SavedSearch.objects.all()] == [("search", True)]
+        assert [(one.page, "q=tide" in one.query) for one in SavedSearch.objects.all()] == [
+            ("memories", True)
+        ]
         page.goto("/journal/")
         page.keyboard.press("Control+k")
         page.keyboard.type("tid")

@@ -19,11 +19,12 @@ def zoo(remember: Any) -> None:
 
 
 def box(page: Page) -> Any:
-    return page.get_by_role("searchbox", name="Search for")
+    return page.get_by_role("searchbox", name="Search memories")
 
 
 def test_results_appear_while_someone_types(open_page: Any, reader: Any, zoo: None) -> None:
     page = open_page("/memories/", reader)
+    page.keyboard.press("/")
     expect(box(page)).to_be_focused()
     box(page).press_sequentially("zebra", delay=20)
     expect(page.get_by_role("link", name="Zebra feeding")).to_be_visible()
@@ -56,7 +57,7 @@ def test_typing_replaces_the_address_and_sending_adds_a_step_to_go_back_to(
 
 def test_a_facet_narrows_keeps_the_words_and_can_be_undone(open_page: Any, reader: Any, zoo: None) -> None:
     page = open_page("/memories/?q=zebra", reader)
-    page.get_by_role("navigation", name="Narrow down").get_by_role("link", name="bugfix").click()
+    page.get_by_role("navigation", name="Filters by value").get_by_role("link", name="bugfix").click()
     expect(page).to_have_url(re.compile(r"q=zebra&type=bugfix"))
     expect(page.get_by_role("link", name="Zebra feeding")).to_have_count(0)
     expect(page.get_by_role("link", name="Zebra crossing")).to_be_visible()
@@ -69,16 +70,19 @@ def test_a_facet_narrows_keeps_the_words_and_can_be_undone(open_page: Any, reade
     expect(page).to_have_url(re.compile(r"type=bugfix"))
 
 
-def test_a_wrong_filter_is_shown_while_typing_and_the_rest_stays(
+def test_a_wrong_filter_is_shown_and_the_rest_stays(
     open_page: Any, reader: Any, zoo: None, watch: Any
 ) -> None:
     watch.expect(422)
     page = open_page("/memories/?q=zebra", reader)
-    page.get_by_text("Filters", exact=True).click()
+    page.get_by_text("More filters", exact=True).click()
     page.get_by_label("Lowest score").fill("7")
+    page.keyboard.press("Enter")
     expect(page.get_by_role("alert").filter(has_text="Lowest score")).to_be_visible()
     expect(box(page)).to_have_value("zebra")
+    expect(page.get_by_label("Lowest score")).to_be_focused()
     page.get_by_label("Lowest score").fill("0.1")
+    page.keyboard.press("Enter")
     expect(page.get_by_role("link", name="Zebra feeding")).to_be_visible()
 
 
@@ -103,7 +107,7 @@ def test_slash_goes_to_the_search_box(open_page: Any, reader: Any, remember: Any
 def test_an_expired_login_leads_to_the_login_page_and_back(open_page: Any, reader: Any, zoo: None) -> None:
     page = open_page("/memories/", reader)
     box(page).fill("zebra")
-    expect(page.get_by_role("link", name="Zebra feeding")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"/memories/\?q=zebra$"))
     page.context.clear_cookies()
     box(page).fill("zebra crossing")
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
@@ -128,12 +132,69 @@ def test_when_the_hub_does_not_answer_it_says_so(open_page: Any, reader: Any, zo
 
 def test_on_a_phone_the_facets_open_as_a_sheet(open_page: Any, reader: Any, zoo: None) -> None:
     page = open_page("/memories/?q=zebra", reader, viewport=PHONE)
-    facet = page.get_by_role("navigation", name="Narrow down").get_by_role("link", name="bugfix")
+    facet = page.get_by_role("navigation", name="Filters by value").get_by_role("link", name="bugfix")
     expect(facet).to_be_hidden()
-    page.get_by_role("button", name="Narrow down").click()
+    page.get_by_role("button", name="Filters", exact=True).click()
     facet.click()
     expect(page).to_have_url(re.compile(r"type=bugfix"))
     expect(page.get_by_role("link", name="Zebra feeding")).to_have_count(0)
+
+
+class TestFiltersByKeyboard:
+    def test_a_filter_applies_at_once_and_keeps_the_focus(
+        self, open_page: Any, reader: Any, zoo: None
+    ) -> None:
+        page = open_page("/memories/", reader)
+        page.get_by_text("More filters", exact=True).click()
+        field = page.get_by_role("textbox", name="Tag")
+        field.fill("oats")
+        field.press("Enter")
+        expect(page.get_by_role("link", name="Giraffe sleep")).to_have_count(0)
+        expect(page).to_have_url(re.compile(r"/memories/\?tag=oats$"))
+        expect(field).to_be_focused()
+        expect(page.get_by_role("link", name="Tag oats: remove this filter")).to_be_visible()
+        page.go_back()
+        expect(page.get_by_role("link", name="Giraffe sleep")).to_be_visible()
+
+    def test_the_order_applies_at_once_and_keeps_the_focus(
+        self, open_page: Any, reader: Any, zoo: None
+    ) -> None:
+        page = open_page("/memories/?q=zebra", reader)
+        order = page.get_by_label("Sort")
+        order.focus()
+        order.select_option("Newest")
+        expect(page).to_have_url(re.compile(r"q=zebra&order=-created_at$"))
+        expect(page.locator(".row-title").first).to_have_text("Zebra crossing")
+        expect(order).to_be_focused()
+
+    def test_the_sheet_of_a_phone_opens_filters_and_closes_by_keys(
+        self, open_page: Any, reader: Any, zoo: None
+    ) -> None:
+        page = open_page("/memories/", reader, viewport=PHONE)
+        opener = page.get_by_role("button", name="Filters", exact=True)
+        sheet = page.get_by_role("group", name="Filters")
+        expect(sheet).to_be_hidden()
+        opener.focus()
+        page.keyboard.press("Enter")
+        expect(sheet).to_be_visible()
+        page.keyboard.press("Tab")
+        expect(sheet.get_by_role("button", name="Done")).to_be_focused()
+        sheet.get_by_text("More filters", exact=True).press("Enter")
+        sheet.get_by_label("Type").select_option("bugfix")
+        expect(page).to_have_url(re.compile("type=bugfix"))
+        expect(sheet).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(sheet).to_be_hidden()
+        expect(opener).to_be_focused()
+        expect(page.get_by_role("link", name="Giraffe sleep")).to_have_count(0)
+
+    def test_an_error_leads_to_its_field_in_the_sheet(
+        self, open_page: Any, reader: Any, zoo: None, watch: Any
+    ) -> None:
+        watch.expect(422)
+        page = open_page("/memories/?since=never", reader, viewport=PHONE)
+        page.get_by_role("alert").get_by_role("link", name="From").click()
+        expect(page.get_by_label("From")).to_be_focused()
 
 
 class TestWithoutScripts:
@@ -142,16 +203,18 @@ class TestWithoutScripts:
         box(page).fill("zebra")
         page.get_by_role("button", name="Search").click()
         expect(page.get_by_role("link", name="Zebra feeding")).to_be_visible()
-        page.get_by_role("navigation", name="Narrow down").get_by_role("link", name="bugfix").click()
+        page.get_by_role("navigation", name="Filters by value").get_by_role("link", name="bugfix").click()
         expect(page.get_by_role("link", name="Zebra feeding")).to_have_count(0)
         expect(page.get_by_role("link", name="Zebra crossing")).to_be_visible()
 
     def test_filters_are_sent_with_the_words(self, open_page: Any, reader: Any, zoo: None) -> None:
         page = open_page("/memories/", reader, java_script_enabled=False)
         box(page).fill("zebra")
-        page.get_by_text("Filters", exact=True).click()
+        page.get_by_text("More filters", exact=True).click()
         page.get_by_label("Type").select_option("bugfix")
+        page.get_by_label("Sort").select_option("Newest")
         page.get_by_role("button", name="Search").click()
+        expect(page).to_have_url(re.compile("order=-created_at"))
         expect(page.get_by_role("link", name="Zebra crossing")).to_be_visible()
         expect(page.get_by_role("link", name="Zebra feeding")).to_have_count(0)
 

@@ -79,7 +79,7 @@ class TestKeys:
         page.keyboard.press("Escape")
         page.locator("h1").click(force=True)
         page.keyboard.press("/")
-        expect(page.get_by_role("searchbox", name="Search for")).to_be_focused()
+        expect(page.get_by_role("searchbox", name="Search memories")).to_be_focused()
 
     def test_e_edits_the_memory_of_the_row_and_of_the_page(
         self, open_page: Any, insider: Any, three: Any
@@ -114,7 +114,7 @@ class TestKeys:
 
     def test_keys_are_letters_while_someone_types(self, open_page: Any, reader: Any, three: Any) -> None:
         page = open_page("/memories/", reader)
-        box = page.get_by_role("searchbox", name="Search for")
+        box = page.get_by_role("searchbox", name="Search memories")
         box.press_sequentially("/jkex?")
         expect(box).to_have_value("/jkex?")
         expect(page.get_by_role("dialog")).to_have_count(0)

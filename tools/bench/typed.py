@@ -62,7 +62,7 @@ def main() -> None:
         context = chromium.new_context(base_url=base_url, bypass_csp=True)  # wait_for_function evaluates text
         context.add_cookies([{"name": name, "value": value, "url": base_url}])
         page = context.new_page()
-        page.goto("/search/")
+        page.goto("/memories/")
         page.evaluate(_WATCH)
         queries = read_queries(options.home, options.queries)
         for query in queries[: len(queries) // 4]:  # warm up

@@ -18,7 +18,7 @@ SEARCHES = ("hybrid", "lexical", "semantic")
 PAGES = {
     "home": "/",
     "memories": "/memories/",
-    "search": "/search/?q=index+of+the+tests",
+    "search": "/memories/?q=index+of+the+tests",
     "review": "/review/",
     "duplicates": "/duplicates/",
     "statistics": "/glance/",

@@ -136,8 +136,8 @@ PICTURES = (
     Picture("palette", "home", steps=_typed_into_palette, shows="window"),
     Picture("keys", "home", steps=_press("?"), shows="window"),
     Picture("glance", "glance"),
-    Picture("search", "search", query="?q=tide+tables", shows="upper"),
-    Picture("search-nothing", "search", query="?q=zeppelin+mooring+permit"),
+    Picture("search", "memories", query="?q=tide+tables", shows="upper"),
+    Picture("search-nothing", "memories", query="?q=zeppelin+mooring+permit"),
     Picture("preview", "preview", steps=_asked),
     Picture("thresholds", "thresholds", steps=_tried_thresholds),
     Picture("memory-checks", "memory-checks"),
@@ -255,6 +255,6 @@ NOT_PICTURED = {
         *("mfa_reauthenticate_webauthn", "mfa_activate_totp", "mfa_deactivate_totp", "mfa_add_webauthn"),
         *("mfa_view_recovery_codes", "mfa_generate_recovery_codes", "mfa_remove_webauthn"),
     ),
-    "other names of pages": ("account_login", "mfa_index"),
+    "other names of pages": ("account_login", "mfa_index", "search"),
     "need another server": ("single-sign-on", "single-sign-on-back", "authorize"),
 }
