@@ -105,10 +105,17 @@ def test_passkey_of_another_hub_or_none_is_refused_in_words(plug_in: Any) -> Non
     expect(page.get_by_role("alert").last).to_contain_text("did not use a passkey")
 
 
-def test_at_an_ip_address_the_page_names_the_address_that_works(open_page: Any, admin_user: User) -> None:
+def test_at_an_ip_address_the_page_names_the_address_that_works(
+    open_page: Any, live_server: Any, watch: Any, admin_user: User
+) -> None:
     rights = {"email": "", "role": "curator", "level": "public", "projects": [], "clearance": ""}
     user, token = invitations.invite("dora", admin_user, **rights)
-    page = open_page(f"/invitation/{user.pk}/{token}/")
-    page.get_by_text("Passkeys do not work at an IP address.").wait_for()
-    port = page.url.split(":")[2].partition("/")[0]
-    assert f"http://localhost:{port}/invitation/" in page.locator("form[data-passkey]").inner_text()
+    path = f"/invitation/{user.pk}/{token}/"
+    port = live_server.url.rpartition(":")[2]
+    watch.host = f"127.0.0.1:{port}"
+    page = open_page("about:blank")
+    page.goto(f"http://{watch.host}{path}")
+    alert = page.locator("form[data-passkey] [role=alert]")
+    expect(alert).to_have_text(
+        f"Passkeys do not work at an IP address. Open http://localhost:{port}{path} instead."
+    )
