@@ -14,6 +14,9 @@ from memoryhub.capture.observation import Observation
 from memoryhub.memories.errors import StoreError
 
 MAX_PATTERNS_CHARS = 10_000
+# To match a pattern takes exponentially longer with its wildcards, and agents send any text as a path.
+MAX_WILDCARDS = 3  # in a name, and as ** in a pattern
+MAX_NAME_CHARS, MAX_FOLDERS = 255, 100  # of a path; a longer name is no file
 REMOVED = "[ignored path]"
 # What may be a path in a prompt, a command or an output: it has a dot or a slash.
 _PATH_IN_TEXT = re.compile(r"[^\s\"'`<>|;&(){}\[\]=,:*?!#]*[./\\][^\s\"'`<>|;&(){}\[\]=,:*?!#]*")
@@ -35,7 +38,17 @@ def check_patterns(patterns: str) -> str:
             GitIgnoreSpec.from_lines([line])
         except (ValueError, re.error):
             raise StoreError(f"line {number} is not a pattern of .gitignore", "ignored_paths") from None
+        if not line.startswith("#") and _has_many_wildcards(line):
+            problem = (
+                f"line {number} has too many wildcards; use at most {MAX_WILDCARDS} in a name, and as many **"
+            )
+            raise StoreError(problem, "ignored_paths")
     return patterns.strip("\n")
+
+
+def _has_many_wildcards(pattern: str) -> bool:
+    names = [re.sub(r"\*{2,}", "**", name) for name in pattern.split("/")]
+    return max(names.count("**"), *(len(re.findall(r"\*+", name)) for name in names)) > MAX_WILDCARDS
 
 
 @dataclass(frozen=True)
@@ -60,9 +73,13 @@ class IgnoredPaths:
     def _relative_paths(self, path: str) -> set[str]:
         """Return the path relative to each folder, and to the folder that is called like the project.
 
-        A path outside of them is relative to the root.
+        A path outside of them is relative to the root. Nothing for a text that cannot be a path.
         """
         path, found = posixpath.normpath(path.replace("\\", "/")), set()
+        names = path.split("/")
+        if max(map(len, names)) > MAX_NAME_CHARS:
+            return set()
+        path = "/".join(names[-MAX_FOLDERS:])
         for folder in filter(None, self.folders):
             folder = posixpath.normpath(folder.replace("\\", "/")).rstrip("/")
             whole = path if path.startswith("/") else f"{folder}/{path}"

@@ -345,6 +345,8 @@ def test_settings_that_changed_since_are_not_undone(db: None) -> None:
         ({"pause_hours": -1}, "pause_hours"),
         ({"pause_hours": float("nan")}, "pause_hours"),
         ({"ignored_paths": "*.pem\n!"}, "ignored_paths"),
+        ({"ignored_paths": "*a*a*a*b"}, "ignored_paths"),
+        ({"ignored_paths": "**/a/**/a/**/a/**/b"}, "ignored_paths"),
         ({"ignored_paths": "x" * 20_000}, "ignored_paths"),
     ],
 )
@@ -477,6 +479,13 @@ def test_ignored_path_in_a_prompt_is_removed(agent_session: AgentSession) -> Non
 def test_patterns_match_like_gitignore(path: str, ignored: bool) -> None:
     found = IgnoredPaths("vault/\n*.pem\n!keep.pem\n/build\n# comment", "shop", ("/home/ada/shop",))
     assert found.matches(path) is ignored
+
+
+def test_long_text_is_no_path_and_the_end_of_a_deep_path_counts() -> None:
+    found = IgnoredPaths("*a*a*b\n**/a/**/a/**/x\n*.pem", "shop", ("/home/ada/shop",))
+    assert not found.matches("a" * 100_000 + ".pem")
+    assert not found.matches("a/" * 10_000 + "y")
+    assert found.matches("a/" * 10_000 + "key.pem")
 
 
 def test_path_below_a_subfolder_is_matched_from_the_project(agent_session: AgentSession) -> None:
