@@ -34,6 +34,7 @@ EMBEDDINGS_KEY, LLM_KEY = OPERATOR.embeddings_key, OPERATOR.llm_key
 DEBUG, HTTPS, BEHIND_PROXY = OPERATOR.debug, OPERATOR.https, OPERATOR.behind_proxy
 PUBLIC_URL = OPERATOR.public_url
 METRICS_TOKEN, LOG_FORMAT = OPERATOR.metrics_token, OPERATOR.log_format
+NODE_NAME = OPERATOR.node_name
 OIDC_ISSUER, OIDC_NAME, OIDC_CREATE = OPERATOR.oidc_issuer, OPERATOR.oidc_name, OPERATOR.oidc_create
 OIDC_CLIENT_ID, OIDC_CLIENT_SECRET = OPERATOR.oidc_client_id, OPERATOR.oidc_client_secret
 MAIL = OPERATOR.mail_server()

@@ -120,6 +120,11 @@ class Operator(BaseSettings):
         "plain, or json: one JSON object per line, and a line for each request",
         "plain",
     )
+    node_name: str = _variable(
+        "MEMORYHUB_NODE_NAME",
+        "the name of this node among several; each needs its own",
+        shown="the name of the machine",
+    )
     time_zone: str = _variable("MEMORYHUB_TIME_ZONE", "the time zone of pages", "UTC")
     oidc_issuer: str = _variable(
         "MEMORYHUB_OIDC_ISSUER",

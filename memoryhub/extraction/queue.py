@@ -211,9 +211,9 @@ class ExtractionWorker(ExclusiveThread):
         super().__init__("extraction", queue_changed)
 
     def run_once(self) -> bool:
-        return self.acquire_lock() is not None and process_next(self.ending.is_set)
+        return self.take_lease() is not None and process_next(self.ending.is_set)
 
-    def on_lock_acquired(self) -> None:
+    def on_lease_taken(self) -> None:
         """Requeue rows that the previous holder left running."""
         requeue_interrupted()
         delete_old(timezone.now())

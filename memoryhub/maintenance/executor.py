@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from django.db import OperationalError
@@ -22,56 +18,25 @@ from memoryhub.access.policy import Actor
 from memoryhub.backends.dialect import sql
 from memoryhub.core.database import is_database_busy, write_transaction
 from memoryhub.maintenance import results
+from memoryhub.maintenance.nodes import HEARTBEAT_TIMEOUT, is_running, worker_id
 from memoryhub.maintenance.operations import find_operation, notify_changes, require_confirmed_clock
 from memoryhub.maintenance.operations.base import Change, Operation, Step, count_memories
 from memoryhub.maintenance.results import MAX_LISTED_CHANGES
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun, RunChanges
 
-# Runs without a heartbeat for this long count as lost: those of workers on other machines, and those of live
-# processes that hang. A step takes a fraction of a second, rewriting the file some seconds.
-HEARTBEAT_TIMEOUT = timedelta(seconds=30)
+# Runs of live processes that are silent for this long hang, and count as lost. A step takes a fraction of a
+# second, rewriting the file some seconds.
 HANGING_TIMEOUT = timedelta(minutes=15)
-
-
-def worker_id() -> str:
-    """Return an id of this thread that is unique across processes and machines."""
-    pid = os.getpid()
-    return f"{socket.gethostname()[:100]}/{pid}/{_process_start_time(pid)}/{threading.get_native_id()}"
 
 
 def is_lost(run: MaintenanceRun, now: datetime) -> bool:
     """Whether the worker of a running run has ended or hangs."""
     silence = now - (run.heartbeat_at or run.created_at)
-    alive = _is_process_alive(run.worker)
+    alive = is_running(run.worker)
     if alive is None:
         return silence > HEARTBEAT_TIMEOUT
     return silence > HANGING_TIMEOUT if alive else True
-
-
-def _is_process_alive(worker: str) -> bool | None:
-    """Whether the process of a worker is running; None if that is unknown."""
-    host, _, rest = worker.partition("/")
-    pid, _, rest = rest.partition("/")
-    if host != socket.gethostname()[:100] or not pid.isdecimal():
-        return None
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return None
-    return _process_start_time(int(pid)) == rest.partition("/")[0]
-
-
-def _process_start_time(pid: int) -> str:
-    """Return the start time of a process in kernel ticks; empty for dead processes and without /proc."""
-    try:
-        # The second field is the program name in parentheses, which may contain anything.
-        state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-        return "" if state[0] in "ZX" else state[19]
-    except (OSError, IndexError):
-        return ""
 
 
 logger = logging.getLogger(__name__)
@@ -101,7 +66,10 @@ def claim(run: MaintenanceRun) -> bool:
     """Assign a queued run to this thread; return False if another worker was faster."""
     now = timezone.now()
     with write_transaction():
-        claimed = MaintenanceRun.objects.filter(pk=run.pk, status=Status.QUEUED).update(
+        # Other workers skip the row while this one claims it, where the database can lock rows.
+        queued = MaintenanceRun.objects.filter(pk=run.pk, status=Status.QUEUED)
+        is_free = bool(queued.select_for_update(skip_locked=True).values_list("pk"))
+        claimed = is_free and queued.update(
             status=Status.RUNNING,
             worker=worker_id(),
             started_at=Coalesce(F("started_at"), now),
@@ -124,6 +92,7 @@ def mark_interrupted(now: datetime | None = None) -> int:
                     status=Status.FAILED,
                     cause=Cause.INTERRUPTED,
                     error=INTERRUPTED_MESSAGE,
+                    interruptions=F("interruptions") + 1,
                     finished_at=run.heartbeat_at or now,
                 )
     return marked
@@ -248,7 +217,7 @@ class _Execution:
                     changed = step.apply(self.run.uid)
                     listed = self._list_changes(step.applied)
                     values = self._progress(step.seen, _count_actions(step.applied), changed, listed)
-                    self._update(**values, position=step.position)
+                    self._update(**values, position=step.position, interruptions=0)
                 # Including the commit, because other writers wait for that too.
                 step.took_ms = (time.perf_counter() - start) * 1000
                 self._set(**values, position=step.position)

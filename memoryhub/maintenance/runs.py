@@ -7,6 +7,7 @@ maintain``. The run has the clearance of its requester, which is stored with it.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from datetime import date, datetime
 from typing import Any
 
@@ -15,7 +16,7 @@ from django.utils import timezone
 from pydantic import ValidationError
 
 from memoryhub import capabilities
-from memoryhub.access.policy import Actor
+from memoryhub.access.policy import Actor, system_actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.maintenance import results
@@ -47,6 +48,7 @@ __all__ = [
     "mark_interrupted",
     "require_operation",
     "resume",
+    "resume_interrupted",
     "stop",
     "undo",
     "validate_params",
@@ -58,6 +60,8 @@ __all__ = [
 queue_changed = threading.Condition()
 _CAPABILITIES = {"consolidate": capabilities.CONSOLIDATION, "compress": capabilities.COMPRESSION}
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
+WORKER_ACTOR = system_actor("worker")
+MAX_RESUMPTIONS = 3  # of a run that is interrupted each time before it has made a step
 PENDING = (Status.QUEUED, Status.RUNNING)
 
 
@@ -152,6 +156,15 @@ def resume(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRu
         run.save()
         _record("run_resume", run, actor, now)
     return run
+
+
+def resume_interrupted() -> None:
+    """Queue the runs again whose worker has ended, but not those that may have ended it every time."""
+    mark_interrupted()
+    ended = MaintenanceRun.objects.filter(status=Status.FAILED, cause=Cause.INTERRUPTED, undone_at=None)
+    for run in ended.filter(interruptions__range=(1, MAX_RESUMPTIONS)).order_by("pk"):
+        with suppress(Conflict):  # another one on the same memories is queued: this one waits
+            resume(run.uid, WORKER_ACTOR)
 
 
 def stop(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
@@ -265,6 +278,7 @@ def _require_undoable(run: MaintenanceRun) -> None:
 
 def _get_controllable(uid: str, actor: Actor) -> MaintenanceRun:
     run = get_run(uid, actor)
+    run = MaintenanceRun.objects.select_for_update().get(pk=run.pk)  # as it is now, until the commit
     if not results.can_control(actor.clearance, run):
         raise Forbidden("this run reaches further than you may see; ask someone who sees all of it")
     return run

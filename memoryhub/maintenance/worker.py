@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import logging
+import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from multiprocessing.util import Finalize
-from pathlib import Path
-from typing import IO
 
 from django.conf import settings
 from django.db import DatabaseError, connections
@@ -24,12 +21,12 @@ from memoryhub.access.policy import system_actor
 from memoryhub.audit import clock
 from memoryhub.backends import vector_index
 from memoryhub.embeddings import Embedder, EmbeddingError
-from memoryhub.maintenance import runs, scheduler
+from memoryhub.maintenance import nodes, runs, scheduler
 from memoryhub.maintenance.executor import execute, mark_interrupted
 from memoryhub.maintenance.operations import run_now
 from memoryhub.maintenance.operations.reindex import Embed, count_missing
 from memoryhub.memories import StoreError
-from memoryhub.models import MaintenanceRun
+from memoryhub.models import Lease, MaintenanceRun
 
 logger = logging.getLogger(__name__)
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
@@ -81,16 +78,15 @@ class EmbeddingBackfill:
             self._pause(error)
 
     def _embed(self, embedder: Embedder, lacking: int) -> None:
-        with _embedding_lock() as is_locked:
-            if not is_locked or not _may_embed():
-                return
-            if lacking <= MAX_INLINE_EMBEDDINGS:
-                if not run_now(Embed.name, {}, EMBEDDER_ACTOR).changed:
-                    self._due = time.monotonic() + RETRY_PAUSES[0]
-                return
-            # Check the provider first, or every attempt would leave a failed run.
-            embedder.documents(["Is anybody there?"])
-            runs.enqueue(Embed.name, {}, EMBEDDER_ACTOR, may_wait=True)
+        if not nodes.is_scheduler() or not _may_embed():
+            return
+        if lacking <= MAX_INLINE_EMBEDDINGS:
+            if not run_now(Embed.name, {}, EMBEDDER_ACTOR).changed:
+                self._due = time.monotonic() + RETRY_PAUSES[0]
+            return
+        # Check the provider first, or every attempt would leave a failed run.
+        embedder.documents(["Is anybody there?"])
+        runs.enqueue(Embed.name, {}, EMBEDDER_ACTOR, may_wait=True)
 
     def _pause(self, error: EmbeddingError | StoreError) -> None:
         seconds = RETRY_PAUSES[min(self._failures, len(RETRY_PAUSES) - 1)]
@@ -108,18 +104,6 @@ def _may_embed() -> bool:
     newest = embed_runs.order_by("-pk")[:1].values("pk")
     paused = embed_runs.filter(recent, status=Status.FAILED, pk__in=newest)
     return not embed_runs.filter(status__in=runs.PENDING).exists() and not paused.exists()
-
-
-@contextmanager
-def _embedding_lock() -> Iterator[bool]:
-    """Yield whether this process got the lock: each server process of the store has a worker."""
-    with Path(settings.HOME, "embedding.lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
 
 
 class BackgroundThread(threading.Thread):
@@ -167,42 +151,57 @@ class BackgroundThread(threading.Thread):
 
 
 class ExclusiveThread(BackgroundThread):
-    """A background thread that only works in one process: the one that has the lock.
-
-    The lock is the file ``<name>.lock`` in the home directory.
-    """
+    """A background thread that only works in one process: the one that has the lease of this name."""
 
     def __init__(self, name: str, wake: threading.Condition) -> None:
         super().__init__(name, wake)
-        self.lock_file: IO[str] | None = None
+        self.key = secrets.token_hex(4)  # a process may have two such threads
+        self.is_holder = False
 
-    def on_lock_acquired(self) -> None:
-        """Called once this process has the lock and no other process can be at work."""
+    @property
+    def holder(self) -> str:
+        return f"{nodes.process_id()}/{self.key}"
 
-    def acquire_lock(self) -> IO[str] | None:
-        """Return the open lock file, taking the lock if it is free; None while another process has it."""
-        if self.lock_file is None:
-            file = Path(settings.HOME, f"{self.name}.lock").open("a+")  # noqa: SIM115 open until release_lock
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.close()
-                return None
-            self.lock_file = file
-            self.on_lock_acquired()
-        return self.lock_file
+    def on_lease_taken(self) -> None:
+        """Called once this process has the lease and no other process can be at work."""
 
-    def release_lock(self) -> None:
-        """Release the lock to other processes."""
-        if self.lock_file is not None:
-            self.lock_file.close()
-            self.lock_file = None
+    def take_lease(self) -> Lease | None:
+        """Return the lease, taking it if it is free; None while another process has it."""
+        lease = nodes.take_lease(self.name, self.holder)
+        if lease is not None and not self.is_holder:
+            self.on_lease_taken()
+        self.is_holder = lease is not None
+        return lease
+
+    def release_lease(self) -> None:
+        """Release the lease to other processes."""
+        if self.is_holder:
+            nodes.release_lease(self.name, self.holder)
+            self.is_holder = False
 
     def run(self) -> None:
         try:
             super().run()
         finally:
-            self.release_lock()
+            self._try(self.release_lease)
+            connections.close_all()
+
+
+class Heartbeat(BackgroundThread):
+    """Keeps the row of this process in the registry, so that other nodes know that it runs."""
+
+    def __init__(self) -> None:
+        super().__init__("heartbeat", threading.Condition())
+
+    def run_once(self) -> bool:
+        nodes.renew()
+        self.ending.wait(nodes.HEARTBEAT_SECONDS)
+        return True
+
+    def run(self) -> None:
+        super().run()
+        self._try(nodes.leave)
+        connections.close_all()
 
 
 class Worker(BackgroundThread):
@@ -221,11 +220,22 @@ class Worker(BackgroundThread):
     def run_once(self) -> bool:
         """Execute the next run; return False if there is none."""
         if not self.dry_runs:
-            clock.check()
-            scheduler.enqueue_due()
+            self._follow_schedule()
             self.backfill.check()
         run = next_run(self.dry_runs)
-        return run is not None and execute(run, is_stopping=self.ending.is_set)
+        if run is None:
+            return False
+        if not self.dry_runs:
+            nodes.stop_scheduling()  # the run may take long
+        return execute(run, is_stopping=self.ending.is_set)
+
+    def _follow_schedule(self) -> None:
+        if nodes.is_scheduler():
+            clock.check()
+            runs.resume_interrupted()
+            scheduler.enqueue_due()
+        else:
+            clock.current_pause()  # applies what the scheduler found
 
 
 def next_run(dry_runs: bool) -> MaintenanceRun | None:
@@ -243,13 +253,17 @@ def start_workers(*more: BackgroundThread) -> list[BackgroundThread]:
     """Start the workers of this process and ``more``, unless disabled. They end with the process."""
     if not settings.MEMORYHUB.maintenance_worker:
         return []
-    workers = [Worker(dry_runs=False), Worker(dry_runs=True), *more]
+    return start_threads(Worker(dry_runs=False), Worker(dry_runs=True), *more)
+
+
+def start_threads(*workers: BackgroundThread) -> list[BackgroundThread]:
+    """Start threads that end with the process."""
     for worker in workers:
         worker.start()
     # Granian's workers are multiprocessing processes, which skip atexit.
     Finalize(None, stop_workers, args=(workers,), exitpriority=100)
     atexit.register(stop_workers, workers)
-    return workers
+    return list(workers)
 
 
 def stop_workers(workers: Sequence[BackgroundThread]) -> None:

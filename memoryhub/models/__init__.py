@@ -26,6 +26,7 @@ from memoryhub.models.memory import (
     MemoryTrigram,
     Revision,
 )
+from memoryhub.models.node import Lease, ServerProcess
 from memoryhub.models.project import EventCount, Project, ProjectIdentity, ProjectMove
 from memoryhub.models.run import Extraction, MaintenanceRun, ModelUse, RunChanges
 from memoryhub.models.session import Event, Injection, Session
@@ -48,6 +49,7 @@ __all__ = [
     "Injection",
     "JournalEntry",
     "Label",
+    "Lease",
     "MaintenanceRun",
     "Membership",
     "Memory",
@@ -65,5 +67,6 @@ __all__ = [
     "Revision",
     "RunChanges",
     "SavedSearch",
+    "ServerProcess",
     "Session",
 ]

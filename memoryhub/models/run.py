@@ -46,6 +46,7 @@ class MaintenanceRun(models.Model):
     actor = name_field()
     worker = name_field(help_text="The process and thread at work on it")
     stop_requested = models.BooleanField(default=False)
+    interruptions = models.PositiveIntegerField(default=0, help_text="How often its worker ended before it")
     done = models.PositiveIntegerField(default=0)
     total = models.PositiveIntegerField(default=0)
     position = models.JSONField(default=dict, blank=True, help_text="Where an interrupted run goes on")

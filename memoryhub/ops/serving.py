@@ -28,6 +28,7 @@ from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.core import damage, drafts
 from memoryhub.core.database import write_transaction
+from memoryhub.maintenance import nodes
 
 logger = logging.getLogger(__name__)
 APPLICATION = "memoryhub.ops.worker:create_application"
@@ -91,6 +92,10 @@ def prepare_store() -> Iterator[str]:
     if problems := schema.find_problems():
         _repair_schema(problems)
         yield f"Repaired at the start: {'; '.join(problems)}"
+    if node := nodes.find_other_key():
+        raise CannotServe(
+            f"node {node} serves this store with another secret key; set the same MEMORYHUB_SECRET_KEY on all"
+        )
     if loss := journal.record_loss():
         yield f"{loss.summary()}. Find out why, then run: manage.py verify_journal --acknowledge-loss"
     if damage.is_recorded():

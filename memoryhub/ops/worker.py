@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import IO, Any
+from typing import Any
 
 from django.conf import settings
 from django.db import connections
@@ -33,7 +33,7 @@ from memoryhub.extraction.queue import ExtractionWorker
 from memoryhub.http import monitoring
 from memoryhub.http.request_buffering import RequestBuffer
 from memoryhub.injection.selection import injected_fields, usual_share
-from memoryhub.maintenance import worker
+from memoryhub.maintenance import nodes, worker
 from memoryhub.maintenance.worker import ExclusiveThread
 from memoryhub.memories.rows import ListValues, load_lists
 from memoryhub.memories.update import PROMPT_INJECTION_FLAG, flag_memories
@@ -51,21 +51,20 @@ _TEXT_FIELDS = ("title", "subtitle", "abstract", "overview", "content")
 
 
 class FlaggingWorker(ExclusiveThread):
-    """Follows the journal. Its lock file stores the position of the last row that it has read."""
+    """Follows the journal. Its lease has the position of the last row that was read."""
 
     def __init__(self) -> None:
         super().__init__(PROMPT_INJECTION_FLAG, threading.Condition())
 
     def run_once(self) -> bool:
         """Inspect the memories of the next journal rows; return False if there are none."""
-        file = self.acquire_lock()
-        if file is None:
+        lease = self.take_lease()
+        if lease is None:
             return False
         began = time.thread_time()
-        last = flag_next_memories(_read_position(file))
-        if last is None:
+        last = flag_next_memories(_parse_position(lease.position))
+        if last is None or not nodes.save_position(lease, _describe_position(last)):
             return False
-        _save_position(file, last)
         self.ending.wait(REST_FACTOR * (time.thread_time() - began))
         return True
 
@@ -112,24 +111,20 @@ def _to_texts(values: list[Any]) -> list[str]:
     return [value["entity"] if isinstance(value, dict) else value for value in values]
 
 
-def _read_position(file: IO[str]) -> int:
+def _parse_position(position: str) -> int:
     """Return the last journal row that was read.
 
     0 if the journal does not contain it, as after a restore, or if other rules read it.
     """
-    file.seek(0)
-    seq, digest, version = (file.read().split() + [""] * 3)[:3]
+    seq, digest, version = (position.split() + [""] * 3)[:3]
     if not (seq.isascii() and seq.isdecimal() and len(seq) < 16) or version != rules_version().hex():
         return 0
     return int(seq) if JournalEntry.objects.filter(seq=int(seq), hash=digest).exists() else 0
 
 
-def _save_position(file: IO[str], seq: int) -> None:
+def _describe_position(seq: int) -> str:
     digest = JournalEntry.objects.values_list("hash", flat=True).get(seq=seq)
-    file.seek(0)
-    file.truncate()
-    file.write(f"{seq} {digest} {rules_version().hex()}")
-    file.flush()
+    return f"{seq} {digest} {rules_version().hex()}"
 
 
 logger = logging.getLogger(__name__)
@@ -182,6 +177,7 @@ def create_application() -> RequestBuffer:
         threading.Thread(target=_load_embeddings, name="warm-up").start()
     if settings.METRICS_TOKEN:
         monitoring.WORKERS.set(1)
+    worker.start_threads(worker.Heartbeat())
     worker.start_workers(ExtractionWorker(), FlaggingWorker())
     threads = int(os.environ.get(serving.THREADS_VARIABLE, "2"))
     return RequestBuffer(wsgi.application, threads, leave=connections.close_all)

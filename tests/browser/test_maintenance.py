@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 
 from memoryhub import memories as store
 from memoryhub.maintenance import runs
-from memoryhub.maintenance.executor import worker_id
+from memoryhub.maintenance.nodes import worker_id
 from memoryhub.maintenance.worker import Worker, stop_workers
 from memoryhub.models import MaintenanceRun, Memory
 

@@ -17,7 +17,7 @@ from memoryhub.injection.services import inject_context
 from memoryhub.memories.rows import load_lists
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.update import flag_memories
-from memoryhub.models import JournalEntry, Memory
+from memoryhub.models import JournalEntry, Lease, Memory
 from memoryhub.ops import worker
 from memoryhub.ops.worker import FlaggingWorker, flag_next_memories
 from memoryhub.security.prompt_injection import digest_fields, inspection
@@ -38,15 +38,20 @@ def watch(tmp_path: Path, settings: Any) -> Iterator[FlaggingWorker]:
     settings.HOME = tmp_path
     watch = FlaggingWorker()
     yield watch
-    watch.release_lock()
+    watch.release_lease()
 
 
 @pytest.fixture
 def other() -> Iterator[FlaggingWorker]:
-    """Return the lock file of another process."""
+    """Return the thread of another process."""
     other = FlaggingWorker()
     yield other
-    other.release_lock()
+    other.release_lease()
+
+
+def store_position(position: str) -> None:
+    """Let the next holder of the lease find this position."""
+    Lease.objects.create(name=FlaggingWorker().name, position=position)
 
 
 def look_at_all(watch: FlaggingWorker) -> None:
@@ -211,7 +216,7 @@ class TestWatching:
     ) -> None:
         remember(HOSTILE)
         look_at_all(watch)
-        watch.release_lock()
+        watch.release_lease()
         Memory.objects.update(flags=[])
         later = remember(f"{HOSTILE} Now.")
         look_at_all(other)
@@ -226,26 +231,24 @@ class TestWatching:
         assert flags_of(hostile) == []
 
     def test_another_store_is_inspected_from_the_start(
-        self, remember: Remember, watch: FlaggingWorker, tmp_path: Path
+        self, remember: Remember, watch: FlaggingWorker
     ) -> None:
-        (tmp_path / "governor.lock").write_text("9000")
+        store_position("9000")
         hostile = remember(HOSTILE)
         look_at_all(watch)
         assert flags_of(hostile)
 
     def test_restored_store_is_inspected_from_the_start(
-        self, remember: Remember, watch: FlaggingWorker, tmp_path: Path
+        self, remember: Remember, watch: FlaggingWorker
     ) -> None:
         hostile = remember(HOSTILE)
         newest = JournalEntry.objects.latest("seq").seq
-        (tmp_path / "governor.lock").write_text(f"{newest} {'0' * 64}")
+        store_position(f"{newest} {'0' * 64}")
         look_at_all(watch)
         assert flags_of(hostile)
 
-    def test_unreadable_position_starts_over(
-        self, remember: Remember, watch: FlaggingWorker, tmp_path: Path
-    ) -> None:
-        (tmp_path / "governor.lock").write_text("nonsense")
+    def test_unreadable_position_starts_over(self, remember: Remember, watch: FlaggingWorker) -> None:
+        store_position("nonsense")
         hostile = remember(HOSTILE)
         look_at_all(watch)
         assert flags_of(hostile)

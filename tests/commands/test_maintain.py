@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import system_actor
 from memoryhub.maintenance import runs
-from memoryhub.maintenance.executor import worker_id
+from memoryhub.maintenance.nodes import worker_id
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.management.commands import maintain
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Session

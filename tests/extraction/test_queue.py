@@ -163,7 +163,7 @@ def test_old_rows_are_deleted_without_their_memories(model: Any, waiting: Extrac
 class TestWorker:
     @pytest.fixture
     def reader(self, home: Path) -> Iterator[Callable[[], ExtractionWorker]]:
-        """Workers that release their lock after the test."""
+        """Workers that release their lease after the test."""
         made: list[ExtractionWorker] = []
 
         def make() -> ExtractionWorker:
@@ -172,7 +172,7 @@ class TestWorker:
 
         yield make
         for one in made:
-            one.release_lock()
+            one.release_lease()
 
     def test_it_processes_the_queue(self, model: Any, waiting: Extraction, reader: Any) -> None:
         one = reader()
@@ -192,7 +192,7 @@ class TestWorker:
         assert first.run_once()
         queue.enqueue([Turn("user", "I prefer tea.")], Destination(), Actor("token:tests", Clearance()))
         assert not second.run_once()
-        first.release_lock()
+        first.release_lease()
         assert second.run_once()
 
     def test_it_stops_on_request(self, reader: Any) -> None:

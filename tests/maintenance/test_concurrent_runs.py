@@ -19,8 +19,9 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.audit import journal
-from memoryhub.maintenance import executor, runs, scheduler, worker
-from memoryhub.maintenance.executor import is_lost, worker_id
+from memoryhub.maintenance import nodes, runs, scheduler, worker
+from memoryhub.maintenance.executor import is_lost
+from memoryhub.maintenance.nodes import worker_id
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
 from tests.maintenance.fixtures import importances
@@ -174,7 +175,7 @@ def test_lost_worker_is_detected(name, seconds, given_up):
 
 
 def test_process_check_works_without_proc(monkeypatch):
-    monkeypatch.setattr(executor, "_process_start_time", lambda pid: "")
+    monkeypatch.setattr(nodes, "_process_start_time", lambda pid: "")
     now = timezone.now()
     run = MaintenanceRun(worker=worker_id(), heartbeat_at=now - timedelta(minutes=5))
     assert not is_lost(run, now)
@@ -257,15 +258,58 @@ def test_worker_executes_a_run_queued_by_another_process(actor, remember, liftin
     assert run.status == Status.DONE
 
 
-def test_worker_marks_interrupted_runs_at_start(actor, remember, lifting, worker_of):
+def test_worker_continues_interrupted_runs_at_start(actor, remember, lifting, worker_of):
     remember("a memory")
     run = runs.enqueue("lift", {}, actor)
-    MaintenanceRun.objects.update(
-        status=Status.RUNNING, worker="elsewhere/1/1/1", heartbeat_at=timezone.now() - timedelta(hours=1)
-    )
+    lose(run)
     worker_of(dry_runs=False)
     until(ended(run))
-    assert run.cause == Cause.INTERRUPTED
+    assert (run.status, run.cause) == (Status.DONE, "")
+    assert JournalEntry.objects.filter(operation="run_resume", actor="system:worker").exists()
+
+
+def lose(run: MaintenanceRun) -> None:
+    """Let a worker of another machine have the run, which has ended."""
+    MaintenanceRun.objects.filter(pk=run.pk).update(
+        status=Status.RUNNING, worker="elsewhere/1/1/1", heartbeat_at=timezone.now() - timedelta(hours=1)
+    )
+
+
+def test_run_that_ends_its_worker_each_time_waits_for_a_person(actor, remember, lifting):
+    remember("a memory")
+    run = runs.enqueue("lift", {}, actor)
+    for _ in range(runs.MAX_RESUMPTIONS):
+        lose(run)
+        runs.resume_interrupted()
+        run.refresh_from_db()
+        assert run.status == Status.QUEUED
+    lose(run)
+    runs.resume_interrupted()
+    run.refresh_from_db()
+    assert (run.status, run.cause) == (Status.FAILED, Cause.INTERRUPTED)
+    assert runs.execute(runs.resume(run.uid, actor))
+
+
+def test_run_that_makes_steps_between_interruptions_is_always_continued(actor, remember, lifting):
+    remember("a memory")
+    run = runs.enqueue("lift", {}, actor)
+    MaintenanceRun.objects.update(interruptions=runs.MAX_RESUMPTIONS)
+    assert runs.execute(run)
+    assert MaintenanceRun.objects.get().interruptions == 0
+
+
+def test_interrupted_run_waits_for_another_on_the_same_memories(actor, remember, lifting):
+    remember("a memory")
+    lost = runs.enqueue("lift", {}, actor)
+    lose(lost)
+    runs.enqueue("lift", {}, actor)
+    runs.resume_interrupted()
+    lost.refresh_from_db()
+    assert lost.cause == Cause.INTERRUPTED
+    MaintenanceRun.objects.exclude(pk=lost.pk).update(status=Status.DONE)
+    runs.resume_interrupted()
+    lost.refresh_from_db()
+    assert lost.status == Status.QUEUED
 
 
 def test_a_dry_run_does_not_wait_for_a_long_run(actor, remember, lifting, worker_of):

@@ -12,7 +12,7 @@ from django.utils import timezone
 from memoryhub import embeddings, memories
 from memoryhub.access.policy import system_actor
 from memoryhub.embeddings import EmbeddingError
-from memoryhub.maintenance import runs, scheduler
+from memoryhub.maintenance import nodes, runs, scheduler
 from memoryhub.maintenance import worker as maintenance_worker
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.reindex import count_missing
@@ -346,10 +346,11 @@ def test_backfill_does_nothing_during_a_run(far, remember, actor):
 
 def test_two_servers_do_not_embed_the_same_at_once(far, remember):
     remember("zebra")
-    with maintenance_worker._embedding_lock() as alone:
-        assert alone
-        EmbeddingBackfill().check()
-        assert lacking() == 1
+    other = f"{nodes.process_id()}/other"
+    assert nodes.take_lease(nodes.SCHEDULER, other)
+    EmbeddingBackfill().check()
+    assert lacking() == 1
+    nodes.release_lease(nodes.SCHEDULER, other)
     EmbeddingBackfill().check()
     assert lacking() == 0
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.maintenance import executor, runs
+from memoryhub.maintenance import nodes, runs
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Fact, JournalEntry, MaintenanceRun, Membership, Memory, Session
 from tests.web.markup import main, page
@@ -243,7 +243,7 @@ def test_a_running_import_shows_rows_and_time_left(writer: Client) -> None:
         {"counts": {"memories created": 1200, "failed": 3, "ignored": 9}},
     )
     run.heartbeat_at, run.finished_at = timezone.now(), None
-    run.worker = executor.worker_id()
+    run.worker = nodes.worker_id()
     run.save()
     shown = main(writer.get(address)).words
     assert "1,203 rows, about" in shown

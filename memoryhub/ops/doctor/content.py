@@ -16,9 +16,10 @@ from memoryhub.access.policy import LEVELS, WAITING_LEVELS
 from memoryhub.accounts.second_factors import count_unreadable
 from memoryhub.audit import clock as jumps
 from memoryhub.backends import change_log
+from memoryhub.core.text import format_count
 from memoryhub.embeddings import EmbeddingError, configured
 from memoryhub.embeddings.provider import EmbeddingSettings, find_problems
-from memoryhub.maintenance import scheduler
+from memoryhub.maintenance import nodes, scheduler
 from memoryhub.maintenance.executor import is_lost, mark_interrupted
 from memoryhub.memories.delete import count_by_quota, fullest
 from memoryhub.models import AgentToken, JournalEntry, MaintenanceRun, Memory
@@ -29,6 +30,7 @@ from memoryhub.stats.counts import projects_near_cap
 SOON = timedelta(days=14)
 # Clocks differ by seconds; an import may contain times up to a day ahead.
 _CLOCK_TOLERANCE, _DATE_TOLERANCE = timedelta(minutes=5), timedelta(days=1)
+_CLOCK_DIFFERENCE = timedelta(seconds=5)  # between a node and the database
 _RELEASED = datetime(2025, 1, 1, tzinfo=UTC)
 _GATED = ("Memory", "Fact", "Event", "JournalEntry", "Injection", "Revision")
 
@@ -193,6 +195,31 @@ _LATELY = timedelta(days=7)
 _MISSED = timedelta(days=2)
 _WAITED = timedelta(hours=1)
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
+
+
+@check("nodes", needs="tables")
+def server_processes() -> Iterator[Finding]:
+    """The server processes that use the store, and in what they must not differ."""
+    processes = nodes.live_processes()
+    for node, version in sorted({(one.node, one.version) for one in processes}):
+        count = sum((one.node, one.version) == (node, version) for one in processes)
+        yield ok(f"{node}: {format_count(count, 'process', 'processes')}, version {version}")
+    if not processes:
+        yield ok("no server uses the store")
+    if len({one.version for one in processes}) > 1:
+        yield warn("the nodes run different versions", "Finish the upgrade: restart the older ones.")
+    if nodes.find_other_key():
+        yield fail(
+            "the nodes have different secret keys: sign-ins on one are unknown to the others",
+            "Set the same MEMORYHUB_SECRET_KEY on all of them.",
+        )
+    for one in processes:
+        if abs(one.clock_at - one.heartbeat_at) > _CLOCK_DIFFERENCE:
+            seconds = (one.clock_at - one.heartbeat_at).total_seconds()
+            yield warn(
+                f"the clock of {one.node} differs by {seconds:+.0f} s from that of the database",
+                "Let a time service set the clocks of all machines.",
+            )
 
 
 def _mark() -> Iterator[str]:
