@@ -28,7 +28,7 @@ from memoryhub.models.memory import (
 )
 from memoryhub.models.node import Lease, ServerProcess
 from memoryhub.models.project import EventCount, Project, ProjectIdentity, ProjectMove
-from memoryhub.models.run import Extraction, MaintenanceRun, ModelUse, RunChanges
+from memoryhub.models.run import Extraction, MaintenanceRun, ModelUse, RunChanges, UploadPart
 from memoryhub.models.session import Event, Injection, Session
 
 __all__ = [
@@ -69,4 +69,5 @@ __all__ = [
     "SavedSearch",
     "ServerProcess",
     "Session",
+    "UploadPart",
 ]

@@ -84,6 +84,22 @@ class RunChanges(models.Model):
         verbose_name_plural = "run changes"
 
 
+class UploadPart(models.Model):
+    """A part of an uploaded file, for other nodes. Only ``memoryhub.transfer.uploads`` writes it."""
+
+    key = models.CharField(max_length=32)
+    number = models.PositiveIntegerField()
+    size = models.PositiveIntegerField()
+    content = models.BinaryField()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["key", "number"], name="upload_part_once")]
+
+    def __str__(self) -> str:
+        return f"part {self.number} of {self.key}"
+
+
 class Extraction(models.Model):
     """One conversation from which memories are extracted. Only ``memoryhub.extraction`` writes it.
 

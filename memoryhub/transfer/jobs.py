@@ -23,6 +23,7 @@ from memoryhub.core.dates import parse_moment
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.facts.services import MAX_FACTS, delete_facts
 from memoryhub.maintenance import results, runs
+from memoryhub.maintenance.nodes import node_name
 from memoryhub.maintenance.operations.base import Change, Operation, Pace, Step
 from memoryhub.memories import serializers
 from memoryhub.memories.delete import move_to_trash
@@ -134,7 +135,12 @@ class ImportOperation(Operation[ImportParams]):
     def steps(
         self, params: ImportParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
-        with _open_upload(params, actor) as reader, IdMap(uploads.id_map_path(params.upload)) as ids:
+        id_map, node = uploads.id_map_path(params.upload), node_name()
+        if not position or position.get("node", node) != node:
+            # Another node began and has its ids. To import an item again changes nothing.
+            position = None
+            id_map.unlink(missing_ok=True)
+        with _open_upload(params, actor) as reader, IdMap(id_map) as ids:
             if position and not reader.go_on(position):
                 raise StoreError("the file has changed since the import began; upload it again", "upload")
             options = LoadOptions(
@@ -204,7 +210,7 @@ def import_after_dry_run(
     ``choices``: ``ttl_days``, ``mapping`` and ``infer_types`` of :class:`ImportParams`.
     """
     params = {**run.params, "dry_run": False, "restores": restores, **choices}
-    if not uploads.upload_path(params["upload"]).exists():
+    if uploads.find_upload(params["upload"]) is None:
         raise Conflict("the file of this dry run is gone; upload it again", "upload")
     uploads.id_map_path(params["upload"]).unlink(missing_ok=True)  # ids of the dry run
     return runs.enqueue(IMPORT_OPERATION, params, actor, may_wait=True)
@@ -213,8 +219,8 @@ def import_after_dry_run(
 @contextmanager
 def _open_upload(params: ImportParams, actor: Actor) -> Iterator[ImportReader]:
     """Open an upload. Errors of the reader become StoreErrors with the original name of the file."""
-    path = uploads.upload_path(params.upload)
-    if not path.exists():
+    path = uploads.find_upload(params.upload)
+    if path is None:
         raise StoreError("the file no longer exists; upload it again", "upload")
     format = FORMATS.get(params.format)
     if format is None:
@@ -233,7 +239,7 @@ def _import_steps(reader: ImportReader, options: LoadOptions, ids: IdMap) -> Ite
     items, done = iter(reader), reader.done
     reported: set[str] = set()  # projects
     while batch := list(islice(items, pace.size)):
-        mark, progress = reader.mark(), reader.done - done
+        mark, progress = {**reader.mark(), "node": node_name()}, reader.done - done
         done += progress
         step = _import_step(batch, options, ids, reported, mark, progress)
         yield step

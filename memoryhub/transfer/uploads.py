@@ -1,21 +1,30 @@
-"""Uploaded files, stored in ``LETSGO_HOME/imports`` until they are imported."""
+"""Uploaded files, stored in ``LETSGO_HOME/imports`` until they are imported.
+
+If other nodes can use the database, it has a copy in parts, because any of them may execute the import.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import BinaryIO
 
 from django.conf import settings
+from django.utils import timezone
 
-from memoryhub.models import MaintenanceRun
+from memoryhub.core.database import is_postgres, write_transaction
+from memoryhub.models import MaintenanceRun, UploadPart
 from memoryhub.transfer.reader import imports_folder
 
 RETENTION_DAYS = 7  # for uploads that are never fully imported
+_PART_BYTES = 1024 * 1024
 _KEY = re.compile(r"[0-9a-f]{32}")
 _PENDING = (MaintenanceRun.Status.QUEUED, MaintenanceRun.Status.RUNNING)
 
@@ -43,20 +52,48 @@ def save_upload(chunks: Iterable[bytes]) -> str:
     """
     delete_old_uploads()
     key, left = secrets.token_hex(16), max_upload_bytes()
-    draft = upload_path(key).with_suffix(".part")
+    with _new_file(key) as file:
+        for chunk in chunks:
+            left -= len(chunk)
+            if left < 0:
+                raise upload_too_large()
+            file.write(chunk)
+    if is_postgres():
+        _store_parts(key)
+    return key
+
+
+@contextlib.contextmanager
+def _new_file(key: str) -> Iterator[BinaryIO]:
+    """Open the file of an upload, which appears under its name when it is whole."""
+    draft = upload_path(key).with_suffix(f".{secrets.token_hex(4)}.part")
     try:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            for chunk in chunks:
-                left -= len(chunk)
-                if left < 0:
-                    raise upload_too_large()
-                file.write(chunk)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         draft.replace(upload_path(key))
     finally:
         draft.unlink(missing_ok=True)
-    return key
+
+
+def _store_parts(key: str) -> None:
+    with write_transaction(), upload_path(key).open("rb") as file:
+        for number in itertools.count():
+            content = file.read(_PART_BYTES)
+            if not content:
+                return
+            UploadPart.objects.create(key=key, number=number, size=len(content), content=content)
+
+
+def find_upload(key: str) -> Path | None:
+    """Return the path of an upload, which another node may have received; None if it is gone."""
+    path = upload_path(key)
+    parts = UploadPart.objects.filter(key=key).order_by("number").values_list("content", flat=True)
+    if not path.exists() and parts.exists():
+        with _new_file(key) as file:
+            file.writelines(map(bytes, parts.iterator(chunk_size=1)))
+    return path if path.exists() else None
 
 
 def upload_path(key: str) -> Path:
@@ -73,6 +110,8 @@ def id_map_path(key: str) -> Path:
 
 def delete_upload(key: str) -> None:
     """Delete an upload and its id map."""
+    with write_transaction():
+        UploadPart.objects.filter(key=key).delete()
     for path in (upload_path(key), id_map_path(key)):
         path.unlink(missing_ok=True)
 
@@ -82,6 +121,9 @@ def delete_old_uploads() -> None:
     pending = MaintenanceRun.objects.filter(operation="import", status__in=_PENDING)
     needed = {str(params.get("upload")) for params in pending.values_list("params", flat=True)}
     before = time.time() - RETENTION_DAYS * 24 * 3600
+    old = UploadPart.objects.filter(created_at__lt=timezone.now() - timedelta(days=RETENTION_DAYS))
+    with write_transaction():
+        old.exclude(key__in=needed).delete()
     for path in imports_folder().glob("upload-*"):
         with contextlib.suppress(FileNotFoundError):
             if path.stem.removeprefix("upload-") not in needed and path.stat().st_mtime < before:

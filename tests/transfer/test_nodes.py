@@ -1,0 +1,74 @@
+"""An upload that one node received is imported by another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryhub.access.policy import Actor
+from memoryhub.maintenance import runs
+from memoryhub.models import Fact, MaintenanceRun, Memory, UploadPart
+from memoryhub.transfer import jobs, uploads
+from tests.transfer.conftest import as_line
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def enter_node(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Continue as another node, with a home of its own and the same database."""
+    monkeypatch.setattr(uploads, "is_postgres", lambda: True)
+    monkeypatch.setattr(uploads, "_PART_BYTES", 100)
+
+    def enter(name: str) -> None:
+        settings.NODE_NAME, settings.HOME = name, tmp_path / name
+
+    enter("a")
+    return enter
+
+
+def lines(count: int) -> bytes:
+    return b"".join(as_line({"content": f"text {n}"}) for n in range(count))
+
+
+def test_another_node_imports_the_upload(enter_node: Callable[[str], None], actor: Actor) -> None:
+    run = jobs.start_import(iter([lines(20)]), "notes.jsonl", actor)
+    assert UploadPart.objects.count() > 1
+    enter_node("b")
+    assert runs.execute(run)
+    assert (run.status, Memory.objects.count()) == ("done", 20)
+    assert not UploadPart.objects.exists(), "the file is not needed any more"
+
+
+def test_import_begun_on_another_node_finds_its_ids(
+    enter_node: Callable[[str], None], actor: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fact at the end refers to a memory that the first node imported."""
+    monkeypatch.setattr(jobs, "_FIRST_BATCH", 2)
+    monkeypatch.setattr(jobs, "_MAX_BATCH", 2)
+    memory = {"kind": "memory", "id": "first", "content": "the attic is dry"}
+    fact = {"kind": "fact", "subject": "attic", "predicate": "is", "object": "dry", "memory_id": "first"}
+    raw = as_line(memory) + lines(5) + as_line(fact)
+    run = jobs.start_import(iter([raw]), "notes.jsonl", actor)
+
+    def die(run: MaintenanceRun) -> None:
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        runs.execute(run, watcher=die)
+    assert Memory.objects.exists()
+    MaintenanceRun.objects.update(status="queued")
+    enter_node("b")
+    run.refresh_from_db()
+    assert runs.execute(run)
+    assert run.status == "done"
+    assert Memory.objects.count() == 6, "nothing is there twice"
+    assert Fact.objects.get().memory.content == "the attic is dry"
+
+
+def test_upload_stays_on_the_only_node(home: Path, actor: Actor) -> None:
+    jobs.start_import(iter([lines(2)]), "notes.jsonl", actor)
+    assert not UploadPart.objects.exists()
