@@ -365,7 +365,9 @@ def stored_rows(after: int, limit: int) -> list[list[str]]:
 
 def insert_stored_rows(rows: Iterable[Sequence[str]]) -> None:
     """Insert rows of another database exactly as they are stored there, with their hashes."""
-    bulk.insert(JournalEntry, STORED_COLUMNS, [(int(seq), *texts) for seq, *texts in rows])
+    detail = STORED_COLUMNS.index("detail")
+    copied = [(int(row[0]), *row[1:], *[row[detail]] * len(sql.JOURNAL_COPIES)) for row in rows]
+    bulk.insert(JournalEntry, (*STORED_COLUMNS, *sql.JOURNAL_COPIES), copied)
 
 
 def check_chain(rows: Iterable[Sequence[bytes | None]]) -> Verification:
