@@ -355,6 +355,21 @@ STORED_BYTES_SQL = (
 )
 
 
+def stored_rows(after: int, limit: int) -> list[list[str]]:
+    """Return the stored texts of the rows after a number, in the order of :data:`STORED_COLUMNS`."""
+    with connection.cursor() as cursor:
+        query = STORED_BYTES_SQL.replace(" ORDER BY seq", " WHERE seq > %s ORDER BY seq LIMIT %s")
+        cursor.execute(query, [after, limit])
+        return [[(cell or b"").decode("utf-8", "surrogateescape") for cell in row] for row in cursor]
+
+
+def insert_stored_rows(rows: Iterable[Sequence[str]]) -> None:
+    """Insert rows of another database exactly as they are stored there, with their hashes."""
+    detail = STORED_COLUMNS.index("detail")
+    copied = [(int(row[0]), *row[1:], *[row[detail]] * len(sql.JOURNAL_COPIES)) for row in rows]
+    bulk.insert(JournalEntry, (*STORED_COLUMNS, *sql.JOURNAL_COPIES), copied)
+
+
 def check_chain(rows: Iterable[Sequence[bytes | None]]) -> Verification:
     """Verify the chain of rows that were fetched with :data:`STORED_BYTES_SQL` from any store."""
     previous, expected, bad = GENESIS_HASH, 1, None

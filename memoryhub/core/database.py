@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from itertools import islice
 from typing import Any, TypeVar
 
-from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db import DatabaseError, OperationalError, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
@@ -95,6 +95,13 @@ def _begin(transactions: ExitStack, until: float) -> None:
 def is_postgres() -> bool:
     """Whether the store is on PostgreSQL."""
     return connection.vendor == "postgresql"
+
+
+def close_before_fork() -> None:
+    """Close all connections. The threads of a pool do not run in a forked process, so it is closed, too."""
+    connections.close_all()
+    if is_postgres():
+        connections["default"].close_pool()  # type: ignore[attr-defined]
 
 
 def _lock_writers(seconds: float) -> None:

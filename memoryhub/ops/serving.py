@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.conf import settings
-from django.db import DatabaseError, connections
+from django.db import DatabaseError
 from granian.constants import HTTPModes, Interfaces
 from granian.log import LogLevels
 from granian.server import Server
@@ -27,7 +27,7 @@ from memoryhub.access.policy import system_actor
 from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.core import damage, drafts
-from memoryhub.core.database import write_transaction
+from memoryhub.core.database import close_before_fork, write_transaction
 from memoryhub.maintenance import nodes
 
 logger = logging.getLogger(__name__)
@@ -172,7 +172,7 @@ def serve(
         from memoryhub.ops import worker
 
         worker.load()
-        connections.close_all()
+        close_before_fork()
         sys.stdout.flush()
         sys.stderr.flush()
         Server(

@@ -1,0 +1,50 @@
+"""``copy_store --to URL``: copy the store into another database, SQLite or PostgreSQL."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from memoryhub.management.operator import plural
+from memoryhub.ops import copying
+from memoryhub.ops.checks import INSTALLATION
+
+
+class Command(BaseCommand):
+    help = (
+        "Copy the store in use into an empty database, and compare every row. "
+        "Stop the servers first. The same command goes on with a copy that was interrupted."
+    )
+    requires_system_checks = [INSTALLATION]
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--to",
+            metavar="URL",
+            required=True,
+            help="the target, as in DATABASE_URL: postgres://… or sqlite:////path/of/a/file",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        executor = MigrationExecutor(connection)
+        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+            raise CommandError(f"the store in {settings.HOME} is not up to date; run: manage.py migrate")
+        total = 0
+
+        def report(table: str, found: copying.Summary) -> None:
+            nonlocal total
+            total += found.rows
+            if found.rows:
+                self.stdout.write(f"{found.rows:>10,}  {table}  {found.digest[:16]}")
+
+        try:
+            copying.copy_store(options["to"], report)
+        except copying.CopyError as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(self.style.SUCCESS(f"Copied {plural(total, 'row')}. Both stores are equal."))
+        self.stdout.write("Set DATABASE_URL to the target, and start the servers.")

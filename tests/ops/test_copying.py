@@ -1,0 +1,151 @@
+"""``copy_store``: the copy has the same rows, ids and journal, also after an interruption."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from memoryhub.maintenance import nodes
+from memoryhub.models import JournalEntry, Memory, ServerProcess
+from memoryhub.ops import copying
+from tests.commands.conftest import Ran, home, run
+from tests.transfer.conftest import full_store
+
+__all__ = ["full_store", "home", "run"]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("full_store"), pytest.mark.slow]
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a store that does not exist yet. Child processes use the settings of production."""
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "memoryhub.settings")
+    monkeypatch.setenv("LETSGO_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MEMORYHUB_EMBEDDINGS", "none")
+    return tmp_path / "copy.db"
+
+
+def rows_of(path: Path | None) -> dict[str, list[Any]]:
+    """Return the stored values of all copied tables: of a file, or of the store in use."""
+    tables = [model._meta.db_table for model in copying.find_models()]
+    if path is None:
+        with connection.cursor() as cursor:
+            return {one: sorted(cursor.execute(f"SELECT * FROM {one}").fetchall()) for one in tables}
+    converting = sqlite3.PARSE_DECLTYPES | sqlite3.PARSE_COLNAMES  # as Django does
+    with closing(sqlite3.connect(path, detect_types=converting)) as file:
+        return {one: sorted(file.execute(f"SELECT * FROM {one}").fetchall()) for one in tables}
+
+
+def is_same(first: dict[str, list[Any]], second: dict[str, list[Any]]) -> bool:
+    return {name: repr(rows) for name, rows in first.items()} == {
+        name: repr(rows) for name, rows in second.items()
+    }
+
+
+def test_copy_has_the_same_rows_and_goes_back(run: Callable[..., Ran], target: Path, tmp_path: Path) -> None:
+    ran = run("copy_store", "--to", f"sqlite:///{target}")
+    assert ran.code == 0, ran.err
+    assert "Both stores are equal" in ran.out
+    assert Memory.objects.exclude(superseded_by=None).exists(), "a row refers to another one of its table"
+    stored = rows_of(None)
+    assert is_same(rows_of(target), stored)
+    command = [sys.executable, "-m", "memoryhub", "copy_store", "--to", f"sqlite:///{tmp_path / 'back.db'}"]
+    environment = {**os.environ, "DATABASE_URL": f"sqlite:///{target}"}
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert is_same(rows_of(tmp_path / "back.db"), stored)
+
+
+def test_copy_goes_on_after_an_interruption(
+    run: Callable[..., Ran], target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "BATCH_SIZE", 2)
+    ask, asked = copying.Target._ask, []
+
+    def ask_some(self: copying.Target, name: str, *arguments: Any) -> Any:
+        asked.append(name)
+        if asked.count("insert") > 40:
+            raise KeyboardInterrupt
+        return ask(self, name, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(copying.Target, "_ask", ask_some)
+        with pytest.raises(KeyboardInterrupt):
+            run("copy_store", "--to", f"sqlite:///{target}")
+    assert 0 < sum(map(len, rows_of(target).values())) < sum(map(len, rows_of(None).values()))
+    asked.clear()
+    assert run("copy_store", "--to", f"sqlite:///{target}").code == 0
+    assert is_same(rows_of(target), rows_of(None))
+
+
+def test_new_rows_get_higher_keys_than_copied_ones(run: Callable[..., Ran], target: Path) -> None:
+    run("copy_store", "--to", f"sqlite:///{target}")
+    last = JournalEntry.objects.latest("seq").seq
+    code = (
+        "import django; django.setup(); from memoryhub import memories;"
+        " from memoryhub.memories.schemas import MemoryDraft; from memoryhub.access.policy import *;"
+        " print(memories.create_memory(MemoryDraft(content='new'), Actor('token:t', Clearance())).memory.pk)"
+    )
+    environment = {**os.environ, "DATABASE_URL": f"sqlite:///{target}"}
+    made = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)
+    assert int(made.stdout) > Memory.objects.latest("pk").pk
+    with closing(sqlite3.connect(target)) as file:
+        assert file.execute("SELECT max(seq) FROM memoryhub_journalentry").fetchone() == (last + 1,)
+
+
+def test_target_with_a_store_is_refused(run: Callable[..., Ran], target: Path) -> None:
+    run("copy_store", "--to", f"sqlite:///{target}")
+    before = target.read_bytes()
+    ran = run("copy_store", "--to", f"sqlite:///{target}")
+    assert ran.code == 1
+    assert "name an empty database" in ran.err
+    assert target.read_bytes() == before
+
+
+def test_difference_between_the_stores_is_reported(
+    run: Callable[..., Ran], target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare = copying._compare
+
+    def tamper(*arguments: Any) -> None:
+        with closing(sqlite3.connect(target)) as file:
+            file.execute("UPDATE memoryhub_memory SET importance = 0.123 WHERE id = 1")
+            file.execute("DELETE FROM memoryhub_label WHERE id = (SELECT max(id) FROM memoryhub_label)")
+            file.commit()
+        compare(*arguments)
+
+    monkeypatch.setattr(copying, "_compare", tamper)
+    ran = run("copy_store", "--to", f"sqlite:///{target}")
+    assert ran.code == 1
+    assert "memoryhub_memory (" in ran.err
+    assert "memoryhub_label (" in ran.err
+
+
+def test_served_store_is_not_copied(run: Callable[..., Ran], target: Path) -> None:
+    ServerProcess.objects.create(
+        process="elsewhere/7/1",
+        node="web-2",
+        pid=7,
+        started_at=Now(),
+        heartbeat_at=Now(),
+        clock_at=timezone.now(),
+        key_digest=nodes.key_digest(),
+    )
+    ran = run("copy_store", "--to", f"sqlite:///{target}")
+    assert ran.err == "node web-2 serves the store; stop all servers first"
+    assert not target.exists()
+
+
+def test_unusable_target_is_refused_with_a_reason(run: Callable[..., Ran], target: Path) -> None:
+    ran = run("copy_store", "--to", "mysql://somewhere/else")
+    assert ran.code == 1
+    assert "its messages are above" in ran.err
