@@ -48,12 +48,16 @@ _FIRST_YEAR = 2000  # the first year whose time zone offsets are considered
 
 @dataclass
 class CalendarDay:
-    """One day of the current time zone. ``sessions``: (session_id, project) of its memories and events."""
+    """One day of the current time zone. ``sessions``: (session_id, project) of its memories and events.
+
+    ``named_sessions``: the first of them with their titles.
+    """
 
     date: date
     types: dict[str, int] = field(default_factory=dict)
     events: int = 0
     sessions: list[tuple[str, str]] = field(default_factory=list)
+    named_sessions: list[tuple[str, str, str]] = field(default_factory=list)
     named: list[Memory] = field(default_factory=list)
 
     @property
@@ -125,11 +129,11 @@ def _add_sessions(days: list[CalendarDay], memories: QuerySet[Any], events: Quer
     found: list[Counter[tuple[str, str]]] = [Counter() for _ in days]
     of_memories = memories.exclude(session_id="").values_list("day", "session_id", "project")
     of_events = events.values_list("day", "session__session_id", "session__project")
-    for rows in (of_memories, of_events):
-        for number, session_id, project, count in rows.annotate(n=Count("pk")):
-            found[number][session_id, project] += count
-    for day, counted in zip(days, found, strict=True):
-        day.sessions = sorted(counted, key=lambda one: (-counted[one], one))
+    counted = of_memories.annotate(n=Count("pk")).union(of_events.annotate(n=Count("pk")), all=True)
+    for number, session_id, project, count in counted:
+        found[number][session_id, project] += count
+    for day, counts in zip(days, found, strict=True):
+        day.sessions = sorted(counts, key=lambda one: (-counts[one], one))
 
 
 def _most_important(memories: QuerySet[Any]) -> Iterable[Any]:

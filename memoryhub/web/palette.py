@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Length
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -24,6 +24,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats.counts import count_values
 from memoryhub.web.base.navigation import SECTIONS, Place
 from memoryhub.web.saved_searches import to_list_address
+from memoryhub.web.sessions.overview import make_title, title_columns
 from memoryhub.web.templatetags.pages import session_url, thing_url
 
 
@@ -123,10 +124,15 @@ def _commands(typed: str) -> list[PaletteItem]:
 
 
 def _sessions(clearance: Clearance, typed: str) -> list[PaletteItem]:
-    """Return the sessions whose id contains the query, most recently active first."""
-    rows = Session.objects.visible_to(clearance).filter(session_id__icontains=typed)
+    """Return the sessions whose id or title contains the query, most recently active first."""
+    rows = Session.objects.visible_to(clearance).annotate(**title_columns(clearance))
+    rows = rows.filter(Q(session_id__icontains=typed) | Q(summary_title__icontains=typed))
     return [
-        PaletteItem(session.session_id, session_url(session.session_id, session.project), session.project)
+        PaletteItem(
+            make_title(session) or session.session_id,
+            session_url(session.session_id, session.project),
+            session.project,
+        )
         for session in rows.order_by("-last_at", "-pk")[:MAX_SESSIONS]
     ]
 

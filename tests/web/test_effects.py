@@ -121,7 +121,7 @@ def test_thresholds_show_their_effect(visitor, remember, logged):
     values = {"min_score": "0.99", "max_count": "5", "token_budget": "2000"}
     page = text(visitor.post("/preview/thresholds/", values))
     assert "1 prompt loses a memory" in page
-    assert "below the floor" in page
+    assert "score too low" in page
 
 
 @pytest.mark.parametrize("headers", [{}, HTMX])

@@ -56,7 +56,7 @@ class TestLog:
             "0.62",
             "task",
             "crowded memory",
-            "over the budget",
+            "no tokens left",
             "1 below the minimum score",
             "weak memory",
             "321 of 2000 tokens",
@@ -251,8 +251,8 @@ class TestSession:
         assert "2 memories were shown" in words
         assert "shown often 2 times" in words
         assert "shown once" in words
-        assert "over the count 2" in words
-        assert "over the budget" not in words
+        assert "too many memories 2" in words
+        assert "no tokens left" not in words
         assert "hidden from most" not in html
 
     def test_those_of_another_session_stay_out(

@@ -13,7 +13,7 @@ from memoryhub import memories as store
 from memoryhub.capture.segments import BOUNDARY_PREDICATE
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
-from memoryhub.models import Memory
+from memoryhub.models import Memory, Session
 from tests.web.markup import PAYLOADS, Page, find_dangers
 
 GATED = ["zebra stripes", "zebra str", "ebra strip", "zoo"]
@@ -131,6 +131,16 @@ def test_a_session_is_found_by_a_part_of_its_id(visitor: Client, remember: Any) 
     links = offered(visitor, "resh2-").links()
     assert "/sessions/fresh2-long/?project=zoo" in links
     assert not any("hidden" in link for link in links)
+
+
+def test_session_is_found_by_its_title_if_the_summary_is_visible(visitor: Client, remember: Any) -> None:
+    for level, words in (("public", "Feed the zebra"), ("private", "Sell the zebra")):
+        summary = remember(words, title=words, session_id=f"s-{level}", project="zoo", sensitivity=level)
+        Session.objects.filter(session_id=f"s-{level}").update(summary=summary)
+    page = offered(visitor, "the zebra")
+    assert "/sessions/s-public/?project=zoo" in page.links()
+    assert "/sessions/s-private/?project=zoo" not in page.links()
+    assert "Feed the zebra" in page.words
 
 
 def test_a_thing_of_facts_is_found_and_one_that_may_not_be_seen_is_not(

@@ -60,6 +60,17 @@ class TestMonth:
         for said in ("bugfix 1", "change 1", "3 events", "1 session", "5 memories, 1 session, 3 events"):
             assert said in words
 
+    def test_session_of_a_day_has_the_title_of_its_visible_summary(
+        self, visitor: Client, remember: Remember
+    ) -> None:
+        session = Session.objects.get(session_id="s")
+        for level, title in (("public", "Feeding times"), ("private", "Hidden times")):
+            summary = remember(title, title=title, session_id="s", project="zoo", sensitivity=level)
+            Session.objects.filter(pk=session.pk).update(summary=summary)
+            words = page_text(visitor, project="zoo", month="2024-03")
+            assert ("Feeding times" in words) == (level == "public")
+            assert "Hidden times" not in words
+
     def test_quiet_days_are_one_line(self, visitor: Client) -> None:
         words = page_text(visitor, project="zoo", month="2024-03")
         assert re.findall(r"[\d-]+ to [\d-]+: nothing", words) == [

@@ -12,14 +12,15 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.models import Memory, Session
 from memoryhub.stats import calendar, timeline
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.filters import MonthFilter, TimelineFilter
-from memoryhub.web.sessions.overview import name_sessions
+from memoryhub.web.sessions.overview import make_title, name_sessions, title_columns
 
-ENTRIES_PER_PAGE = 24
+ENTRIES_PER_PAGE, SESSIONS_PER_DAY = 24, 3
 
 
 class TimelineDay(Protocol):
@@ -96,7 +97,7 @@ def timeline_month(request: HttpRequest) -> HttpResponse:
         "month",
         about,
         lambda: (
-            calendar.load_month(clearance, project, first),
+            _load_month(clearance, project, first),
             calendar.find_adjacent_months(clearance, project, first),
         ),
         depends_on_events=True,
@@ -114,6 +115,16 @@ def timeline_month(request: HttpRequest) -> HttpResponse:
         "later": later,
     }
     return render(request, "timeline/month.html", context)
+
+
+def _load_month(clearance: Clearance, project: str, first: date) -> list[calendar.CalendarDay]:
+    days = calendar.load_month(clearance, project, first)
+    ids = {session_id for day in days for session_id, _ in day.sessions[:SESSIONS_PER_DAY]}
+    sessions = Session.objects.filter(session_id__in=ids).annotate(**title_columns(clearance))
+    titles = {(session.session_id, session.project): make_title(session) for session in sessions}
+    for day in days:
+        day.named_sessions = [(*key, titles.get(key) or key[0]) for key in day.sessions[:SESSIONS_PER_DAY]]
+    return days
 
 
 @require_safe

@@ -19,6 +19,7 @@ from django.utils.safestring import SafeString, mark_safe
 from memoryhub.access import policy
 from memoryhub.core.text import collapse_whitespace, format_change, shorten, without_title_line
 from memoryhub.facts.queries import node_key
+from memoryhub.injection import selection
 from memoryhub.maintenance import results
 from memoryhub.maintenance.operations import find_operation
 from memoryhub.maintenance.operations.base import Change
@@ -32,7 +33,15 @@ from memoryhub.web.templatetags.hub import type_name
 register = template.Library()
 
 _SESSION_ID_CHARS = 40
-_SNAKE_CASE = re.compile(r"[^\W_]+(?:_[^\W_]+)+")
+_INNER_UNDERSCORE = re.compile(r"(?<=[^\W_])_(?=[^\W_])")
+_WITHHELD_REASONS = {
+    selection.BELOW_FLOOR: "score too low",
+    selection.ALREADY_SHOWN: "shown earlier in this session",
+    selection.OVER_COUNT: "too many memories",
+    selection.OVER_BUDGET: "no tokens left",
+    selection.OVER_PINNED_BUDGET: "no tokens left for pinned memories",
+    selection.BLOCKED: "reads like an instruction",
+}
 _END_REASONS = {"prompt_input_exit": "closed by the user", "logout": "signed out", "clear": "cleared"}
 _ID = re.compile(r"[a-z2-7]{16}")  # as made by models.fields.new_uid
 _EVENT_NAMES = {
@@ -133,8 +142,14 @@ def _is_id(name: str, value: Any) -> bool:
 
 @register.filter
 def readable(name: str) -> str:
-    """Return a name such as ``works_for`` in words; one with spaces or other signs stays as it is."""
-    return name.replace("_", " ") if _SNAKE_CASE.fullmatch(name) else name
+    """Return a name such as ``works_for`` in words."""
+    return _INNER_UNDERSCORE.sub(" ", name)
+
+
+@register.filter
+def withheld_reason(reason: str) -> str:
+    """Return in plain words why a memory was not injected."""
+    return _WITHHELD_REASONS.get(reason, reason)
 
 
 @register.filter
