@@ -99,10 +99,11 @@ def migrated_store(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def django_db_keepdb(django_db_modify_db_settings: None, migrated_store: Path) -> bool:
-    """Start with the copy. ``migrate`` then finds nothing to do."""
-    if migrated_store.exists():
-        shutil.copyfile(migrated_store, django_settings.DATABASES["default"]["TEST"]["NAME"])
-    return migrated_store.exists()
+    """Start with the copy. ``migrate`` then finds nothing to do. PostgreSQL has a template instead."""
+    if POSTGRES or not migrated_store.exists():
+        return False
+    shutil.copyfile(migrated_store, django_settings.DATABASES["default"]["TEST"]["NAME"])
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -287,7 +287,7 @@ def retry_options(call: Call[Any], tries: int) -> dict[str, Any]:
 
 
 def _may_succeed_later(call: Call[Any], error: BaseException) -> bool:
-    """Return whether a retry may succeed without doing something twice."""
+    """Return whether a retry may succeed without a second effect."""
     if isinstance(error, ConnectionFailed):
         return call.repeatable or not error.sent
     if not isinstance(error, RateLimited | ServerError) or (error.retry_after or 0) > MAX_WAIT_SECONDS:

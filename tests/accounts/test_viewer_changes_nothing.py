@@ -97,11 +97,11 @@ def forms() -> list[dict[str, Any]]:
     fact = {"subject": "a", "predicate": "b", "object": "c", "confidence": "1", "operation": "consolidate"}
     person = {"role": "maintainer", "level": "secret", "password": "quite another phrase", "username": "dora"}
     rest = {**plain, **made, **fact, **person, "email": "vic@example.org", "toolset": "letsgo", "cause": "x"}
-    deeds = [
+    actions = [
         {"act": act, "do": act, "deed": act} for act in (*ACTS, "merge", "text", "apart", "older", "undo")
     ]
-    of_all = [{**rest, **dict.fromkeys(NAMES, uids), **deed} for deed in deeds]
-    of_one = {**rest, **dict.fromkeys(NAMES, first), **deeds[0]}
+    of_all = [{**rest, **dict.fromkeys(NAMES, uids), **action} for action in actions]
+    of_one = {**rest, **dict.fromkeys(NAMES, first), **actions[0]}
     return [*of_all, of_one]
 
 

@@ -225,7 +225,7 @@ def test_failed_command_stores_no_commit(bot, key):
     assert not Memory.objects.filter(type="bugfix").exists()
 
 
-# Recorded from Gemini CLI 0.61: only its text tells that a command failed.
+# Recorded from Gemini CLI 0.61: only its text shows that a command failed.
 GEMINI_EXIT_CODE = {
     "llmContent": "<untrusted_context>\nOutput: the checks stopped it\nExit Code: 1\n</untrusted_context>",
     "returnDisplay": "the checks stopped it",

@@ -154,7 +154,9 @@ def test_stalled_rest_of_a_long_body_is_cancelled(port):
 
 
 @pytest.mark.parametrize(
-    ("length", "body"), [("Content-Length: 9", b"{"), (CHUNKED, b"1\r\n{\r\n5\r\n{")], ids=["told", "chunked"]
+    ("length", "body"),
+    [("Content-Length: 9", b"{"), (CHUNKED, b"1\r\n{\r\n5\r\n{")],
+    ids=["length", "chunked"],
 )
 def test_incomplete_body_does_not_reach_the_application(port, length, body):
     with speaking(port, f"POST /echo HTTP/1.1\r\n{length}", body) as client:

@@ -9,6 +9,7 @@ from django.db import connection
 
 from memoryhub import memories
 from memoryhub.backends import reindexing, schema
+from memoryhub.backends.sqlite import schema as sqlite_schema
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Memory
@@ -35,7 +36,7 @@ def spoil():
 
 def install_without_rebuild():
     with connection.cursor() as cursor:
-        for statement in schema._triggers().values():
+        for statement in sqlite_schema._triggers().values():
             cursor.execute(statement)
 
 

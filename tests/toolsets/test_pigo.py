@@ -245,7 +245,7 @@ def test_failing_language_model_leaves_the_decision_to_the_rules(embedding, pigo
 
 def test_store_does_not_wait_for_a_hanging_language_model(embedding, pigo, model, configure, monkeypatch):
     configure(llm="openai", llm_url=model.url, llm_model="tiny", llm_timeout_seconds=20.0, llm_tries=3)
-    monkeypatch.setattr("memoryhub.extraction.services.MAX_STORE_SECONDS", 0.1)
+    monkeypatch.setattr("memoryhub.extraction.services.MAX_STORE_SECONDS", 1.0)
     pigo("remember", category="entities", content=OLD)
     model.usual = servers.silent
     assert pigo("remember", category="entities", content=OLD.rstrip("."))["decision"] == "SKIP"

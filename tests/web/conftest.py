@@ -35,7 +35,7 @@ def sign_in(person: MakePerson) -> SignIn:
 
 @pytest.fixture
 def reviewer(sign_in: SignIn) -> Client:
-    """A browser of someone who may open the review, and change no memory."""
+    """A browser of a person with permission to open the review, but not to change a memory."""
     return sign_in("change_fact")
 
 

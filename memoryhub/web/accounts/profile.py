@@ -194,7 +194,7 @@ def _tokens_with_results(request: HttpRequest) -> list[Any]:
 
 
 def _approved_apps(user: User) -> QuerySet[OAuthClient] | None:
-    """Return the approved OAuth clients; None for people who may not remove them."""
+    """Return the approved OAuth clients; None for people without permission to remove them."""
     if not user.has_perm(oauth.APPROVE_PERMISSION):
         return None
     return oauth.usable_clients().filter(approved_at__isnull=False)[:MAX_TOKENS]

@@ -52,7 +52,7 @@ _ACTIONS = {
 
 
 def _reviewers_only(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answer 403 to users who may change neither memories nor facts."""
+    """Answer 403 to users without permission to change memories or facts."""
 
     @wraps(view)
     def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
