@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PHONE
+from tests.browser.page_checks import find_state_problems
 
 
 @pytest.fixture
@@ -64,6 +65,7 @@ def test_a_facet_narrows_keeps_the_words_and_can_be_undone(open_page: Any, reade
     expect(box(page)).to_have_value("zebra")
     box(page).fill("zebra crossing")
     expect(page).to_have_url(re.compile(r"q=zebra\+crossing&type=bugfix"))
+    assert find_state_problems(page) == []
     page.get_by_role("link", name="Type bugfix: remove this filter").click()
     expect(page).to_have_url(re.compile(r"/memories/\?q=zebra\+crossing$"))
     page.go_back()
@@ -180,6 +182,7 @@ class TestFiltersByKeyboard:
         page.keyboard.press("Tab")
         expect(sheet.get_by_role("button", name="Done")).to_be_focused()
         sheet.get_by_text("More filters", exact=True).press("Enter")
+        assert find_state_problems(page) == []
         sheet.get_by_label("Type").select_option("bugfix")
         expect(page).to_have_url(re.compile("type=bugfix"))
         expect(sheet).to_be_visible()
