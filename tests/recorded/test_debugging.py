@@ -17,7 +17,7 @@ EXPECTED = (
     ),
     Expected(
         "change",
-        "No warning for a rate missing at the weekend",
+        "Stop warning about missing weekend rates",
         ("because the markets are closed",),
         ("orders/rates.py",),
     ),
@@ -28,9 +28,9 @@ EXPECTED = (
     ),
     Expected(
         "bugfix",
-        "Bring order numbers to NFC",
+        "Normalise order numbers to NFC",
         (
-            "Root cause of the double orders",
+            "Root cause of the duplicate orders",
             "NFC and not NFKC",
             "Problem: AssertionError",
             "test_two_spellings_of_a_number_are_one_order",
@@ -39,16 +39,16 @@ EXPECTED = (
     ),
     Expected(
         "decision",
-        "Of double orders the oldest row stays",
-        ("Invoices carry `orders.id`", "We decided against deleting the doubles"),
-        ("docs/decisions/0003-merging-doubles.md",),
+        "Keep the oldest row of duplicate orders",
+        ("Invoices carry `orders.id`", "We decided against deleting the duplicates"),
+        ("docs/decisions/0003-merging-duplicates.md",),
     ),
     Expected(
         "feature",
-        "A command that makes double orders one",
+        "Add a command that merges duplicate orders",
         ("--apply does it in one transaction", "the latest amount wins"),
         (
-            "docs/decisions/0003-merging-doubles.md",
+            "docs/decisions/0003-merging-duplicates.md",
             "orders/cli.py",
             "orders/merge.py",
             "tests/test_merge.py",
@@ -56,13 +56,13 @@ EXPECTED = (
     ),
     Expected(
         "bugfix",
-        "Shops of equal revenue come by name",
+        "Shops with equal revenue come in alphabetical order",
         ("the order of a set", "PYTHONHASHSEED=4", "['harbour', 'attic', 'nordic'] =="),
         ("orders/report.py",),
     ),
     Expected(
         "bugfix",
-        "A minus behind the amount is a refund",
+        "Treat a trailing minus as a refund",
         ("The till of attic", "BadAmount"),
         ("orders/money.py", "tests/test_money.py"),
     ),
@@ -100,9 +100,9 @@ def test_captured_memories_match_the_expected_ones(played):
 def test_summary_describes_the_session(played):
     [summary] = played.summaries
     assert played.session.summary == summary
-    assert "Asked for: The revenue of nordic is too high since Monday" in summary.content
-    assert "Problems solved:\n- Bring order numbers to NFC\n" in summary.content
-    assert "Decisions:\n- Of double orders the oldest row stays\n" in summary.content
+    assert "Asked for: Nordic's revenue has been too high since Monday" in summary.content
+    assert "Problems solved:\n- Normalise order numbers to NFC\n" in summary.content
+    assert "Decisions:\n- Keep the oldest row of duplicate orders\n" in summary.content
 
 
 def test_checkpoints_are_few_and_replaced(played):
@@ -147,8 +147,8 @@ def test_each_task_begins_a_segment(played):
         "Write a script that merges them",
         "CI is red every third run",
         "import of attic stopped",
-        "the report has not come by mail",
-        "Please write down the thing",
+        "the report hasn't arrived by email",
+        "Please document the Å problem",
     )
     for said in turns:
         asked = next(n for n, event in enumerate(events) if said in event.preview)
@@ -164,7 +164,7 @@ def test_a_test_run_that_is_repeated_begins_no_segment(played):
 
 def test_earlier_findings_are_injected(played):
     given = [one for one in played.session.injections.order_by("at") if one.injected]
-    nfc = next(one for one in played.kept if one.title == "Bring order numbers to NFC")
+    nfc = next(one for one in played.kept if one.title == "Normalise order numbers to NFC")
     assert any(nfc.uid in [shown["id"] for shown in one.injected] for one in given)
 
 

@@ -74,8 +74,8 @@ def send(bot: Agent, session_id: str, event: str, **more: Any) -> Answer:
 def test_memory_of_a_file_comes_when_the_file_is_opened(again: tuple[Agent, list[Answer]]) -> None:
     _, answers = again
     first, *_ = contexts(answers, "PreToolUse", "orders/parse.py")
-    assert "Bring order numbers to NFC" in first
-    assert "Shops of equal revenue" not in first
+    assert "Normalise order numbers to NFC" in first
+    assert "Shops with equal revenue" not in first
 
 
 def test_repair_comes_when_the_same_command_fails_again(again: tuple[Agent, list[Answer]]) -> None:
@@ -85,7 +85,7 @@ def test_repair_comes_when_the_same_command_fails_again(again: tuple[Agent, list
     for hook in recorded_hooks("fails again"):
         if hook["hook_event_name"] in ("PostToolUse", "PostToolUseFailure") and hook["tool_name"] == "Bash":
             shown.append(Answer(hook, bot.post("/hooks/claude-code", hook).json()).context)
-    assert "Bring order numbers to NFC" in "".join(shown)
+    assert "Normalise order numbers to NFC" in "".join(shown)
 
 
 def test_status_line_and_last_message_count_what_the_session_was_shown(
@@ -103,7 +103,7 @@ def test_status_line_and_last_message_count_what_the_session_was_shown(
 
 def test_events_of_the_session_show_which_memories_helped(again: tuple[Agent, list[Answer]]) -> None:
     shown = dict(Memory.objects.filter(shown_count__gt=0).values_list("title", "helped_count"))
-    assert shown["Bring order numbers to NFC"]
+    assert shown["Normalise order numbers to NFC"]
     assert not shown["Implicit TLS on port 465"]
 
 
@@ -111,7 +111,7 @@ def test_edit_of_the_cited_lines_leaves_a_mark_that_the_next_agent_sees(
     again: tuple[Agent, list[Answer]],
 ) -> None:
     bot, _ = again
-    memory = Memory.objects.get(title="A minus behind the amount is a refund")
+    memory = Memory.objects.get(title="Treat a trailing minus as a refund")
     assert not memory.may_be_outdated
     for hook in recorded_hooks("edits"):
         given = hook.get("tool_input", {})
@@ -127,15 +127,18 @@ def test_edit_of_the_cited_lines_leaves_a_mark_that_the_next_agent_sees(
 def test_person_rates_what_a_recorded_prompt_brought(again: tuple[Agent, list[Answer]]) -> None:
     bot, _ = again
     prompt = "CI is red every third run: test_top_shops_come_best_first. Here it is always green. Why?"
-    assert "Shops of equal revenue" in send(bot, "rates", "UserPromptSubmit", prompt=prompt).context
-    before = Memory.objects.get(title="Shops of equal revenue come by name").helped_count
+    assert "Shops with equal revenue" in send(bot, "rates", "UserPromptSubmit", prompt=prompt).context
+    before = Memory.objects.get(title="Shops with equal revenue come in alphabetical order").helped_count
     answer = send(bot, "rates", "UserPromptSubmit", prompt="/memoryhub:useful 1").content
     assert answer == {
         "decision": "block",
-        "reason": "memoryhub: rated useful: Shops of equal revenue come by name",
+        "reason": "memoryhub: rated useful: Shops with equal revenue come in alphabetical order",
     }
     send(bot, "rates", "SessionEnd", reason="exit")
-    assert Memory.objects.get(title="Shops of equal revenue come by name").helped_count == before + 1
+    assert (
+        Memory.objects.get(title="Shops with equal revenue come in alphabetical order").helped_count
+        == before + 1
+    )
 
 
 def test_approve_first_keeps_the_whole_session_from_agents_until_a_person_accepts(
@@ -156,4 +159,4 @@ def test_approve_first_keeps_the_whole_session_from_agents_until_a_person_accept
     read = {"tool_name": "Read", "tool_input": {"file_path": "/home/dev/orders/orders/parse.py"}}
     hook = {"hook_event_name": "PreToolUse", "session_id": "after", "cwd": "/home/dev/orders", **read}
     answer = Answer(hook, bot.post("/hooks/claude-code?project=approved", hook).json())
-    assert "Bring order numbers to NFC" in answer.context
+    assert "Normalise order numbers to NFC" in answer.context

@@ -346,8 +346,20 @@ def test_a_project_beyond_its_cap_is_shown_with_its_numbers(writer: Client, conf
     configure(max_memories=1)
     lines = [{"content": "one", "project": "<b>shop"}, {"content": "two", "project": "<b>shop"}]
     shown = main(writer.get(sent(writer, *lines))).words
-    assert "Over the cap<b>shop: 2 of 1" in shown
+    assert "Over the cap<b>shop: 2 of at most 1" in shown
     assert "Nothing was removed." in shown
+
+
+def test_the_choices_before_an_import_begin_with_the_numbers_of_the_cap(
+    writer: Client, configure: Any
+) -> None:
+    configure(max_memories=1)
+    lines = [{"content": text, "project": "shop"} for text in ("one", "two", "three")]
+    page = writer.get(sent(writer, *lines, do="dry_run")).content.decode()
+    form, _, rest = page.partition('id="choices-title"')[2].partition("</form>")
+    assert '<code>max_memories</code> to at least <span class="num">3</span>' in form
+    assert "The import removes nothing." in form
+    assert "Over the cap" not in rest
 
 
 def test_the_page_asks_to_close_a_program_before_its_database_is_uploaded(writer: Client) -> None:
