@@ -14,6 +14,7 @@ from authlib.integrations.django_oauth2.requests import DjangoOAuth2Payload, Dja
 from authlib.oauth2.rfc6749 import (
     AuthorizationCodeMixin,
     ClientMixin,
+    InvalidClientError,
     InvalidGrantError,
     InvalidRequestError,
     OAuth2Error,
@@ -21,6 +22,7 @@ from authlib.oauth2.rfc6749 import (
     TokenMixin,
     grants,
 )
+from authlib.oauth2.rfc6749.util import extract_basic_authorization
 from authlib.oauth2.rfc7009 import RevocationEndpoint
 from authlib.oauth2.rfc7636 import CodeChallenge
 from django.conf import settings
@@ -321,11 +323,24 @@ def _answer(
 ) -> HttpResponse:
     try:
         _require_plain_parameters(request.POST)
+        _require_plain_basic(request)
+        if any(name in request.GET for name in _PARAMETERS):
+            raise InvalidRequestError("send the parameters in the body: addresses are logged")
     except OAuth2Error as error:
         response: HttpResponse = server.handle_error_response(request, error)
         return response
     with write_transaction():
         return endpoint(request)
+
+
+def _require_plain_basic(request: HttpRequest) -> None:
+    """Refuse a client id or secret in the header with characters that OAuth does not allow."""
+    try:
+        found = extract_basic_authorization(request.headers)
+    except ValueError:  # not UTF-8
+        raise InvalidClientError(status_code=401) from None
+    if not all(_PLAIN.fullmatch(one or "") for one in found):
+        raise InvalidClientError(status_code=401)
 
 
 def _require_plain_parameters(given: QueryDict) -> None:

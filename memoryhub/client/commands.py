@@ -48,6 +48,14 @@ def run(argv: Sequence[str]) -> int:
     except MemoryhubError as error:
         print(f"memoryhub: {make_safe(_explain(error, options.server))}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # the reader of the output is gone
+        raise
+    except OSError as error:  # of a file: errors of the network are MemoryhubErrors
+        print(
+            f"memoryhub: cannot use {make_safe(str(error.filename or 'a file'))}: {error.strerror}",
+            file=sys.stderr,
+        )
+        return 1
     return status
 
 

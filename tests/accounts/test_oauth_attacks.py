@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -320,6 +321,22 @@ def test_too_many_or_broken_fields_are_refused(app: App) -> None:
     broken = Client().post("/api/v1/oauth/token", b"--x", content_type="multipart/form-data; boundary=")
     assert broken.status_code == 400
     assert Client().post("/api/v1/oauth/token", b"\xff=%ff", content_type="text/plain").status_code == 400
+
+
+@pytest.mark.parametrize("credentials", [b"\xff\xfe:x", b"id\x00:x", 'name:é"'.encode()])
+def test_broken_credentials_in_the_header_are_refused(app: App, credentials: bytes) -> None:
+    header = {"Authorization": f"Basic {base64.b64encode(credentials).decode()}"}
+    code = {"grant_type": "authorization_code", "code": "x"}
+    response = Client().post("/api/v1/oauth/token", code, headers=header)
+    assert (response.status_code, response.json()["error"]) == (401, "invalid_client")
+
+
+@pytest.mark.parametrize("name", ["code", "refresh_token", "client_secret", "token"])
+def test_secret_in_the_address_is_refused(app: App, name: str) -> None:
+    for endpoint in ("token", "revoke"):
+        body = {"grant_type": "authorization_code", "client_id": app.id, "token": "x"}
+        response = Client().post(f"/api/v1/oauth/{endpoint}?{name}=%22x", body)
+        assert (response.status_code, response.json()["error"]) == (400, "invalid_request")
 
 
 def test_guessing_is_throttled(app: App, configure: Any) -> None:

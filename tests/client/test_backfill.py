@@ -271,6 +271,14 @@ class TestSending:
         run("backfill")
         assert Memory.objects.live().count() == found
 
+    def test_state_that_cannot_be_written_is_reported(
+        self, run: Run, claude: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("XDG_STATE_HOME", str(claude))
+        assert run("backfill") == 1
+        assert f"memoryhub: cannot use {claude}" in capsys.readouterr().err
+        assert not Event.objects.exists()
+
     def test_unknown_run_cannot_be_undone(self, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
         assert run("backfill", "--undo", "a" * 32) == 1
         assert "no such run of yours" in capsys.readouterr().err

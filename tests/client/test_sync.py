@@ -84,6 +84,14 @@ class TestFromHub:
         assert sync() == 0
         assert "\n\nDeploy before ten\n" in only_file(folder).read_text()
 
+    def test_folder_that_cannot_be_written_is_reported(
+        self, run: Run, client: Client, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        store(client)
+        folder.write_text("a file")
+        assert run("sync", "shop", str(folder / "inside")) == 1
+        assert "memoryhub: cannot use" in capsys.readouterr().err
+
     def test_other_projects_and_levels_are_left_out(self, sync: Run, client: Client, folder: Path) -> None:
         client.remember("elsewhere", project="web")
         store(client, "hidden", sensitivity="secret")

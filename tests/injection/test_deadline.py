@@ -17,7 +17,7 @@ from memoryhub.models import Injection, Memory
 from tests.injection.conftest import PROMPT, uids
 
 
-def _endless():
+def run_endless_query():
     """Run a query that takes minutes."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -31,14 +31,14 @@ def _endless():
 def test_read_is_interrupted_at_the_deadline():
     began = time.thread_time()
     with pytest.raises(DeadlinePassed), Deadline(50).reading():
-        _endless()
+        run_endless_query()
     assert time.thread_time() - began < 2
 
 
 @pytest.mark.django_db
 def test_passed_deadline_does_not_interrupt_later_reads():
     with pytest.raises(DeadlinePassed), Deadline(5).reading():
-        _endless()
+        run_endless_query()
     assert Memory.objects.count() == 0
 
 
@@ -55,7 +55,7 @@ def test_other_database_errors_are_raised():
 def test_slow_search_gives_an_empty_result(remember, ask, configure, monkeypatch):
     remember("zebra stripes")
     configure(injection_deadline_ms=60)
-    monkeypatch.setattr("memoryhub.injection.services.find_candidates", lambda *_: _endless())
+    monkeypatch.setattr("memoryhub.injection.services.find_candidates", lambda *_: run_endless_query())
     began = time.thread_time()
     found = ask()
     assert time.thread_time() - began < 2

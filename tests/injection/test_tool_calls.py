@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from memoryhub.models import Event, Injection, Memory
 from tests.api.conftest import Agent, agent, bot
 from tests.capture.conftest import AgentSession, agent_session, no_injection_deadline
+from tests.injection.test_deadline import run_endless_query
 
 __all__ = ["agent", "agent_session", "bot", "no_injection_deadline"]
 
@@ -58,6 +59,14 @@ def test_memory_that_the_prompt_got_is_not_shown_again(agent_session, decision):
     context = agent_session.ok("prompt:submit", {"prompt": "how are invoices rounded for the tax office?"})
     assert decision in context["context"]
     assert touch(agent_session) == ""
+
+
+def test_memory_that_is_not_found_in_time_is_left_out(agent_session, decision, configure, monkeypatch):
+    configure(injection_deadline_ms=60_000, tool_deadline_ms=20)
+    monkeypatch.setattr("memoryhub.injection.services.find_about_files", lambda *_: run_endless_query())
+    assert touch(agent_session) == ""
+    assert Event.objects.filter(event="tool:post").count() == 1
+    assert Injection.objects.get().injected == []
 
 
 def test_other_file_of_the_same_name_shows_nothing(agent_session, decision):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import system_actor
@@ -139,6 +142,51 @@ def test_person_rates_what_a_recorded_prompt_brought(again: tuple[Agent, list[An
         Memory.objects.get(title="Shops with equal revenue come in alphabetical order").helped_count
         == before + 1
     )
+
+
+def test_page_of_the_project_comes_with_the_start_of_the_next_session(
+    again: tuple[Agent, list[Answer]],
+) -> None:
+    bot, _ = again
+    context = send(bot, "starts", "SessionStart", source="startup").context
+    page = bot.get("/projects/orders/page").json()["markdown"]
+    shown = context[context.index("<memory-page") : context.index("</memory-page>")]
+    lines = [line.rpartition(" [")[0] for line in shown.splitlines() if line.startswith("- ")]
+    assert len(lines) > 5
+    assert all(line.removesuffix(" (may be outdated)") in page for line in lines)
+
+
+def test_search_as_of_an_earlier_time_has_the_text_of_that_time(again: tuple[Agent, list[Answer]]) -> None:
+    bot, _ = again
+    memory = Memory.objects.get(title="Bring order numbers to NFC")
+    before = timezone.now()
+    query = {"query": "order numbers NFC", "project": "orders"}
+    bot.patch(f"/memories/{memory.uid}", {"title": "Bring order numbers to NFKC"})
+
+    def titles(as_of: datetime) -> list[str]:
+        found = bot.get("/search", **query, as_of=as_of.isoformat()).json()["results"]
+        return [one["memory"]["title"] for one in found]
+
+    assert titles(timezone.now())[0] == "Bring order numbers to NFKC"
+    assert titles(before)[0] == "Bring order numbers to NFC"
+    assert titles(memory.created_at - timedelta(days=1)) == []
+    bot.patch(f"/memories/{memory.uid}", {"title": memory.title})
+
+
+def test_effect_of_a_deletion_and_a_check_name_the_recorded_prompt(
+    again: tuple[Agent, list[Answer]],
+) -> None:
+    bot, _ = again
+    User.objects.create_user("ada")
+    prompt = "CI is red every third run: test_top_shops_come_best_first. Here it is always green. Why?"
+    memory = Memory.objects.get(title="Shops of equal revenue come by name")
+    effect = bot.post("/injection/effect", {"trash": [memory.uid]}).json()
+    assert prompt in [one["prompt"] for one in effect["changed"]]
+    draft = {"prompt": prompt, "project": "orders", "must_bring": [memory.uid]}
+    check = bot.post("/checks", draft).json()
+    assert bot.post(f"/checks/{check['id']}/run").json() == {"passed": True, "failures": []}
+    bot.delete(f"/memories/{memory.uid}")
+    assert not bot.post(f"/checks/{check['id']}/run").json()["passed"]
 
 
 def test_approve_first_keeps_the_whole_session_from_agents_until_a_person_accepts(
