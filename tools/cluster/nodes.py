@@ -20,7 +20,12 @@ KEY = "the-secret-key-of-all-nodes-of-this-cluster-0123456789-0123456789"
 def node_environment(home: Path, url: str, name: str, **variables: str) -> dict[str, str]:
     """Return the environment of a node. ``url``: of its database; empty: SQLite in its home."""
     environment = store_environment(home)
-    environment |= {"MEMORYHUB_NODE_NAME": name, "MEMORYHUB_SECRET_KEY": KEY, "MEMORYHUB_EMBEDDINGS": "none"}
+    environment |= {
+        "DJANGO_SETTINGS_MODULE": "memoryhub.settings",
+        "MEMORYHUB_NODE_NAME": name,
+        "MEMORYHUB_SECRET_KEY": KEY,
+        "MEMORYHUB_EMBEDDINGS": "none",
+    }
     if url:
         environment["DATABASE_URL"] = url
     return environment | variables

