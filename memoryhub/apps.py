@@ -44,6 +44,10 @@ class MemoryhubConfig(AppConfig):
 
         damage.watch_connections()
         database.watch_connections()
+        if database.is_postgres():
+            from memoryhub.backends.postgres.limits import limit_connections
+
+            limit_connections()
         clearance.connect_signals()
         identities.connect_signals()
         second_factors.connect_signals()

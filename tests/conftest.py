@@ -175,6 +175,7 @@ _SERVED = (
     "tests/commands/test_serve.py",
     "tests/commands/test_start.py",
     "tests/faults/test_kills.py",
+    "tests/faults/test_nodes.py",
     "tests/http/test_raw_sockets.py",
     "tests/http/test_request_buffering.py",
     "tests/mcp/test_claude_code.py",

@@ -20,7 +20,7 @@ from memoryhub.api.schemas import ProblemShape
 from memoryhub.audit import journal
 from memoryhub.backends import release, schema
 from memoryhub.core import damage
-from memoryhub.core.database import is_database_busy, write_transaction
+from memoryhub.core.database import is_database_busy, read_timeout, write_transaction
 from memoryhub.http.problems import RETRY_AFTER, Problem, field_error, json_response
 
 router = Router(tags=["health"], auth=None)
@@ -70,6 +70,11 @@ def serve_at_root(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[Http
 
 def find_store_errors() -> list[dict[str, str]]:
     """Return what prevents the store from working, each with its fix."""
+    with read_timeout(_READ_SECONDS):
+        return _find_store_errors()
+
+
+def _find_store_errors() -> list[dict[str, str]]:
     try:
         executor = MigrationExecutor(connection)
         pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
@@ -92,6 +97,7 @@ def find_store_errors() -> list[dict[str, str]]:
 
 MIN_FREE_BYTES = 1_000_000  # a log with room for a small write would hide a full disk
 _BUSY_SECONDS = 0.2
+_READ_SECONDS = 5.0  # monitors do not wait for ever
 _SECONDS_BETWEEN_WRITES = 1.0  # anyone may ask, and each answer would write
 _written_at: dict[str, float] = {}  # when a store could last be written to, on the monotonic clock
 

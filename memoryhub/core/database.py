@@ -107,7 +107,8 @@ def close_before_fork() -> None:
 def _lock_writers(seconds: float) -> None:
     """Wait for the transactions of other writers. Raise OperationalError if they take too long."""
     # Not through Django's cursor, which would count it as a query.
-    with connection.wrap_database_errors:
+    waits = read_timeout(max(seconds, _limit.seconds) if _limit.seconds else 0)
+    with connection.wrap_database_errors, waits:
         connection.connection.execute(
             "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s)",
             [f"{max(int(seconds * 1000), 1)}ms", _WRITER_LOCK],
@@ -243,6 +244,14 @@ def read_timeout(seconds: float) -> Iterator[None]:
         yield
     finally:
         _limit.seconds = before
+
+
+_SECONDS_TO_ANSWER = 5.0  # after the limit of a read, which the server keeps
+
+
+def answer_limit() -> float:
+    """Return how many seconds a statement may remain without an answer of the server; 0 means no limit."""
+    return _limit.seconds + _SECONDS_TO_ANSWER if _limit.seconds else 0.0
 
 
 def is_interrupted(error: BaseException) -> bool:

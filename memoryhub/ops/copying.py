@@ -24,6 +24,7 @@ from django.apps import apps
 from django.core.management import call_command
 from django.core.management.color import no_style
 from django.db import DatabaseError, connection, models
+from django.db.models.functions import Cast
 
 from memoryhub.audit import journal
 from memoryhub.backends import bulk
@@ -101,9 +102,11 @@ def read_rows(model: Model, after: Any) -> Iterator[list[Any]]:
             yield stored
             after = stored[-1][0]
         return
-    names = [field.attname for field in model._meta.concrete_fields]
-    key = names.index(_key(model).attname)
-    rows = model._base_manager.order_by("pk").values_list(*names)
+    fields = model._meta.concrete_fields
+    key = fields.index(_key(model))
+    # Documents as texts: else an empty one and "null" would be the same.
+    texts = [Cast(f.attname, models.TextField()) if _is_document(f) else models.F(f.attname) for f in fields]
+    rows = model._base_manager.order_by("pk").values_list(*texts)
     while batch := list((rows if after is None else rows.filter(pk__gt=after))[:BATCH_SIZE]):
         yield batch
         after = batch[-1][key]
@@ -112,25 +115,32 @@ def read_rows(model: Model, after: Any) -> Iterator[list[Any]]:
 def summarize(model: Model) -> Summary:
     """Count and digest all rows of a table."""
     count, total = 0, 0
-    documents = [isinstance(field, models.JSONField) for field in model._meta.concrete_fields]
+    documents = [_is_document(field) for field in model._meta.concrete_fields]
     for batch in read_rows(model, None):
         for row in batch:
-            values = row if model is JournalEntry else map(_plain, row, documents)
+            values = row if model is JournalEntry else map(_parse, row, documents)
             text = json.dumps(list(values), sort_keys=True, default=_describe)
             total += int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), "big")
             count += 1
     return Summary(count, f"{total % 2**256:064x}")
 
 
-def _plain(value: Any, is_document: bool) -> Any:
-    """Return a value without what databases change in documents: 2.0 may come back as 2."""
-    if not is_document:
-        return value
+def _is_document(field: Any) -> bool:
+    return isinstance(field, models.JSONField)
+
+
+def _parse(value: Any, is_document: bool) -> Any:
+    """Return a value, of a document its content, but in a list: an empty document has none."""
+    return [_plain(json.loads(value))] if is_document and value is not None else value
+
+
+def _plain(value: Any) -> Any:
+    """Return a part of a document without what databases change: 2.0 may come back as 2."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
-        return {name: _plain(one, True) for name, one in value.items()}
-    return [_plain(one, True) for one in value] if isinstance(value, list) else value
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list) else value
 
 
 def _describe(value: Any) -> str:
@@ -200,13 +210,20 @@ def insert(label: str, rows: Rows) -> None:
             return
         fields = model._meta.concrete_fields
         late = find_late_columns(find_models()).get(model, [])
-        prepare = [_none if field in late else field.get_db_prep_save for field in fields]
-        adapted = [[to(value, connection) for to, value in zip(prepare, row, strict=True)] for row in rows]
+        adapters = [_no_value if field in late else _adapter(field) for field in fields]
+        adapted = [[adapt(value) for adapt, value in zip(adapters, row, strict=True)] for row in rows]
         bulk.insert(model, [str(field.column) for field in fields], adapted)
 
 
-def _none(value: Any, connection: Any) -> None:
+def _no_value(value: Any) -> None:
     """Leave out a column that is set later."""
+
+
+def _adapter(field: Any) -> Callable[[Any], Any]:
+    """Return a function that returns a value as the database stores it. Documents are texts already."""
+    if _is_document(field):
+        return lambda value: value
+    return lambda value: field.get_db_prep_save(value, connection)
 
 
 def set_columns(label: str, columns: Sequence[str], rows: Rows) -> None:

@@ -1,0 +1,181 @@
+"""Nodes, the database and the network between them fail: no acknowledged write is lost or done twice."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tools.bench.clients import Client
+from tools.bench.hub import manage
+from tools.cluster import mixed, postgres
+from tools.cluster.nodes import Node
+from tools.cluster.proxies import BalancingProxy, StallingProxy
+
+pytestmark = pytest.mark.slow
+SECONDS = 120  # for what must happen some time
+
+
+def until(happened: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+class Cluster:
+    """Two nodes of one database. The connections of the second one pass a proxy that can stall."""
+
+    def __init__(self, folder: Path) -> None:
+        self.database = postgres.Postgres(folder / "postgres")
+        self.url = url = self.database.create_database("hub")
+        self.network = StallingProxy(self.database.socket)
+        stalling = f"postgres://postgres@127.0.0.1:{self.network.port}/hub"
+        limits = {"MEMORYHUB_REQUEST_SECONDS": "5"}
+        self.nodes = [
+            Node("first", folder / "first", url, **limits),
+            Node("second", folder / "second", stalling, **limits),
+        ]
+        environment = self.nodes[0].environment
+        manage(environment, "migrate", "--verbosity", "0")
+        token = manage(environment, "create_token", "faults", "--rights", "read,write,maintain")
+        self.headers = {"Authorization": f"Bearer {token}"}
+        for node in self.nodes:
+            node.start()
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        for node in self.nodes:
+            node.wait_until_ready()
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.stop()
+        self.network.close()
+        self.database.stop()
+
+    def execute(self, statement: str) -> list[tuple[Any, ...]]:
+        """Execute a statement and return its rows."""
+        with psycopg.connect(self.url) as connection:
+            cursor = connection.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    def read(self) -> dict[str, Any]:
+        return mixed.read_store(self.nodes[0].environment)
+
+    def faults_after(self, fail: Callable[[], object], operations: int = 400) -> list[str]:
+        """Let clients work while something fails. Return what was lost or done twice."""
+        told: list[mixed.Outcome] = []
+        work = threading.Thread(
+            target=lambda: told.append(mixed.work(self.nodes, self.headers, 4, operations)[0]), daemon=True
+        )
+        work.start()
+        time.sleep(2)
+        fail()
+        work.join(SECONDS)
+        assert not work.is_alive(), "a request hangs"
+        self.wait_until_ready()
+        assert told[0].stored, "something was stored"
+        return mixed.find_faults(told[0], self.read())
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield made
+    made.stop()
+
+
+def test_writes_survive_the_kill_of_a_node(cluster: Cluster) -> None:
+    node = cluster.nodes[1]
+
+    def restart() -> None:
+        node.kill()
+        time.sleep(1)
+        node.start()
+
+    assert cluster.faults_after(restart) == []
+
+
+def test_writes_survive_the_kill_of_the_database(cluster: Cluster) -> None:
+    seen: list[int] = []
+
+    def restart() -> None:
+        cluster.database.kill()
+        seen.extend(node.readiness() for node in cluster.nodes)
+        cluster.database.start()
+
+    assert cluster.faults_after(restart) == []
+    assert set(seen) <= {503, 0}, "not ready without the database"
+
+
+def test_stalled_network_ends_requests_and_not_the_other_node(cluster: Cluster) -> None:
+    first, second = cluster.nodes
+    cluster.network.stall()
+    try:
+        answer, content = Client(second.port, cluster.headers).send("GET", "/api/v1/memories")
+        assert answer.status == 503, content
+        assert second.readiness(SECONDS) == 503
+        body = {"content": "stored while the other node has no network"}
+        assert Client(first.port, cluster.headers).send("POST", mixed.MEMORIES, body)[0].status == 201
+        assert first.readiness() == 200
+    finally:
+        cluster.network.resume()
+    cluster.wait_until_ready()
+    found = Client(second.port, cluster.headers).send("GET", "/api/v1/search?query=network")[1]
+    assert b"stored while the other node has no network" in found
+
+
+def test_run_of_a_killed_node_is_continued_by_the_other(cluster: Cluster) -> None:
+    client = Client(cluster.nodes[0].port, cluster.headers)
+    for start in range(0, 3000, 500):
+        numbers = range(start, start + 500)
+        batch = [{"content": f"Aged note {number}", "project": "aged"} for number in numbers]
+        assert client.send("POST", f"{mixed.MEMORIES}/batch", {"memories": batch})[0].status == 200
+    cluster.execute("UPDATE memoryhub_memory SET updated_at = updated_at - interval '10 days'")
+    body = {"operation": "consolidate", "project": "aged"}
+    uid = Client.decode(client.send("POST", "/api/v1/maintenance", body)[1])["id"]
+
+    def row() -> tuple[Any, ...]:
+        statement = f"SELECT status, done, worker FROM memoryhub_maintenancerun WHERE uid = '{uid}'"
+        return cluster.execute(statement)[0]
+
+    until(lambda: row()[1] > 100)
+    status, done, worker = row()
+    assert status == "running"
+    assert done < 3000
+    [killed] = [node for node in cluster.nodes if worker.startswith(f"{node.name}.")]
+    killed.kill()
+    until(lambda: row()[0] == "done")
+    killed.start()
+    cluster.wait_until_ready()
+    assert row()[1] == 3000
+    times = dict(cluster.read()["consolidated"])
+    assert set(times.values()) == {1}, "nothing was done twice"
+    assert len(times) == 3000, "nothing was left out"
+
+
+def test_requests_reach_a_ready_node_while_another_is_killed(cluster: Cluster) -> None:
+    proxy = BalancingProxy([node.port for node in cluster.nodes])
+    until(lambda: all(proxy.ready.values()))
+    cluster.nodes[1].kill()
+    statuses: Counter[int] = Counter()
+    for _ in range(20):
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=SECONDS)
+        connection.request("GET", "/api/v1/memories", headers=cluster.headers)
+        response = connection.getresponse()
+        json.loads(response.read())
+        statuses[response.status] += 1
+        connection.close()
+    cluster.nodes[1].start()
+    cluster.wait_until_ready()
+    proxy.close()
+    assert statuses == {200: 20}

