@@ -20,7 +20,7 @@ from memoryhub.api.schemas import ProblemShape
 from memoryhub.audit import journal
 from memoryhub.backends import release, schema
 from memoryhub.core import damage
-from memoryhub.core.database import is_database_busy, read_timeout, write_transaction
+from memoryhub.core.database import is_database_busy, read_timeout, store_path, write_transaction
 from memoryhub.http.problems import RETRY_AFTER, Problem, field_error, json_response
 
 router = Router(tags=["health"], auth=None)
@@ -104,7 +104,7 @@ _written_at: dict[str, float] = {}  # when a store could last be written to, on 
 
 def _write_failure() -> str:
     """Return why the store cannot be written to, or an empty string. Another writer proves that it can."""
-    name = str(connection.settings_dict["NAME"])
+    name = str(store_path())
     if shutil.disk_usage(Path(name).parent).free < MIN_FREE_BYTES:
         return "the disk is full"
     if time.monotonic() - _written_at.get(name, -_SECONDS_BETWEEN_WRITES) < _SECONDS_BETWEEN_WRITES:

@@ -211,7 +211,7 @@ def count_memories() -> int:
 
 def sizes_by_model() -> dict[str, tuple[int, int]]:
     """Return the number of vectors and their bytes by model."""
-    size = f"(SELECT length(vector) FROM {VECTOR_TABLE} AS one WHERE one.model = some.model LIMIT 1)"
+    size = f"(SELECT length(vector) FROM {VECTOR_TABLE} AS one WHERE one.model = every.model LIMIT 1)"
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT model, count(*), {size} FROM {VECTOR_TABLE} AS some GROUP BY model")
+        cursor.execute(f"SELECT model, count(*), {size} FROM {VECTOR_TABLE} AS every GROUP BY model")
         return {model: (number, number * length) for model, number, length in cursor.fetchall()}

@@ -41,7 +41,8 @@ def keys_of_files(paths: Iterable[str]) -> RawSQL:
     """
     parts = [_keys_of_file(path.strip().removeprefix("./")) for path in paths]
     params = [one for _, of_path in parts for one in of_path]
-    return RawSQL(" UNION ".join(query for query, _ in parts), params)  # noqa: S611 paths are parameters
+    none = "SELECT memory_id FROM memoryhub_filelink WHERE false"
+    return RawSQL(" UNION ".join(query for query, _ in parts) or none, params)  # noqa: S611 paths are parameters
 
 
 def _keys_of_file(path: str) -> tuple[str, list[Any]]:

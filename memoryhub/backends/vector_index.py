@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from memoryhub.backends import change_log, vector_file
 from memoryhub.backends.change_log import NO_POSITION, LogPosition
 from memoryhub.backends.vector_file import Identity, Records, VectorFile
+from memoryhub.core.database import store_path
 
 Vectors: TypeAlias = NDArray[np.float32]
 Keys: TypeAlias = NDArray[np.int64]
@@ -203,7 +204,7 @@ class VectorIndex:
     def _update(self, now: LogPosition) -> VectorView:
         """Bring the file up to date. Without a file that can be written, use one of this process."""
         identity = Identity(self.model, self.dimensions, now.era)
-        database = connection.settings_dict["NAME"]
+        database = store_path()
         if now.era[0] and time.monotonic() >= self._retry_at:
             try:
                 return self._update_file(now, vector_file.path_of(database, self.model), identity)
@@ -292,7 +293,7 @@ def overwrite_deleted(in_use: str = "") -> None:
 
     ``in_use``: the configured model, which may have no vectors yet.
     """
-    database, now = connection.settings_dict["NAME"], change_log.current_position()
+    database, now = store_path(), change_log.current_position()
     for model, dimensions in vector_file.stored_models(database):
         if model != in_use and now.models[0] == now.models[1] and now.models[0] not in ("", model):
             _indexes.pop((model, dimensions), None)

@@ -14,6 +14,7 @@ from django.conf import settings
 from memoryhub import hooks
 from memoryhub.access.policy import LEVELS, Actor, Sensitivity, stricter_level
 from memoryhub.backends import bulk, statements
+from memoryhub.backends.dialect import sql
 from memoryhub.capture.code_lines import view_file
 from memoryhub.capture.events import HandlerReport, HookContext, HookEvent, parse_prompt, reduce_call
 from memoryhub.capture.ignored_paths import IgnoredPaths
@@ -125,16 +126,21 @@ def _update_session(context: HookContext, end_reason: str) -> None:
     ended, at = session.ended_at, bulk.adapt_moment(context.at)
     changes: dict[str, list[Any]] = {}
     if context.at > session.last_at:
-        changes["last_at = max(last_at, %s)"] = [at]
+        changes[f"last_at = {sql.GREATEST}(last_at, %s)"] = [at]
     if context.at < session.started_at:
-        changes["started_at = min(started_at, %s)"] = [at]
+        changes[f"started_at = {sql.LEAST}(started_at, %s)"] = [at]
     if event == hooks.SESSION_END:
-        changes["ended_at = max(coalesce(ended_at, %s), %s), end_reason = %s"] = [at, at, end_reason]
+        changes[f"ended_at = {sql.GREATEST}(coalesce(ended_at, %s), %s), end_reason = %s"] = [
+            at,
+            at,
+            end_reason,
+        ]
     elif ended and context.at > ended:
         changes["ended_at = NULL, end_reason = ''"] = []
     if event == hooks.PROMPT_SUBMIT and not session.is_new:
-        state = "json_set(state, '$.asked', %s, '$.prompted', json('true'))"
-        changes[f"state = {state}, segment = max(segment, 1)"] = [CALLS_AFTER_PROMPT]
+        changes[f"state = {sql.STATE_AFTER_PROMPT}, segment = {sql.GREATEST}(segment, 1)"] = [
+            CALLS_AFTER_PROMPT
+        ]
     if changes:
         statements.update_session(session.pk, changes)
 

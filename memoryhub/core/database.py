@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeVar
 
+from django.conf import settings
 from django.db import DatabaseError, OperationalError, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
@@ -90,6 +92,12 @@ def _begin(transactions: ExitStack, until: float) -> None:
                 time.sleep(_RETRY_SECONDS)
     finally:
         ask(f"PRAGMA busy_timeout = {usual:d}")
+
+
+def store_path() -> Path:
+    """Return the file of a SQLite store. For PostgreSQL, a path in the home for files that belong to it."""
+    name = connection.settings_dict["NAME"]
+    return Path(settings.HOME, f"postgres-{name}") if is_postgres() else Path(name)
 
 
 def is_postgres() -> bool:

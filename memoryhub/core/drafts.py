@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import IO
 
 from django.conf import settings
-from django.db import connection
+
+from memoryhub.core.database import store_path
 
 logger = logging.getLogger(__name__)
 _NAME = re.compile(r"\.memoryhub-[0-9a-f]{12}|\..+\.[0-9a-f]{8}", re.DOTALL)
@@ -105,7 +106,7 @@ def _folder() -> Path:
 
 
 def _store_folder() -> Path:
-    return Path(connection.settings_dict["NAME"]).absolute().parent
+    return store_path().absolute().parent
 
 
 def _entries() -> list[Path]:

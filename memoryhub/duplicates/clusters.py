@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from memoryhub.access.policy import Clearance
 from memoryhub.backends import change_log, vector_index
+from memoryhub.backends.dialect import sql
 from memoryhub.backends.statements import Keys, key_list
 from memoryhub.backends.vector_index import Vectors, VectorView
 from memoryhub.core.text import decisive_words
@@ -187,7 +188,7 @@ def similarities_to(keep: int, others: Sequence[int]) -> dict[int, float]:
 class _KeyList(Aggregate):
     """The primary keys of a group as text, separated by commas."""
 
-    function, output_field = "GROUP_CONCAT", TextField()
+    template, output_field = sql.KEY_LIST, TextField()
 
 
 @dataclass

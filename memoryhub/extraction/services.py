@@ -255,7 +255,7 @@ class BudgetCharge:
             ModelUse.objects.filter(day=self.day, model=self.model).update(
                 prompt_tokens=Greatest(F("prompt_tokens") - self.tokens, 0) + prompt_tokens,
                 completion_tokens=F("completion_tokens") + completion_tokens,
-                failures=F("failures") + failed,
+                failures=F("failures") + int(failed),
             )
 
 

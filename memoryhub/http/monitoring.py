@@ -36,6 +36,8 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 
 from memoryhub import embeddings
 from memoryhub.accounts.sign_in import client_address
+from memoryhub.backends import schema
+from memoryhub.core.database import is_postgres, store_path
 from memoryhub.core.logs import request_id
 from memoryhub.http import rate_limit
 from memoryhub.http.problems import Problem, get_request_id, too_many_requests
@@ -199,7 +201,9 @@ def _count_by_status(model: type[Extraction | MaintenanceRun]) -> dict[str, int]
 
 
 def _file_sizes() -> dict[str, int]:
-    path, sizes = str(connection.settings_dict["NAME"]), {}
+    if is_postgres():
+        return {"database": schema.file_sizes()["database_bytes"]}
+    path, sizes = str(store_path()), {}
     for kind, suffix in (("database", ""), ("log", "-wal")):
         with suppress(OSError):  # there is no log before the first write
             sizes[kind] = os.stat(path + suffix).st_size

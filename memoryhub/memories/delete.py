@@ -142,10 +142,10 @@ def evict_memories(
     """
     if not actor.may_delete or is_in_doubt():
         return []
-    spared = Case(When(pk__in=[memory.pk for memory in spare], then=1), default=0)
+    spared = [Case(When(pk__in=[memory.pk for memory in spare], then=1), default=0)] if spare else []
     with write_transaction():
         live = _visible_memories(actor).filter(where).live(now).unpinned()
-        memories = list(live.order_by(spared, "accessed_count", "updated_at", "importance", "pk")[:count])
+        memories = list(live.order_by(*spared, "accessed_count", "updated_at", "importance", "pk")[:count])
         move_to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
     return memories
 

@@ -20,10 +20,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from django.conf import settings
-from django.db import connection
 
 from memoryhub.audit import journal, mirror
 from memoryhub.backends import release, schema
+from memoryhub.core.database import is_postgres, store_path
 from memoryhub.core.drafts import draft_folder
 
 SUFFIX, MIRROR_SUFFIX = ".db", ".journal.jsonl"
@@ -72,7 +72,13 @@ class Contents:
 
 
 def live_path() -> Path:
-    return Path(connection.settings_dict["NAME"])
+    """Return the file of the store. Raise BackupError for a store on PostgreSQL."""
+    if is_postgres():
+        raise BackupError(
+            "the store is on PostgreSQL: back it up with pg_dump and restore it with pg_restore"
+            " (docs/deployment.md)"
+        )
+    return store_path()
 
 
 def default_folder() -> Path:

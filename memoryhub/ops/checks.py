@@ -14,8 +14,10 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError, connection
 
 from memoryhub.backends import release
+from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.core.http_client import EndpointProblem
 
 # The tag of the checks that commands run first. Django's other checks load every page, so only
@@ -107,6 +109,8 @@ def mount_under(path: Path) -> Mount | None:
 @register(INSTALLATION)
 def database_is_local(**kwargs: Any) -> list[CheckMessage]:
     """Refuse network file systems: the shared memory of a write-ahead log does not reach other machines."""
+    if IS_POSTGRES:
+        return []
     path = Path(settings.DATABASES["default"]["NAME"])
     mount = mount_under(path)
     if mount is not None and mount.is_network:
@@ -129,11 +133,35 @@ def database_is_local(**kwargs: Any) -> list[CheckMessage]:
 
 
 @register(INSTALLATION)
+def postgres_is_able(**kwargs: Any) -> list[CheckMessage]:
+    """Refuse a PostgreSQL server that is too old, stores other characters or does not let the hub write."""
+    if not IS_POSTGRES:
+        return []
+    from memoryhub.backends.postgres import server
+
+    try:
+        facts = server.read_facts()
+    except DatabaseError as error:
+        text = str(error).strip().splitlines()[0]
+        return [
+            Error(
+                f"PostgreSQL does not answer: {text}",
+                hint="Start it, or correct DATABASE_URL.",
+                id="memoryhub.E007",
+            )
+        ]
+    return [
+        (Error if one.is_serious else Warning)(one.text, hint=one.fix, id=one.id)
+        for one in server.find_problems(facts)
+    ]
+
+
+@register(INSTALLATION)
 def store_is_there(**kwargs: Any) -> list[CheckMessage]:
     """An empty store must not be created where a restore was interrupted."""
     from memoryhub.ops import backup, restore
 
-    aside = restore.set_aside()
+    aside = [] if IS_POSTGRES else restore.set_aside()
     if not aside:
         return []
     return [
@@ -155,10 +183,13 @@ def store_is_not_newer(**kwargs: Any) -> list[CheckMessage]:
     """Refuse a store of a newer version, which this one could misread or harm."""
     from memoryhub.ops import backup
 
-    path = backup.live_path()
+    path = connection.settings_dict["NAME"] if IS_POSTGRES else backup.live_path()
     try:
-        newer = release.find_refusal_of(path)
-    except sqlite3.DatabaseError:  # missing, empty or damaged: the command or doctor reports it
+        newer = release.find_refusal() if IS_POSTGRES else release.find_refusal_of(path)
+    except (
+        sqlite3.DatabaseError,
+        DatabaseError,
+    ):  # missing, empty or damaged: the command or doctor reports it
         return []
     if not newer:
         return []
@@ -167,7 +198,7 @@ def store_is_not_newer(**kwargs: Any) -> list[CheckMessage]:
 
 def require_usable_store() -> None:
     """Raise ImproperlyConfigured if the store cannot be used. For servers that run no system checks."""
-    for message in (*database_is_local(), *store_is_there(), *store_is_not_newer()):
+    for message in (*database_is_local(), *postgres_is_able(), *store_is_there(), *store_is_not_newer()):
         if message.is_serious():
             raise ImproperlyConfigured(f"{message.msg}. {message.hint}")
 

@@ -63,6 +63,7 @@ def test_row_written_during_the_verification_is_not_lost(five_rows, remember, mo
     assert journal.verify().ok
 
 
+@pytest.mark.sqlite
 def test_row_cannot_be_replaced_with_default_settings(five_rows):
     file = sqlite3.connect(connection.settings_dict["NAME"])
     try:

@@ -32,6 +32,7 @@ def count_trigrams() -> int:
             cursor.execute("DROP TABLE temp.terms")
 
 
+@pytest.mark.sqlite
 def test_long_text_without_repetition_adds_few_trigrams(remember: Any) -> None:
     letters = [chr(code) for code in range(0x4E00, 0x9FFF)]
     remember("".join(random.Random(1).choices(letters, k=MAX_CONTENT)), overview="", title="t", abstract="a")
@@ -56,6 +57,7 @@ def test_change_behind_the_limit_leaves_the_indexes_sound(remember: Any, actor: 
     assert schema.find_problems(deep=True) == []
 
 
+@pytest.mark.sqlite
 def test_index_that_covers_whole_texts_is_replaced(remember: Any) -> None:
     """The index of an earlier release."""
     remember(text_with("xylophone", 50_000))

@@ -14,6 +14,7 @@ from django.utils import timezone
 from memoryhub import memories
 from memoryhub.access.policy import LEVELS, Actor, Clearance, system_actor
 from memoryhub.audit import mirror
+from memoryhub.backends.dialect import sql
 from memoryhub.capture import projects
 from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.memories.delete import delete_waiting
@@ -24,6 +25,7 @@ from tests.capture.conftest import DATABASE, DESIGN, FIX, AgentSession
 
 ADMIN = system_actor("tests")
 TITLE = "Read each file once"
+MATCHES_WORD = sql.MATCH(index="memoryhub_text", expression="%s")
 WORD = "quincewort"  # a word that no other text of these tests has
 
 
@@ -40,7 +42,7 @@ def stored_anywhere(word: str) -> list[str]:
             if any(word in repr(row).lower() for row in cursor.fetchall()):
                 found.append(table)
         if word.isalpha():
-            cursor.execute("SELECT count(*) FROM memoryhub_text WHERE memoryhub_text MATCH %s", [word])
+            cursor.execute(f"SELECT count(*) FROM memoryhub_text WHERE {MATCHES_WORD}", [word])
             found += ["index"] if cursor.fetchone()[0] else []
     return found
 

@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import DatabaseError, connection
 
 from memoryhub.core import database
 from memoryhub.core.database import Deadline, DeadlinePassed
@@ -45,7 +45,7 @@ def test_passed_deadline_does_not_interrupt_later_reads():
 @pytest.mark.django_db
 def test_other_database_errors_are_raised():
     with (
-        pytest.raises(OperationalError, match="no such table"),
+        pytest.raises(DatabaseError, match=r"no such table|does not exist"),
         Deadline(1000).reading(),
         connection.cursor() as cursor,
     ):
@@ -99,6 +99,7 @@ def stored(transactional_db, actor):
     return memories.create_memory(MemoryDraft(content="zebra stripes"), actor).memory
 
 
+@pytest.mark.sqlite
 def test_write_by_another_process_gives_an_empty_result_without_waiting(stored, actor, configure):
     configure(injection_deadline_ms=250)
     other = sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)
@@ -136,6 +137,7 @@ def test_write_by_another_thread_gives_an_empty_result_without_waiting(stored, a
     assert found.context == ""
 
 
+@pytest.mark.sqlite
 def test_short_patience_does_not_change_the_connection(stored):
     def timeout():
         with connection.cursor() as cursor:

@@ -205,6 +205,7 @@ class TestEnd:
         assert superseded_by(old) == new
 
 
+@pytest.mark.sqlite
 def test_the_partial_index_finds_what_a_memory_replaces(db: None) -> None:
     rows = Memory.objects.filter(superseded_by=1).values("pk").query
     with connection.cursor() as cursor:

@@ -107,6 +107,7 @@ def expressions_of(typed: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.sqlite
 def test_hostile_input_becomes_a_valid_expression(ask):
     for typed in HOSTILE:
         for table, expression in expressions_of(typed).items():
@@ -114,6 +115,7 @@ def test_hostile_input_becomes_a_valid_expression(ask):
                 ask(table, expression)
 
 
+@pytest.mark.sqlite
 @settings(max_examples=400)
 @given(st.one_of(st.text(), st.text(alphabet='"*^():{}+-ANDORNEAR \t\x00ab.検索', max_size=40)))
 @example("´")
@@ -174,6 +176,7 @@ def test_word_with_diacritics_is_also_searched_as_typed():
     assert query.spellings(query.words) == ["uberleg", "überleg"]
 
 
+@pytest.mark.sqlite
 def test_quotes_in_a_word_are_escaped(ask):
     assert expressions.match_any(['a" OR "word']) == '"a"" OR ""word"'
     assert ask("memoryhub_text", expressions.match_any(['nothing" OR "word'])) == []

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from django.db import connection
 from django.utils import timezone
 
@@ -37,11 +38,13 @@ def plan(ask: Callable[[], Any]) -> list[str]:
         return [step for *_, step in cursor.fetchall()]
 
 
+@pytest.mark.sqlite
 def test_facets_are_counted_from_the_access_index_without_sorting(db: None) -> None:
     (step,) = plan(lambda: counts.count_facets(live()))
     assert "USING COVERING INDEX memory_gate" in step
 
 
+@pytest.mark.sqlite
 def test_days_are_counted_from_the_access_index(db: None) -> None:
     assert (
         "USING COVERING INDEX memory_gate"
@@ -49,6 +52,7 @@ def test_days_are_counted_from_the_access_index(db: None) -> None:
     )
 
 
+@pytest.mark.sqlite
 def test_review_queue_uses_partial_indexes(db: None) -> None:
     reader = Reviewer("user:ada", timezone.now() - timedelta(days=1))
     steps = plan(lambda: review_items.count_waiting(live(), reader, 99))

@@ -35,6 +35,8 @@ JSON_ARRAY, JSON_LIST_OF = "json_build_array", "coalesce(json_agg({}), '[]')".fo
 CHANGE_TABLE_COLUMNS = "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, memory bigint, vector bigint"
 TABLE_OPTIONS = ""
 UNINDEXED_MODEL = "model"
+STATE_AFTER_PROMPT = "state || jsonb_build_object('asked', %s, 'prompted', true)"
+KEY_LIST = "string_agg((%(expressions)s)::text, ',')"
 JOURNAL_COPIES: tuple[str, ...] = ("detail_text",)  # PostgreSQL does not store the text of a jsonb column
 KEYS_BY_EXPRESSION = (
     f"SELECT %s, string_agg(rowid::text, ',') FROM {TEXT_TABLE}"

@@ -38,6 +38,7 @@ from memoryhub.backends.tables import (
 
 logger = logging.getLogger(__name__)
 MAX_WORD_CHARACTERS = 250_000  # of a text in the word index: a tsvector has at most a megabyte
+DISABLED = "is disabled"
 _STEMMER = "memoryhub_porter"  # a dictionary of stems
 # Kinds of words that the parser finds in texts of letters, digits and spaces.
 _TOKENS = "asciiword, word, numword, int, uint, float, sfloat"
@@ -114,7 +115,7 @@ def _tables() -> dict[str, SchemaObject]:
     """Return the tables. Those of the indexes have the names and columns of SQLite's."""
     made: dict[str, tuple[str, ...]] = {
         table: (
-            f"CREATE TABLE {table} (rowid bigint PRIMARY KEY, {table} tsvector NOT NULL)",
+            f"CREATE TABLE {table} (rowid bigint PRIMARY KEY, {table} tsvector NOT NULL, rank real)",
             f"CREATE INDEX {table}_terms ON {table} USING gin ({table})",
         )
         for table in INDEXES
@@ -220,17 +221,19 @@ def _differences(cursor: CursorWrapper) -> Iterator[tuple[str, SchemaObject, str
         elif digest != one.digest:
             yield name, one, "is not the one this version installs"
         elif not is_enabled:
-            yield name, one, "is disabled"
+            yield name, one, DISABLED
 
 
 def install() -> None:
     """Create missing objects, replace different ones, and rebuild indexes that are wrong."""
     with transaction.atomic(), connection.cursor() as cursor:
-        made = [(name, one) for name, one, _ in _differences(cursor)]
-        for name, one in made:
+        differences = list(_differences(cursor))
+        for name, one, problem in differences:
             _create(cursor, name, one)
+            if problem == DISABLED:  # a trigger
+                cursor.execute(f"ALTER TABLE {one.identity.split()[-1]} ENABLE TRIGGER {name}")
         _keep_bytes_of_details(cursor)
-        names = {name for name, _ in made}
+        names = {name for name, _, _ in differences}
         logged = change_log.triggers(MEMORY_TABLE, EMBEDDED_COLUMNS)
         change_log.start_tracking(cursor, restart=not names.isdisjoint(logged))
         change_blocks.start_tracking(cursor, restart=not names.isdisjoint(change_blocks.triggers()))
@@ -248,15 +251,14 @@ def _create(cursor: CursorWrapper, name: str, one: SchemaObject) -> None:
         cursor.execute(f"DROP {one.identity.replace(name, f'IF EXISTS {name}')} CASCADE")
     for statement in one.statements:
         cursor.execute(statement)
-    if one.identity.startswith("TRIGGER"):
-        cursor.execute(f"ALTER TABLE {one.identity.split()[-1]} ENABLE TRIGGER {name}")
     cursor.execute(f"COMMENT ON {one.identity} IS '{one.digest}'")
 
 
 def _keep_bytes_of_details(cursor: CursorWrapper) -> None:
     """Store the details of the journal also as they were written: its chain contains their bytes."""
-    for column in JOURNAL_COPIES:
-        cursor.execute(f"ALTER TABLE {JOURNAL_TABLE} ADD COLUMN IF NOT EXISTS {column} text")
+    present = {one.name for one in connection.introspection.get_table_description(cursor, JOURNAL_TABLE)}
+    for column in set(JOURNAL_COPIES) - present:
+        cursor.execute(f"ALTER TABLE {JOURNAL_TABLE} ADD COLUMN {column} text")
 
 
 def drop_triggers() -> None:

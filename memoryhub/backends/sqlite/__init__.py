@@ -32,6 +32,8 @@ CHANGE_TABLE_COLUMNS = "id INTEGER PRIMARY KEY AUTOINCREMENT, memory INTEGER, ve
 TABLE_OPTIONS = " WITHOUT ROWID"
 # The plus stops SQLite from scanning all vectors of the model for a few new ones.
 UNINDEXED_MODEL = "+model"
+STATE_AFTER_PROMPT = "json_set(state, '$.asked', %s, '$.prompted', json('true'))"  # of a session
+KEY_LIST = "group_concat(%(expressions)s)"  # the keys of a group, separated by commas
 JOURNAL_COPIES: tuple[str, ...] = ()  # columns of the journal with the text of ``detail``
 KEYS_BY_EXPRESSION = f"SELECT %s, group_concat(rowid) FROM {TEXT_TABLE} WHERE {TEXT_TABLE} MATCH %s"
 

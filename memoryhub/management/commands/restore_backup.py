@@ -33,6 +33,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
+            backup.live_path()  # refuses a store on PostgreSQL
             with restore.staged(options["file"]) as copy:
                 contents = self._verified(copy, options)
                 if not options["dry_run"]:

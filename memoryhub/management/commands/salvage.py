@@ -33,7 +33,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         connections.close_all()
         try:
-            found = salvage.salvage(options["source"] or backup.live_path(), options["file"])
+            store = backup.live_path()  # refuses a store on PostgreSQL
+            found = salvage.salvage(options["source"] or store, options["file"])
         except (backup.BackupError, OSError) as error:
             raise CommandError(str(error)) from None
         for table, count in sorted(found.rows.items()):

@@ -13,6 +13,7 @@ from enum import StrEnum
 from django.core.checks import CheckMessage
 from django.db import DatabaseError
 
+from memoryhub.core.database import is_database_busy
 from memoryhub.ops.backup import BackupError
 
 RESTORE = "Restore a backup: manage.py restore_backup FILE."
@@ -24,7 +25,7 @@ _BUSY = "Another process keeps the store busy; run doctor again."
 
 
 def is_busy(error: DatabaseError) -> bool:
-    return any(word in str(error) for word in ("locked", "busy"))
+    return is_database_busy(error)
 
 
 class Status(StrEnum):

@@ -22,6 +22,7 @@ from django.core.mail import get_connection
 from memoryhub.backends import vector_file
 from memoryhub.core import drafts
 from memoryhub.core.client_ip import is_loopback
+from memoryhub.core.database import store_path
 from memoryhub.core.text import format_count
 from memoryhub.digests.messages import describe_mail_error
 from memoryhub.ops import backup, checks
@@ -70,7 +71,7 @@ def home() -> Iterator[Finding]:
 
 def _files() -> list[Path]:
     """Return the files that contain memories or the session key."""
-    database = backup.live_path()
+    database = store_path()
     logs = Path(settings.MEMORY_LOG)
     found = [database, *(Path(f"{database}{end}") for end in ("-wal", "-shm"))]
     found += [Path(settings.HOME) / "secret-key", *sorted(logs.parent.glob(f"{logs.name}*"))]
@@ -171,7 +172,7 @@ def _user(uid: int) -> str:
 @check("file system")
 def file_system() -> Iterator[Finding]:
     found = list(of_messages(checks.database_is_local()))
-    mount = checks.mount_under(backup.live_path())
+    mount = checks.mount_under(store_path())
     yield from found or [
         ok(f"{mount.type}, mounted at {mount.point}" if mount else "not known on this system")
     ]
@@ -179,7 +180,7 @@ def file_system() -> Iterator[Finding]:
 
 @check("disk space", needs="home")
 def disk_space() -> Iterator[Finding]:
-    database = backup.live_path()
+    database = store_path()
     size = database.stat().st_size if database.is_file() else 0
     free = shutil.disk_usage(database.parent).free
     hint = "Make room, or move LETSGO_HOME to a larger disk."

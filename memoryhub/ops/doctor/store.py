@@ -11,14 +11,46 @@ from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import reindexing, release, schema
+from memoryhub.backends.postgres import server
 from memoryhub.core import damage
-from memoryhub.core.database import write_transaction
+from memoryhub.core.database import is_postgres, write_transaction
 from memoryhub.ops import backup, checks, restore, salvage
-from memoryhub.ops.doctor import REBUILD, RESTORE, Finding, check, fail, is_busy, ok, warn
+from memoryhub.ops.doctor import (
+    REBUILD,
+    RESTORE,
+    Finding,
+    Status,
+    check,
+    fail,
+    is_busy,
+    of_messages,
+    ok,
+    warn,
+)
+
+
+def _server() -> Iterator[Finding]:
+    """Report the PostgreSQL server."""
+    if found := list(of_messages(checks.postgres_is_able())):
+        yield from found
+        if any(one.status is Status.FAIL for one in found):
+            return
+    if schema.tables_missing():
+        yield fail(
+            f"the database {connection.settings_dict['NAME']} is empty", "Make the tables: manage.py migrate."
+        )
+        return
+    facts = server.read_facts()
+    size = schema.file_sizes()["database_bytes"] / 1e6
+    yield ok(f"PostgreSQL {facts.version}, database {connection.settings_dict['NAME']}, {size:,.1f} MB")
+    yield ok("back it up with pg_dump, or continuously with archived write-ahead logs (docs/deployment.md)")
 
 
 @check("store", needs="home")
 def database() -> Iterator[Finding]:
+    if is_postgres():
+        yield from _server()
+        return
     path = backup.live_path()
     if aside := restore.set_aside():
         yield fail(
@@ -48,6 +80,9 @@ def database() -> Iterator[Finding]:
 
 @check("write-ahead log", needs="store")
 def write_ahead_log() -> Iterator[Finding]:
+    if is_postgres():
+        yield ok("PostgreSQL has its own")
+        return
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA journal_mode")
         mode = cursor.fetchone()[0]
@@ -101,6 +136,10 @@ def _reinstall() -> Iterator[str]:
 
 def _rebuild() -> Iterator[str]:
     """Make all indexes anew from the rows. If their old pages are in the way, make a new file."""
+    if is_postgres():
+        schema.rebuild_indexes()
+        yield "rebuilt the indexes"
+        return
     try:
         with connection.cursor() as cursor:
             cursor.execute("REINDEX")
@@ -150,6 +189,9 @@ def _damaged_lines() -> list[str]:
 
 @check("integrity", needs="store", slow=True, fix=_rebuild)
 def integrity() -> Iterator[Finding]:
+    if is_postgres():
+        yield ok("PostgreSQL checks its pages and foreign keys itself")
+        return
     lines = _damaged_lines()
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA foreign_key_check")

@@ -1,0 +1,74 @@
+"""What the PostgreSQL server is and can do: version, encoding, rights, the extension ``vector``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from django.db import connection
+
+MIN_VERSION = 15
+MIN_VECTOR = (0, 8)  # the first with iterative scans
+
+
+class ServerFacts(NamedTuple):
+    """``vector``: the version of the extension, empty if it is not installed. ``available``: if it was."""
+
+    version: int
+    encoding: str
+    may_create: bool
+    vector: str
+    available: str
+
+
+class ServerProblem(NamedTuple):
+    id: str
+    text: str
+    fix: str
+    is_serious: bool = True
+
+
+_FACTS_SQL = """SELECT current_setting('server_version_num')::int / 10000,
+    (SELECT pg_encoding_to_char(encoding) FROM pg_database WHERE datname = current_database()),
+    coalesce(has_schema_privilege(current_schema(), 'CREATE'), false),
+    coalesce((SELECT extversion FROM pg_extension WHERE extname = 'vector'), ''),
+    coalesce((SELECT default_version FROM pg_available_extensions WHERE name = 'vector'), '')"""
+
+
+def read_facts() -> ServerFacts:
+    with connection.cursor() as cursor:
+        cursor.execute(_FACTS_SQL)
+        return ServerFacts(*cursor.fetchone())
+
+
+def find_problems(facts: ServerFacts) -> Iterator[ServerProblem]:
+    """Yield why the hub cannot use this server, or not all of its features."""
+    if facts.version < MIN_VERSION:
+        yield ServerProblem(
+            "memoryhub.E008",
+            f"PostgreSQL {facts.version} is too old",
+            f"Upgrade the server to PostgreSQL {MIN_VERSION} or newer.",
+        )
+    if facts.encoding != "UTF8":
+        yield ServerProblem(
+            "memoryhub.E009",
+            f"The database has the encoding {facts.encoding}",
+            "Create a new one: CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0;",
+        )
+    if not facts.may_create:
+        yield ServerProblem(
+            "memoryhub.E010",
+            "The user of DATABASE_URL may not create tables",
+            "As an administrator of the database: GRANT CREATE, USAGE ON SCHEMA public TO the_user;",
+        )
+    if facts.vector and _numbers(facts.vector) < MIN_VECTOR:
+        yield ServerProblem(
+            "memoryhub.E011",
+            f"The extension vector {facts.vector} is too old",
+            "Install pgvector 0.8 or newer on the server, then: ALTER EXTENSION vector UPDATE;",
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
