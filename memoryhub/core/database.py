@@ -7,6 +7,7 @@ journal's chain, the change log and the caps depend on the order of the writes.
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 import threading
 import time
@@ -27,6 +28,7 @@ _writer_lock = threading.RLock()  # reentrant: an on-commit callback may write
 LOCK_TIMEOUT_SECONDS = 20.0  # seconds
 _WRITER_LOCK = 7_206_001  # the number of PostgreSQL's advisory lock
 _RETRY_SECONDS = 0.001  # between two checks whether another process is writing
+_OPENED_FILE = "opened_file"  # attribute of a connection
 _lock_deadline: ContextVar[float | None] = ContextVar("until", default=None)  # monotonic clock
 
 
@@ -77,6 +79,7 @@ def _begin(transactions: ExitStack, until: float) -> None:
         transactions.enter_context(transaction.atomic())
         _lock_writers(until - time.monotonic())
         return
+    _require_same_file()
     # Not through Django's cursor, which would count these as queries.
     ask = connection.connection.execute
     [usual] = ask("PRAGMA busy_timeout").fetchone()
@@ -121,6 +124,24 @@ def _lock_writers(seconds: float) -> None:
             "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s)",
             [f"{max(int(seconds * 1000), 1)}ms", _WRITER_LOCK],
         )
+
+
+def _require_same_file() -> None:
+    """Raise OperationalError if the file was removed or replaced: what is written to the open one is lost."""
+    opened = getattr(connection, _OPENED_FILE, None)
+    if opened and opened != _identify_file(connection):
+        raise OperationalError(
+            "the file of the store was removed or replaced; put it back, or restart the hub"
+        )
+
+
+def _identify_file(connection: BaseDatabaseWrapper) -> tuple[int, int] | None:
+    """Return the device and the inode of the store's file. A store in memory has none."""
+    try:
+        file = os.stat(connection.settings_dict["NAME"])
+    except OSError:
+        return None
+    return (file.st_dev, file.st_ino)
 
 
 SIDE_WRITE_SECONDS = 1.0  # that a read waits for other writers
@@ -305,6 +326,7 @@ def _watch_connection(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
         if _limit_statement not in connection.execute_wrappers:
             connection.execute_wrappers.append(_limit_statement)
         return
+    connection.__dict__[_OPENED_FILE] = _identify_file(connection)
     connection.connection.set_progress_handler(_is_over_limit, _READ_STEPS)
     if _start_clock not in connection.execute_wrappers:
         connection.execute_wrappers.append(_start_clock)

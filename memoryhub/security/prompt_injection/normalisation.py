@@ -68,6 +68,7 @@ _ESCAPE = re.compile(
 )
 # Hangul in single jamo and kana with a separate voicing mark are composed. Other characters are folded alone.
 _CLUSTER = re.compile("[^\x00-\x7f](?:[\u1160-\u11ff]{1,2}|[\u3099\u309a])?")
+_LATIN_LETTER, _FOREIGN_LETTER = re.compile("[A-Za-z]"), re.compile(f"[{''.join(FOREIGN)}]")
 _NON_ASCII_WORD = re.compile(r"[^\W\d_]*[^\W\d_\x00-\x7f][^\W\d_]*")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 _MAYBE_SPACED = re.compile(r"[ ._\-*|/·•~+\n][^\W_][ ._\-*|/·•~+\n][^\W_](?![^\W_])")
@@ -196,10 +197,10 @@ def _join_letters(match: re.Match[str]) -> str:
 
 def _replace_lookalikes(found: NormalisedText) -> NormalisedText:
     """Replace letters of other alphabets in words that mix them with Latin, or that are in a Latin text."""
-    latin = sum(1 for letter in found.text if "a" <= letter <= "z" or "A" <= letter <= "Z")
-    foreign = sum(1 for letter in found.text if letter in FOREIGN)
+    foreign = len(_FOREIGN_LETTER.findall(found.text))
     if not foreign:
         return found
+    latin = len(_LATIN_LETTER.findall(found.text))
 
     def plain(match: re.Match[str]) -> str:
         word = match.group()
