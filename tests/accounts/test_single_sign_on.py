@@ -123,7 +123,7 @@ def test_unreachable_provider_returns_to_the_login_page(provider, settings):
     settings.OIDC_ISSUER = "http://127.0.0.1:9"
     client = Client()
     assert refused(client.get(START))
-    assert "did not vouch for you" in client.get("/login/?failed=1").content.decode()
+    assert "did not confirm who you are" in client.get("/login/?failed=1").content.decode()
 
 
 def test_provider_with_another_issuer_is_not_trusted(provider, settings):

@@ -116,7 +116,7 @@ def test_it_grows_shrinks_and_moves(open_page: Any, reader: Any, world: Any) -> 
         return [float(one) for one in (picture.get_attribute("viewBox") or "").split()]
 
     whole = box()
-    page.get_by_role("button", name="Larger").click()
+    page.get_by_role("button", name="Zoom in").click()
     assert box()[2] < whole[2]
     node(page, "board").focus()
     page.keyboard.press("+")

@@ -254,7 +254,7 @@ class TestReport:
         for number in range(3):
             remember(f"learnt {number}", session_id="night", project="zoo")
         page = open_page("/sessions/night/?project=zoo", reader, color_scheme="dark")
-        page.get_by_role("link", name="Report to print").click()
+        page.get_by_role("link", name="Printable report").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Session night")
         page.evaluate("window.print = () => { window.printed = true }")
         page.get_by_role("button", name="Print").click()

@@ -120,7 +120,7 @@ def test_reader_sees_the_page_without_forms(sign_in: SignIn, decision: Memory) -
     reader = sign_in()
     page = reader.get(PAGE).content.decode()
     assert "Use SQLite" in page
-    assert "Not true any more" not in page
+    assert "No longer true" not in page
     for fields in (
         {"action": "add", "section": "purpose", "text": "x"},
         {"action": "pin", "id": decision.uid},

@@ -46,7 +46,7 @@ class StatsFilter(ListFilter):
         required=False,
         label="Events within",
         choices=[(str(n), f"{n} days") for n in PERIODS],
-        error_messages={"invalid_choice": "There is no such choice; pick one of the list."},
+        error_messages={"invalid_choice": "Select one of the choices."},
     )
     all = forms.ChoiceField(
         required=False,
