@@ -36,8 +36,10 @@ from tests.clients import signed_in_client
 OPEN = {("farm", "public"), ("farm", "private"), ("farm", "secret"), ("barn", "public"), ("barn", "private")}
 ALL_MINE = ("view_private", "add_agenttoken", "view_maintenancerun", "add_maintenancerun")
 WITH_QUERY = {
-    "search/": ["?q=zebra&min_score=0", "?q=words&min_score=0"],
-    "memories/": ["?sort=title", "?project=zoo", "?tag=tagzoopublicwords"],
+    "memories/": [
+        *("?q=zebra&min_score=0", "?q=words&min_score=0", "?q=words&min_score=0&order=-importance"),
+        *("?sort=title", "?project=zoo", "?tag=tagzoopublicwords"),
+    ],
     "facts/": ["?subject=zebra"],
     "journal/": ["?operation=insert"],
     "projects/names/": ["?project=z", "?q=z"],

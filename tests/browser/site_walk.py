@@ -36,7 +36,11 @@ STATES = {
         for tab in ("new", "unsure", "flagged", "outdated", "alike", "alike&look=1", "contradictions")
     ],
     "memory-compare": ["?from=1&to=now"],
-    "memories": ["?sort=title", "?project=nowhere", "?tag=data", "?type=bugfix"],
+    "memories": [
+        *("?sort=title", "?project=nowhere", "?tag=data", "?type=bugfix"),
+        *("?q=tide&project=harbor-board", "?q=nothing+at+all", "?q=a&since=never", "?q=tiide+tabels"),
+        *("?q=tide&order=-created_at", "?on=2020-01-01"),
+    ],
     "preview": ["?prompt=Why+are+the+tide+heights+wrong%3F"],
     "sessions": ["?project=greenhouse"],
     "timeline": ["?project=greenhouse", "?month=never"],
