@@ -56,6 +56,8 @@ class Agent:
             kinds = list(WEIGHTS)
             kind = self.random.choices(kinds, list(WEIGHTS.values()))[0] if self._own() else "store"
             getattr(self, f"_{kind}")(number)
+        for client in self.clients.values():
+            client.close()
 
     def _own(self) -> list[str]:
         found = self.outcome
@@ -64,15 +66,15 @@ class Agent:
     def _send(self, kind: str, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
         port = self.random.choice(self.ports)
         try:
-            client = self.clients.setdefault(port, Client(port, self.headers))
+            if port not in self.clients:
+                self.clients[port] = Client(port, self.headers)
         except OSError:
-            self.clients.pop(port, None)
             self.outcome.statuses[-1] += 1
             time.sleep(0.05)
             return -1, {}  # nothing was sent
-        answer, content = client.send(method, path, body)
+        answer, content = self.clients[port].send(method, path, body)
         if not answer.status:
-            del self.clients[port]
+            self.clients.pop(port).close()
         self.outcome.statuses[answer.status] += 1
         self.outcome.milliseconds.setdefault(kind, []).append(1000 * answer.seconds)
         return answer.status, Client.decode(content)
