@@ -22,7 +22,7 @@ from tools.cluster.nodes import Node
 from tools.cluster.proxies import BalancingProxy, StallingProxy
 
 pytestmark = pytest.mark.slow
-SECONDS = 120  # for what must happen some time
+SECONDS = 300  # for what must happen some time
 
 
 def until(happened: Callable[[], object]) -> None:
@@ -143,7 +143,7 @@ def test_stalled_network_ends_requests_and_not_the_other_node(cluster: Cluster) 
 
 def test_run_of_a_killed_node_is_continued_by_the_other(cluster: Cluster) -> None:
     first = cluster.nodes[0]
-    for start in range(0, 3000, 500):
+    for start in range(0, 1000, 500):
         numbers = range(start, start + 500)
         batch = [{"content": f"Aged note {number}", "project": "aged"} for number in numbers]
         assert cluster.ask(first, "POST", f"{mixed.MEMORIES}/batch", {"memories": batch})[0] == 200
@@ -155,19 +155,19 @@ def test_run_of_a_killed_node_is_continued_by_the_other(cluster: Cluster) -> Non
         statement = f"SELECT status, done, worker FROM memoryhub_maintenancerun WHERE uid = '{uid}'"
         return cluster.execute(statement)[0]
 
-    until(lambda: row()[1] > 100)
+    until(lambda: row()[1] > 50)
     status, done, worker = row()
     assert status == "running"
-    assert done < 3000
+    assert done < 1000
     [killed] = [node for node in cluster.nodes if worker.startswith(f"{node.name}.")]
     killed.kill()
     until(lambda: row()[0] == "done")
     killed.start()
     cluster.wait_until_ready()
-    assert row()[1] == 3000
+    assert row()[1] == 1000
     times = dict(cluster.read()["consolidated"])
     assert set(times.values()) == {1}, "nothing was done twice"
-    assert len(times) == 3000, "nothing was left out"
+    assert len(times) == 1000, "nothing was left out"
 
 
 def test_requests_reach_a_ready_node_while_another_is_killed(cluster: Cluster) -> None:

@@ -22,7 +22,7 @@ WEIGHTS = {"store": 50, "update": 15, "delete": 10, "search": 25}
 
 @dataclass
 class Outcome:
-    """What the clients were told. ``unknown``: memories with a request that got no answer."""
+    """What the clients were told. ``unknown``: memories with a request that failed: it may have been done."""
 
     stored: dict[str, str] = field(default_factory=dict)
     updates: Counter[str] = field(default_factory=Counter)
@@ -95,7 +95,7 @@ class Agent:
         if status == 200:
             self.outcome.updates[uid] += 1
             self.outcome.titles[uid] = title
-        elif status == 0:
+        elif status == 0 or status >= 500:
             self.outcome.unknown.add(uid)
 
     def _delete(self, number: int) -> None:
@@ -103,7 +103,7 @@ class Agent:
         status, _ = self._send("delete", "DELETE", f"{MEMORIES}/{uid}")
         if status in (200, 204):
             self.outcome.deleted.add(uid)
-        elif status == 0:
+        elif status == 0 or status >= 500:
             self.outcome.unknown.add(uid)
 
     def _search(self, number: int) -> None:
