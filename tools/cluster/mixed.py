@@ -22,7 +22,7 @@ WEIGHTS = {"store": 50, "update": 15, "delete": 10, "search": 25}
 
 @dataclass
 class Outcome:
-    """What the clients were told. ``unknown``: memories with a request that got no answer."""
+    """What the clients were told. ``unknown``: memories with a request that failed: it may have been done."""
 
     stored: dict[str, str] = field(default_factory=dict)
     updates: Counter[str] = field(default_factory=Counter)
@@ -56,6 +56,8 @@ class Agent:
             kinds = list(WEIGHTS)
             kind = self.random.choices(kinds, list(WEIGHTS.values()))[0] if self._own() else "store"
             getattr(self, f"_{kind}")(number)
+        for client in self.clients.values():
+            client.close()
 
     def _own(self) -> list[str]:
         found = self.outcome
@@ -64,15 +66,15 @@ class Agent:
     def _send(self, kind: str, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
         port = self.random.choice(self.ports)
         try:
-            client = self.clients.setdefault(port, Client(port, self.headers))
+            if port not in self.clients:
+                self.clients[port] = Client(port, self.headers)
         except OSError:
-            self.clients.pop(port, None)
             self.outcome.statuses[-1] += 1
             time.sleep(0.05)
             return -1, {}  # nothing was sent
-        answer, content = client.send(method, path, body)
+        answer, content = self.clients[port].send(method, path, body)
         if not answer.status:
-            del self.clients[port]
+            self.clients.pop(port).close()
         self.outcome.statuses[answer.status] += 1
         self.outcome.milliseconds.setdefault(kind, []).append(1000 * answer.seconds)
         return answer.status, Client.decode(content)
@@ -93,7 +95,7 @@ class Agent:
         if status == 200:
             self.outcome.updates[uid] += 1
             self.outcome.titles[uid] = title
-        elif status == 0:
+        elif status == 0 or status >= 500:
             self.outcome.unknown.add(uid)
 
     def _delete(self, number: int) -> None:
@@ -101,7 +103,7 @@ class Agent:
         status, _ = self._send("delete", "DELETE", f"{MEMORIES}/{uid}")
         if status in (200, 204):
             self.outcome.deleted.add(uid)
-        elif status == 0:
+        elif status == 0 or status >= 500:
             self.outcome.unknown.add(uid)
 
     def _search(self, number: int) -> None:

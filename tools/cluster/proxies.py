@@ -33,24 +33,23 @@ class StallingProxy:
         self._flows.set()
 
     def close(self) -> None:
-        self._listener.close()
+        self._flows.set()
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
 
     def _accept(self) -> None:
-        with suppress(OSError):  # closed
+        with self._listener, suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
                 threading.Thread(target=self._connect, args=(client,), daemon=True).start()
 
     def _connect(self, client: socket.socket) -> None:
         self._flows.wait()
-        server = socket.socket(socket.AF_UNIX)
-        try:
+        with client, socket.socket(socket.AF_UNIX) as server, suppress(OSError):
             server.connect(self._target)
-        except OSError:
-            client.close()
-            return
-        for source, sink in ((client, server), (server, client)):
-            threading.Thread(target=self._copy, args=(source, sink), daemon=True).start()
+            back = threading.Thread(target=self._copy, args=(server, client), daemon=True)
+            back.start()
+            self._copy(client, server)
+            back.join()
 
     def _copy(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):
@@ -80,6 +79,7 @@ class BalancingProxy:
 
     def close(self) -> None:
         self._server.shutdown()
+        self._server.server_close()
 
     def _check(self, port: int) -> None:
         while True:
