@@ -26,7 +26,7 @@ from django.db.backends.signals import connection_created
 logger = logging.getLogger(__name__)
 _writer_lock = threading.RLock()  # reentrant: an on-commit callback may write
 LOCK_TIMEOUT_SECONDS = 20.0  # seconds
-_WRITER_LOCK = 7_206_001  # the number of PostgreSQL's advisory lock
+WRITER_LOCK = 7_206_001  # the number of PostgreSQL's advisory lock
 _RETRY_SECONDS = 0.001  # between two checks whether another process is writing
 _OPENED_FILE = "opened_file"  # attribute of a connection
 _lock_deadline: ContextVar[float | None] = ContextVar("until", default=None)  # monotonic clock
@@ -122,7 +122,7 @@ def _lock_writers(seconds: float) -> None:
     with connection.wrap_database_errors, waits:
         connection.connection.execute(
             "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s)",
-            [f"{max(int(seconds * 1000), 1)}ms", _WRITER_LOCK],
+            [f"{max(int(seconds * 1000), 1)}ms", WRITER_LOCK],
         )
 
 

@@ -13,7 +13,7 @@ MIN_VECTOR = (0, 8)  # the first with iterative scans
 
 
 class ServerFacts(NamedTuple):
-    """``vector``: the version of the extension, empty if it is not installed. ``available``: if it was."""
+    """``vector``: the installed version of the extension, ``available``: that of the server; may be empty."""
 
     version: int
     encoding: str

@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.backends.utils import CursorWrapper
 from numpy.typing import NDArray
 
-from memoryhub.backends.tables import TEXT_TABLE, Trigger
+from memoryhub.backends.tables import TEXT_TABLE
 
 KEYS_OF_JSON = TEXTS_OF_JSON = "SELECT value FROM json_each(%s)"  # a subquery; the parameter is a JSON array
 IS_DIFFERENT = "IS NOT"
@@ -61,12 +61,6 @@ def stored_bytes(column: str) -> str:
 def refuse(message: str) -> str:
     """Return the statement with which a trigger refuses a write."""
     return f"SELECT RAISE(ABORT, '{message}');"
-
-
-def trigger_body(trigger: Trigger) -> str:
-    """Return what follows ``CREATE TRIGGER name``."""
-    condition = f" WHEN {trigger.condition}" if trigger.condition else ""
-    return f"{trigger.event} ON {trigger.table}{condition} BEGIN {trigger.statements} END"
 
 
 def match_any(texts: Iterable[str]) -> str:

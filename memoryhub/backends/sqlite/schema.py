@@ -16,7 +16,7 @@ from django.db import OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from memoryhub.backends import change_blocks, change_log, release, vector_index
-from memoryhub.backends.sqlite import NOW, refuse, trigger_body
+from memoryhub.backends.sqlite import NOW, refuse
 from memoryhub.backends.tables import (
     ABSENCE_TABLE,
     EMBEDDED_COLUMNS,
@@ -25,6 +25,7 @@ from memoryhub.backends.tables import (
     REINDEX_TABLE,
     TEXT_COLUMNS,
     TRIGRAM_CHARACTERS,
+    Trigger,
 )
 from memoryhub.core import drafts
 
@@ -149,8 +150,14 @@ def _triggers() -> dict[str, str]:
         )
     made["memoryhub_absence_end"] = _ABSENCE_END
     logged = change_log.triggers(MEMORY_TABLE, EMBEDDED_COLUMNS) | change_blocks.triggers()
-    made |= {name: trigger_body(one) for name, one in logged.items()}
+    made |= {name: _trigger_body(one) for name, one in logged.items()}
     return {name: f"CREATE TRIGGER {name} {body}" for name, body in made.items()}
+
+
+def _trigger_body(trigger: Trigger) -> str:
+    """Return what follows ``CREATE TRIGGER name``."""
+    condition = f" WHEN {trigger.condition}" if trigger.condition else ""
+    return f"{trigger.event} ON {trigger.table}{condition} BEGIN {trigger.statements} END"
 
 
 def install() -> None:

@@ -24,7 +24,10 @@ MEMORY_FOLDER, MIN_FREE_BYTES = Path("/dev/shm"), 4 << 30  # noqa: S108 of the k
 
 
 class Command(BaseCommand):
-    help = "Run the tests with pytest: --served those of served processes, --fast the quick ones."
+    help = (
+        "Run the tests with pytest: --served those of served processes, --fast the quick ones;"
+        " --database postgres on a PostgreSQL server that it starts."
+    )
     requires_system_checks = []
 
     def run_from_argv(self, argv: list[str]) -> None:

@@ -1,0 +1,121 @@
+"""SQLite and PostgreSQL: the same interface, and what is different on PostgreSQL."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import OperationalError, connection
+
+from memoryhub import config
+from memoryhub.backends.dialect import IS_POSTGRES
+from memoryhub.backends.postgres import server
+from memoryhub.core import database
+
+ROOT = Path(__file__).parents[2]
+ABLE = server.ServerFacts(18, "UTF8", True, "0.8.0", "0.8.0")
+only_postgres = pytest.mark.skipif(not IS_POSTGRES, reason="of PostgreSQL")
+
+
+def public_names(module: ModuleType) -> dict[str, Any]:
+    """Return what a module of a dialect defines, with the parameters of functions."""
+    own = {
+        name: value
+        for name, value in vars(module).items()
+        if not name.startswith("_") and not inspect.ismodule(value) and name != "annotations"
+    }
+    functions = {
+        name: list(inspect.signature(value).parameters)
+        for name, value in own.items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__
+    }
+    return functions | {name: None for name, value in own.items() if isinstance(value, str | int | tuple)}
+
+
+@pytest.mark.parametrize("module", ["", ".reindexing"])
+def test_sqlite_and_postgres_have_the_same_names(module: str) -> None:
+    sqlite, postgres = (
+        public_names(importlib.import_module(f"memoryhub.backends.{name}{module}"))
+        for name in ("sqlite", "postgres")
+    )
+    # SQLite's templates are functions or texts: only the names of these must agree.
+    functions = [name for name in sqlite if name in postgres and sqlite[name] and postgres[name]]
+    assert {name: sqlite[name] for name in functions} == {name: postgres[name] for name in functions}
+    missing = {name for name, parameters in sqlite.items() if parameters is not None} - set(postgres)
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    ("change", "id"),
+    [
+        ({"version": 14}, "memoryhub.E008"),
+        ({"encoding": "LATIN1"}, "memoryhub.E009"),
+        ({"may_create": False}, "memoryhub.E010"),
+        ({"vector": "0.7.4"}, "memoryhub.E011"),
+    ],
+)
+def test_server_that_the_hub_cannot_use_is_refused(change: dict[str, Any], id: str) -> None:
+    assert [one.id for one in server.find_problems(ABLE._replace(**change))] == [id]
+
+
+def test_able_server_has_no_problems() -> None:
+    assert list(server.find_problems(ABLE)) == []
+
+
+def test_unreachable_server_is_reported_with_the_fix(tmp_path: Path) -> None:
+    """And no password is shown."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "LETSGO_HOME": str(tmp_path),
+        "DATABASE_URL": "postgres://ada:swordfish@127.0.0.1:1/hub",
+    }
+    found = subprocess.run(
+        [sys.executable, "manage.py", "check", "--tag", "installation"],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    text = found.stdout + found.stderr
+    assert found.returncode == 1
+    assert "memoryhub.E007" in text
+    assert "Start it, or correct DATABASE_URL" in text
+    assert "swordfish" not in text
+
+
+@only_postgres
+@pytest.mark.django_db
+@pytest.mark.parametrize("command", [("backup",), ("restore_backup", "x.db"), ("salvage", "x.db")])
+def test_commands_for_files_name_pg_dump(command: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError, match="pg_dump"):
+        call_command(*command)
+
+
+@only_postgres
+@pytest.mark.django_db(transaction=True)
+def test_writer_waits_for_a_writer_on_another_connection() -> None:
+    import psycopg
+
+    settings = connection.settings_dict
+    where = {"dbname": settings["NAME"], "host": settings["HOST"], "user": settings["USER"]}
+    with psycopg.connect(**where) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [database.WRITER_LOCK])
+        with pytest.raises(OperationalError) as caught, database.write_transaction(patience=0.1):
+            pass
+        assert database.is_database_busy(caught.value)
+        other.rollback()
+        with database.write_transaction(patience=1):
+            pass
+
+
+def test_file_with_the_url_of_the_database_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "url"
+    file.write_text("postgres://hub@db/hub\n")
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    monkeypatch.setenv("DATABASE_URL_FILE", str(file))
+    assert config.environment.load_operator().database_url == "postgres://hub@db/hub"
