@@ -20,7 +20,7 @@ from memoryhub.web.base.operations import OPERATION_LABELS
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page
 from memoryhub.web.memories.queries import visible_titles
 
-PAGE_SIZE = 50
+PAGE_SIZE = 40
 
 
 @require_safe
