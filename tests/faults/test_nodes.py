@@ -35,8 +35,8 @@ def until(happened: Callable[[], object]) -> None:
 class Cluster:
     """Two nodes of one database. The connections of the second one pass a proxy that can stall."""
 
-    def __init__(self, folder: Path) -> None:
-        self.database = postgres.Postgres(folder / "postgres")
+    def __init__(self, folder: Path, database: postgres.Postgres) -> None:
+        self.database = database
         self.url = url = self.database.create_database("hub")
         self.network = StallingProxy(self.database.socket)
         stalling = f"postgres://postgres@127.0.0.1:{self.network.port}/hub"
@@ -67,7 +67,6 @@ class Cluster:
         for node in self.nodes:
             node.stop()
         self.network.close()
-        self.database.stop()
 
     def execute(self, statement: str) -> list[tuple[Any, ...]]:
         """Execute a statement and return its rows."""
@@ -96,9 +95,10 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("cluster"))
-    yield made
-    made.stop()
+    with postgres.started() as database:
+        made = Cluster(tmp_path_factory.mktemp("cluster"), database)
+        yield made
+        made.stop()
 
 
 def test_writes_survive_the_kill_of_a_node(cluster: Cluster) -> None:
