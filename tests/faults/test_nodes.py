@@ -143,10 +143,11 @@ def test_stalled_network_ends_requests_and_not_the_other_node(cluster: Cluster) 
 
 def test_run_of_a_killed_node_is_continued_by_the_other(cluster: Cluster) -> None:
     first = cluster.nodes[0]
-    for start in range(0, 1000, 500):
-        numbers = range(start, start + 500)
-        batch = [{"content": f"Aged note {number}", "project": "aged"} for number in numbers]
-        assert cluster.ask(first, "POST", f"{mixed.MEMORIES}/batch", {"memories": batch})[0] == 200
+    path = f"{mixed.MEMORIES}/batch"
+    for start in range(0, 1000, 100):
+        notes = [f"Aged note {number}" for number in range(start, start + 100)]
+        batch = {"memories": [{"content": note, "project": "aged"} for note in notes]}
+        until(lambda batch=batch: cluster.ask(first, "POST", path, batch)[0] == 200)
     cluster.execute("UPDATE memoryhub_memory SET updated_at = updated_at - interval '10 days'")
     body = {"operation": "consolidate", "project": "aged"}
     uid = json.loads(cluster.ask(first, "POST", "/api/v1/maintenance", body)[1])["id"]
