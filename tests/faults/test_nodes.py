@@ -35,8 +35,8 @@ def until(happened: Callable[[], object]) -> None:
 class Cluster:
     """Two nodes of one database. The connections of the second one pass a proxy that can stall."""
 
-    def __init__(self, folder: Path) -> None:
-        self.database = postgres.Postgres(folder / "postgres")
+    def __init__(self, folder: Path, database: postgres.Postgres) -> None:
+        self.database = database
         self.url = url = self.database.create_database("hub")
         self.network = StallingProxy(self.database.socket)
         stalling = f"postgres://postgres@127.0.0.1:{self.network.port}/hub"
@@ -67,7 +67,6 @@ class Cluster:
         for node in self.nodes:
             node.stop()
         self.network.close()
-        self.database.stop()
 
     def execute(self, statement: str) -> list[tuple[Any, ...]]:
         """Execute a statement and return its rows."""
@@ -96,9 +95,10 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("cluster"))
-    yield made
-    made.stop()
+    with postgres.started() as database:
+        made = Cluster(tmp_path_factory.mktemp("cluster"), database)
+        yield made
+        made.stop()
 
 
 def test_writes_survive_the_kill_of_a_node(cluster: Cluster) -> None:
@@ -143,10 +143,11 @@ def test_stalled_network_ends_requests_and_not_the_other_node(cluster: Cluster) 
 
 def test_run_of_a_killed_node_is_continued_by_the_other(cluster: Cluster) -> None:
     first = cluster.nodes[0]
-    for start in range(0, 1000, 500):
-        numbers = range(start, start + 500)
-        batch = [{"content": f"Aged note {number}", "project": "aged"} for number in numbers]
-        assert cluster.ask(first, "POST", f"{mixed.MEMORIES}/batch", {"memories": batch})[0] == 200
+    path = f"{mixed.MEMORIES}/batch"
+    for start in range(0, 1000, 100):
+        notes = [f"Aged note {number}" for number in range(start, start + 100)]
+        batch = {"memories": [{"content": note, "project": "aged"} for note in notes]}
+        until(lambda batch=batch: cluster.ask(first, "POST", path, batch)[0] == 200)
     cluster.execute("UPDATE memoryhub_memory SET updated_at = updated_at - interval '10 days'")
     body = {"operation": "consolidate", "project": "aged"}
     uid = json.loads(cluster.ask(first, "POST", "/api/v1/maintenance", body)[1])["id"]

@@ -87,9 +87,9 @@ def _sort(text: str) -> str:
         return text
 
 
-def test_copy_to_postgres_and_back_is_equal(run: Callable[..., Ran], target: Path, tmp_path: Path) -> None:
+def test_copy_to_postgres_and_back_is_equal(run: Callable[..., Ran], target: Path) -> None:
     stored = rows_of(None)
-    with postgres.started(tmp_path / "postgres") as server:
+    with postgres.started() as server:
         url = server.create_database("hub")
         ran = run("copy_store", "--to", url)
         assert ran.code == 0, ran.err

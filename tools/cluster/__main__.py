@@ -48,7 +48,7 @@ class Cluster:
     def __init__(self, options: argparse.Namespace, folder: Path, running: ExitStack) -> None:
         self.options, url = options, ""
         if options.database == "postgres":
-            server = running.enter_context(postgres.started(folder / "postgres"))
+            server = running.enter_context(postgres.started())
             url = server.create_database("hub")
         self.environment = node_environment(folder / "node-0", url, "check")
         (folder / "node-0").mkdir()

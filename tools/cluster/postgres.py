@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -63,10 +64,11 @@ class Postgres:
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[Postgres]:
-    """Start a server in an empty folder, and stop it at the end."""
-    server = Postgres(folder)
-    try:
-        yield server
-    finally:
-        server.stop()
+def started() -> Iterator[Postgres]:
+    """Start a server, and stop it at the end. The folders of tests would be closed to its user."""
+    with tempfile.TemporaryDirectory(prefix="postgres-") as folder:
+        server = Postgres(Path(folder))
+        try:
+            yield server
+        finally:
+            server.stop()
