@@ -103,7 +103,7 @@ class TestRestoring:
     ) -> None:
         memory, _ = story
         memories.restore_version(memory.uid, 1, actor)
-        found = Memory.objects.filter(text_index__terms="first")
+        found = Memory.objects.search("first")
         assert [one.pk for one in found] == [memory.pk]
 
     def test_restore_never_lowers_the_level(self, remember: Remember, actor: Actor) -> None:
