@@ -111,5 +111,5 @@ def test_output_cut_within_a_character_is_accepted(bot, half):
 
 @pytest.mark.django_db
 def test_event_api_validates_types_strictly(bot):
-    body = rb'{"event": "prompt:submit", "session_id": "s", "data": {"prompt": "\ud83d"}}'
-    assert bot.raw_post("/events", body).status_code == 400
+    body = rb'{"event": "prompt:submit", "session_id": "s", "data": ["prompt"]}'
+    assert bot.raw_post("/events", body).status_code == 422

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, OperationalError, connection
 
 from memoryhub.management.commands.doctor import CHECKS
 from memoryhub.ops.doctor import (
@@ -159,6 +159,6 @@ def test_a_store_that_cannot_be_read_is_to_be_restored():
 
 def test_a_store_that_is_busy_is_to_be_looked_at_again():
     def busy() -> Iterator[Finding]:
-        raise DatabaseError("database is locked")
+        raise OperationalError("database is locked")
 
     assert "run doctor again" in look(Check("pages", busy)).hint

@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from memoryhub.access.policy import Actor, Clearance
 from memoryhub.injection import outcomes
 from memoryhub.memories import merge_memories
 from memoryhub.memories.imported_history import apply_history
@@ -281,7 +280,7 @@ def test_counts_survive_export_and_import(shown):
     past = memory_history(MemoryLine(**jsonl.memory(row, None, whole=False)))
     assert (past.shown_count, past.helped_count) == (9, 6)
     fresh = Memory()
-    apply_history(fresh, past, Actor("ada", Clearance.up_to("secret")), timezone.now())
+    apply_history(fresh, past, timezone.now())
     assert (fresh.shown_count, fresh.helped_count) == (9, 6)
 
 

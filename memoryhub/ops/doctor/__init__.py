@@ -24,10 +24,6 @@ REBUILD = (
 _BUSY = "Another process keeps the store busy; run doctor again."
 
 
-def is_busy(error: DatabaseError) -> bool:
-    return is_database_busy(error)
-
-
 class Status(StrEnum):
     OK = "ok"
     WARN = "warn"
@@ -86,7 +82,7 @@ class Check:
         try:
             return list(self.run())
         except DatabaseError as error:
-            return [fail(f"the store cannot be read: {error}", _BUSY if is_busy(error) else REBUILD)]
+            return [fail(f"the store cannot be read: {error}", _BUSY if is_database_busy(error) else REBUILD)]
         except OSError as error:
             return [
                 fail(f"{error.filename or 'the system'}: {error.strerror or error}", "Make it accessible.")

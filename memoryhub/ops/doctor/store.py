@@ -13,7 +13,7 @@ from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import reindexing, release, schema
 from memoryhub.backends.postgres import server
 from memoryhub.core import damage
-from memoryhub.core.database import is_postgres, write_transaction
+from memoryhub.core.database import is_database_busy, is_postgres, write_transaction
 from memoryhub.ops import backup, checks, restore, salvage
 from memoryhub.ops.doctor import (
     REBUILD,
@@ -22,7 +22,6 @@ from memoryhub.ops.doctor import (
     Status,
     check,
     fail,
-    is_busy,
     of_messages,
     ok,
     warn,
@@ -101,7 +100,7 @@ def writing() -> Iterator[Finding]:
         with write_transaction():
             release.rewrite_record()
     except OperationalError as error:
-        if is_busy(error):
+        if is_database_busy(error):
             raise
         yield fail(
             f"nothing can be written: {error}",
@@ -148,7 +147,7 @@ def _rebuild() -> Iterator[str]:
             yield "rebuilt the indexes"
             return
     except DatabaseError as error:
-        if is_busy(error):
+        if is_database_busy(error):
             raise
     connections.close_all()
     kept = salvage.rebuild_file()
