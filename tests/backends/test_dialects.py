@@ -7,6 +7,7 @@ import inspect
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -99,12 +100,9 @@ def test_commands_for_files_name_pg_dump(command: tuple[str, ...]) -> None:
 @only_postgres
 @pytest.mark.django_db(transaction=True)
 def test_writer_waits_for_a_writer_on_another_connection() -> None:
-    import psycopg
-
-    settings = connection.settings_dict
-    where = {"dbname": settings["NAME"], "host": settings["HOST"], "user": settings["USER"]}
-    with psycopg.connect(**where) as other:
-        other.execute("SELECT pg_advisory_xact_lock(%s)", [database.WRITER_LOCK])
+    with closing(connection.copy()) as other:
+        other.set_autocommit(False)
+        other.cursor().execute("SELECT pg_advisory_xact_lock(%s)", [database.WRITER_LOCK])
         with pytest.raises(OperationalError) as caught, database.write_transaction(patience=0.1):
             pass
         assert database.is_database_busy(caught.value)

@@ -10,6 +10,7 @@ import pytest
 from django.core.management import get_commands, load_command_class
 from django.core.management.base import BaseCommand
 
+from memoryhub.backends.postgres import server
 from memoryhub.management.commands.show_config import operator_table, tunables_table
 from memoryhub.ops import checks
 
@@ -82,5 +83,6 @@ def test_the_tables_of_settings_are_what_the_configuration_says(table):
 def test_every_system_check_is_documented_and_no_other():
     page = (DOCS / "configuration.md").read_text("utf-8")
     documented = set(re.findall(r"^\| `(memoryhub\.[EW]\d+)` \|", page, re.MULTILINE))
-    raised = set(re.findall(r'id="(memoryhub\.[EW]\d+)"', Path(checks.__file__).read_text("utf-8")))
+    sources = "".join(Path(str(module.__file__)).read_text("utf-8") for module in (checks, server))
+    raised = set(re.findall(r'"(memoryhub\.[EW]\d+)"', sources))
     assert documented == raised
