@@ -45,6 +45,9 @@ class ProjectPatch(BaseModel):
     sends_page: bool | None = Field(
         None, description="Whether the project's page opens the sessions of agents."
     )
+    max_memories: Annotated[int, Field(ge=0, le=projects.MAX_CAP)] | None = Field(
+        None, description="The most live memories of an owner; 0: no cap; null: as configured."
+    )
 
 
 class ProjectMoveIn(BaseModel):
@@ -143,9 +146,12 @@ def project(request: ApiRequest, name: str) -> HttpResponse:
 @router.patch("/projects/{path:name}", auth=WRITE, response=documented(ProjectShape, errors=(404,)))
 def update_project(request: ApiRequest, name: str, patch: ProjectPatch) -> HttpResponse:
     """Changes the given settings. A pause requires the right ``write``, everything else ``maintain``."""
-    if patch.model_dump(exclude_none=True, exclude={"pause_hours"}):
+    changes = patch.model_dump(exclude_none=True)
+    if projects.CAP in patch.model_fields_set:
+        changes[projects.CAP] = patch.max_memories  # null means as configured
+    if changes.keys() - {"pause_hours"}:
         request.auth.require(Right.MAINTAIN)
-    changed = projects.configure_project(name, request.auth.actor, **patch.model_dump(exclude_none=True))
+    changed = projects.configure_project(name, request.auth.actor, **changes)
     return json_response({**_serialize(changed.project), "change": changed.undo})
 
 
@@ -218,6 +224,7 @@ def _serialize(one: Project) -> dict[str, Any]:
         if one.paused_until and one.is_paused(timezone.now())
         else None,
         "ignored_paths": one.ignored_paths,
+        "max_memories": one.max_memories,
         "note": projects.mode_note(one),
         "event_counts": projects.count_events(one),
         "change": "",

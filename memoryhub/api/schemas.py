@@ -265,13 +265,15 @@ class EntryShape(BaseModel):
 
 
 class ProjectShape(BaseModel):
-    """``note``: the mode in words, empty for automatic. ``event_counts``: events counted while observed, by
+    """``max_memories``: the cap of each owner, 0 for none, null for the configured one. ``note``: the mode in
+    words, empty for automatic. ``event_counts``: events counted while observed, by
     kind. ``change``: the id of this change, for its undo."""
 
     name: str
     mode: Literal["off", "observe", "approve", "automatic"]
     paused_until: datetime | None
     ignored_paths: str
+    max_memories: int | None
     note: str
     event_counts: dict[str, int]
     change: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -112,42 +112,53 @@ class StateBeforeStore(NamedTuple):
 
     ``has_twins``: some memory has the content of one of them. ``has_room``: their projects have room for all.
     ``journal_end``: number and hash of the newest journal row, None without one. ``off_projects``: those in
-    which agents may not store.
+    which agents may not store. ``caps``: the caps of projects that have their own.
     """
 
     has_twins: bool
     has_room: bool
     journal_end: tuple[int, str] | None
     off_projects: frozenset[str]
+    caps: dict[str, int]
 
 
+# The parameters: a JSON array of projects and the cap of those that have no own.
+_CAPPED = f"""FROM ({sql.TEXTS_OF_JSON}) AS names
+            LEFT JOIN memoryhub_project AS p ON p.name = names.value WHERE coalesce(p.max_memories, %s) > 0"""
 # The levels and scopes let SQLite seek the project in the index, which begins with them.
 _STATE_SQL = f"""SELECT
     EXISTS (SELECT 1 FROM {MEMORY_TABLE} WHERE content_hash IN ({sql.TEXTS_OF_JSON})),
     NOT EXISTS (SELECT 1 FROM {MEMORY_TABLE} WHERE deleted_at IS NULL AND sensitivity IN {LEVELS}
-        AND scope IN {SCOPES} AND project IN ({sql.TEXTS_OF_JSON})
-        AND (expires_at IS NULL OR expires_at > %s) LIMIT 1 OFFSET %s),
-    (SELECT {sql.JSON_LIST_OF("name")} FROM memoryhub_project
-        WHERE mode = 'off' AND name IN ({sql.TEXTS_OF_JSON})),
+        AND scope IN {SCOPES} AND project IN (SELECT names.value {_CAPPED})
+        AND (expires_at IS NULL OR expires_at > %s) LIMIT 1 OFFSET (
+            SELECT {sql.GREATEST}(coalesce(min(coalesce(p.max_memories, %s)), 0) - %s, 0) {_CAPPED})),
+    (SELECT {sql.JSON_LIST_OF(f"{sql.JSON_ARRAY}(name, mode, max_memories)")} FROM memoryhub_project
+        WHERE (mode = 'off' OR max_memories IS NOT NULL) AND name IN ({sql.TEXTS_OF_JSON})),
     seq, hash
     FROM (SELECT 1) AS one
     LEFT JOIN (SELECT seq, hash FROM {JOURNAL_TABLE} ORDER BY seq DESC LIMIT 1) AS newest ON true"""
 
 
 def read_state_before_store(
-    hashes: Sequence[str], projects: Iterable[str], cap: int, now: datetime
+    hashes: Sequence[str], projects: Collection[str], cap: int | None, now: datetime
 ) -> StateBeforeStore:
     """Read what storing memories with these content hashes needs to know, in one statement.
 
-    ``cap``: limit of live memories, here of all these projects together.
+    ``cap``: the most live memories of a project that has no own cap, 0 for any number; None: no cap counts.
+    The lowest cap counts for all capped projects together.
     """
     names = json.dumps(list(projects))
-    params = [json.dumps(hashes), names, adapt_moment(expiry_time(now)), max(cap - len(hashes), 0), names]
+    capped = ("[]", 0) if cap is None else (names, cap)
+    count, moment = len(hashes), adapt_moment(expiry_time(now))
+    params = [json.dumps(hashes), *capped, moment, capped[1], count, *capped, names]
     with connection.cursor() as cursor:
-        has_twins, has_room, off, *end = cursor.execute(_STATE_SQL, params).fetchone()
+        has_twins, has_room, listed, *end = cursor.execute(_STATE_SQL, params).fetchone()
+    settings = json.loads(listed)
+    off = frozenset(name for name, mode, _ in settings if mode == "off")
+    caps = {name: own for name, _, own in settings if own is not None}
+    lowest = min(filter(None, (caps.get(name, cap) for name in projects)), default=count)
     journal_end = (end[0], end[1]) if end[0] else None
-    has_room = bool(has_room) and len(hashes) <= cap
-    return StateBeforeStore(bool(has_twins), has_room, journal_end, frozenset(json.loads(off)))
+    return StateBeforeStore(bool(has_twins), bool(has_room) and count <= lowest, journal_end, off, caps)
 
 
 # Whether the latest event of a session (the key in the first gap) has one of these marks and is recent.

@@ -7,6 +7,7 @@ members of the one that it was split off; the projects of a token only follow a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -32,7 +33,7 @@ from memoryhub.capture.project_moves import (
 from memoryhub.capture.projects import CONFIGURE, SETTINGS, ProjectChange, undo_configuration
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.vocabulary import PROJECT_MODES
-from memoryhub.memories.delete import Quota, count_by_quota
+from memoryhub.memories.delete import Caps, Quota, count_by_quota
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.maintenance_updates import move_facts, move_memories
@@ -59,7 +60,7 @@ from memoryhub.security.secrets import find_secrets
 
 RENAME, MERGE, SPLIT, UNDO_MOVE = "rename", "merge", "split", "undo_move"
 MOVES = (RENAME, MERGE, SPLIT)
-_UNITED_SETTINGS = ("mode", "ignored_paths", "sends_page", "off_page_facts")
+_UNITED_SETTINGS = ("mode", "ignored_paths", "sends_page", "off_page_facts", "max_memories")
 _NAMED_BY_PROJECT = (Memory, Fact, Session, Injection, Extraction, MemoryCheck, Membership)
 
 
@@ -88,7 +89,10 @@ def rename_project(name: str, into: str, actor: Actor, now: datetime | None = No
 
 
 def merge_projects(name: str, into: str, actor: Actor, now: datetime | None = None) -> ProjectChange:
-    """Move everything of a project into another one, with the stricter mode and the ignored files of both."""
+    """Move everything of a project into another one.
+
+    It gets the stricter mode, the higher cap, and the ignored files of both.
+    """
     _require_whole(actor)
     with write_transaction():
         _require_used(name)
@@ -220,17 +224,24 @@ def _covers(level: str, other: str) -> bool:
 
 def _refuse_full(source: str, target: str) -> None:
     """Refuse a merge after which the next write would evict memories."""
-    cap = settings.MEMORYHUB.max_memories
+    own = _wider_cap(Project.named(source), Project.named(target))
+    cap = settings.MEMORYHUB.max_memories if own is None else own
     counts: dict[Quota, int] = {}
     for quota, n in count_by_quota(Memory.objects.live().filter(project__in=(source, target))).items():
         both = quota._replace(project=target)
         counts[both] = counts.get(both, 0) + n
     if cap and max(counts.values(), default=0) > cap:
         raise Conflict(
-            f"{target} would have {max(counts.values()):,} memories of one author, more than max_memories "
-            f"({cap:,}), and the next write would move some to the trash; raise max_memories first",
+            f"{target} would have {max(counts.values()):,} memories of one author, more than its cap "
+            f"(max_memories, {cap:,}), and the next write would move some to the trash; raise the cap first",
             "into",
         )
+
+
+def _wider_cap(source: Project, target: Project) -> int | None:
+    """Return the higher of two caps, which None means as in the settings."""
+    caps = Caps({one.name: own for one in (target, source) if (own := one.max_memories) is not None})
+    return max((target, source), key=lambda one: caps[one.name] or math.inf).max_memories
 
 
 # --- Moves --------------------------------------------------------------------------------------------------
@@ -316,6 +327,7 @@ def _unite_settings(name: str, into: str) -> dict[str, Any]:
         raise Conflict("the ignored files of both are too many; shorten one list first", "into")
     target.sends_page = source.sends_page and target.sends_page
     target.off_page_facts = sorted({*source.off_page_facts, *target.off_page_facts})
+    target.max_memories = _wider_cap(source, target)
     target.save()
     return {"was": was, "left": {field: getattr(target, field) for field in _UNITED_SETTINGS}}
 

@@ -1,4 +1,4 @@
-"""The settings of projects: mode, pause and ignored files. The only writer of them."""
+"""The settings of projects: mode, pause, ignored files and cap. The only writer of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from memoryhub.security.secrets import find_secrets
 CONFIGURE, UNDO_CONFIGURE = "configure", "undo_configure"
 MAX_PAUSE_HOURS = 24 * 7
 PAUSE = "paused_until"
-SETTINGS = ("mode", PAUSE, "ignored_paths", "sends_page", "off_page_facts")
+CAP = "max_memories"
+MAX_CAP = 10**9
+UNCHANGED: Any = object()
+SETTINGS = ("mode", PAUSE, "ignored_paths", "sends_page", "off_page_facts", CAP)
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,11 @@ def configure_project(
     ignored_paths: str | None = None,
     sends_page: bool | None = None,
     off_page_facts: Sequence[str] | None = None,
+    max_memories: int | None = UNCHANGED,
+    uid: str = "",
 ) -> ProjectChange:
-    """Change the given settings. ``pause_hours`` 0 ends a pause.
+    """Change the given settings. ``pause_hours`` 0 ends a pause, ``max_memories`` None means as configured.
+    ``uid``: the id of the change, by default a new one.
 
     The caller has checked that the actor may do so. Journaled; :func:`undo_configuration` restores the
     settings. Raise :class:`StoreError` for an invalid value.
@@ -76,9 +82,13 @@ def configure_project(
         changes["sends_page"] = sends_page
     if off_page_facts is not None:
         changes["off_page_facts"] = sorted(set(off_page_facts))
+    if max_memories is not UNCHANGED:
+        if not 0 <= (max_memories or 0) <= MAX_CAP:
+            raise StoreError(f"must be 0 to {MAX_CAP}", CAP)
+        changes[CAP] = max_memories
     get_project(_check_text(name, "project"), actor)
     with write_transaction():
-        return _change_settings(Project.named(name), changes, actor, now)
+        return _change_settings(Project.named(name), changes, actor, now, uid or new_uid())
 
 
 def _check_text(text: str, field: str) -> str:
@@ -88,14 +98,13 @@ def _check_text(text: str, field: str) -> str:
 
 
 def _change_settings(
-    project: Project, changes: Mapping[str, Any], actor: Actor, now: datetime
+    project: Project, changes: Mapping[str, Any], actor: Actor, now: datetime, uid: str
 ) -> ProjectChange:
     was = {name: getattr(project, name) for name in changes if getattr(project, name) != changes[name]}
     if not was:
         return ProjectChange(project)
     left = {name: changes[name] for name in was}
     _save(project, left, now)
-    uid = new_uid()
     _record(CONFIGURE, uid, project, {"was": _to_detail(was), "left": _to_detail(left)}, actor, now)
     return ProjectChange(project, uid)
 

@@ -22,7 +22,7 @@ from memoryhub.backends import bulk, statements
 from memoryhub.core.database import is_database_busy, write_transaction
 from memoryhub.memories import imported_history, rows
 from memoryhub.memories import vectors as memories_vectors
-from memoryhub.memories.delete import evict_over_cap
+from memoryhub.memories.delete import Caps, evict_over_cap
 from memoryhub.memories.errors import Busy, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
@@ -156,7 +156,7 @@ def _store_chunk(
         batch.prepare(
             [draft for draft, _, _ in items],
             {history.uid for _, history, _ in items if history and history.uid},
-            cap=settings.MEMORYHUB.max_memories if enforce_cap else 0,
+            cap=settings.MEMORYHUB.max_memories if enforce_cap else None,
         )
         for draft, history, refusal in items:
             if isinstance(refusal, SecretDetected):
@@ -170,7 +170,7 @@ def _store_chunk(
                 break
         batch.save()
         if enforce_cap and not batch.has_room:
-            evict_over_cap(batch.added(), batch.actor, batch.now)
+            evict_over_cap(batch.added(), batch.actor, batch.now, batch.caps)
     return results
 
 
@@ -203,7 +203,7 @@ class _Batch:
     """The writes of one transaction, collected so that many memories take a handful of statements.
 
     A twin is a stored memory with the same content or key in the same project, scope and owner. ``has_room``:
-    the cap allows for all drafts. ``journal_end``: number and hash of the newest journal row, if known.
+    the caps allow for all drafts. ``journal_end``: number and hash of the newest journal row, if known.
     """
 
     actor: Actor
@@ -216,14 +216,15 @@ class _Batch:
     has_room: bool = False
     journal_end: tuple[int, str] | None = None
     off_projects: frozenset[str] = frozenset()
+    caps: Caps = field(default_factory=Caps)
     revived: list[Memory] = field(default_factory=list)
     changes: list[journal.Change] = field(default_factory=list)
     by_uid: dict[str, Memory] = field(default_factory=dict)
     by_hash: dict[_GroupKey, list[Memory]] = field(default_factory=lambda: defaultdict(list))
     by_key: dict[_GroupKey, list[Memory]] = field(default_factory=lambda: defaultdict(list))
 
-    def prepare(self, drafts: Sequence[MemoryDraft], uids: set[str], cap: int) -> None:
-        """Load all twins of the drafts and the memories with these ids; compare their number with the cap.
+    def prepare(self, drafts: Sequence[MemoryDraft], uids: set[str], cap: int | None) -> None:
+        """Load all twins of the drafts and the memories with these ids; compare their number with the caps.
 
         The annotation ``known`` says whether the actor may know of the memory.
         """
@@ -231,8 +232,9 @@ class _Batch:
         keys = [draft.key for draft in drafts if draft.key]
         projects = {draft.project for draft in drafts} | (self.actor.clearance.projects or set())
         state = statements.read_state_before_store(hashes, projects, cap, self.now)
-        self.has_room = state.has_room or not cap
+        self.has_room = state.has_room
         self.off_projects = state.off_projects
+        self.caps = Caps(state.caps)
         self.journal_end = state.journal_end
         if not keys and not uids and not state.has_twins:
             return  # the usual case

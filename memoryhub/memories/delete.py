@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from memoryhub.core.clock import is_in_doubt
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.rows import CHUNK_SIZE, fetch_by_uids, is_unchanged, restart_expiry
-from memoryhub.models import Event, Fact, Memory
+from memoryhub.models import Event, Fact, Memory, Project
 from memoryhub.models.querysets import MemoryQuerySet
 
 TRASH_FIELDS = ("deleted_at", "trash_reason", "merged_into")
@@ -150,20 +150,22 @@ def evict_memories(
     return memories
 
 
-def evict_over_cap(newcomers: Iterable[Memory], actor: Actor, now: datetime) -> None:
-    """Enforce ``max_memories`` in the quotas that these memories were just added to.
+def evict_over_cap(
+    newcomers: Iterable[Memory], actor: Actor, now: datetime, caps: Caps | None = None
+) -> None:
+    """Enforce the caps in the quotas that these memories were just added to. ``caps``: as loaded before.
 
     A write evicts no more memories than it adds, so lowering the cap or importing beyond it does not empty a
     project at the next write. The newcomers go last: they were never accessed, so the order alone would
     choose them first. Newcomers in a quota that stays above the cap get ``over_cap``.
     """
-    cap = settings.MEMORYHUB.max_memories
-    if not cap:
-        return
     added: dict[Quota, list[Memory]] = defaultdict(list)
     for memory in newcomers:
         added[quota_of(memory)].append(memory)
+    caps = load_caps({quota.project for quota in added}) if caps is None else caps
     for quota, memories in added.items():
+        if not (cap := caps[quota.project]):
+            continue
         over = _count_over_cap(quota, memories, actor, now, cap)
         if over > 0:
             evicted = evict_memories(in_quota(quota), min(over, len(memories)), actor, now, memories)
@@ -262,7 +264,7 @@ def _clear_event_texts(memories: list[Memory]) -> None:
 
 
 class Quota(NamedTuple):
-    """What ``max_memories`` limits: the live memories of one project and owner.
+    """What a cap limits: the live memories of one project and owner.
 
     Shared memories have no owner. There the author counts: the agent or person that stored the memory.
     """
@@ -270,6 +272,30 @@ class Quota(NamedTuple):
     project: str
     owner: str
     author: str
+
+
+class Caps(dict[str, int]):
+    """The cap of each project by its name, 0 for none. Projects without their own have the configured one."""
+
+    def __missing__(self, project: str) -> int:
+        return settings.MEMORYHUB.max_memories
+
+    def excess(self, project: str, count: int) -> int:
+        """Return by how many this number of memories of one owner is above the cap of a project."""
+        cap = self[project]
+        return max(count - cap, 0) if cap else 0
+
+    @property
+    def is_any(self) -> bool:
+        """Whether some project has a cap."""
+        return bool(settings.MEMORYHUB.max_memories or any(self.values()))
+
+
+def load_caps(projects: Collection[str] | None = None) -> Caps:
+    """Return the caps of these projects, or of all. A store reads them in its first statement instead."""
+    own = Project.objects.exclude(max_memories=None)
+    chosen = own if projects is None else own.filter(name__in=projects)
+    return Caps({name: cap or 0 for name, cap in chosen.values_list("name", "max_memories")})
 
 
 # The author of a shared memory, else empty: the last part of a quota.

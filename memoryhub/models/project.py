@@ -28,6 +28,9 @@ class Project(models.Model):
     off_page_facts = models.JSONField(
         default=list, blank=True, help_text="ids of public facts that its page leaves out"
     )
+    max_memories = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Most live memories of an owner; 0: no cap; null: as configured"
+    )
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
 

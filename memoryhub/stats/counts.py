@@ -19,7 +19,7 @@ from memoryhub.backends import change_blocks, change_log, schema
 from memoryhub.backends.change_blocks import Block
 from memoryhub.core.clock import expiry_time
 from memoryhub.embeddings import EmbeddingError
-from memoryhub.memories.delete import AUTHOR, Quota, count_by_quota, fullest
+from memoryhub.memories.delete import AUTHOR, Quota, count_by_quota, fullest, load_caps
 from memoryhub.models import Embedding, Event, Fact, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import calendar
@@ -273,13 +273,12 @@ def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict
 
 
 def projects_near_cap(live: MemoryQuerySet) -> dict[str, int]:
-    """Return projects where one owner has ``cap_warning_share`` of ``max_memories`` or more, and how many."""
+    """Return projects where one owner has ``cap_warning_share`` of the cap or more, and how many."""
     return _quotas_near_cap(count_by_quota(live))
 
 
 def _quotas_near_cap(quotas: Mapping[Quota, int]) -> dict[str, int]:
-    config = settings.MEMORYHUB
-    if not config.max_memories:
-        return {}
-    limit = config.max_memories * config.cap_warning_share
-    return {project: n for project, n in fullest(quotas).items() if n >= limit}
+    caps, share = load_caps(), settings.MEMORYHUB.cap_warning_share
+    return {
+        project: n for project, n in fullest(quotas).items() if (cap := caps[project]) and n >= cap * share
+    }

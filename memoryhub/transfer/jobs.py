@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -18,6 +18,7 @@ from django.utils import timezone
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from memoryhub.access.policy import Actor, Clearance
+from memoryhub.capture.projects import CONFIGURE, configure_project
 from memoryhub.core.database import batched
 from memoryhub.core.dates import parse_moment
 from memoryhub.core.vocabulary import TrashReason
@@ -78,6 +79,7 @@ inverse_of(Inverse(_added_items, _remove_added), OPERATION_NAME)
 FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL = "failed", "unmapped", "ignored", "not_taken", "no_ttl"
 INFERRED_TYPE = "inferred_type"  # ``reason`` is a type that the text suggests
 EXPIRING = "expiring"  # ``reason`` is the first expiry
+RAISED_CAP = "raised_cap"  # ``reason`` is the project, ``after`` its new cap
 PROJECT = "project"  # a target project; ``after`` is its number of memories in a dry run
 _FIRST_BATCH, _MAX_BATCH, _MIN_BATCH = 50, 1000, 20  # items of a step
 # Larger steps than other operations: a person is waiting, and a short step is half overhead. Other writers
@@ -112,6 +114,7 @@ class ImportParams(BaseModel):
     restores: bool = False
     mapping: dict[str, MappingTarget] = Field(default_factory=dict)  # by the name of an unknown field
     infer_types: bool = False
+    caps: dict[str, int] = Field(default_factory=dict)  # the raised caps of projects
 
 
 class ImportOperation(Operation[ImportParams]):
@@ -146,6 +149,8 @@ class ImportOperation(Operation[ImportParams]):
                 mapping=params.mapping,
                 infer_types=params.infer_types,
             )
+            if params.caps and not position:
+                yield _raise_caps(params.caps, reader.mark(), actor)
             yield from _import_steps(reader, options, ids)
         if not params.dry_run:
             uploads.delete_upload(params.upload)
@@ -153,6 +158,7 @@ class ImportOperation(Operation[ImportParams]):
     def undo(
         self, run_uid: str, actor: Actor, now: datetime | None = None, *, refused: Refusals | None = None
     ) -> Iterator[int]:
+        yield _restore_caps(run_uid, actor, refused)
         undo = Undo.of_action(run_uid, actor, self.inverse_records, now)
         undo.refused = undo.refused if refused is None else refused
         pace = Pace(_FIRST_BATCH, _MAX_BATCH, _MIN_BATCH, stretch=_BATCH_SECONDS, rest=_PAUSE_SECONDS)
@@ -203,7 +209,7 @@ def import_after_dry_run(
 ) -> MaintenanceRun:
     """Import a file after its dry run. Raise Conflict if the file is gone.
 
-    ``choices``: ``ttl_days``, ``mapping`` and ``infer_types`` of :class:`ImportParams`.
+    ``choices``: ``ttl_days``, ``mapping``, ``infer_types`` and ``caps`` of :class:`ImportParams`.
     """
     params = {**run.params, "dry_run": False, "restores": restores, **choices}
     if uploads.find_upload(params["upload"]) is None:
@@ -228,6 +234,25 @@ def _open_upload(params: ImportParams, actor: Actor) -> Iterator[ImportReader]:
     except UnreadableFile as error:
         message = str(error).replace(str(path), params.name or "the file").replace(path.name, params.name)
         raise StoreError(message, "file") from None
+
+
+def _raise_caps(caps: Mapping[str, int], mark: dict[str, Any], actor: Actor) -> Step:
+    """Make a step that raises the caps of projects. Each change of settings has the id of the run."""
+
+    def commit(run_uid: str) -> tuple[Change, ...]:
+        for project, cap in caps.items():
+            configure_project(project, actor, max_memories=cap, uid=run_uid)
+        return tuple(Change(RAISED_CAP, reason=project, after=float(cap)) for project, cap in caps.items())
+
+    return Step((), {**mark, "node": node_name()}, 0, commit, chore=True)
+
+
+def _restore_caps(run_uid: str, actor: Actor, refused: Refusals | None) -> int:
+    """Restore the caps that an import has raised, unless the settings were changed since."""
+    undo = Undo.of_action(run_uid, actor, (CONFIGURE,), about="project").run()
+    if undo.refused and refused is not None:
+        refused.append(("", "the cap of a project stays, because it was changed since"))
+    return 0
 
 
 def _import_steps(reader: ImportReader, options: LoadOptions, ids: IdMap) -> Iterator[Step]:
@@ -274,7 +299,7 @@ def _import_step(
 
 def _projects(tally: Tally, reported: Set[str], dry_run: bool) -> Iterator[Change]:
     new = [(project, n) for project, n in tally.created_in.items() if n and project not in reported]
-    for project, n in new[:_MAX_PROJECTS] if settings.MEMORYHUB.max_memories else ():
+    for project, n in new[:_MAX_PROJECTS]:
         yield Change(PROJECT, reason=project, after=float(n) if dry_run else None)
 
 
@@ -317,7 +342,7 @@ def _note_counts(tally: Tally) -> Iterator[Change]:
 
 
 _NOTE_ACTIONS = frozenset(
-    {FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL, EXPIRING, PROJECT, INFERRED_TYPE}
+    {FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL, EXPIRING, PROJECT, INFERRED_TYPE, RAISED_CAP}
 )
 
 
@@ -327,8 +352,8 @@ class ImportReport:
 
     ``counts`` has the number per kind and outcome ("memories created"), largest first. ``errors`` is a page
     of failures with their places, ``failed`` their total number. ``over_cap`` lists target projects that
-    exceed ``max_memories`` (after a dry run: would exceed). ``expiring`` counts new memories that expire,
-    ``without_ttl`` those of them that get the configured lifetime.
+    exceed their cap (after a dry run: would exceed), ``raised_caps`` the new caps. ``expiring`` counts new
+    memories that expire, ``without_ttl`` those of them that get the configured lifetime.
     """
 
     counts: list[tuple[str, int]] = field(default_factory=list)
@@ -343,6 +368,7 @@ class ImportReport:
     first_expiry: str | None = None
     over_cap: list[tuple[str, int]] = field(default_factory=list)
     inferred_types: list[tuple[str, int]] = field(default_factory=list)
+    raised_caps: list[tuple[str, int]] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
@@ -453,6 +479,8 @@ def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limi
             notes[action][reason] += count
         elif action == EXPIRING:
             report.first_expiry = min(report.first_expiry or reason, reason)
+        elif action == RAISED_CAP:
+            report.raised_caps.append((reason, int(after)))
         elif action == PROJECT:
             coming[reason] += int(after)
         elif action == FAILED:

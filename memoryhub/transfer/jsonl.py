@@ -60,7 +60,7 @@ def fact(row: models.Fact, *, whole: bool) -> dict[str, Any]:
 
 def project(row: models.Project) -> dict[str, Any]:
     """Serialize the settings of a project, without a pause."""
-    names = ("name", "mode", "ignored_paths", "sends_page", "off_page_facts")
+    names = ("name", "mode", "ignored_paths", "sends_page", "off_page_facts", "max_memories")
     return {"kind": "project", **{name: getattr(row, name) for name in names}}
 
 

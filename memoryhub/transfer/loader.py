@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
@@ -18,7 +18,7 @@ from memoryhub.capture.classification import detect_type
 from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
 from memoryhub.memories.create import CHUNK_CHARACTERS, CHUNK_SIZE
-from memoryhub.memories.delete import count_by_quota, fullest
+from memoryhub.memories.delete import count_by_quota, fullest, load_caps
 from memoryhub.memories.errors import NotFound, SecretDetected, StoreError
 from memoryhub.memories.imported_history import HISTORY_TEXT_FIELDS, ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
@@ -434,11 +434,20 @@ def _kind_of(item: Item) -> str:
 def find_projects_over_cap(
     coming: Mapping[str, int], memories: MemoryQuerySet, dry_run: bool = False
 ) -> dict[str, int]:
-    """Return the projects in which one owner exceeds (or would exceed) ``max_memories``.
+    """Return the projects in which one owner exceeds (or would exceed) the cap, with the number of memories.
 
     ``coming`` maps projects to their number of new memories; ``memories`` are the counted ones.
     """
-    cap = settings.MEMORYHUB.max_memories
-    current = fullest(count_by_quota(memories.live())) if cap and coming else {}
+    if not coming:
+        return {}
+    caps = load_caps(coming)
+    current = fullest(count_by_quota(memories.live())) if caps.is_any else {}
     expected = {project: current.get(project, 0) + n * dry_run for project, n in coming.items()}
-    return {project: n for project, n in expected.items() if cap and n > cap}
+    return {project: n for project, n in expected.items() if caps.excess(project, n)}
+
+
+def suggest_cap(count: int) -> int:
+    """Return a cap that leaves room for a tenth more memories, rounded up to two digits."""
+    wanted = math.ceil(count * 1.1)
+    digits = len(str(wanted)) - 2
+    return math.ceil(wanted / 10**digits) * 10**digits if digits > 0 else wanted

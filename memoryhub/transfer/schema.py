@@ -10,6 +10,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from memoryhub.access.policy import Sensitivity
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
+from memoryhub.capture.projects import MAX_CAP
 from memoryhub.checks.services import CheckDraft
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.memories.imported_history import ImportedHistory
@@ -94,6 +95,7 @@ class ProjectLine(_Line):
     ignored_paths: Annotated[Text, Field(max_length=MAX_PATTERNS_CHARS)] = ""
     sends_page: bool = True
     off_page_facts: list[Annotated[Word, Field(max_length=64)]] = []
+    max_memories: Annotated[int, Field(ge=0, le=MAX_CAP)] | None = None
 
 
 class SessionLine(_Line):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.core.cache import cache
 from django.core.exceptions import BadRequest, PermissionDenied
@@ -22,6 +21,7 @@ from memoryhub.core.database import write_transaction
 from memoryhub.digests.services import failed_digests
 from memoryhub.injection.queries import count_helped
 from memoryhub.maintenance.forms import can_view_runs
+from memoryhub.memories.delete import load_caps
 from memoryhub.models import JournalEntry
 from memoryhub.stats import counts
 from memoryhub.web.base import caching, charts
@@ -142,8 +142,9 @@ def journal_health(request: HttpRequest) -> HttpResponse:
 
 def _projects_near_cap(near: dict[str, int]) -> list[dict[str, Any]]:
     """Return projects near their cap with their fill level in percent."""
-    cap = settings.MEMORYHUB.max_memories
+    caps = load_caps(near)
     return [
         {"project": project, "count": count, "cap": cap, "percent": round(100 * count / cap)}
         for project, count in near.items()
+        if (cap := caps[project])
     ]

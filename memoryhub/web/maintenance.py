@@ -45,7 +45,7 @@ from memoryhub.maintenance.operations import OPERATIONS, find_operation
 from memoryhub.maintenance.operations.base import Operation
 from memoryhub.maintenance.worker import Worker
 from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
-from memoryhub.memories.delete import count_by_quota
+from memoryhub.memories.delete import count_by_quota, load_caps
 from memoryhub.models import Event, MaintenanceRun, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.web.base.fields import to_sentence
@@ -249,9 +249,9 @@ def status_numbers(clearance: Clearance, now: datetime) -> list[StatusNumber]:
         ),
         StatusNumber(visible.trashed().count(), "in the trash", reverse("trash")),
     ]
-    if cap := settings.MEMORYHUB.max_memories:
-        over = sum(max(count - cap, 0) for count in quotas.values())
-        found.append(StatusNumber(over, f"over the cap of {cap} for a project and owner", "", over > 0))
+    if (caps := load_caps()).is_any:
+        over = sum(caps.excess(quota.project, count) for quota, count in quotas.items())
+        found.append(StatusNumber(over, "over the cap of their project and owner", "", over > 0))
     if days := settings.MEMORYHUB.event_retention_days:
         old = Event.objects.visible_to(clearance).filter(at__lt=now - timedelta(days=days))
         found.append(StatusNumber(old.count(), f"events older than {days} days"))

@@ -1,4 +1,4 @@
-"""The settings of a project: mode, pause and ignored files; rename, merge and split."""
+"""The settings of a project: mode, pause, ignored files and cap; rename, merge and split."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import BadRequest, PermissionDenied
+from django.forms.models import model_to_dict
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
@@ -52,6 +53,14 @@ class SettingsForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 5, "spellcheck": "false"}),
         help_text="One pattern on each line, as in .gitignore. Events about these files are not stored.",
     )
+    max_memories = forms.IntegerField(
+        label="Most memories of an owner",
+        required=False,
+        min_value=0,
+        max_value=projects.MAX_CAP,
+        help_text="Above this cap, each memory that an owner adds sends the least used one of that owner to"
+        " the trash. 0: no cap. Empty: the cap of the hub.",
+    )
 
 
 class MoveForm(forms.Form):
@@ -96,7 +105,7 @@ def project_settings(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_POST
 def project_settings_save(request: HtmxHttpRequest, name: str) -> HttpResponse:
-    """Change mode and ignored files. The button ``effect`` previews the mode instead."""
+    """Change mode, ignored files and cap. The button ``effect`` previews the mode instead."""
     project, form = _find_project(request, name), SettingsForm(request.POST, label_suffix="")
     _require(request, CONFIGURE_PERMISSION)
     if not form.is_valid():
@@ -123,9 +132,9 @@ def project_move(request: HttpRequest, name: str) -> HttpResponse:
     project, actor = _find_project(request, name), _actor(request)
     _require(request, CONFIGURE_PERMISSION)
     form = MoveForm(project_changes.list_identities(name, actor), request.POST)
-    settings = _settings_form(project)
+    unchanged = _settings_form(project)
     if not form.is_valid():
-        return _render_settings(request, project, settings, 422, form)
+        return _render_settings(request, project, unchanged, 422, form)
     action, into, *part = (form.cleaned_data.get(key) or "" for key in ("action", "into", "folder"))
     try:
         if action == project_changes.SPLIT:
@@ -139,7 +148,7 @@ def project_move(request: HttpRequest, name: str) -> HttpResponse:
         raise PermissionDenied from None
     except StoreError as refusal:
         form.add_error(refusal.field if refusal.field in form.fields else None, f"{refusal.message}.")
-        return _render_settings(request, project, settings, 422, form)
+        return _render_settings(request, project, unchanged, 422, form)
     return _show_change(request, changed, _MOVED[action])
 
 
@@ -176,8 +185,7 @@ def project_undo(request: HttpRequest, change: str) -> HttpResponse:
 
 
 def _settings_form(project: Project) -> SettingsForm:
-    values = {"mode": project.mode, "ignored_paths": project.ignored_paths}
-    return SettingsForm(initial=values, label_suffix="")
+    return SettingsForm(initial=model_to_dict(project, SettingsForm.base_fields), label_suffix="")
 
 
 def _find_project(request: HttpRequest, name: str) -> Project:

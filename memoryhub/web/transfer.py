@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django import forms
@@ -15,16 +17,20 @@ from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from memoryhub.access.policy import Actor
-from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, request_actor, request_clearance
+from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, full_clearance, request_actor, request_clearance
+from memoryhub.accounts.people import people_with_permission
 from memoryhub.maintenance import results, runs
+from memoryhub.memories.delete import load_caps
 from memoryhub.memories.errors import NotFound, StoreError
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, uploads
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS
+from memoryhub.transfer.loader import suggest_cap
 from memoryhub.transfer.records import MAPPING_TARGETS
 from memoryhub.web.base.fields import to_sentence
+from memoryhub.web.projects import CONFIGURE_PERMISSION
 from memoryhub.web.runs import control, number_parameter, progress_context, render_progress
 
 
@@ -59,18 +65,44 @@ class ImportForm(forms.Form):
         self.fields["file"].widget.attrs["accept"] = ",".join(accepted)
 
 
+@dataclass(frozen=True)
+class ProjectOverCap:
+    """A project that an import takes (or would take) over its cap.
+
+    ``count``: the memories of its fullest owner. ``who``: people who may raise the cap if the viewer may not.
+    """
+
+    project: str
+    count: int
+    cap: int
+    may_raise: bool
+    who: Sequence[str] = ()
+
+    @property
+    def new_cap(self) -> int:
+        return suggest_cap(self.count)
+
+
 class ImportChoices(forms.Form):
     """The choices between the check of a file and its import, with a field for each unknown field."""
 
     lifetime = forms.ChoiceField(required=False, label="Memories without a date of expiry")
     infer_types = forms.BooleanField(required=False)
 
-    def __init__(self, report: jobs.ImportReport, data: Any = None) -> None:
+    def __init__(
+        self, report: jobs.ImportReport, over_cap: Sequence[ProjectOverCap] = (), data: Any = None
+    ) -> None:
         super().__init__(data, label_suffix="", auto_id="choice_%s")
         days = settings.MEMORYHUB.default_ttl_days
         default = f"Expire in {days} days" if days else "Never expire"
         choices = [("", default), *([("never", "Never expire")] if days else [])]
         self.fields["lifetime"].choices = choices  # type: ignore[attr-defined]
+        self.caps = {one.project: one.new_cap for one in over_cap if one.may_raise}
+        if self.caps:
+            labels = [(name, f"Raise the cap of {name} to {cap:,}") for name, cap in self.caps.items()]
+            self.fields["caps"] = forms.MultipleChoiceField(
+                required=False, label="Cap", choices=labels, widget=forms.CheckboxSelectMultiple
+            )
         self.unknown = {f"field_{number}": name for number, (name, _) in enumerate(report.mappable)}
         for key, name in self.unknown.items():
             targets = [("", "Do not import"), *((one, one.replace("_", " ")) for one in MAPPING_TARGETS)]
@@ -84,6 +116,7 @@ class ImportChoices(forms.Form):
         chosen = self.cleaned_data
         mapping = {name: chosen[key] for key, name in self.unknown.items() if chosen[key]}
         params: dict[str, Any] = {"mapping": mapping, "infer_types": chosen["infer_types"]}
+        params["caps"] = {name: self.caps[name] for name in chosen.get("caps", ())}
         return params | ({"ttl_days": 0} if chosen["lifetime"] == "never" else {})
 
 
@@ -209,7 +242,8 @@ def import_after_dry_run(request: HttpRequest, uid: str) -> HttpResponse:
     if not _may_import_for_real(request, run):
         raise Http404
     actor, restores = request_actor(request), _may_restore_history(request)
-    choices = ImportChoices(_build_report(request, run), request.POST)
+    report = _build_report(request, run)
+    choices = ImportChoices(report, _projects_over_cap(request, report), request.POST)
     if not choices.is_valid():
         return render(request, "transfer/import.html", _import_context(request, run, choices), status=422)
     params = choices.params()
@@ -305,6 +339,18 @@ def _build_report(request: HttpRequest, run: MaintenanceRun, start: int = 0) -> 
     return jobs.build_report(run, clearance, start, ERRORS_PER_PAGE)
 
 
+def _projects_over_cap(request: HttpRequest, report: jobs.ImportReport) -> list[ProjectOverCap]:
+    """Return the projects over their cap. Who may change the settings of a project may raise its cap."""
+    caps = load_caps([project for project, _ in report.over_cap]) if report.over_cap else {}
+    clearance, may_configure = full_clearance(request), request.user.has_perm(CONFIGURE_PERMISSION)
+    found = []
+    for project, count in report.over_cap:
+        may_raise = bool(project) and may_configure and clearance.includes_project(project)
+        who = () if may_raise or not project else people_with_permission(CONFIGURE_PERMISSION, project)
+        found.append(ProjectOverCap(project, count, caps[project], may_raise, who))
+    return found
+
+
 def _import_context(
     request: HttpRequest, run: MaintenanceRun, choices: ImportChoices | None = None
 ) -> dict[str, Any]:
@@ -325,17 +371,16 @@ def _import_context(
     start = number_parameter(request, "start", "0")
     report = _build_report(request, run, start)
     may_import = _may_import_for_real(request, run)
-    cap = settings.MEMORYHUB.max_memories
+    over_cap = _projects_over_cap(request, report)
     return context | {
         "report": report,
         "start": start,
         "next_start": start + ERRORS_PER_PAGE,
         "previous_start": max(start - ERRORS_PER_PAGE, 0),
-        "choices": (choices or ImportChoices(report)) if may_import else None,
+        "choices": (choices or ImportChoices(report, over_cap)) if may_import else None,
         "may_do": may_import,
         "may_resume": runs.is_resumable(run),
         "may_undo": _may_undo(request, run),
         "days": settings.MEMORYHUB.default_ttl_days,
-        "cap": cap,
-        "needed_cap": max((count for _, count in report.over_cap), default=0),
+        "over_cap": over_cap,
     }

@@ -40,6 +40,7 @@ def test_project_without_settings_has_the_defaults(bot: Agent) -> None:
         "mode": "automatic",
         "paused_until": None,
         "ignored_paths": "",
+        "max_memories": None,
         "note": "",
         "event_counts": {},
         "change": "",
@@ -171,3 +172,13 @@ def test_pause_and_resume_are_commands_in_claude_code(agent: Callable[..., Agent
 def test_pause_of_too_many_hours_is_explained(bot: Agent) -> None:
     answer = hook(bot, "UserPromptSubmit", prompt="/memoryhub:pause 999")
     assert answer == {"decision": "block", "reason": "memoryhub: nothing changed: must be 0 to 168"}
+
+
+def test_cap_is_changed_and_null_means_the_configured_one(bot: Agent, agent: Callable[..., Agent]) -> None:
+    writer = agent(rights=["read", "write"])
+    is_problem(writer.patch("/projects/shop", {"max_memories": 5}), 403, "missing_right")
+    is_problem(writer.patch("/projects/shop", {"max_memories": None}), 403, "missing_right")
+    assert bot.patch("/projects/shop", {"max_memories": 5}).json()["max_memories"] == 5
+    assert bot.patch("/projects/shop", {"mode": "observe"}).json()["max_memories"] == 5
+    assert bot.patch("/projects/shop", {"max_memories": None}).json()["max_memories"] is None
+    is_problem(bot.patch("/projects/shop", {"max_memories": -1}), 422)

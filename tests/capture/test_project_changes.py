@@ -407,3 +407,38 @@ def test_api_refuses_bad_moves(work: Agent, agent: Callable[..., Agent]) -> None
     limited = agent(projects=["other"], name="limited")
     is_problem(limited.get("/project-identities/app"), 404)
     is_problem(limited.post("/project-merges", {"project": "app", "into": "other"}), 403)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "merged"),
+    [(None, None, None), (20, None, 20), (7, None, None), (None, 9, None), (30, 20, 30), (0, 30, 0)],
+)
+def test_merged_project_has_the_higher_cap_until_the_undo(
+    work: Agent,
+    configure: Callable[..., None],
+    source: int | None,
+    target: int | None,
+    merged: int | None,
+) -> None:
+    configure(max_memories=10)
+    projects.configure_project("other/app", ADMIN, max_memories=source)
+    projects.configure_project("app", ADMIN, max_memories=target)
+    changed = project_changes.merge_projects("other/app", "app", ADMIN)
+    assert Project.named("app").max_memories == merged
+    project_changes.undo_project_change(changed.undo, ADMIN)
+    assert Project.named("app").max_memories == target
+
+
+def test_merge_is_refused_above_the_higher_of_both_caps(work: Agent, configure: Callable[..., None]) -> None:
+    configure(max_memories=0)
+    for name, cap in (("app", 5), ("other/app", 6)):
+        projects.configure_project(name, ADMIN, max_memories=cap)
+    with pytest.raises(Conflict, match="cap"):
+        project_changes.merge_projects("other/app", "app", ADMIN)
+
+
+def test_cap_follows_a_rename_and_a_split(work: Agent) -> None:
+    projects.configure_project("app", ADMIN, max_memories=70)
+    project_changes.rename_project("app", "shop", ADMIN)
+    project_changes.split_project("shop", "part", ADMIN, folder="/home/ada/app")
+    assert (Project.named("shop").max_memories, Project.named("part").max_memories) == (70, 70)

@@ -12,6 +12,7 @@ from django.utils import timezone
 from memoryhub import memories
 from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
+from memoryhub.capture.projects import configure_project
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.ops.doctor import Status, ok
 from tests.accounts.passkey import create_passkey
@@ -95,3 +96,13 @@ def test_tokens_that_expire_soon_or_are_none_are_warned_about(own_store):
     assert raw not in found.text
     AgentToken.objects.filter(pk=token.pk).update(expires_at=timezone.now() - timedelta(days=3))
     assert "no agent has a token" in look(named("tokens")).text
+
+
+def test_the_cap_of_a_project_is_compared_instead_of_the_configured_one(sound, configure):
+    configure(max_memories=4)
+    configure_project("zoo", system_actor("tests"), max_memories=50)
+    for n in range(5):
+        remember(f"m{n}", project="zoo")
+    assert look(named("cap")).status is Status.OK
+    configure_project("zoo", system_actor("tests"), max_memories=3)
+    assert "over the cap of 3" in look(named("cap")).text

@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 
-from memoryhub.models import JournalEntry, Memory, Session
+from memoryhub.models import JournalEntry, Memory, Project, Session
 from memoryhub.transfer import jsonl as lines_of
 from memoryhub.transfer import loader
 from tests.commands.conftest import contents
@@ -292,3 +292,18 @@ def test_what_lay_in_a_trash_lies_in_the_trash_here_and_is_pointed_out(run, json
     ran = run("import_memories", jsonl({"content": "a", "deleted_at": "2024-01-01T00:00:00Z"}))
     assert "1 memory in the trash or expired: the same here" in ran.out
     assert Memory.objects.trashed().count() == 1
+
+
+def test_raise_cap_raises_the_caps_that_the_import_exceeds(run, jsonl, configure):
+    configure(max_memories=3)
+    path = jsonl(
+        *({"content": f"m{n}", "project": "zoo"} for n in range(5)), {"content": "x", "project": "p"}
+    )
+    ran = run("import_memories", path, "--raise-cap", "--dry-run")
+    assert "--raise-cap would raise it to 6" in ran.out
+    assert not Project.objects.exists()
+    ran = run("import_memories", path, "--raise-cap")
+    assert "Project zoo: 5 memories, over the cap of 3 (max_memories); raised to 6" in ran.out
+    assert "sends the least used" not in ran.out
+    assert list(Project.objects.values_list("name", "max_memories")) == [("zoo", 6)]
+    assert JournalEntry.objects.get(operation="configure").detail["left"] == {"max_memories": 6}

@@ -10,7 +10,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.memories.schemas import MemoryPatch
-from memoryhub.models import Event, Injection, JournalEntry, Memory, Session
+from memoryhub.models import Event, Injection, JournalEntry, Memory, Project, Session
 from tests.maintenance.conftest import DAY, whole_store
 
 LOW = Actor("low", Clearance.up_to("public"))
@@ -259,3 +259,15 @@ def test_undo_works_in_small_batches(aged, run, actor, now, configure):
     assert sum(given) == 60
     assert max(given) <= 20
     assert Memory.objects.live(now).count() == 60
+
+
+def test_cap_of_a_project_counts_instead_of_the_configured_one(aged, run, configure):
+    configure(max_memories=2)
+    Project.objects.create(name="wide", max_memories=9)
+    Project.objects.create(name="narrow", max_memories=1)
+    for content, project in zip("abcdefgh", ["wide"] * 3 + ["narrow"] * 2 + ["usual"] * 3, strict=True):
+        aged(content, days=9, project=project)
+    changes = run("evict")
+    assert [change.reason[:22] for change in changes] == ["1 over the cap of 1 fo", "1 over the cap of 2 fo"]
+    projects = Memory.objects.live().order_by("project").values_list("project", flat=True)
+    assert list(projects) == ["narrow", "usual", "usual", "wide", "wide", "wide"]

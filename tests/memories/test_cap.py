@@ -5,17 +5,21 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import connection
 from django.db.models import Q
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memoryhub import memories as store
-from memoryhub.access.policy import Actor, Clearance
+from memoryhub.access.policy import Actor, Clearance, system_actor
+from memoryhub.capture.projects import configure_project
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.delete import evict_memories
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.stats import counts
 
+ADMIN = system_actor("tests")
 DAY = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -266,3 +270,74 @@ def test_dashboard_counts_per_project_and_owner(remember, actor, configure):
     remember("one 8", by("one"), project="p")
     assert counts.store_statistics(actor.clearance)["near_cap"] == {"p": 9}
     assert counts.projects_near_cap(Memory.objects.live()) == {"p": 9}
+
+
+# Caps of projects
+
+
+def test_store_over_a_raised_cap_evicts_nothing(remember, configure):
+    configure(max_memories=2)
+    configure_project("p", ADMIN, max_memories=4)
+    for n in range(4):
+        remember(f"{n}", project="p")
+    assert not Memory.objects.trashed().exists()
+    remember("one more", project="p")
+    assert Memory.objects.trashed().count() == 1
+
+
+def test_lower_cap_of_a_project_evicts_at_its_number(remember, configure):
+    configure(max_memories=9)
+    configure_project("p", ADMIN, max_memories=2)
+    for n in range(3):
+        remember(f"{n}", project="p")
+        remember(f"{n}", project="q")
+    assert Memory.objects.live().filter(project="p").count() == 2
+    assert Memory.objects.live().filter(project="q").count() == 3
+
+
+def test_cap_of_a_project_counts_where_the_hub_has_none(remember, configure):
+    configure(max_memories=0)
+    configure_project("p", ADMIN, max_memories=1)
+    for project in ("p", "q", "p", "q"):
+        remember(f"{Memory.objects.count()}", project=project)
+    assert Memory.objects.trashed().get().project == "p"
+    assert counts.store_statistics(Clearance())["near_cap"] == {"p": 1}
+
+
+def test_project_without_a_cap_evicts_nothing_and_is_not_near_it(remember, configure):
+    configure(max_memories=1)
+    configure_project("p", ADMIN, max_memories=0)
+    for n in range(3):
+        remember(f"{n}", project="p")
+    assert not Memory.objects.trashed().exists()
+    assert counts.store_statistics(Clearance())["near_cap"] == {}
+
+
+def test_each_project_of_a_batch_has_its_own_cap(db, actor, configure):
+    configure(max_memories=3)
+    configure_project("p", ADMIN, max_memories=1)
+    configure_project("q", ADMIN, max_memories=5)
+    drafts = [MemoryDraft(content=f"{n}", project=project) for n in range(5) for project in "pqr"]
+    store.create_memories(drafts, actor)
+    live = Memory.objects.live().order_by("project").values_list("project", flat=True)
+    assert "".join(live) == "pqqqqqrrr"
+
+
+def test_memory_that_moves_to_a_project_over_its_cap_evicts_there(remember, actor, configure):
+    configure(max_memories=9)
+    configure_project("p", ADMIN, max_memories=1)
+    remember("old", project="p")
+    moved = remember("moved", project="q")
+    store.update_memory(moved.uid, MemoryPatch(project="p"), actor)
+    assert Memory.objects.trashed().get().content == "old"
+
+
+@pytest.mark.parametrize("stored", [1, 6])
+def test_storing_reads_the_cap_of_the_project_in_its_one_read(remember, actor, configure, stored):
+    configure(max_memories=2)
+    configure_project("p", ADMIN, max_memories=8)
+    for n in range(stored):
+        remember(f"{n}", project="p")
+    with CaptureQueriesContext(connection) as queries:
+        store.create_memory(MemoryDraft(content="zebra", project="p"), actor)
+    assert [row["sql"].split()[0] for row in queries].count("SELECT") == 1

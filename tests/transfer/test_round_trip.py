@@ -155,7 +155,7 @@ def test_batches_of_one_give_the_same_result(full_store, bring_in, monkeypatch):
 
 def test_settings_of_projects_are_restored_unless_the_project_has_some(full_store, bring_in):
     for name in ("p", "q"):
-        page = {"sends_page": False, "off_page_facts": ["f1"]}
+        page = {"sends_page": False, "off_page_facts": ["f1"], "max_memories": 7}
         projects.configure_project(name, OPERATOR, mode="approve", ignored_paths="*.pem", **page)
     before = raw_out()
     Project.objects.filter(name="q").delete()
@@ -165,6 +165,7 @@ def test_settings_of_projects_are_restored_unless_the_project_has_some(full_stor
     assert dict(restored.values_list("name", "mode")) == {"p": "off", "q": "approve"}
     restored = Project.objects.get(name="q")
     assert (restored.ignored_paths, restored.sends_page, restored.off_page_facts) == ("*.pem", False, ["f1"])
+    assert restored.max_memories == 7
 
 
 def test_restored_projects_checks_and_code_lines_work(full_store, bring_in):

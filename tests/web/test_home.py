@@ -14,9 +14,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memoryhub import memories
-from memoryhub.access.policy import Actor, Clearance
+from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.audit import journal
 from memoryhub.backends import schema
+from memoryhub.capture.projects import configure_project
 from memoryhub.facts import services
 from memoryhub.maintenance import runs
 from memoryhub.memories.schemas import FactDraft
@@ -132,6 +133,18 @@ class TestCap:
         for number in range(9):
             remember(f"memory {number}", project="zoo")
         assert "zoo : one owner has 9 of at most 10 memories (90 %)" in text(visitor.get("/"))
+
+    def test_project_is_compared_with_its_own_cap(
+        self, visitor: Client, remember: Any, configure: Any
+    ) -> None:
+        configure(max_memories=10)
+        for name, cap in (("zoo", 40), ("farm", 9)):
+            configure_project(name, system_actor("tests"), max_memories=cap)
+            for number in range(9):
+                remember(f"memory {number}", project=name)
+        page = text(visitor.get("/"))
+        assert "farm : one owner has 9 of at most 9 memories (100 %)" in page
+        assert "zoo :" not in page
 
     def test_project_below_the_warning_is_not_reported(
         self, visitor: Client, remember: Any, configure: Any

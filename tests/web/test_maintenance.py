@@ -79,7 +79,12 @@ class TestThePage:
         memories.trash_memories([remember("broken chair").uid], actor)
         memories.apply_bulk_action("expire", [remember("old milk").uid], actor)
         shown = text_of(keeper.get("/maintenance/"))
-        for words in ("3 live", "1 expired, waiting", "1 in the trash", "2 over the cap of 1"):
+        for words in (
+            "3 live",
+            "1 expired, waiting",
+            "1 in the trash",
+            "2 over the cap of their project and owner",
+        ):
             assert words in shown
 
     def test_its_numbers_are_behind_the_gate(

@@ -201,3 +201,28 @@ def test_move_takes_every_level_and_the_permission(maintainer: Client, sign_in: 
     reader = sign_in("view_private", "view_secret", name="reader")
     assert reader.post(f"{PAGE}move/", data).status_code == 403
     assert Memory.objects.get().project == "shop"
+
+
+def test_cap_of_a_project_is_saved_emptied_and_undone(maintainer: Client) -> None:
+    page = maintainer.post(f"{PAGE}save/", {"mode": "automatic", "max_memories": "50"}, follow=True)
+    assert Project.objects.get().max_memories == 50
+    assert 'value="50"' in page.content.decode()
+    undo(maintainer, page.content.decode())
+    assert Project.objects.get().max_memories is None
+    projects.configure_project("shop", ADMIN, max_memories=0)
+    maintainer.post(f"{PAGE}save/", {"mode": "automatic", "max_memories": ""})
+    assert Project.objects.get().max_memories is None
+
+
+@pytest.mark.parametrize("cap", ["-1", "x", "1000000001"])
+def test_cap_out_of_range_is_refused(maintainer: Client, cap: str) -> None:
+    answer = maintainer.post(f"{PAGE}save/", {"mode": "automatic", "max_memories": cap})
+    assert answer.status_code == 422
+    assert not Project.objects.exists()
+
+
+def test_people_who_may_not_change_the_cap_see_it(sign_in: SignIn) -> None:
+    projects.configure_project("shop", ADMIN, max_memories=1234)
+    page = sign_in("view_memory").get(PAGE).content.decode()
+    assert '<span class="num">1,234</span> memories of an owner' in page
+    assert 'name="max_memories"' not in page

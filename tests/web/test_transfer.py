@@ -14,11 +14,14 @@ from django.test import Client
 from django.utils import timezone
 
 from memoryhub import memories
-from memoryhub.access.policy import Actor, Clearance
+from memoryhub.access.policy import Actor, Clearance, system_actor
+from memoryhub.capture import projects
 from memoryhub.maintenance import nodes, runs
-from memoryhub.memories.schemas import MemoryPatch
-from memoryhub.models import Fact, JournalEntry, MaintenanceRun, Membership, Memory, Session
+from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
+from memoryhub.models import Fact, JournalEntry, MaintenanceRun, Membership, Memory, Project, Session
 from tests.web.markup import main, page
+
+OPERATOR = system_actor("tests")
 
 pytestmark = pytest.mark.django_db
 
@@ -357,7 +360,7 @@ def test_the_choices_before_an_import_begin_with_the_numbers_of_the_cap(
     lines = [{"content": text, "project": "shop"} for text in ("one", "two", "three")]
     page = writer.get(sent(writer, *lines, do="dry_run")).content.decode()
     form, _, rest = page.partition('id="choices-title"')[2].partition("</form>")
-    assert '<code>max_memories</code> to at least <span class="num">3</span>' in form
+    assert '<span class="num">3</span> of at most <span class="num">1</span> memories of one owner' in form
     assert "The import removes nothing." in form
     assert "Over the cap" not in rest
 
@@ -464,3 +467,107 @@ def test_history_is_exported_in_the_own_format_only(four_levels: Any, visitor: C
     response = visitor.get("/transfer/export/", {"whole": "on", "format": "markdown"})
     assert response.status_code == 422
     assert "Only memoryhub" in main(response).words
+
+
+# Raise the cap
+
+TO_SHOP = [{"content": text, "project": "shop"} for text in ("one", "two", "three")]
+OFFER = "Raise the cap of shop to 4"
+
+
+@pytest.fixture
+def maintainer(sign_in: Any, configure: Any) -> Client:
+    configure(max_memories=1)
+    return sign_in("add_memory", "add_maintenancerun", name="mia")
+
+
+def import_for_good(client: Client, **choices: Any) -> str:
+    """Check the file, import it with choices, and return the address of the import."""
+    answer = client.post(f"{sent(client, *TO_SHOP, do='dry_run')}import/", choices)
+    assert answer.status_code == 302, answer.content.decode()
+    assert runs.execute(MaintenanceRun.objects.get(uid=answer.url.split("/")[-2]))
+    return str(answer.url)
+
+
+def test_an_import_raises_the_cap_that_was_chosen_and_its_undo_restores_it(maintainer: Client) -> None:
+    projects.configure_project("shop", OPERATOR, max_memories=2)
+    assert OFFER in main(maintainer.get(sent(maintainer, *TO_SHOP, do="dry_run"))).words
+    address = import_for_good(maintainer, caps="shop")
+    assert Project.objects.get().max_memories == 4
+    row = JournalEntry.objects.filter(operation="configure").latest("seq")
+    assert (row.actor, row.detail["was"], row.detail["left"]) == (
+        "user:mia",
+        {"max_memories": 2},
+        {"max_memories": 4},
+    )
+    shown = main(maintainer.get(address)).words
+    assert "Cap raisedshop: at most 4 memories of one owner" in shown
+    assert "Over the cap" not in shown
+    assert "rows3" in shown
+    assert "The caps that it raised are restored" in main(maintainer.get(f"{address}undo/")).words
+    undo(maintainer, address)
+    assert Project.objects.get().max_memories == 2
+    assert not Memory.objects.live().exists()
+
+
+def test_an_import_without_the_choice_leaves_the_cap(maintainer: Client) -> None:
+    address = import_for_good(maintainer)
+    assert not Project.objects.exists()
+    assert "Change its cap" in main(maintainer.get(address)).words
+
+
+def test_the_undo_keeps_a_cap_that_was_changed_since(maintainer: Client) -> None:
+    address = import_for_good(maintainer, caps="shop")
+    projects.configure_project("shop", OPERATOR, max_memories=99)
+    undo(maintainer, address)
+    assert Project.objects.get().max_memories == 99
+    assert not Memory.objects.live().exists()
+
+
+def test_an_agent_loses_no_imported_memory_after_the_cap_was_raised(maintainer: Client) -> None:
+    import_for_good(maintainer, caps="shop")
+    memories.create_memory(
+        MemoryDraft(content="four", project="shop"), Actor("user:mia", Clearance(owner="mia"))
+    )
+    assert Memory.objects.live().count() == 4
+
+
+def test_people_who_may_not_change_the_settings_see_who_can(
+    maintainer: Client, writer: Client, sign_in: Any
+) -> None:
+    sign_in("add_maintenancerun", name="elsewhere")
+    Membership.objects.create(user=User.objects.get(username="elsewhere"), project="farm")
+    address = sent(writer, *TO_SHOP, do="dry_run")
+    shown = main(writer.get(address)).words
+    assert "These people can raise the cap: mia." in shown
+    assert OFFER not in shown
+    writer.post(f"{address}import/", {"caps": "shop"})
+    assert runs.execute(MaintenanceRun.objects.get(dry_run=False))
+    assert Memory.objects.count() == 3
+    assert not Project.objects.exists()
+
+
+def test_a_cap_of_another_project_is_refused(maintainer: Client) -> None:
+    address = sent(maintainer, *TO_SHOP, do="dry_run")
+    answer = maintainer.post(f"{address}import/", {"caps": ["shop", "farm"]})
+    assert answer.status_code == 422
+    assert "Nothing was imported." in answer.content.decode()
+    assert not Project.objects.exists()
+
+
+def test_a_curator_who_left_the_project_before_the_import_raises_no_cap(maintainer: Client) -> None:
+    mia = User.objects.get(username="mia")
+    gone = Membership.objects.create(user=mia, project="shop")
+    Membership.objects.create(user=mia, project="farm")
+    address = sent(maintainer, *TO_SHOP, do="dry_run")
+    maintainer.post(f"{address}import/", {"caps": "shop"})
+    gone.delete()
+    runs.execute(MaintenanceRun.objects.get(dry_run=False))
+    assert not Project.objects.exists()
+    assert not Memory.objects.exists()
+
+
+def test_memories_without_a_project_have_no_cap_to_raise(maintainer: Client) -> None:
+    shown = main(maintainer.get(sent(maintainer, {"content": "a"}, {"content": "b"}, do="dry_run"))).words
+    assert "The operator of the hub can set max_memories to at least 2." in shown
+    assert "Raise the cap" not in shown

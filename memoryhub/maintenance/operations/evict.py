@@ -1,4 +1,4 @@
-"""Evict: move faded memories, and those above ``max_memories`` for a project and owner, to the trash.
+"""Evict: move faded memories, and those above the cap of a project and owner, to the trash.
 
 Only memories that the actor may see are counted and moved, so an eviction reveals nothing about hidden ones.
 """
@@ -27,7 +27,7 @@ from memoryhub.maintenance.operations.base import (
     steps_by_page,
 )
 from memoryhub.memories import maintenance_updates
-from memoryhub.memories.delete import AUTHOR, Quota, count_by_quota, in_quota
+from memoryhub.memories.delete import AUTHOR, Quota, count_by_quota, in_quota, load_caps
 from memoryhub.memories.rows import CHUNK_SIZE
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -50,8 +50,8 @@ class Evict(Operation[ProjectParams]):
     help = (
         "Moves faded memories, and those above the cap, to the trash. Faded ones were not used for a long "
         "time. Then, where an owner has more "
-        "than max_memories in a project, moves the least used, longest unchanged and least important ones "
-        "there. Undo takes them out of the trash again."
+        "than the cap of a project there, moves the least used, longest unchanged and least important ones "
+        "in it. Undo takes them out of the trash again."
     )
     inverse_records = ("evict",)
     Params = ProjectParams
@@ -135,16 +135,17 @@ def _evict(
 def _quotas_over_limit(
     params: ProjectParams, actor: Actor, now: datetime, planned: set[int] | None = None
 ) -> list[tuple[Quota, int]]:
-    """Return quotas above ``max_memories`` with their excess, not counting memories that leave anyway."""
-    cap = settings.MEMORYHUB.max_memories
-    if not cap or not actor.may_delete:
+    """Return quotas above their cap with their excess, not counting memories that leave anyway."""
+    caps = load_caps()
+    if not caps.is_any or not actor.may_delete:
         return []
     live = params.live_memories(actor, now)
     counts = Counter(count_by_quota(live))
     for keys in batched(planned or (), CHUNK_SIZE):
         leaving = live.filter(pk__in=keys).values_list("project", "owner", AUTHOR)
         counts.subtract(Quota(*quota) for quota in leaving)
-    return [(quota, n - cap) for quota, n in sorted(counts.items()) if n > cap]
+    found = ((quota, caps.excess(quota.project, n)) for quota, n in sorted(counts.items()))
+    return [(quota, excess) for quota, excess in found if excess]
 
 
 def _cap_steps(quota: Quota, excess: int, actor: Actor, now: datetime, planned: set[int]) -> Iterator[Step]:
@@ -152,10 +153,11 @@ def _cap_steps(quota: Quota, excess: int, actor: Actor, now: datetime, planned: 
     evictable = live.unpinned()
     worst = evictable.order_by(*EVICTION_ORDER)[: excess + len(planned)].values_list(*_Candidate._fields)
     candidates = iter([_Candidate(*row) for row in worst if row[0] not in planned][:excess])
-    pace = Pace(50, min_size=8)
+    pace, cap = Pace(50, min_size=8), load_caps([quota.project])[quota.project]
     while page := list(islice(candidates, pace.size)):
         changes = [
-            Change("evict", one.uid, one.importance, one.importance, _cap_reason(one, excess)) for one in page
+            Change("evict", one.uid, one.importance, one.importance, _cap_reason(one, excess, cap))
+            for one in page
         ]
 
         def commit(
@@ -166,9 +168,10 @@ def _cap_steps(quota: Quota, excess: int, actor: Actor, now: datetime, planned: 
                 rows = evictable.filter(pk__in=[one.pk for one in page]).values_list(*_Candidate._fields)
                 current = {row[0]: _Candidate(*row) for row in rows}
                 unchanged = [one.uid for one in page if current.get(one.pk) == one]
-                cap = settings.MEMORYHUB.max_memories
+                caps = load_caps([quota.project])
                 # Limited, because counting a hundred thousand rows would take 20 ms of each step.
-                still_over = max(live.order_by()[: cap + len(unchanged)].count() - cap, 0)
+                counted = live.order_by()[: caps[quota.project] + len(unchanged)].count()
+                still_over = caps.excess(quota.project, counted)
                 return _evict(evictable, unchanged[:still_over], changes, actor, now, run_uid)
 
         step = Step(tuple(changes), {"phase": "cap"}, len(page), commit)
@@ -176,9 +179,9 @@ def _cap_steps(quota: Quota, excess: int, actor: Actor, now: datetime, planned: 
         pace.after(step)
 
 
-def _cap_reason(candidate: _Candidate, excess: int) -> str:
+def _cap_reason(candidate: _Candidate, excess: int, cap: int) -> str:
     return (
-        f"{excess} over the cap of {settings.MEMORYHUB.max_memories} for its project and owner; used "
+        f"{excess} over the cap of {cap} for its project and owner; used "
         f"{format_count(candidate.accessed_count, 'time')}, changed {candidate.updated_at:%Y-%m-%d}, "
         f"importance {candidate.importance:.2f}: to the trash"
     )

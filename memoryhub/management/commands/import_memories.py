@@ -19,7 +19,9 @@ from pydantic import TypeAdapter, ValidationError
 from tqdm import tqdm
 
 from memoryhub.access.policy import LEVELS, Clearance
+from memoryhub.capture.projects import configure_project
 from memoryhub.management.operator import operator, plural, short_name, shown
+from memoryhub.memories.delete import load_caps
 from memoryhub.memories.schemas import TtlDays
 from memoryhub.memories.vectors import local_settings
 from memoryhub.models import Memory
@@ -27,7 +29,7 @@ from memoryhub.ops.checks import INSTALLATION
 from memoryhub.transfer.files import STDIN
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, Format, detect_format
 from memoryhub.transfer.id_map import IdMap
-from memoryhub.transfer.loader import LoadOptions, Tally, find_projects_over_cap, load_items
+from memoryhub.transfer.loader import LoadOptions, Tally, find_projects_over_cap, load_items, suggest_cap
 from memoryhub.transfer.reader import (
     ImportReader,
     checkpoint_path,
@@ -42,8 +44,9 @@ from memoryhub.transfer.text_workers import TextWorkers
 INTERRUPTED = 130
 OVER_CAP = (
     "  Nothing was removed now. But from now on, each memory that an owner adds there sends the least used\n"
-    "  one of that owner to the trash. To keep them all set max_memories = 0 (no cap), or higher, in\n"
-    "  memoryhub.toml in LETSGO_HOME, or MEMORYHUB_MAX_MEMORIES=0 in the server's environment."
+    "  one of that owner to the trash. To keep them all use --raise-cap, or raise the cap in the settings\n"
+    "  of the project, or for all projects: max_memories = 0 (no cap), or higher, in memoryhub.toml in\n"
+    "  LETSGO_HOME, or MEMORYHUB_MAX_MEMORIES=0 in the server's environment."
 )
 
 
@@ -94,6 +97,9 @@ class Command(BaseCommand):
         parser.add_argument("--actor", help="the name the journal keeps (default: command:<your login>)")
         parser.add_argument("--resume", action="store_true", help="go on where an interrupted import stopped")
         parser.add_argument("--strict", action="store_true", help="stop at the first bad line")
+        parser.add_argument(
+            "--raise-cap", action="store_true", help="raise the caps of projects that the import exceeds"
+        )
         parser.add_argument("--dry-run", action="store_true", help="read and check everything, store nothing")
         parser.add_argument(
             "--show-errors", type=int, default=100, metavar="N", help="show the first N errors (100; 0: all)"
@@ -246,14 +252,23 @@ class Command(BaseCommand):
 
     def _warn_of_cap(self) -> None:
         over = find_projects_over_cap(self.tally.created_in, Memory.objects.all(), self.options["dry_run"])
+        caps = load_caps(over)
+        raised = {project for project in over if project and self.options["raise_cap"]}
         for project, n in over.items():
             name = f"Project {shown(project)}" if project else "The memories without a project"
-            cap = settings.MEMORYHUB.max_memories
-            self.stdout.write(
-                self.style.WARNING(f"{name}: {n:,} memories, over the cap of {cap:,} (max_memories)")
-            )
-        if over:
+            text = f"{name}: {n:,} memories, over the cap of {caps[project]:,} (max_memories)"
+            if project in raised:
+                text += self._raise_cap(project, suggest_cap(n))
+            self.stdout.write(self.style.WARNING(text))
+        if over.keys() - raised:
             self.stdout.write(self.style.WARNING(OVER_CAP))
+
+    def _raise_cap(self, project: str, cap: int) -> str:
+        """Raise a cap, except in a dry run. Return the note for the report."""
+        if self.options["dry_run"]:
+            return f"; --raise-cap would raise it to {cap:,}"
+        configure_project(project, self._order().actor, max_memories=cap)
+        return f"; raised to {cap:,}"
 
     def _this_command(self) -> str:
         given = ["manage.py", "import_memories", self.options["file"]]
@@ -262,6 +277,6 @@ class Command(BaseCommand):
                 given += [f"--{name}", self.options[name]]
         if self.options["ttl"] is not None:
             given += ["--ttl", f"{self.options['ttl']:g}" if self.options["ttl"] else "never"]
-        for name in ("every_owner", "strict"):
+        for name in ("every_owner", "strict", "raise_cap"):
             given += [f"--{name.replace('_', '-')}"] * self.options[name]
         return shlex.join(given)

@@ -21,7 +21,7 @@ from memoryhub.embeddings import EmbeddingError, configured
 from memoryhub.embeddings.provider import EmbeddingSettings, find_problems
 from memoryhub.maintenance import nodes, scheduler
 from memoryhub.maintenance.executor import is_lost, mark_interrupted
-from memoryhub.memories.delete import count_by_quota, fullest
+from memoryhub.memories.delete import count_by_quota, fullest, load_caps
 from memoryhub.models import AgentToken, JournalEntry, MaintenanceRun, Memory
 from memoryhub.ops import checks
 from memoryhub.ops.doctor import Finding, check, fail, of_messages, ok, warn
@@ -68,22 +68,25 @@ def second_factors() -> Iterator[Finding]:
 
 @check("cap", needs="tables")
 def cap() -> Iterator[Finding]:
-    cap = settings.MEMORYHUB.max_memories
+    default, caps = settings.MEMORYHUB.max_memories, load_caps()
     near = projects_near_cap(Memory.objects.live())
     for project, n in near.items():
-        name = project or "(no project)"
+        name, cap = project or "(no project)", caps[project]
         if n > cap:
             text = (
                 f"{name} holds {n:,} memories of one owner, over the cap of {cap:,}: a new one evicts another"
             )
         else:
             text = f"{name} holds {n:,} memories of one owner, of at most {cap:,}"
-        yield warn(text, "Raise max_memories in the configuration (0: no cap).")
+        yield warn(
+            text,
+            "Raise the cap in the settings of the project, or max_memories in the configuration (0: no cap).",
+        )
     if not near:
         most = max(fullest(count_by_quota(Memory.objects.live())).values(), default=0)
         yield ok(
             f"at most {most:,} memories of one owner in a project, "
-            + (f"the cap is {cap:,}" if cap else "no cap")
+            + (f"the cap is {default:,}" if default else "no cap")
         )
 
 

@@ -32,8 +32,8 @@ from memoryhub.web.memories.versions import FieldChange, field_change, state_at,
 _PREFILL_FIELDS = ("project", "session_id", "type", "category")
 ERASE_WORD = "erase"
 OVER_CAP = (
-    "The owner of this memory has more than max_memories in its project. Delete some of them, or raise"
-    " max_memories in the configuration."
+    "The owner of this memory has more than the cap of its project (max_memories). Delete some of them, or"
+    " raise the cap in the settings of the project."
 )
 
 
