@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Case, Count, F, Q, Value, When
+from django.db.models import Case, Count, F, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
@@ -291,9 +291,14 @@ class Caps(dict[str, int]):
         return bool(settings.MEMORYHUB.max_memories or any(self.values()))
 
 
+def projects_with_cap() -> QuerySet[Project]:
+    """Return the projects that have their own cap."""
+    return Project.objects.exclude(max_memories=None)
+
+
 def load_caps(projects: Collection[str] | None = None) -> Caps:
     """Return the caps of these projects, or of all. A store reads them in its first statement instead."""
-    own = Project.objects.exclude(max_memories=None)
+    own = projects_with_cap()
     chosen = own if projects is None else own.filter(name__in=projects)
     return Caps({name: cap or 0 for name, cap in chosen.values_list("name", "max_memories")})
 

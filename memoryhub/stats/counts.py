@@ -19,8 +19,16 @@ from memoryhub.backends import change_blocks, change_log, schema
 from memoryhub.backends.change_blocks import Block
 from memoryhub.core.clock import expiry_time
 from memoryhub.embeddings import EmbeddingError
-from memoryhub.memories.delete import AUTHOR, Quota, count_by_quota, fullest, load_caps
-from memoryhub.models import Embedding, Event, Fact, Memory, Session
+from memoryhub.memories.delete import (
+    AUTHOR,
+    Caps,
+    Quota,
+    count_by_quota,
+    fullest,
+    load_caps,
+    projects_with_cap,
+)
+from memoryhub.models import Embedding, Event, Fact, Memory, Project, Session
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import calendar
 
@@ -159,10 +167,23 @@ def _to_visible_counts(whole: BlockCounts) -> VisibleCounts:
 
 def count_each(**querysets: QuerySet[Any]) -> dict[str, int]:
     """Count the rows of each queryset, all in one statement."""
+    return count_each_and_caps(None, **querysets)[0]
+
+
+def count_each_and_caps(
+    own_caps: QuerySet[Project] | None, **querysets: QuerySet[Any]
+) -> tuple[dict[str, int], Caps]:
+    """Return :func:`count_each`, and the caps of these projects from the same statement."""
     first, *others = (
-        rows.order_by().values_list(Value(name)).annotate(n=Count("pk")) for name, rows in querysets.items()
+        rows.order_by().values_list(Value(name), Value("")).annotate(n=Count("pk"))
+        for name, rows in querysets.items()
     )
-    return dict.fromkeys(querysets, 0) | dict(first.union(*others, all=True))
+    if own_caps is not None:
+        others.append(own_caps.order_by().values_list(Value(""), "name", "max_memories"))
+    found = list(first.union(*others, all=True))
+    counted = {name: n for name, _, n in found if name}
+    caps = Caps({project: cap for name, project, cap in found if not name})
+    return dict.fromkeys(querysets, 0) | counted, caps
 
 
 def count_values(memories: MemoryQuerySet, column: str, most: int | None = None) -> dict[str, int]:
@@ -214,32 +235,34 @@ def _by_count(item: tuple[str, int]) -> tuple[int, str]:
 
 def store_statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, Any]:
     """Return the visible numbers of ``GET /stats``, without :func:`database_sizes`."""
-    return statistics_and_days(clearance, now)[0]
+    return statistics_days_and_caps(clearance, now)[0]
 
 
-def statistics_and_days(
+def statistics_days_and_caps(
     clearance: Clearance, now: datetime | None = None
-) -> tuple[dict[str, Any], calendar.DailyCounts]:
-    """Return :func:`store_statistics`, and the memories created on each day by type."""
+) -> tuple[dict[str, Any], calendar.DailyCounts, Caps]:
+    """Return :func:`store_statistics`, the memories created on each day by type, and the caps of projects."""
     now = now or timezone.now()
     visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
     live = visible.live(now)
     visible_counts = load_visible_counts(clearance, now)
     found = _group_by_facet(visible_counts.facets)
+    counted, caps = count_each_and_caps(
+        projects_with_cap(),
+        expiring=live.filter(expires_at__lte=now + timedelta(days=EXPIRING_DAYS)),
+        expired=visible.expired(now),
+        trashed=visible.trashed(),
+        facts=Fact.objects.visible_to(clearance),
+    )
     numbers = {
         "total": sum(found["sensitivity"].values()),
         **{f"by_{column}": values for column, values in found.items()},
-        **count_each(
-            expiring=live.filter(expires_at__lte=now + timedelta(days=EXPIRING_DAYS)),
-            expired=visible.expired(now),
-            trashed=visible.trashed(),
-            facts=Fact.objects.visible_to(clearance),
-        ),
+        **counted,
         "sessions": visible_counts.sessions,
         "max_memories": settings.MEMORYHUB.max_memories,
-        "near_cap": _quotas_near_cap(visible_counts.quotas),
+        "near_cap": _quotas_near_cap(visible_counts.quotas, caps),
     }
-    return numbers, visible_counts.days
+    return numbers, visible_counts.days, caps
 
 
 def database_sizes(clearance: Clearance) -> dict[str, int | None]:
@@ -274,11 +297,11 @@ def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict
 
 def projects_near_cap(live: MemoryQuerySet) -> dict[str, int]:
     """Return projects where one owner has ``cap_warning_share`` of the cap or more, and how many."""
-    return _quotas_near_cap(count_by_quota(live))
+    return _quotas_near_cap(count_by_quota(live), load_caps())
 
 
-def _quotas_near_cap(quotas: Mapping[Quota, int]) -> dict[str, int]:
-    caps, share = load_caps(), settings.MEMORYHUB.cap_warning_share
+def _quotas_near_cap(quotas: Mapping[Quota, int], caps: Caps) -> dict[str, int]:
+    share = settings.MEMORYHUB.cap_warning_share
     return {
         project: n for project, n in fullest(quotas).items() if (cap := caps[project]) and n >= cap * share
     }

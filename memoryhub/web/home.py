@@ -21,7 +21,7 @@ from memoryhub.core.database import write_transaction
 from memoryhub.digests.services import failed_digests
 from memoryhub.injection.queries import count_helped
 from memoryhub.maintenance.forms import can_view_runs
-from memoryhub.memories.delete import load_caps
+from memoryhub.memories.delete import Caps
 from memoryhub.models import JournalEntry
 from memoryhub.stats import counts
 from memoryhub.web.base import caching, charts
@@ -44,11 +44,11 @@ VERIFICATION_TIMEOUT = 300  # seconds for which the verification of an unchanged
 def home_page(request: HttpRequest) -> HttpResponse:
     clearance = narrow_to_project(request_clearance(request), request.GET.get("project", ""))
     about = f"{clearance_key(clearance)} {timezone.get_current_timezone_name()}"
-    (numbers, days), helped = cached_until_change(
+    (numbers, days, caps), helped = cached_until_change(
         request,
         "home",
         about,
-        lambda: (counts.statistics_and_days(clearance), count_helped(clearance, timezone.now())),
+        lambda: (counts.statistics_days_and_caps(clearance), count_helped(clearance, timezone.now())),
         depends_on_events=True,  # the number of sessions
     )
     loss = _loss(request)
@@ -64,7 +64,7 @@ def home_page(request: HttpRequest) -> HttpResponse:
     failed_digest = failed_digests(signed_in_user(request)).order_by("-failed_at").values("uid")[:1]
     newest = newest.annotate(failed_digest=Subquery(failed_digest))
     recent = list(newest[:RECENT_COUNT]) if numbers["total"] else []
-    attention = _attention(request, clearance, numbers, recent[0].failed_digest) if recent else {}
+    attention = _attention(request, clearance, numbers, caps, recent[0].failed_digest) if recent else {}
     if recent:
         context |= {
             "recent": recent,
@@ -79,7 +79,7 @@ def home_page(request: HttpRequest) -> HttpResponse:
 
 
 def _attention(
-    request: HttpRequest, clearance: Clearance, numbers: dict[str, Any], failed_digest: str | None
+    request: HttpRequest, clearance: Clearance, numbers: dict[str, Any], caps: Caps, failed_digest: str | None
 ) -> dict[str, Any]:
     """Return what needs attention: failures, projects near their cap, memories to review."""
     now = timezone.now()
@@ -89,7 +89,7 @@ def _attention(
         "faded": find_faded(recent, clearance, now),
         "failed_checks": failed_checks(clearance),
         "failed_digest": failed_digest,
-        "full": _projects_near_cap(numbers["near_cap"]),
+        "full": _projects_near_cap(numbers["near_cap"], caps),
         "expiring_days": counts.EXPIRING_DAYS,
         "to_review": badge_text(request) if may_review(request.user) else "",
     }
@@ -140,11 +140,14 @@ def journal_health(request: HttpRequest) -> HttpResponse:
     return render(request, "includes/journal_health.html", context)
 
 
-def _projects_near_cap(near: dict[str, int]) -> list[dict[str, Any]]:
+def _projects_near_cap(near: dict[str, int], caps: Caps) -> list[dict[str, Any]]:
     """Return projects near their cap with their fill level in percent."""
-    caps = load_caps(near)
     return [
-        {"project": project, "count": count, "cap": cap, "percent": round(100 * count / cap)}
+        {
+            "project": project,
+            "count": count,
+            "cap": caps[project],
+            "percent": round(100 * count / caps[project]),
+        }
         for project, count in near.items()
-        if (cap := caps[project])
     ]

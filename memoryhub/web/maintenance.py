@@ -48,6 +48,7 @@ from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.memories.delete import count_by_quota, load_caps
 from memoryhub.models import Event, MaintenanceRun, Memory
 from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.stats.counts import count_each
 from memoryhub.web.base.fields import to_sentence
 
 
@@ -242,12 +243,11 @@ def status_numbers(clearance: Clearance, now: datetime) -> list[StatusNumber]:
     """Count visible memories and events by state."""
     visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
     quotas = count_by_quota(visible.live(now))
+    ended = count_each(expired=visible.expired(now), trashed=visible.trashed())
     found = [
         StatusNumber(sum(quotas.values()), "live", reverse("memories")),
-        StatusNumber(
-            visible.expired(now).count(), "expired, waiting to be purged", f"{reverse('trash')}?tab=expired"
-        ),
-        StatusNumber(visible.trashed().count(), "in the trash", reverse("trash")),
+        StatusNumber(ended["expired"], "expired, waiting to be purged", f"{reverse('trash')}?tab=expired"),
+        StatusNumber(ended["trashed"], "in the trash", reverse("trash")),
     ]
     if (caps := load_caps()).is_any:
         over = sum(caps.excess(quota.project, count) for quota, count in quotas.items())

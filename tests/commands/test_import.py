@@ -296,9 +296,8 @@ def test_what_lay_in_a_trash_lies_in_the_trash_here_and_is_pointed_out(run, json
 
 def test_raise_cap_raises_the_caps_that_the_import_exceeds(run, jsonl, configure):
     configure(max_memories=3)
-    path = jsonl(
-        *({"content": f"m{n}", "project": "zoo"} for n in range(5)), {"content": "x", "project": "p"}
-    )
+    lines = [{"content": f"m{n}", "project": "zoo"} for n in range(5)]
+    path = jsonl(*lines, {"content": "x", "project": "p"})
     ran = run("import_memories", path, "--raise-cap", "--dry-run")
     assert "--raise-cap would raise it to 6" in ran.out
     assert not Project.objects.exists()

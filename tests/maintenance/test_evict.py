@@ -262,11 +262,11 @@ def test_undo_works_in_small_batches(aged, run, actor, now, configure):
 
 
 def test_cap_of_a_project_counts_instead_of_the_configured_one(aged, run, configure):
+    for content, project in zip("abcdefgh", ["wide"] * 3 + ["narrow"] * 2 + ["usual"] * 3, strict=True):
+        aged(content, days=9, project=project)
     configure(max_memories=2)
     Project.objects.create(name="wide", max_memories=9)
     Project.objects.create(name="narrow", max_memories=1)
-    for content, project in zip("abcdefgh", ["wide"] * 3 + ["narrow"] * 2 + ["usual"] * 3, strict=True):
-        aged(content, days=9, project=project)
     changes = run("evict")
     assert [change.reason[:22] for change in changes] == ["1 over the cap of 1 fo", "1 over the cap of 2 fo"]
     projects = Memory.objects.live().order_by("project").values_list("project", flat=True)

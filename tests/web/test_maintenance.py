@@ -79,12 +79,8 @@ class TestThePage:
         memories.trash_memories([remember("broken chair").uid], actor)
         memories.apply_bulk_action("expire", [remember("old milk").uid], actor)
         shown = text_of(keeper.get("/maintenance/"))
-        for words in (
-            "3 live",
-            "1 expired, waiting",
-            "1 in the trash",
-            "2 over the cap of their project and owner",
-        ):
+        over = "2 over the cap of their project and owner"
+        for words in ("3 live", "1 expired, waiting", "1 in the trash", over):
             assert words in shown
 
     def test_its_numbers_are_behind_the_gate(

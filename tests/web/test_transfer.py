@@ -526,9 +526,8 @@ def test_the_undo_keeps_a_cap_that_was_changed_since(maintainer: Client) -> None
 
 def test_an_agent_loses_no_imported_memory_after_the_cap_was_raised(maintainer: Client) -> None:
     import_for_good(maintainer, caps="shop")
-    memories.create_memory(
-        MemoryDraft(content="four", project="shop"), Actor("user:mia", Clearance(owner="mia"))
-    )
+    mia = Actor("user:mia", Clearance(owner="mia"))
+    memories.create_memory(MemoryDraft(content="four", project="shop"), mia)
     assert Memory.objects.live().count() == 4
 
 
@@ -555,13 +554,15 @@ def test_a_cap_of_another_project_is_refused(maintainer: Client) -> None:
     assert not Project.objects.exists()
 
 
-def test_a_curator_who_left_the_project_before_the_import_raises_no_cap(maintainer: Client) -> None:
+def test_an_import_that_goes_on_after_its_person_left_the_project_raises_no_cap(maintainer: Client) -> None:
     mia = User.objects.get(username="mia")
     gone = Membership.objects.create(user=mia, project="shop")
     Membership.objects.create(user=mia, project="farm")
     address = sent(maintainer, *TO_SHOP, do="dry_run")
-    maintainer.post(f"{address}import/", {"caps": "shop"})
+    waiting = maintainer.post(f"{address}import/", {"caps": "shop"}).url
+    maintainer.post(f"{waiting}stop/")
     gone.delete()
+    maintainer.post(f"{waiting}resume/")
     runs.execute(MaintenanceRun.objects.get(dry_run=False))
     assert not Project.objects.exists()
     assert not Memory.objects.exists()
