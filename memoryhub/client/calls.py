@@ -181,6 +181,7 @@ class ProjectSettings(TypedDict, total=False):
     pause_hours: float
     ignored_paths: str
     sends_page: bool
+    max_memories: int | None
 
 
 class PageCorrection(Levels, total=False):

@@ -27,14 +27,14 @@ class TestCap:
         client = sign_in("add_memory")
         client.post("/memories/new/", NEW)
         response = client.post("/memories/new/", NEW | {"content": "other words"}, follow=True)
-        assert "more than max_memories" in response.content.decode()
+        assert "more than the cap of its project" in response.content.decode()
         assert not Memory.objects.trashed().exists()
 
     def test_store_with_permission_to_delete_evicts(self, writer: Client, configure: Any) -> None:
         configure(max_memories=1)
         writer.post("/memories/new/", NEW)
         response = writer.post("/memories/new/", NEW | {"content": "other words"}, follow=True)
-        assert "more than max_memories" not in response.content.decode()
+        assert "more than the cap of its project" not in response.content.decode()
         assert Memory.objects.trashed().get().content == "new words"
 
 
