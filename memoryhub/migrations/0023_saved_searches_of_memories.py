@@ -8,7 +8,8 @@ from django.db import migrations
 
 
 def move_searches(apps: Any, schema_editor: Any) -> None:
-    apps.get_model("memoryhub", "SavedSearch").objects.filter(page="search").update(page="memories")
+    searches = apps.get_model("memoryhub", "SavedSearch").objects.using(schema_editor.connection.alias)
+    searches.filter(page="search").update(page="memories")
 
 
 class Migration(migrations.Migration):

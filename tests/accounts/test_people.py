@@ -233,7 +233,7 @@ def test_unknown_person_is_404(browser):
 def test_failed_logins_are_listed_on_the_people_page(browser, bob):
     Client(REMOTE_ADDR="10.6.6.6").post("/login/", {"username": "bob", "password": "guess"})
     assert "10.6.6.6" in browser.get("/people/").content.decode()
-    assert "login_failed" in browser.get("/people/bob/").content.decode()
+    assert "Sign-in failed" in browser.get("/people/bob/").content.decode()
 
 
 def test_unchanged_rights_leave_no_row(browser, bob):

@@ -39,7 +39,7 @@ PARAMETERS = (
 FORMS = ("markdown", "json", "md")
 INVITED = "invited"  # the user name of a person whose invitation is opened
 # URLs that end a session or redirect.
-LEADS_AWAY = {"logout", None, "single-sign-on", "single-sign-on-back", "authorize"}
+LEADS_AWAY = {"logout", None, "search", "single-sign-on", "single-sign-on-back", "authorize"}
 
 
 def patterns() -> Iterator[tuple[str, URLPattern]]:

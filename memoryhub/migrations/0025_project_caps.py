@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("memoryhub", "0026_nodes")]
+    dependencies = [("memoryhub", "0024_nodes")]
 
     operations = [
         migrations.AddField(
