@@ -92,6 +92,7 @@ MIDDLEWARE = [
     "memoryhub.web.base.middleware.PageMiddleware",
     "memoryhub.web.base.middleware.PersonMiddleware",
     "memoryhub.http.middleware.UploadLimitMiddleware",
+    "memoryhub.http.middleware.PathMiddleware",
 ]
 
 # As the style sheets call them.

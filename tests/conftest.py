@@ -37,6 +37,7 @@ from memoryhub.backends import change_log, schema
 from memoryhub.embeddings import Embedder
 from memoryhub.memories.schemas import EntityDraft, MemoryDraft
 from memoryhub.models import Memory
+from memoryhub.ops import checks
 from tests.cases import clear_caches
 from tests.maintenance.fixtures import five, lifting  # noqa: F401 fixtures
 from tests.search.corpus import make_corpus
@@ -164,6 +165,12 @@ def _restore_tables(blocker: Any) -> Iterator[None]:
         patch.setattr(TransactionTestCase, "_fixture_teardown", restore)
         yield
 
+
+if POSTGRES:
+    # At import it checks the database, which is not there while tests are collected.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks, "require_usable_store", lambda: None)
+        import memoryhub.wsgi  # noqa: F401
 
 # Test modules that start a server or a process of the hub: ``manage.py test --served``.
 _SERVED = (

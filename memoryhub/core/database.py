@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from django.conf import settings
-from django.db import DatabaseError, OperationalError, connection, connections, transaction
+from django.db import DatabaseError, InternalError, OperationalError, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
@@ -160,8 +160,9 @@ def side_write(what: str, write: Callable[[], object]) -> bool:
 
 
 _UNAVAILABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+_READ_ONLY_STATE = "25006"
 # PostgreSQL's codes: no connection, no resources, the server stops, a failing disk, a standby.
-_UNAVAILABLE_STATES = ("08", "53", "57P", "58", "25006")
+_UNAVAILABLE_STATES = ("08", "53", "57P", "58", _READ_ONLY_STATE)
 _BUSY_STATES = ("55P03", "40P01", "40001")  # a lock that is not free, a deadlock, a conflict
 _CANCELLED_STATE = "57014"
 
@@ -310,12 +311,22 @@ def _limit_statement(execute: Callable[..., Any], query: str, params: Any, many:
     elif inside:
         seconds = 0.0
     if many or seconds <= 0 or not query.lstrip().upper().startswith(("SELECT", "WITH")):
-        return execute(query, params, many, context)
+        return _execute(execute, query, params, many, context)
     before = f"SELECT set_config('statement_timeout', '{seconds * 1000:.0f}', true);"
     after = "; SELECT set_config('statement_timeout', '0', true)" if inside else ""
     result = execute(f"{before} {query}{after}", params, many, context)
     context["cursor"].cursor.nextset()
     return result
+
+
+def _execute(execute: Callable[..., Any], *arguments: Any) -> Any:
+    """Raise the same error as SQLite if the server is read-only, as a standby is."""
+    try:
+        return execute(*arguments)
+    except InternalError as error:
+        if _state(error) == _READ_ONLY_STATE:
+            raise OperationalError(*error.args) from error.__cause__
+        raise
 
 
 def _watch_connection(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:

@@ -9,7 +9,7 @@ from csp.constants import HEADER
 from csp.middleware import CSPMiddleware
 from csp.utils import build_policy
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
@@ -95,6 +95,18 @@ class ReadTimeoutMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         with read_timeout(settings.MEMORYHUB.request_seconds):
             return self.get_response(request)
+
+
+class PathMiddleware:
+    """Answers a path with NUL like an unknown one: PostgreSQL cannot compare a text that contains it."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if "\x00" in request.path_info:
+            raise Http404
+        return self.get_response(request)
 
 
 _FORM_TYPES = ("multipart/form-data", "application/x-www-form-urlencoded")

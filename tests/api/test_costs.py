@@ -94,6 +94,7 @@ def test_page_is_read_in_index_order_without_sorting(db, filters, order):
     assert "TEMP B-TREE" not in rows.explain()
 
 
+@pytest.mark.sqlite
 def test_memories_are_counted_in_the_visibility_index(db):
     rows = MemoryFilter().select(Clearance.up_to("secret", "ada"))
     with CaptureQueriesContext(connection) as captured:

@@ -6,6 +6,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 from memoryhub.backends import schema
+from memoryhub.backends.dialect import IS_POSTGRES
 from tests.api.conftest import Agent, is_problem
 
 BOTH = ["/healthz", "/readyz", "/api/v1/healthz", "/api/v1/readyz"]
@@ -21,7 +22,8 @@ def test_working_store_is_200(db, path):
 class TestUnsound:
     def test_missing_trigger_is_named(self, db, path):
         with connection.cursor() as cursor:
-            cursor.execute("DROP TRIGGER memoryhub_journal_no_update")
+            table = " ON memoryhub_journalentry" if IS_POSTGRES else ""
+            cursor.execute(f"DROP TRIGGER memoryhub_journal_no_update{table}")
         problem = is_problem(Agent().http.get(path), 503, "not_ready")
         assert "memoryhub_journal_no_update" in problem["errors"][0]["message"]
         assert Agent().http.get(path)["Retry-After"]
@@ -30,18 +32,24 @@ class TestUnsound:
     @pytest.mark.parametrize("table", ["memoryhub_fact", "memoryhub_label", "memoryhub_session"])
     def test_missing_table_is_named(self, db, path, table):
         with connection.cursor() as cursor:
-            cursor.execute("PRAGMA legacy_alter_table = ON")  # references to it stay
+            if not IS_POSTGRES:
+                cursor.execute("PRAGMA legacy_alter_table = ON")  # references to it stay
             cursor.execute(f"ALTER TABLE {table} RENAME TO elsewhere")
             problem = is_problem(Agent().http.get(path), 503, "not_ready")
             cursor.execute(f"ALTER TABLE elsewhere RENAME TO {table}")
-            cursor.execute("PRAGMA legacy_alter_table = OFF")
+            if not IS_POSTGRES:
+                cursor.execute("PRAGMA legacy_alter_table = OFF")
         assert f"table {table} is missing" in problem["errors"][0]["message"]
 
     @pytest.mark.parametrize("table", schema.INDEXES)
     def test_index_without_its_rows_is_named(self, remember, path, table):
         remember("zebra")
         with connection.cursor() as cursor:
-            cursor.execute(f"INSERT INTO {table}({table}) VALUES ('delete-all')")
+            cursor.execute(
+                f"DELETE FROM {table}"
+                if IS_POSTGRES
+                else f"INSERT INTO {table}({table}) VALUES ('delete-all')"
+            )
         problem = is_problem(Agent().http.get(path), 503, "not_ready")
         assert f"index {table}" in problem["errors"][0]["message"]
 

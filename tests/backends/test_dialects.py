@@ -20,6 +20,8 @@ from memoryhub import config
 from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.backends.postgres import server
 from memoryhub.core import database
+from memoryhub.core.text import stem, words
+from tests.conftest import run_sql
 
 ROOT = Path(__file__).parents[2]
 ABLE = server.ServerFacts(18, "UTF8", True, "0.8.0", "0.8.0")
@@ -109,6 +111,22 @@ def test_writer_waits_for_a_writer_on_another_connection() -> None:
         other.rollback()
         with database.write_transaction(patience=1):
             pass
+
+
+@only_postgres
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "written",
+    [
+        "technology technologies methodologies psychology biology apology logy",
+        "possibly possible incredibly probably ably doubly assembly assemblies assembled nobly bible",
+        "relational conditional rational valency digitizer conformably radically vilely happy sky",
+        "Überraschung naïve café файл Йод ΣΊΣΥΦΟΣ σίσυφος 検索 한국어 3.11",
+    ],
+)
+def test_index_contains_the_stems_of_the_hub(written: str) -> None:
+    [[found]] = run_sql("SELECT tsvector_to_array(memoryhub_word_vector(%s, '', '', '', '', ''))", written)
+    assert set(found) == {stem(word) for word in words(written)}
 
 
 def test_file_with_the_url_of_the_database_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

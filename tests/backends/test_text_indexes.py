@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from memoryhub import memories
-from memoryhub.backends.sqlite import schema
+from memoryhub.backends import schema
 from memoryhub.backends.tables import MEMORY_TABLE, TRIGRAM_CHARACTERS
 from memoryhub.memories.schemas import MAX_CONTENT, MemoryPatch
 from memoryhub.models import Memory

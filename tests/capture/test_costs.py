@@ -16,8 +16,8 @@ OTHER = (
 
 # Finds neither a mark nor a repeated event.
 SESSION_BEFORE_THE_OTHER_PROCESS = statements_module.SESSION_OF_EVENT.replace(
-    "SELECT s.*,", "SELECT s.*, 0 * "
-).replace("AS is_repeated, EXISTS", "AS is_repeated, 0 * EXISTS")
+    "p.ignored_paths,", "p.ignored_paths, false AND "
+).replace("AS is_repeated, EXISTS", "AS is_repeated, false AND EXISTS")
 
 
 def statements(work):

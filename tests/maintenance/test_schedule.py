@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from django.core.checks import run_checks
+from django.db import IntegrityError
 from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
@@ -105,11 +106,11 @@ def test_daily_runs_cover_all_owners_and_known_levels(old_store, remember, stran
 
 def test_a_day_has_one_run_of_each_operation(old_store):
     scheduler.enqueue_due(NOON)
-    with pytest.raises(Exception, match="UNIQUE"):
+    with pytest.raises(IntegrityError):
         runs.enqueue("consolidate", {}, system_actor("x"), day=date(2026, 5, 10), may_wait=True)
 
 
-def test_unknown_operation_is_a_configuration_error(configure):
+def test_unknown_operation_is_a_configuration_error(db, configure):
     configure(maintenance_operations="consolidate,compres")
     [message] = [found for found in run_checks() if found.id == "memoryhub.E004"]
     assert "'compres'" in message.msg

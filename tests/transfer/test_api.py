@@ -10,7 +10,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 
 from memoryhub.audit.journal import MAX_NAMED_IDS
 from memoryhub.maintenance import runs
-from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Session
+from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Session, UploadPart
 from tests.api.conftest import API, agent, bad_fields, bot, is_problem
 from tests.transfer.conftest import as_line, of_kind, raw_out, wipe
 
@@ -275,6 +275,7 @@ def test_missing_file_is_reported(bot, home):
     uid = send(bot, lines({"content": "x"})).json()["id"]
     for path in (home / "imports").iterdir():
         path.unlink()
+    UploadPart.objects.all().delete()
     runs.execute(MaintenanceRun.objects.get(uid=uid))
     assert bot.get(f"/import/{uid}").json()["error"] == "the file no longer exists; upload it again"
 

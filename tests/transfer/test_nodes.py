@@ -69,6 +69,7 @@ def test_import_begun_on_another_node_finds_its_ids(
     assert Fact.objects.get().memory.content == "the attic is dry"
 
 
-def test_upload_stays_on_the_only_node(home: Path, actor: Actor) -> None:
+def test_upload_stays_on_the_only_node(home: Path, actor: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "is_postgres", lambda: False)
     jobs.start_import(iter([lines(2)]), "notes.jsonl", actor)
     assert not UploadPart.objects.exists()

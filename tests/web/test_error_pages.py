@@ -30,6 +30,11 @@ def test_unknown_host_page_names_the_setting_but_no_hosts():
         assert name not in shown
 
 
+@pytest.mark.parametrize("path", ["/memories/a%00b/", "/sessions/a%00b/", "/a%00b"])
+def test_path_with_nul_is_not_found(visitor, path):
+    assert visitor.get(path).status_code == 404
+
+
 def test_other_bad_requests_name_no_hosts(visitor):
     shown = visitor.get("/facts/", {"cursor": "zzz"})
     assert shown.status_code == 400

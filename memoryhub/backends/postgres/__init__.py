@@ -21,6 +21,7 @@ LAST_KEY = "lastval()"
 NOW = "statement_timestamp()"
 ENDS_WITH, ENDS_WITH_LENGTHS = "right(path, %s) = %s", 1
 CONFIGURATION = "memoryhub"  # the text search configuration: the stems of SQLite's porter tokenizer
+WORD_QUERY = f"to_tsquery('{CONFIGURATION}', memoryhub_endings(%s))"
 JULIAN_DAY = "(extract(epoch FROM ({})::timestamptz)::float8 / 86400 + 2440587.5)".format
 VALUE_OF_KEY = "%s::json ->> id::text"
 DOCUMENT_HAS_ATOM = (
@@ -39,8 +40,7 @@ STATE_AFTER_PROMPT = "state || jsonb_build_object('asked', %s, 'prompted', true)
 KEY_LIST = "string_agg((%(expressions)s)::text, ',')"
 JOURNAL_COPIES: tuple[str, ...] = ("detail_text",)  # PostgreSQL does not store the text of a jsonb column
 KEYS_BY_EXPRESSION = (
-    f"SELECT %s, string_agg(rowid::text, ',') FROM {TEXT_TABLE}"
-    f" WHERE {TEXT_TABLE} @@ to_tsquery('{CONFIGURATION}', %s)"
+    f"SELECT %s, string_agg(rowid::text, ',') FROM {TEXT_TABLE} WHERE {TEXT_TABLE} @@ {WORD_QUERY}"
 )
 RETURNING = " RETURNING"
 RELEASE_TABLE = "memoryhub_release"
@@ -50,7 +50,7 @@ def MATCH(index: str, expression: str) -> str:
     """Return the condition that a row of an index matches an expression."""
     if TRIGRAM_TABLE in index:
         return f"{index} @@ {expression}::tsquery"
-    return f"{index} @@ to_tsquery('{CONFIGURATION}', {expression})"
+    return f"{index} @@ {WORD_QUERY.replace('%s', expression)}"
 
 
 def speaker_part(chars: int) -> str:

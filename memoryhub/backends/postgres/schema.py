@@ -69,9 +69,16 @@ def _functions(collation: str) -> dict[str, SchemaObject]:
         f"SELECT regexp_replace((CASE WHEN octet_length(t) = length(t) THEN lower(t)"
         f" ELSE translate({folded}, 'ςµſ', 'σμs') END) COLLATE \"{collation}\", '[^[:alnum:]]+', ' ', 'g')"
     )
+    # Before a stemmer that lacks SQLite's rules for -bly and -logy: see ``core.text.stem``.
+    begin, end = "([aeiouy][^aeiou[:space:][:punct:]][[:alnum:]]*)", "(y|ys|ies|ied|ying|i)\\M"
+    endings = (
+        f"SELECT CASE WHEN t ~ '(bl|log)[yi]' THEN regexp_replace(regexp_replace(t,"
+        f" '{begin}bl{end}', '\\1ble', 'g'), '{begin}log{end}', '\\1log', 'g') ELSE t END"
+    )
     weights = {"title": "A", "alias_text": "B"}
     vectors = " || ".join(
-        f"setweight(to_tsvector('{CONFIGURATION}', memoryhub_words(left({column}, {MAX_WORD_CHARACTERS}))),"
+        f"setweight(to_tsvector('{CONFIGURATION}',"
+        f" memoryhub_endings(memoryhub_words(left({column}, {MAX_WORD_CHARACTERS})))),"
         f" '{weights.get(column, 'D')}')"
         for column in TEXT_COLUMNS
     )
@@ -85,6 +92,7 @@ def _functions(collation: str) -> dict[str, SchemaObject]:
     )
     made = {
         "memoryhub_words": ("t text", "text", words),
+        "memoryhub_endings": ("t text", "text", endings),
         "memoryhub_word_vector": (texts, "tsvector", f"SELECT {vectors}"),
         "memoryhub_trigram_vector": (texts, "tsvector", trigrams),
     }
