@@ -10,6 +10,7 @@ from django.db import connection
 
 from memoryhub import memories
 from memoryhub.backends import schema
+from memoryhub.backends.sqlite import schema as sqlite_schema
 from memoryhub.backends.tables import MEMORY_TABLE, TRIGRAM_CHARACTERS
 from memoryhub.memories.schemas import MAX_CONTENT, MemoryPatch
 from memoryhub.models import Memory
@@ -62,11 +63,13 @@ def test_index_that_covers_whole_texts_is_replaced(remember: Any) -> None:
     """The index of an earlier release."""
     remember(text_with("xylophone", 50_000))
     with connection.cursor() as cursor:
-        statement = schema.create_index("memoryhub_trigram").replace(schema.TRIGRAM_VIEW, MEMORY_TABLE)
+        statement = sqlite_schema.create_index("memoryhub_trigram").replace(
+            sqlite_schema.TRIGRAM_VIEW, MEMORY_TABLE
+        )
         for earlier in ("DROP TABLE memoryhub_trigram", statement):
             cursor.execute(earlier)
-    schema.drop_views()
-    schema.rebuild_indexes()
-    schema.install()
-    assert schema.find_problems(deep=True) == []
+    sqlite_schema.drop_views()
+    sqlite_schema.rebuild_indexes()
+    sqlite_schema.install()
+    assert sqlite_schema.find_problems(deep=True) == []
     assert not Memory.objects.containing(["yloph"]).exists()
