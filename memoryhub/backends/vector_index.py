@@ -1,9 +1,11 @@
-"""The vectors of one model: exact cosines of all of them in a few milliseconds.
+"""The vectors of one model on SQLite: exact cosines of all of them in a few milliseconds.
 
 All processes of a store share them in a mapped file (:mod:`memoryhub.backends.vector_file`), which takes 4
 bytes for each dimension of each vector: 104 MB for 100 000 vectors of 256. Each use applies the changes since
 the last one (:mod:`memoryhub.backends.change_log`), so it is correct after every write of every process.
 Deleted vectors are overwritten at once. The file is written anew when a quarter of it is deleted vectors.
+
+On PostgreSQL, :func:`get_index` returns :mod:`memoryhub.backends.postgres.vectors`.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from django.db import connection
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 
 from memoryhub.backends import change_log, vector_file
 from memoryhub.backends.change_log import NO_POSITION, LogPosition
+from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.backends.vector_file import Identity, Records, VectorFile
 from memoryhub.core.database import store_path
 
@@ -48,6 +51,38 @@ class Scores(NamedTuple):
 
     pks: Keys
     cosines: Vectors
+
+
+class Among(NamedTuple):
+    """The visible memories of a search: a query of their keys, and their number.
+
+    If they are many, PostgreSQL compares the nearest, of which ``limit`` are needed, and the ``others``.
+    """
+
+    query: str
+    params: Sequence[Any]
+    size: int
+    limit: int
+    others: Callable[[], list[int]] = list
+
+
+class ModelVectors(Protocol):
+    """The vectors of a model, as both databases provide them."""
+
+    @property
+    def position(self) -> LogPosition: ...
+    def scores(self, query: Vectors, mean: Vectors | None, among: Among) -> Scores: ...
+    def of(self, pks: Sequence[int] | Keys) -> dict[int, Vectors]: ...
+    def in_order(self, pks: Sequence[int] | Keys) -> tuple[Vectors, NDArray[np.bool_]]: ...
+    def mean(self, pks: Sequence[int] | Keys) -> Vectors: ...
+
+
+class ModelIndex(Protocol):
+    """Provides the vectors of a model at a position of the change log."""
+
+    def view(self, now: LogPosition | None = None) -> ModelVectors: ...
+    def of(self, pks: Sequence[int] | Keys) -> dict[int, Vectors]: ...
+    def prepare(self) -> None: ...
 
 
 def encode_vector(vector: Vectors) -> bytes:
@@ -85,11 +120,11 @@ class VectorView:
         present: Keys = self.keys[self.keys != 0]
         return present
 
-    def scores(self, query: Vectors, mean: Vectors | None = None) -> Scores:
+    def scores(self, query: Vectors, mean: Vectors | None = None, among: Among | None = None) -> Scores:
         """Return the cosine of every vector with this unit vector, or nothing for a zero vector.
 
         ``mean`` is subtracted from both first, ``(q-m)·(x-m) / (|q-m| |x-m|)``, which removes what all texts
-        have in common.
+        have in common. ``among`` has no effect: all vectors are compared.
         """
         if not len(self) or not query.any():
             return Scores(np.empty(0, np.int64), np.empty(0, np.float32))
@@ -164,6 +199,10 @@ class VectorIndex:
     def of(self, pks: Sequence[int] | Keys) -> dict[int, Vectors]:
         """The vectors of these memories, of those that have one."""
         return self.view().of(pks)
+
+    def prepare(self) -> None:
+        """Load the vectors before the first search."""
+        self.view()
 
     def view(self, now: LogPosition | None = None) -> VectorView:
         """Return the vectors as this connection sees them. Rows of an open transaction are not cached.
@@ -277,8 +316,25 @@ _indexes_lock = threading.Lock()
 os.register_at_fork(after_in_child=_indexes.clear)  # a lock on an inherited file would not exclude the parent
 
 
-def get_index(model: str, dimensions: int) -> VectorIndex:
-    """Return this process's index of a model."""
+def get_index(model: str, dimensions: int) -> ModelIndex:
+    """Return the index of a model: on SQLite that of this process."""
+    if IS_POSTGRES:
+        from memoryhub.backends.postgres.vectors import TableVectors
+
+        return TableVectors(model, dimensions)
+    return _own_index(model, dimensions)
+
+
+def find_obstacle() -> str:
+    """Return why the database cannot compare vectors, or an empty text."""
+    if not IS_POSTGRES:
+        return ""
+    from memoryhub.backends.postgres import vectors
+
+    return vectors.find_obstacle()
+
+
+def _own_index(model: str, dimensions: int) -> VectorIndex:
     with _indexes_lock:
         key = (model, dimensions)
         found = _indexes.setdefault(key, VectorIndex(model, dimensions))
@@ -291,15 +347,17 @@ def get_index(model: str, dimensions: int) -> VectorIndex:
 def overwrite_deleted(in_use: str = "") -> None:
     """Overwrite deleted vectors in the files of this store. Remove the file of a model that was replaced.
 
-    ``in_use``: the configured model, which may have no vectors yet.
+    ``in_use``: the configured model, which may have no vectors yet. PostgreSQL has no files.
     """
+    if IS_POSTGRES:
+        return
     database, now = store_path(), change_log.current_position()
     for model, dimensions in vector_file.stored_models(database):
         if model != in_use and now.models[0] == now.models[1] and now.models[0] not in ("", model):
             _indexes.pop((model, dimensions), None)
             vector_file.path_of(database, model).unlink(missing_ok=True)
         else:
-            get_index(model, dimensions).view(now)
+            _own_index(model, dimensions).view(now)
     for index in list(_indexes.values()):  # also those without a file
         index.view(now)
 

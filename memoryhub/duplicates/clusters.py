@@ -24,7 +24,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.backends import change_log, vector_index
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.statements import Keys, key_list
-from memoryhub.backends.vector_index import Vectors, VectorView
+from memoryhub.backends.vector_index import ModelVectors, Vectors
 from memoryhub.core.text import decisive_words
 from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARY_TYPES
 from memoryhub.memories.pair_decisions import dismissed_pairs
@@ -252,7 +252,7 @@ class _Comparison:
     def __init__(self, min_similarity: float) -> None:
         self.min_similarity = min_similarity
         self.embedder, self.no_vectors = available_embedder()
-        self.view: VectorView | None = None
+        self.view: ModelVectors | None = None
         if self.embedder:
             self.view = vector_index.get_index(self.embedder.name, self.embedder.dimensions).view()
         self.pairs, self.links = MAX_PAIRS, MAX_LINKS

@@ -103,7 +103,9 @@ def find_neighbours(query: NeighbourQuery) -> list[Neighbour]:
     most = MAX_PROFILE_NEIGHBOURS if query.any_distance else MAX_NEIGHBOURS
     neighbours: dict[int, float] = {}
     rows = without = load_visible_rows(query.memories)
-    cosines = None if query.vector is None else row_cosines(rows, query.vector, query.model, centred=False)
+    cosines = None
+    if query.vector is not None:
+        cosines = row_cosines(query.memories, rows, query.vector, query.model, centred=False, limit=most)
     if cosines is not None:
         nearest = nearest_positions(cosines, most)
         ranked = zip(rows.pks[nearest].tolist(), cosines[nearest].tolist(), strict=True)

@@ -67,7 +67,7 @@ class EmbeddingBackfill:
             embedder = embeddings.configured()
             self._model = embedder.name if embedder else ""
             if embedder and embedder.dimensions:
-                vector_index.get_index(embedder.name, embedder.dimensions).view()
+                vector_index.get_index(embedder.name, embedder.dimensions).prepare()
             counting = time.monotonic()
             lacking = count_missing(embedder.name) if embedder else 0
             self._due = start + REST_FACTOR * (time.monotonic() - counting)

@@ -204,12 +204,12 @@ class Ranking:
         rows, query = words.rows, words.query
         self._rows, self._query = rows, query
         frequencies = self._words.frequencies
-        self.meaning = SemanticMatches()
-        if mode != "lexical":
-            self.meaning = match_meaning(rows, query, frequencies)
-        self.mode: SearchMode = "lexical" if self.meaning.failure else mode
         phrases = self._words.phrase_frequencies
         self._weights = scoring.term_weights(query, frequencies.of_stems, frequencies.total, phrases)
+        self.meaning = SemanticMatches()
+        if mode != "lexical":
+            self.meaning = match_meaning(memories, rows, query, frequencies, self._best_by_words)
+        self.mode: SearchMode = "lexical" if self.meaning.failure else mode
         # In semantic mode words do not count.
         weights = [0.0] * len(self._weights) if self.mode == "semantic" else self._weights
         self._question = Question.of(query.typed, weights)
@@ -228,6 +228,16 @@ class Ranking:
     def min_match(self) -> float:
         is_unknown = self._query.words and not self._words.known_words
         return MIN_UNKNOWN_MATCH if self.mode == "semantic" and is_unknown else MIN_MATCH[self.mode]
+
+    def _best_by_words(self) -> list[int]:
+        """Return the keys of the rows that match best by words, with the neighbours of the first."""
+        match = self._words.add_up(list(enumerate(self._weights))).match
+        best = best_positions(match, settings.MEMORYHUB.search_pool)
+        leaders = best[np.argsort(-match[best], kind="stable")][:MAX_LEADERS]
+        pairs = self._rows.session_pairs(leaders, MAX_DISTANCE)
+        every = np.unique(np.concatenate([best, *(one for pair in pairs for one in pair)]))
+        keys: list[int] = self._rows.pks[every].tolist()
+        return keys
 
     def match_rows(self, scorer: RowScorer) -> Scores:
         """Return the match of every row: an estimate, replaced by a close comparison for the best rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from memoryhub import embeddings
 from memoryhub.backends import vector_index
 from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.fts_query import Query
-from memoryhub.backends.vector_index import Vectors, VectorView
+from memoryhub.backends.vector_index import Among, ModelVectors, Vectors
 from memoryhub.core.text import words
 from memoryhub.embeddings import Embedder, EmbeddingError, configured
 from memoryhub.embeddings.provider import log_failure
@@ -45,18 +45,27 @@ _SIMILARITY_LABELS = (
 
 
 def row_cosines(
-    rows: VisibleRows, query: Vectors, model: str, *, centred: bool = True
+    memories: MemoryQuerySet,
+    rows: VisibleRows,
+    query: Vectors,
+    model: str,
+    *,
+    centred: bool = True,
+    limit: int = 0,
+    others: Callable[[], list[int]] = list,
 ) -> NDArray[np.float32] | None:
     """Return the cosine of every row with a unit vector, NaN without a vector; None if none has one.
 
-    ``centred`` subtracts the mean of the visible vectors (of a sample if they are many), so hidden memories
-    do not affect the cosines.
+    ``rows`` are those of ``memories``. On PostgreSQL, if they are many, only the nearest rows (at least
+    ``limit``) and the memories with the keys ``others`` have a cosine. ``centred`` subtracts the mean of the
+    visible vectors (of a sample if they are many), so hidden memories do not affect the cosines.
     """
     vectors = vector_index.get_index(model, len(query)).view(rows.position)
-    if not len(rows) or not len(vectors) or not query.any():
+    if not len(rows) or not query.any():
         return None
     mean = _visible_mean(rows, vectors, model) if centred else None
-    scores = vectors.scores(query, mean)
+    filters = memories.order_by().values("pk").query.sql_with_params()
+    scores = vectors.scores(query, mean, Among(*filters, len(rows), limit, others))
     by_key = np.full(max(int(scores.pks.max(initial=0)), int(rows.pks[-1])) + 1, np.nan, np.float32)
     by_key[scores.pks] = scores.cosines
     cosines: NDArray[np.float32] = by_key[rows.pks]
@@ -74,11 +83,11 @@ def find_nearest(
 ) -> list[tuple[int, float]]:
     """Return primary keys and cosines of the nearest memories of a queryset, the newer of equals first.
 
-    Exact: compares all vectors. Memories without a vector of the model are left out. ``position``: the
+    Memories without a vector of the model are left out. ``position``: the
     current position of the change log, if the caller has read it.
     """
     rows = load_visible_rows(memories, position)
-    cosines = row_cosines(rows, query, model, centred=centred)
+    cosines = row_cosines(memories, rows, query, model, centred=centred, limit=limit)
     if cosines is None or limit < 1:
         return []
     return [(int(rows.pks[one]), float(cosines[one])) for one in nearest_positions(cosines, limit)]
@@ -92,7 +101,7 @@ def nearest_positions(cosines: NDArray[np.float32], limit: int) -> Positions:
     return known[np.lexsort((-known, -cosines[known]))][:limit]
 
 
-def _visible_mean(rows: VisibleRows, vectors: VectorView, model: str) -> Vectors:
+def _visible_mean(rows: VisibleRows, vectors: ModelVectors, model: str) -> Vectors:
     """Return the mean vector of the rows, or of a sample that depends on nothing but these rows."""
     key = (model, vectors.position.last_vector, vectors.position.last_change)
     known: tuple[object, Vectors] | None = rows.cached.get("mean")
@@ -131,12 +140,23 @@ class SemanticMatches:
         return np.asarray(vectors @ query / np.maximum(lengths, MIN_LENGTH), np.float64)
 
 
-def match_meaning(rows: VisibleRows, query: Query, frequencies: TermFrequencies) -> SemanticMatches:
-    """Compare the vectors of the rows with the vector of a query."""
+def match_meaning(
+    memories: MemoryQuerySet,
+    rows: VisibleRows,
+    query: Query,
+    frequencies: TermFrequencies,
+    others: Callable[[], list[int]] = list,
+) -> SemanticMatches:
+    """Compare the vectors of the rows of a queryset with the vector of a query.
+
+    ``others``: the keys of memories that are compared even if many others are nearer.
+    """
     try:
         embedder = embeddings.configured()
         if embedder is None:
             return SemanticMatches(failure=NOT_CONFIGURED)
+        if obstacle := vector_index.find_obstacle():
+            return SemanticMatches(failure=f"{LEXICAL_ONLY}: {obstacle}")
         vector = embedder.query(query.typed, word_weights(query, frequencies))
     except EmbeddingError as error:
         log_failure(logger, LEXICAL_ONLY, error)
@@ -144,7 +164,7 @@ def match_meaning(rows: VisibleRows, query: Query, frequencies: TermFrequencies)
     other_models = set(rows.position.models) - {embedder.name, ""}
     note = MODEL_CHANGING if other_models else ""
     try:
-        cosines = row_cosines(rows, vector, embedder.name)
+        cosines = row_cosines(memories, rows, vector, embedder.name, others=others)
     except OSError as error:
         logger.warning("%s: the vectors cannot be read: %s", LEXICAL_ONLY, error)
         return SemanticMatches(failure=f"{LEXICAL_ONLY}: the vectors cannot be read")
@@ -171,6 +191,8 @@ def available_embedder() -> tuple[Embedder | None, str]:
         return None, "no embeddings are configured"
     if not embedder.dimensions:
         return None, "the provider of embeddings has not answered yet"
+    if obstacle := vector_index.find_obstacle():
+        return None, obstacle
     return embedder, ""
 
 

@@ -24,7 +24,7 @@ from memoryhub.core.text import stem, words
 from tests.conftest import run_sql
 
 ROOT = Path(__file__).parents[2]
-ABLE = server.ServerFacts(18, "UTF8", True, "0.8.0", "0.8.0")
+ABLE = server.ServerFacts(18, "UTF8", True, "0.8.0", "0.8.0", True)
 only_postgres = pytest.mark.skipif(not IS_POSTGRES, reason="of PostgreSQL")
 
 
@@ -67,6 +67,19 @@ def test_sqlite_and_postgres_have_the_same_names(module: str) -> None:
 )
 def test_server_that_the_hub_cannot_use_is_refused(change: dict[str, Any], id: str) -> None:
     assert [one.id for one in server.find_problems(ABLE._replace(**change))] == [id]
+
+
+@pytest.mark.parametrize(("available", "fix"), [("", "Install pgvector"), ("0.8.0", "As an administrator")])
+def test_missing_extension_is_reported_with_the_way_to_add_it(available: str, fix: str) -> None:
+    [found] = server.find_problems(ABLE._replace(vector="", available=available))
+    assert found.id == "memoryhub.W011"
+    assert not found.is_serious
+    assert found.fix.startswith(fix)
+    assert "CREATE EXTENSION vector" in found.fix
+
+
+def test_extension_that_the_first_migrate_creates_is_not_reported() -> None:
+    assert list(server.find_problems(ABLE._replace(vector="", is_migrated=False))) == []
 
 
 def test_able_server_has_no_problems() -> None:

@@ -189,7 +189,7 @@ def empty(db):
 
 @pytest.mark.usefixtures("embedding", "corpus")
 def test_search_uses_words_alone_if_the_vectors_cannot_be_read(monkeypatch):
-    def refuse(*args: object) -> None:
+    def refuse(*args: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(semantic, "row_cosines", refuse)

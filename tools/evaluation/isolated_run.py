@@ -84,15 +84,20 @@ def embed_stored(name: str) -> None:
     """What the server would do in the background: a provider that is slow embeds nothing while storing."""
     from django.core.management import CommandError, call_command
 
+    from memoryhub.backends import vector_index
     from memoryhub.maintenance.operations import reindex
     from memoryhub.memories import StoreError
 
     began = time.perf_counter()
     try:
         embedder = reindex.require_embedder()
-        if embedder is None or not reindex.count_missing(embedder.name):
+        if embedder is None:
+            return
+        if not reindex.count_missing(embedder.name):
+            vector_index.get_index(embedder.name, embedder.dimensions).prepare()
             return
         call_command("maintain", "embed", stdout=StringIO(), stderr=StringIO())
+        vector_index.get_index(embedder.name, embedder.dimensions).prepare()
     except (StoreError, CommandError) as error:
         _tell(told=f"{name}: not embedded, so found by words alone: {error}")
         return

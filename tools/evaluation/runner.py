@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.db import connection
 
+from memoryhub.core.database import is_postgres
 from tools.evaluation.measures import Answered, Asked
 from tools.evaluation.sets import RetrievalSet
 
-# What would lead to the store of the person who asks.
+# What leads to the store of the user. A set gets a database of its own on the same server.
 _OF_THE_STORE = ("LETSGO_MEMORY_DB", "LETSGO_MEMORY_LOG", "DATABASE_URL", "DATABASE_URL_FILE")
 
 
@@ -71,6 +76,23 @@ def run_isolated(
     return said
 
 
+@contextmanager
+def _own_database() -> Iterator[dict[str, str]]:
+    """Yield the environment of an empty database on the configured PostgreSQL server; empty on SQLite."""
+    if not is_postgres():
+        yield {}
+        return
+    name = f"memoryhub_evaluate_{secrets.token_hex(8)}"
+    given = os.environ.get("DATABASE_URL") or Path(os.environ["DATABASE_URL_FILE"]).read_text().strip()
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0")
+        yield {"DATABASE_URL": urlsplit(given)._replace(path=f"/{name}").geturl()}
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
 def _run(
     arguments: list[str], home: Path, tell: Callable[[str], None], more: Mapping[str, str]
 ) -> dict[str, Any]:
@@ -79,7 +101,8 @@ def _run(
     environ |= {"LETSGO_HOME": str(home), "DJANGO_SETTINGS_MODULE": "memoryhub.settings", **more}
     command = [sys.executable, "-m", *arguments]
     said: dict[str, Any] = {}
-    with (home / "stderr").open("w+", encoding="utf-8") as wrong:
+    with (home / "stderr").open("w+", encoding="utf-8") as wrong, _own_database() as database:
+        environ |= database
         with subprocess.Popen(
             command, cwd=settings.BASE_DIR, env=environ, stdout=subprocess.PIPE, stderr=wrong, text=True
         ) as process:

@@ -22,6 +22,7 @@ from memoryhub.backends.postgres import (
     RELEASE_TABLE,
     refuse,
     trigger_statements,
+    vectors,
 )
 from memoryhub.backends.tables import (
     ABSENCE_TABLE,
@@ -166,6 +167,22 @@ _ABSENCE_END = Trigger(
 )
 
 
+def _trigger_objects(wanted: dict[str, Trigger]) -> dict[str, SchemaObject]:
+    return {
+        name: SchemaObject(f"TRIGGER {name} ON {one.table}", trigger_statements(name, one))
+        for name, one in wanted.items()
+    }
+
+
+def _vector_objects() -> dict[str, SchemaObject]:
+    """Return what needs the extension ``vector``."""
+    return {
+        vectors.FUNCTION: SchemaObject(f"FUNCTION {vectors.FUNCTION}", (vectors.CREATE_FUNCTION,)),
+        vectors.TABLE: SchemaObject(f"TABLE {vectors.TABLE}", vectors.CREATE_TABLE),
+        **_trigger_objects(vectors.TRIGGERS),
+    }
+
+
 def _triggers() -> dict[str, SchemaObject]:
     wanted = _index_triggers()
     for event in ("UPDATE", "DELETE"):
@@ -174,10 +191,7 @@ def _triggers() -> dict[str, SchemaObject]:
         )
     wanted["memoryhub_absence_end"] = _ABSENCE_END
     wanted |= change_log.triggers(MEMORY_TABLE, EMBEDDED_COLUMNS) | change_blocks.triggers()
-    made = {
-        name: SchemaObject(f"TRIGGER {name} ON {one.table}", trigger_statements(name, one))
-        for name, one in wanted.items()
-    }
+    made = _trigger_objects(wanted)
     name = "memoryhub_journal_no_truncate"
     function, _ = trigger_statements(name, Trigger("", JOURNAL_TABLE, _APPEND_ONLY))
     create = f"CREATE OR REPLACE TRIGGER {name} BEFORE TRUNCATE ON {JOURNAL_TABLE} EXECUTE FUNCTION {name}()"
@@ -195,6 +209,7 @@ def _objects(cursor: CursorWrapper) -> dict[str, SchemaObject]:
         **_functions(collation),
         **_tables(),
         **_triggers(),
+        **(_vector_objects() if vectors.has_extension(cursor) else {}),
     }
 
 
@@ -235,6 +250,8 @@ def _differences(cursor: CursorWrapper) -> Iterator[tuple[str, SchemaObject, str
 def install() -> None:
     """Create missing objects, replace different ones, and rebuild indexes that are wrong."""
     with transaction.atomic(), connection.cursor() as cursor:
+        has_vectors = vectors.create_extension(cursor)
+        vectors.drop_leftovers(cursor)
         differences = list(_differences(cursor))
         for name, one, problem in differences:
             _create(cursor, name, one)
@@ -250,6 +267,10 @@ def install() -> None:
         for table in INDEXES:
             if changed or not _is_complete(table):
                 rebuild_indexes(table)
+        if has_vectors:
+            vectors.copy_missing(cursor)
+        else:
+            _drop_triggers(cursor, vectors.TRIGGERS)  # they need the extension, which was dropped
 
 
 def _create(cursor: CursorWrapper, name: str, one: SchemaObject) -> None:
@@ -275,8 +296,14 @@ def drop_triggers() -> None:
         for one in _triggers().values():
             name, table = one.identity.split()[1], one.identity.split()[-1]
             cursor.execute(f"DROP TRIGGER IF EXISTS {name} ON {table}")
+        _drop_triggers(cursor, vectors.TRIGGERS)
         change_log.stop_tracking(cursor)
         change_blocks.stop_tracking(cursor)
+
+
+def _drop_triggers(cursor: CursorWrapper, triggers: dict[str, Trigger]) -> None:
+    for name, one in triggers.items():
+        cursor.execute(f"DROP TRIGGER IF EXISTS {name} ON {one.table}")
 
 
 def drop_views() -> None:
@@ -286,13 +313,13 @@ def drop_views() -> None:
 def uninstall() -> None:
     """Drop the indexes after ``migrate memoryhub zero``: they would still contain the deleted words."""
     with connection.cursor() as cursor:
-        for table in (*_tables(), REINDEX_TABLE, RELEASE_TABLE):
+        for table in derived_tables():
             cursor.execute(f"DROP TABLE IF EXISTS {table}")
 
 
 def derived_tables() -> frozenset[str]:
     """Return the tables that :func:`install` makes, with what it needs from the others."""
-    return frozenset({*_tables(), REINDEX_TABLE, RELEASE_TABLE})
+    return frozenset({*_tables(), REINDEX_TABLE, RELEASE_TABLE, vectors.TABLE})
 
 
 def tables_missing() -> list[str]:
@@ -310,6 +337,12 @@ def find_problems(deep: bool = False) -> list[str]:
     with connection.cursor() as cursor:
         for name, one, problem in _differences(cursor):
             found.append(f"{one.identity.split()[0].lower()} {name} {problem}")
+        if not vectors.has_extension(cursor):
+            present = _present(cursor)
+            left = [name for name in vectors.TRIGGERS if ("TRIGGER", name) in present]
+            found += [f"trigger {name} needs the extension vector" for name in left]
+        elif vectors.TABLE in tables and not vectors.is_complete(cursor):
+            found.append(f"index {vectors.TABLE} does not hold as many rows as its table")
     for table in INDEXES:
         if deep and not is_index_sound(table):
             found.append(f"index {table} does not fit its table")
@@ -332,6 +365,8 @@ def rebuild_indexes(table: str | None = None) -> None:
             cursor.execute(
                 f"INSERT INTO {name} SELECT id, {index_values(name, MEMORY_TABLE)} FROM {MEMORY_TABLE}"
             )
+        if table is None and vectors.has_extension(cursor):
+            vectors.copy_missing(cursor)
 
 
 def scrub_erased() -> None:
@@ -344,7 +379,10 @@ def _vacuum() -> None:
         return
     try:
         with connection.cursor() as cursor:
-            cursor.execute(f"VACUUM {', '.join((MEMORY_TABLE, *INDEXES, change_log.VECTOR_TABLE))}")
+            tables = [MEMORY_TABLE, *INDEXES, change_log.VECTOR_TABLE]
+            if vectors.has_extension(cursor):
+                tables.append(vectors.TABLE)
+            cursor.execute(f"VACUUM {', '.join(tables)}")
     except DatabaseError as error:
         logger.warning("the pages of erased rows are vacuumed later: %s", error)
 

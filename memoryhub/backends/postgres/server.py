@@ -20,6 +20,7 @@ class ServerFacts(NamedTuple):
     may_create: bool
     vector: str
     available: str
+    is_migrated: bool
 
 
 class ServerProblem(NamedTuple):
@@ -33,7 +34,8 @@ _FACTS_SQL = """SELECT current_setting('server_version_num')::int / 10000,
     (SELECT pg_encoding_to_char(encoding) FROM pg_database WHERE datname = current_database()),
     coalesce(has_schema_privilege(current_schema(), 'CREATE'), false),
     coalesce((SELECT extversion FROM pg_extension WHERE extname = 'vector'), ''),
-    coalesce((SELECT default_version FROM pg_available_extensions WHERE name = 'vector'), '')"""
+    coalesce((SELECT default_version FROM pg_available_extensions WHERE name = 'vector'), ''),
+    to_regclass('memoryhub_memory') IS NOT NULL"""
 
 
 def read_facts() -> ServerFacts:
@@ -62,12 +64,25 @@ def find_problems(facts: ServerFacts) -> Iterator[ServerProblem]:
             "The user of DATABASE_URL may not create tables",
             "As an administrator of the database: GRANT CREATE, USAGE ON SCHEMA public TO the_user;",
         )
-    if facts.vector and _numbers(facts.vector) < MIN_VECTOR:
+    if not facts.vector and (facts.is_migrated or not is_vector_usable(facts.available)):
+        install = "" if is_vector_usable(facts.available) else "Install pgvector 0.8 or newer on the server. "
+        yield ServerProblem(
+            "memoryhub.W011",
+            "The extension vector is not installed: search goes by words alone",
+            f"{install}As an administrator of the database: CREATE EXTENSION vector; then: manage.py migrate",
+            is_serious=False,
+        )
+    if facts.vector and not is_vector_usable(facts.vector):
         yield ServerProblem(
             "memoryhub.E011",
             f"The extension vector {facts.vector} is too old",
             "Install pgvector 0.8 or newer on the server, then: ALTER EXTENSION vector UPDATE;",
         )
+
+
+def is_vector_usable(version: str) -> bool:
+    """Whether a version of the extension has what the hub needs. An empty one has not."""
+    return _numbers(version) >= MIN_VECTOR
 
 
 def _numbers(version: str) -> tuple[int, ...]:
