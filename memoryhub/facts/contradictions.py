@@ -14,6 +14,7 @@ from datetime import datetime
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from django.db.models import BooleanField, Exists, ExpressionWrapper, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -33,7 +34,7 @@ from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.pair_decisions import PairDecisions
 from memoryhub.memories.undo import AccessKey
 from memoryhub.models import Fact, JournalEntry
-from memoryhub.models.querysets import FactQuerySet
+from memoryhub.models.querysets import FactQuerySet, currency_condition
 
 MAX_FACTS = 100  # per decision
 SUPERSEDE, REINSTATE = "supersede", "reinstate"
@@ -117,20 +118,31 @@ class ContradictionReport:
 def find_contradictions(
     clearance: Clearance, *, project: str = "", now: datetime | None = None
 ) -> ContradictionReport:
-    """Find contradictions among the current facts that the viewer can see. At most three queries."""
+    """Find contradictions among the current facts that the viewer can see.
+
+    One query reads the facts, a second one the decisions of people, if there are any.
+    """
     visible: FactQuerySet = Fact.objects.visible_to(clearance)
     visible = visible.filter(project=project) if project else visible
-    read = visible.current(now).order_by().annotate(since=Coalesce("valid_from", "created_at"))
+    current = currency_condition(now)
+    read = visible.filter(current | Q(superseded_by__isnull=False)).order_by()
+    read = read.annotate(
+        since=Coalesce("valid_from", "created_at"),
+        is_current=ExpressionWrapper(current, BooleanField()),
+        any_decision=Exists(_COMPATIBLE.recorded(clearance)),
+    )
+    columns = (*CurrentFact._fields, "is_current", "superseded_by", "any_decision")
+    facts = list(read.values_list(*columns, named=True))
     groups: dict[FactKey, list[CurrentFact]] = defaultdict(list)
-    for row in map(CurrentFact._make, read.values_list(*CurrentFact._fields)):
+    for row in (CurrentFact(*fact[: len(CurrentFact._fields)]) for fact in facts if fact.is_current):
         groups[row.key].append(row)
     several = {key: rows for key, rows in groups.items() if len(_distinct_objects(rows)) > 1}
     if not several:
         return ContradictionReport(())
-    compatible = _COMPATIBLE.decided(clearance)
+    compatible = _COMPATIBLE.decided(clearance) if facts[0].any_decision else set()
     settled = {key for key, rows in several.items() if compatible and _all_compatible(rows, compatible)}
-    superseded = visible.filter(superseded_by__isnull=False).order_by().values_list("predicate", flat=True)
-    verdicts = _judge_predicates(groups, settled, map(normalise_predicate, superseded))
+    superseded = (normalise_predicate(fact.predicate) for fact in facts if fact.superseded_by is not None)
+    verdicts = _judge_predicates(groups, settled, superseded)
     found = [
         Contradiction(tuple(sorted(rows, key=_start_key, reverse=True)), verdicts[key[2]], key in settled)
         for key, rows in several.items()

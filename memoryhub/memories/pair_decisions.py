@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import combinations
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance, stricter_level
@@ -58,10 +59,14 @@ class PairDecisions:
         record_action(self.undo_operation, undo.id, details, undo.actor, undo.now, about=self.about)
         return sum(len(detail["pairs"]) for detail in details.values())
 
+    def recorded(self, clearance: Clearance) -> QuerySet[JournalEntry]:
+        """Return the journal rows of decisions and of their undo, if this clearance may see them."""
+        rows = JournalEntry.objects.visible_as_recorded(clearance).filter(object_type=self.about)
+        return rows.filter(operation__in=(self.operation, self.undo_operation))
+
     def decided(self, clearance: Clearance) -> set[frozenset[str]]:
         """Return the decided pairs of ids, if this clearance may know of both objects."""
-        rows = JournalEntry.objects.visible_as_recorded(clearance).filter(object_type=self.about)
-        recorded = rows.filter(operation__in=(self.operation, self.undo_operation)).order_by("seq")
+        recorded = self.recorded(clearance).order_by("seq")
         pairs: dict[tuple[str, frozenset[str]], bool] = {}
         for uid, operation, detail in recorded.values_list("object_id", "operation", "detail"):
             for pair in detail["pairs"]:

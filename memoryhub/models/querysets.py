@@ -240,6 +240,13 @@ def live_memories(clearance: Clearance) -> MemoryQuerySet:
     return _live_memories(clearance).all()
 
 
+def currency_condition(now: datetime | None = None) -> Q:
+    """Return the condition of facts that are valid now."""
+    now = now or timezone.now()
+    begun = Q(valid_from__isnull=True) | Q(valid_from__lte=now)
+    return begun & (Q(valid_until__isnull=True) | Q(valid_until__gt=now))
+
+
 class FactQuerySet(AccessQuerySet):
     """Facts. A fact of a memory is visible only if the memory is visible and live."""
 
@@ -259,9 +266,7 @@ class FactQuerySet(AccessQuerySet):
 
     def current(self, now: datetime | None = None) -> Self:
         """Return the facts that are valid now."""
-        now = now or timezone.now()
-        begun = Q(valid_from__isnull=True) | Q(valid_from__lte=now)
-        return self.filter(begun, Q(valid_until__isnull=True) | Q(valid_until__gt=now))
+        return self.filter(currency_condition(now))
 
     def ended(self, now: datetime | None = None) -> Self:
         """Return the facts that are no longer valid, usually because another one superseded them."""

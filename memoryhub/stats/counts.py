@@ -28,7 +28,7 @@ from memoryhub.memories.delete import (
     load_caps,
     projects_with_cap,
 )
-from memoryhub.models import Embedding, Event, Fact, Memory, Project, Session
+from memoryhub.models import Embedding, Event, Fact, Label, Memory, Project, Session
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import calendar
 
@@ -192,12 +192,6 @@ def count_values(memories: MemoryQuerySet, column: str, most: int | None = None)
     return dict(rows[:most] if most else rows)
 
 
-def count_facets(memories: MemoryQuerySet) -> dict[str, dict[str, int]]:
-    """Return the counts of :func:`count_values` for each facet, in one query."""
-    rows = memories.order_by().values_list(*COUNTED_COLUMNS).annotate(n=Count("pk"))
-    return _group_by_facet({tuple(values): n for *values, n in rows})
-
-
 def _group_by_facet(counted: Mapping[tuple[str, ...], int]) -> dict[str, dict[str, int]]:
     """Group counts by :data:`COUNTED_COLUMNS` into counts of each facet."""
     whole: dict[str, Counter[str]] = {column: Counter() for column in COUNTED_COLUMNS}
@@ -216,8 +210,29 @@ def facets_and_days(
 
 
 def top_facets(memories: MemoryQuerySet, limit: int = 20) -> dict[str, dict[str, int]]:
-    """Return the most frequent values of each facet in a queryset of visible rows."""
-    return _first_values(count_facets(memories), limit)
+    """Return the most frequent values of each facet and tags in a queryset of visible rows, in one query."""
+    by_columns = memories.order_by().values_list(Value("memory"), *COUNTED_COLUMNS).annotate(n=Count("pk"))
+    blank = [Value("")] * (len(COUNTED_COLUMNS) - 1)
+    by_tag = _tags(memories).values_list(Value("tag"), "value", *blank).annotate(n=Count("pk"))
+    counted: dict[tuple[str, ...], int] = {}
+    tags: dict[str, int] = {}
+    for kind, *values, n in by_columns.union(by_tag, all=True):
+        if kind == "tag":
+            tags[values[0]] = n
+        else:
+            counted[tuple(values)] = n
+    return _first_values(
+        {**_group_by_facet(counted), "tag": dict(sorted(tags.items(), key=_by_count))}, limit
+    )
+
+
+def top_tags(memories: MemoryQuerySet, limit: int = 20) -> dict[str, int]:
+    """Return the most frequent tags."""
+    return dict(_tags(memories).values_list("value").annotate(n=Count("pk")).order_by("-n", "value")[:limit])
+
+
+def _tags(memories: MemoryQuerySet) -> QuerySet[Label]:
+    return Label.objects.filter(kind=Label.Kind.TAG, memory__in=memories.order_by().values("pk"))
 
 
 def top_visible_facets(clearance: Clearance, limit: int = 20) -> dict[str, dict[str, int]]:

@@ -14,7 +14,7 @@ from memoryhub.memories import NotFound
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import memory_journal, visible_revisions
-from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
+from memoryhub.models import Event, Fact, JournalEntry, Label, Memory, Session
 from memoryhub.search.hybrid import search_memories
 from memoryhub.stats import calendar, counts
 from memoryhub.stats.timeline import load_timeline
@@ -125,9 +125,11 @@ def test_counts_facets_and_statistics(four_levels, clearance, seen):
     assert numbers["total"] == len(seen)
     assert set(numbers["by_sensitivity"]) == seen
     assert sum(numbers["by_project"].values()) == len(seen)
+    Label.objects.bulk_create(Label(memory=one, kind="tag", value="striped") for one in four_levels.values())
     facets = counts.top_facets(MemoryFilter().select(clearance))
     assert set(facets["sensitivity"]) == seen
     assert sum(facets["type"].values()) == len(seen)
+    assert sum(facets["tag"].values()) == len(seen)
     assert sum(
         row[2] for row in calendar.count_by_day(MemoryFilter().select(clearance), "created_at", "type")
     ) == len(seen)

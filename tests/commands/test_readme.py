@@ -20,7 +20,7 @@ import pytest
 from tests.commands import hub as hubs
 from tests.commands.hub import ROOT, Hub
 
-DOCUMENTS = ("README.md", "docs/tutorial.md", "docs/deployment.md")
+DOCUMENTS = ("README.md", "docs/dashboard.md", "docs/deployment.md")
 _BLOCK = re.compile(
     r"(?:<!-- (?P<mark>[^>]*) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )

@@ -93,7 +93,7 @@ class TestFinding:
             with CaptureQueriesContext(connection) as queries:
                 contradictions.find_contradictions(actor.clearance)
             counts.append(len(queries))
-        assert counts == [3, 3]
+        assert counts == [1, 1]
 
 
 class TestSuperseding:
@@ -205,6 +205,11 @@ class TestCompatibleFacts:
         assert found(actor) == []
         [group] = contradictions.find_contradictions(actor.clearance).together
         assert group.settled
+
+    def test_decisions_take_one_more_query(self, two, actor, django_assert_num_queries):
+        contradictions.mark_compatible([one.uid for one in two], actor)
+        with django_assert_num_queries(2):
+            contradictions.find_contradictions(actor.clearance)
 
     def test_third_fact_contradicts_again(self, two, actor):
         contradictions.mark_compatible([one.uid for one in two], actor)

@@ -331,23 +331,26 @@ def test_update_equals_a_new_count(db: None, actor: Actor, steps: list[tuple[Any
 
 
 def test_facets_are_ordered_by_count(remember: Any) -> None:
-    remember("one", type="bugfix", project="zoo")
-    remember("two", type="feature", project="zoo")
+    remember("one", type="bugfix", project="zoo", tags=["striped", "fast"])
+    remember("two", type="feature", project="zoo", tags=["fast"], concepts=["no tag"])
     remember("three", type="bugfix", project="town", category="road")
     found = counts.top_facets(Memory.objects.all())
     assert list(found["type"].items()) == [("bugfix", 2), ("feature", 1)]
     assert list(found["project"].items()) == [("zoo", 2), ("town", 1)]
     assert list(found["category"].items()) == [("general", 2), ("road", 1)]
     assert found["sensitivity"] == {"public": 3}
+    assert list(found["tag"].items()) == [("fast", 2), ("striped", 1)]
+    assert counts.top_tags(Memory.objects.all()) == found["tag"]
 
 
 def test_facets_take_one_query_and_are_limited(remember: Any) -> None:
     for number in range(25):
-        remember(f"memory {number}", project=f"p{number:02}")
+        remember(f"memory {number}", project=f"p{number:02}", tags=[f"t{number:02}"])
     with CaptureQueriesContext(connection) as queries:
         found = counts.top_facets(Memory.objects.all())
     assert len(queries) == 1
     assert list(found["project"]) == [f"p{number:02}" for number in range(20)]
+    assert list(found["tag"]) == [f"t{number:02}" for number in range(20)]
 
 
 def test_statistics_count_only_visible_rows(four_levels: Any) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.html import escape
@@ -25,7 +24,7 @@ from memoryhub.core.pagination import InvalidCursor, paginate
 from memoryhub.core.text import collapse_whitespace, without_title_prefix
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.snapshots import Snapshot, load_snapshot
-from memoryhub.models import Label, Memory
+from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import Hit, search_memories
 from memoryhub.search.snapshots import search_snapshot
@@ -94,15 +93,16 @@ def _page_context(request: HttpRequest, form: MemoryListFilter, clearance: Clear
     if form.moment():
         return {"past": form.moment()}
     memories = form.select(clearance)
-    # Without filters, the counts of all visible memories are known and updated by change.
-    is_filtered = form.chips(request) or form.value("project")
-    facets = counts.top_facets(memories) if is_filtered else counts.top_visible_facets(clearance)
+    if form.chips(request) or form.value("project"):
+        facets = counts.top_facets(memories)
+    else:  # the counts of all visible memories are known and updated by change
+        facets = {**counts.top_visible_facets(clearance), "tag": counts.top_tags(memories)}
     listed = _ordered_page(request, memories, form.column())
     return {
         **listed,
         "items": [ListItem(memory) for memory in listed["page"].items],
         "total": sum(facets["sensitivity"].values()),  # every memory has one of few levels
-        "groups": build_facets(request, memories, facets),
+        "groups": build_facets(request, facets),
     }
 
 
@@ -154,7 +154,7 @@ def _search_context(request: HttpRequest, form: MemoryListFilter, clearance: Cle
         **listed,
         "items": items,
         "suggestions": [(one, filter_url(request, q=one)) for one in results.suggestions],
-        "groups": [] if moment else build_facets(request, found),
+        "groups": [] if moment else build_facets(request, counts.top_facets(found)),
     }
 
 
@@ -206,7 +206,6 @@ def _advice_context(
     }
 
 
-MAX_OPTIONS = 20  # per facet
 OPTIONS_SHOWN = 6  # the others are collapsed
 
 _TITLES = {"type": "Type", "category": "Category", "project": "Project", "sensitivity": "Level", "tag": "Tag"}
@@ -237,22 +236,10 @@ class Facet:
         return self.options[OPTIONS_SHOWN:]
 
 
-def build_facets(
-    request: HttpRequest, memories: MemoryQuerySet, facets: Mapping[str, Mapping[str, int]] | None = None
-) -> list[Facet]:
-    """Return the facets of a list, without those that have a single, inactive value.
-
-    ``facets``: the result of ``top_facets`` for the same list, if known.
-    """
-    counted = {**(facets or counts.top_facets(memories)), "tag": count_tags(memories)}
+def build_facets(request: HttpRequest, counted: Mapping[str, Mapping[str, int]]) -> list[Facet]:
+    """Return the facets of a list, without those that have a single, inactive value."""
     made = [_build_facet(request, name, counted[name]) for name in _TITLES]
     return [group for group in made if len(group.options) > 1 or any(o.chosen for o in group.options)]
-
-
-def count_tags(memories: MemoryQuerySet, most: int = MAX_OPTIONS) -> dict[str, int]:
-    """Count memories per tag, most frequent first."""
-    rows = Label.objects.filter(kind=Label.Kind.TAG, memory__in=memories.order_by().values("pk"))
-    return dict(rows.values_list("value").annotate(n=Count("pk")).order_by("-n", "value")[:most])
 
 
 def _build_facet(request: HttpRequest, name: str, counts: Mapping[str, int]) -> Facet:
