@@ -51,7 +51,7 @@ class DeletedCheck(BaseModel):
     deleted: bool
 
 
-@router.get("/checks", auth=READ, response=documented(CheckList))
+@router.get("/checks", summary="List memory checks", auth=READ, response=documented(CheckList))
 def list_checks(request: ApiRequest, params: Query[CheckQuery]) -> HttpResponse:
     """Returns the memory checks, newest first, with the result of the last run."""
     clearance = params.clearance(request.auth)
@@ -61,35 +61,60 @@ def list_checks(request: ApiRequest, params: Query[CheckQuery]) -> HttpResponse:
     return json_response({"items": [_serialize(one, clearance) for one in checks[:MAX_LISTED]]})
 
 
-@router.post("/checks", auth=WRITE, response=documented(CheckShape, status=201, errors=(403, 409)))
+@router.post(
+    "/checks",
+    summary="Create a memory check",
+    auth=WRITE,
+    response=documented(CheckShape, status=201, errors=(403, 409)),
+)
 def create_check(request: ApiRequest, draft: CheckDraft) -> HttpResponse:
     """Stores a check. It runs daily and after maintenance, with the clearance of the owner of the token."""
     check = services.create_check(draft, request.auth.actor)
     return json_response(_serialize(check, request.auth.actor.clearance), status=201)
 
 
-@router.get("/checks/{check_id}", auth=READ, response=documented(CheckShape, errors=(404,)))
+@router.get(
+    "/checks/{check_id}",
+    summary="Get a memory check",
+    auth=READ,
+    response=documented(CheckShape, errors=(404,)),
+)
 def get_check(request: ApiRequest, check_id: str, params: Query[AccessParams]) -> HttpResponse:
     """Returns a check with the result of its last run."""
     clearance = params.clearance(request.auth)
     return json_response(_serialize(services.get_check(check_id, clearance), clearance))
 
 
-@router.put("/checks/{check_id}", auth=WRITE, response=documented(CheckShape, errors=(403, 404, 409)))
+@router.put(
+    "/checks/{check_id}",
+    summary="Replace a memory check",
+    auth=WRITE,
+    response=documented(CheckShape, errors=(403, 404, 409)),
+)
 def replace_check(request: ApiRequest, check_id: str, draft: CheckDraft) -> HttpResponse:
     """Replaces a check. The owner of the token becomes its owner."""
     check = services.update_check(check_id, draft, request.auth.actor)
     return json_response(_serialize(check, request.auth.actor.clearance))
 
 
-@router.delete("/checks/{check_id}", auth=WRITE, response=documented(DeletedCheck, errors=(404,)))
+@router.delete(
+    "/checks/{check_id}",
+    summary="Delete a memory check",
+    auth=WRITE,
+    response=documented(DeletedCheck, errors=(404,)),
+)
 def delete_check(request: ApiRequest, check_id: str) -> HttpResponse:
     """Deletes a check."""
     services.delete_check(check_id, request.auth.actor)
     return json_response({"deleted": True})
 
 
-@router.post("/checks/{check_id}/run", auth=READ, response=documented(CheckResult, errors=(404,)))
+@router.post(
+    "/checks/{check_id}/run",
+    summary="Run a memory check",
+    auth=READ,
+    response=documented(CheckResult, errors=(404,)),
+)
 def run_check(request: ApiRequest, check_id: str, params: Query[AccessParams]) -> HttpResponse:
     """Runs a check now. It is not logged as an injection and counts as no access."""
     clearance = params.clearance(request.auth)

@@ -87,7 +87,12 @@ class PageCorrection(AccessParams):
 
 
 # These two come first: the name of a project may contain slashes.
-@router.get("/projects/{path:name}/page", auth=READ, response=documented(PageShape, errors=(404,)))
+@router.get(
+    "/projects/{path:name}/page",
+    summary="Get the page of a project",
+    auth=READ,
+    response=documented(PageShape, errors=(404,)),
+)
 def project_page(request: ApiRequest, name: str, params: Query[PageParams]) -> HttpResponse:
     """Returns the page of a project, which says in at most 800 tokens what a new agent or colleague should
     know."""
@@ -120,6 +125,7 @@ def _serialize_line(entry: PageEntry) -> dict[str, Any]:
 
 @router.post(
     "/projects/{path:name}/page/corrections",
+    summary="Correct the page of a project",
     auth=WRITE,
     response=documented(CorrectedShape, errors=(404, 409)),
 )
@@ -137,13 +143,23 @@ def correct_project_page(request: ApiRequest, name: str, correction: PageCorrect
     return json_response({"action": correction.action, "memory_id": done.memory.uid if done.memory else ""})
 
 
-@router.get("/projects/{path:name}", auth=READ, response=documented(ProjectShape, errors=(404,)))
+@router.get(
+    "/projects/{path:name}",
+    summary="Get the settings of a project",
+    auth=READ,
+    response=documented(ProjectShape, errors=(404,)),
+)
 def project(request: ApiRequest, name: str) -> HttpResponse:
     """Returns the settings of a project. A project that no one has configured has the defaults."""
     return json_response(_serialize(projects.get_project(name, request.auth.actor)))
 
 
-@router.patch("/projects/{path:name}", auth=WRITE, response=documented(ProjectShape, errors=(404,)))
+@router.patch(
+    "/projects/{path:name}",
+    summary="Change the settings of a project",
+    auth=WRITE,
+    response=documented(ProjectShape, errors=(404,)),
+)
 def update_project(request: ApiRequest, name: str, patch: ProjectPatch) -> HttpResponse:
     """Changes the given settings. A pause requires the right ``write``, everything else ``maintain``."""
     changes = patch.model_dump(exclude_none=True)
@@ -156,7 +172,10 @@ def update_project(request: ApiRequest, name: str, patch: ProjectPatch) -> HttpR
 
 
 @router.post(
-    "/project-changes/{change}/undo", auth=MAINTAIN, response=documented(ProjectShape, errors=(404, 409))
+    "/project-changes/{change}/undo",
+    summary="Undo a rename, merge or split of projects",
+    auth=MAINTAIN,
+    response=documented(ProjectShape, errors=(404, 409)),
 )
 def undo_project_change(request: ApiRequest, change: str) -> HttpResponse:
     """Restores the settings from before a change, unless they were changed again since. Undoes a rename, a
@@ -164,7 +183,12 @@ def undo_project_change(request: ApiRequest, change: str) -> HttpResponse:
     return json_response(_serialize(project_changes.undo_project_change(change, request.auth.actor)))
 
 
-@router.get("/project-identities/{path:name}", auth=READ, response=documented(IdentitiesShape, errors=(404,)))
+@router.get(
+    "/project-identities/{path:name}",
+    summary="List the repositories and folders of a project",
+    auth=READ,
+    response=documented(IdentitiesShape, errors=(404,)),
+)
 def project_identities(request: ApiRequest, name: str) -> HttpResponse:
     """Returns what the project is recognised by: remotes and root commits of repositories, former names."""
     rows = project_changes.list_identities(name, request.auth.actor)
@@ -172,21 +196,36 @@ def project_identities(request: ApiRequest, name: str) -> HttpResponse:
     return json_response({"items": items})
 
 
-@router.post("/project-renames", auth=MAINTAIN, response=documented(ProjectShape, errors=(403, 404, 409)))
+@router.post(
+    "/project-renames",
+    summary="Rename a project",
+    auth=MAINTAIN,
+    response=documented(ProjectShape, errors=(403, 404, 409)),
+)
 def rename_project(request: ApiRequest, move: ProjectMoveIn) -> HttpResponse:
     """Renames a project. Memberships, the projects of tokens and saved searches follow. Requires access to
     every project and level."""
     return _moved(project_changes.rename_project(move.project, move.into, request.auth.actor))
 
 
-@router.post("/project-merges", auth=MAINTAIN, response=documented(ProjectShape, errors=(403, 404, 409)))
+@router.post(
+    "/project-merges",
+    summary="Merge two projects",
+    auth=MAINTAIN,
+    response=documented(ProjectShape, errors=(403, 404, 409)),
+)
 def merge_projects(request: ApiRequest, move: ProjectMoveIn) -> HttpResponse:
     """Moves everything of a project into another one. Refused while someone may read that one alone.
     Requires access to every project and level."""
     return _moved(project_changes.merge_projects(move.project, move.into, request.auth.actor))
 
 
-@router.post("/project-splits", auth=MAINTAIN, response=documented(ProjectShape, errors=(403, 404, 409)))
+@router.post(
+    "/project-splits",
+    summary="Split a project",
+    auth=MAINTAIN,
+    response=documented(ProjectShape, errors=(403, 404, 409)),
+)
 def split_project(request: ApiRequest, split: ProjectSplitIn) -> HttpResponse:
     """Moves a part of a project into a new one, at least one of: the sessions of a folder, repositories,
     memories. Requires access to every project and level."""
@@ -202,7 +241,12 @@ def split_project(request: ApiRequest, split: ProjectSplitIn) -> HttpResponse:
     return _moved(changed)
 
 
-@router.post("/hooks/claude-code/status", auth=READ, response=documented(StatusShape))
+@router.post(
+    "/hooks/claude-code/status",
+    summary="Get the text of Claude Code's status line",
+    auth=READ,
+    response=documented(StatusShape),
+)
 def claude_code_status(request: ApiRequest, status: Body[dict[str, Any]]) -> HttpResponse:
     """Accepts the JSON that Claude Code sends to the command of its status line, and returns the line."""
     actor = request.auth.actor

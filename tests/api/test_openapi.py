@@ -5,6 +5,7 @@ import re
 import pytest
 from django.contrib.staticfiles import finders
 
+from memoryhub.web.base import bundles
 from tests.api.conftest import Agent, is_problem
 
 OPERATIONS = {
@@ -87,14 +88,26 @@ def test_page_loads_nothing_from_other_sites(admin_client):
     response = admin_client.get("/api/v1/docs")
     assert response.status_code == 200
     page = response.content.decode()
-    sources = re.findall(r'(?:src|href)="([^"]+)"', page)
-    assert sources
+    sources = re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="([^"?]+)', page)
+    assert "/static/ninja/swagger-ui-bundle.js" in sources
     for source in sources:
         assert source.startswith("/static/")
-        assert finders.find(source.removeprefix("/static/"))
-    assert not re.search(r"<script>|<style>|on\w+=|https?://", page)
+        assert finders.find(source.removeprefix("/static/")) or bundles.find(source.removeprefix("/static/"))
+    assert not re.search(r"<script>|<style>|\son\w+=|https?://", page)
     assert '"url": "/api/v1/openapi.json"' in page
     assert '"validatorUrl": null' in page
+
+
+def test_page_has_the_header_and_the_style_of_the_hub(admin_client):
+    page = admin_client.get("/api/v1/docs").content.decode()
+    assert '<nav id="site-nav"' in page
+    assert "/static/bundles/api-docs.css" in page
+
+
+def test_summaries_are_sentences(description):
+    for operations in description["paths"].values():
+        for operation in operations.values():
+            assert operation["summary"] != operation["operationId"].replace("_", " ").title()
 
 
 def test_policy_of_the_page_lets_its_scripts_run(admin_client):

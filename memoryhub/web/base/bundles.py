@@ -29,7 +29,7 @@ class Feature(NamedTuple):
 
 
 FEATURES = {
-    "base": Feature("base header components forms text pages dialogs print", "htmx hub"),
+    "base": Feature("base header components forms text pages print", "htmx hub"),
     "signed-in": Feature(scripts="keys"),
     "memory": Feature("memory timeline", "memory"),
     "lists": Feature("lists", "lists"),
@@ -40,6 +40,7 @@ FEATURES = {
     "review": Feature("review", "review"),
     "maintenance": Feature("maintenance"),
     "statistics": Feature("statistics"),
+    "api-docs": Feature("api-docs"),
 }
 _HTMX = "django_htmx/htmx-2.min.js"
 
