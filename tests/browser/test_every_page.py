@@ -21,7 +21,7 @@ from memoryhub.models import MaintenanceRun, Session
 from memoryhub.transfer import jobs
 from memoryhub.web.stats import views
 from tests.accounts.passkey import confirm_session
-from tests.browser import full_store
+from tests.browser import full_store, page_weight
 from tests.browser.conftest import OpenPage, Watch
 from tests.browser.page_checks import PHONE, WIDE, PageChecks, Requests, find_excess_height, unfold
 from tests.browser.site_walk import NOT_FOUND, SiteWalk
@@ -98,6 +98,16 @@ def test_no_page_of_the_demo_is_long_on_a_phone(open_page: OpenPage) -> None:
         page.goto(path)
         wrong += [f"{path} {problem}" for problem in find_excess_height(page)]
     assert not wrong, "\n".join(wrong)
+
+
+def test_first_visit_of_the_demo_loads_little(open_page: OpenPage) -> None:
+    full_store.run_demo()
+    boss = User.objects.create_superuser(full_store.OWNER, password="a good password")
+    for page in (open_page("/login/"), open_page("/", boss)):
+        page.wait_for_load_state("networkidle")
+        weights = page_weight.loaded_bytes(page)
+        assert sum(weights.values()) <= page_weight.MAX_FIRST_VISIT_BYTES, weights
+        assert len(weights) <= page_weight.MAX_REQUESTS
 
 
 def test_nor_for_a_member_of_two_projects(open_page: OpenPage, watch: Watch) -> None:

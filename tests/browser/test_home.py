@@ -44,7 +44,7 @@ def test_the_same_numbers_are_in_a_table(open_page: Any, reader: Any, remember: 
 def test_the_plot_is_named_by_its_heading_only(open_page: Any, reader: Any, remember: Any) -> None:
     remember("a hedge of hornbeam")
     page = open_page("/", reader)
-    expect(page.get_by_role("figure", name="Activity in the last 60 days", exact=True)).to_be_visible()
+    expect(page.get_by_role("figure", name="Activity in the last 30 days", exact=True)).to_be_visible()
 
 
 @pytest.mark.parametrize(("system", "other"), [("light", "dark"), ("dark", "light")])

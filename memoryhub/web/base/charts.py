@@ -17,7 +17,7 @@ LABEL_WIDTH, LABEL_WIDTH_SMALL = 8.5, 24.0  # percent of the width, of a label u
 DAY_LABEL_WIDTH, DAY_LABEL_WIDTH_SMALL = 2.7, 8.0  # the same, of the number of a day
 GAP = 0.18  # share of a step between two bars
 ONLY_SERIES = ""  # the kind of a series that needs no name
-ACTIVITY_DAYS = 60  # on the home page; each day is a bar
+ACTIVITY_DAYS = 30  # on the home page; each day is a bar
 MAX_BAR_WIDTH = 6.8  # percent: the only bar of a new store must not fill the page
 # The types that share a colour (static/css/base.css) and a series of the chart of all memories.
 TYPE_FAMILIES = {
