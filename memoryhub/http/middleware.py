@@ -97,6 +97,12 @@ class ReadTimeoutMiddleware:
             return self.get_response(request)
 
 
+_NAMES_OF_TOOLS = ("/api/v1/tools/", "/mcp")  # are not looked up in the database
+    "/api/v1/tools/",
+    "/mcp",
+)  # are not looked up in the database, and have errors of their own
+
+
 class PathMiddleware:
     """Answers a path with NUL like an unknown one: PostgreSQL cannot compare a text that contains it."""
 
@@ -104,7 +110,7 @@ class PathMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        if "\x00" in request.path_info:
+        if "\x00" in request.path_info and not request.path_info.startswith(_NAMES_OF_TOOLS):
             raise Http404
         return self.get_response(request)
 

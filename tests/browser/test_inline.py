@@ -223,7 +223,7 @@ class TestSavedSearches:
         page.keyboard.press("Enter")
         box = page.get_by_label("Save this search as")
         expect(box).to_be_visible()
-        expect(page.get_by_role("link", name="Mine")).to_be_visible()
+        expect(page.locator("details.saved").get_by_role("link", name="Mine")).to_be_visible()
         box.fill("Mine")
         page.keyboard.press("Escape")
         expect(box).to_be_hidden()

@@ -37,9 +37,10 @@ def test_a_refused_filter_leaves_the_focus_in_its_field(
 ) -> None:
     watch.expect(422)
     page = open_page("/memories/?q=zebra", insider)
-    page.locator("details.filters summary").click()
-    since = page.locator("#search-form [name=since]")
+    page.get_by_text("More filters").click()
+    since = page.locator("#filters [name=since]")
     since.evaluate("one => { one.type = 'text'; }")
     since.press_sequentially("soon")
+    since.press("Enter")
     expect(page.get_by_role("alert").filter(has_text="The filter is invalid")).to_be_visible()
     expect(since).to_be_focused()

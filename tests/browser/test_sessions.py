@@ -121,8 +121,8 @@ def test_the_log_is_one_click_away(open_page: Any, reader: Any, long: Session) -
     page = open_page("/sessions/long/", reader)
     page.get_by_role("link", name="2 injections").click()
     expect(page.get_by_role("heading", name="What the agent received")).to_be_visible()
-    expect(page.get_by_text("over the budget 2")).to_be_visible()
-    expect(page.locator(".injection-reason")).to_have_text(["over the budget"] * 2)
+    expect(page.get_by_text("no tokens left 2")).to_be_visible()
+    expect(page.locator(".injection-reason")).to_have_text(["no tokens left"] * 2)
 
 
 def test_a_month_leads_to_its_neighbour(open_page: Any, reader: Any, remember: Any) -> None:

@@ -45,7 +45,7 @@ def test_a_line_of_the_health_report_leads_to_the_list_that_mends_it(
     page = open_page("/glance/", reader, java_script_enabled=scripts)
     expect(page.get_by_role("row", name="Stale").get_by_role("cell").first).to_have_text("9")
     page.get_by_role("link", name="Stale").click()
-    expect(page.get_by_text("9 memories with these filters")).to_be_visible()
+    expect(page.locator(".list-head").get_by_text("9 memories")).to_be_visible()
 
 
 @pytest.mark.usefixtures("embedding")

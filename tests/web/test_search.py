@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -328,7 +329,7 @@ class TestOldAddress:
         old = SavedSearch.objects.create(user=ada, name="Old", page="search", query="q=tide")
         other = SavedSearch.objects.create(user=ada, name="Other", page="journal", query="q=tide")
         migration = import_module("memoryhub.migrations.0023_saved_searches_of_memories")
-        migration.move_searches(apps, None)
+        migration.move_searches(apps, SimpleNamespace(connection=connection))
         old.refresh_from_db()
         other.refresh_from_db()
         assert (old.page, old.query, other.page) == ("memories", "q=tide", "journal")

@@ -113,7 +113,7 @@ class TestDays:
     def test_unknown_period_is_refused_and_the_default_shown(self, visitor: Client) -> None:
         response = visitor.get("/glance/?days=8")
         assert response.status_code == 422
-        assert "pick one of the list" in response.content.decode()
+        assert "Select one of the choices." in response.content.decode()
 
     @pytest.mark.parametrize("days", ["7", "30", "90", "365", ""])
     def test_every_offered_period_is_accepted(self, visitor: Client, days: str) -> None:
