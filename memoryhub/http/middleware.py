@@ -98,9 +98,6 @@ class ReadTimeoutMiddleware:
 
 
 _NAMES_OF_TOOLS = ("/api/v1/tools/", "/mcp")  # are not looked up in the database
-    "/api/v1/tools/",
-    "/mcp",
-)  # are not looked up in the database, and have errors of their own
 
 
 class PathMiddleware:
