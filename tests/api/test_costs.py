@@ -5,6 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from memoryhub.access.policy import Clearance
+from memoryhub.core.database import is_postgres
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Fact, Session
 
@@ -133,7 +134,8 @@ def test_search_takes_few_statements(bot, configure, path, body, most):
     with CaptureQueriesContext(connection) as captured:
         assert "stripes" in bot.post(path, body).content.decode()
     sent = [row["sql"] for row in captured if not row["sql"].startswith(("BEGIN", "COMMIT"))]
-    assert len(sent) <= most, "\n".join(sent)
+    vectors = is_postgres() and path != "/inject"  # the nearest vectors are a statement of their own there
+    assert len(sent) <= most + vectors, "\n".join(sent)
 
 
 @pytest.mark.usefixtures("transactional_db", "embedding")

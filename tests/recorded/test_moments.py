@@ -158,7 +158,7 @@ def test_page_of_the_project_comes_with_the_start_of_the_next_session(
 
 def test_search_as_of_an_earlier_time_has_the_text_of_that_time(again: tuple[Agent, list[Answer]]) -> None:
     bot, _ = again
-    memory = Memory.objects.get(title="Bring order numbers to NFC")
+    memory = Memory.objects.get(title="Normalise order numbers to NFC")
     before = timezone.now()
     query = {"query": "order numbers NFC", "project": "orders"}
     bot.patch(f"/memories/{memory.uid}", {"title": "Bring order numbers to NFKC"})
@@ -168,7 +168,7 @@ def test_search_as_of_an_earlier_time_has_the_text_of_that_time(again: tuple[Age
         return [one["memory"]["title"] for one in found]
 
     assert titles(timezone.now())[0] == "Bring order numbers to NFKC"
-    assert titles(before)[0] == "Bring order numbers to NFC"
+    assert titles(before)[0] == "Normalise order numbers to NFC"
     assert titles(memory.created_at - timedelta(days=1)) == []
     bot.patch(f"/memories/{memory.uid}", {"title": memory.title})
 
@@ -179,7 +179,7 @@ def test_effect_of_a_deletion_and_a_check_name_the_recorded_prompt(
     bot, _ = again
     User.objects.create_user("ada")
     prompt = "CI is red every third run: test_top_shops_come_best_first. Here it is always green. Why?"
-    memory = Memory.objects.get(title="Shops of equal revenue come by name")
+    memory = Memory.objects.get(title="Shops with equal revenue come in alphabetical order")
     effect = bot.post("/injection/effect", {"trash": [memory.uid]}).json()
     assert prompt in [one["prompt"] for one in effect["changed"]]
     draft = {"prompt": prompt, "project": "orders", "must_bring": [memory.uid]}
