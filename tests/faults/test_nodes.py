@@ -112,7 +112,6 @@ def test_writes_survive_the_kill_of_a_node(cluster: Cluster) -> None:
     assert cluster.faults_after(restart) == []
 
 
-@pytest.mark.xfail(reason="the journal has more updates than the clients know of; the cause is not found yet")
 def test_writes_survive_the_kill_of_the_database(cluster: Cluster) -> None:
     seen: list[int] = []
 

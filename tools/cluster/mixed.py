@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import secrets
 import threading
 import time
 from collections import Counter
@@ -50,6 +51,7 @@ class Agent:
         self.number, self.ports, self.headers, self.count = number, ports, headers, count
         self.outcome, self.random = Outcome(), random.Random(number)
         self.clients: dict[int, Client] = {}
+        self.run_id = secrets.token_hex(4)  # a text of an earlier run would not be stored again
 
     def run(self) -> None:
         for number in range(self.count):
@@ -81,7 +83,7 @@ class Agent:
 
     def _text(self, number: int) -> str:
         words = " ".join(self.random.choices(WORDS, k=12))
-        return f"Agent {self.number} note {number}: {words}"
+        return f"Agent {self.number} note {number} of run {self.run_id}: {words}"
 
     def _store(self, number: int) -> None:
         body = {"content": self._text(number), "project": f"p{self.number % 5}"}
