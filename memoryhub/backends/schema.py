@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memoryhub.backends.dialect import IS_POSTGRES
-from memoryhub.backends.tables import EMBEDDED_COLUMNS, INDEXES, JOURNAL_TABLE, MEMORY_TABLE, TEXT_COLUMNS
+from memoryhub.backends.tables import (
+    EMBEDDED_COLUMNS,
+    INDEXES,
+    JOURNAL_TABLE,
+    MEMORY_TABLE,
+    TEXT_COLUMNS,
+    managed_tables,
+)
 
 if TYPE_CHECKING or not IS_POSTGRES:
     from memoryhub.backends.sqlite.schema import (
@@ -17,7 +24,6 @@ if TYPE_CHECKING or not IS_POSTGRES:
         index_bytes,
         install,
         is_index_sound,
-        managed_tables,
         merge_step,
         rebuild_indexes,
         scrub_erased,
@@ -35,7 +41,6 @@ else:
         index_bytes,
         install,
         is_index_sound,
-        managed_tables,
         merge_step,
         rebuild_indexes,
         scrub_erased,

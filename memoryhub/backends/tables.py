@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from django.apps import apps
+
 MEMORY_TABLE = "memoryhub_memory"
 JOURNAL_TABLE = "memoryhub_journalentry"
 ABSENCE_TABLE = "memoryhub_absencespan"
@@ -23,3 +25,9 @@ class Trigger(NamedTuple):
     table: str
     statements: str
     condition: str = ""
+
+
+def managed_tables() -> list[str]:
+    """Return the tables that the migrations create."""
+    models = apps.get_app_config("memoryhub").get_models(include_auto_created=True)
+    return [model._meta.db_table for model in models if model._meta.managed]

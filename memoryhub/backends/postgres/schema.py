@@ -10,7 +10,6 @@ import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from django.apps import apps
 from django.db import DatabaseError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
@@ -35,6 +34,7 @@ from memoryhub.backends.tables import (
     TEXT_TABLE,
     TRIGRAM_CHARACTERS,
     Trigger,
+    managed_tables,
 )
 
 logger = logging.getLogger(__name__)
@@ -349,12 +349,6 @@ def find_problems(deep: bool = False) -> list[str]:
         elif not _is_complete(table):
             found.append(f"index {table} does not hold as many rows as its table")
     return found
-
-
-def managed_tables() -> list[str]:
-    """Return the tables that the migrations create."""
-    models = apps.get_app_config("memoryhub").get_models(include_auto_created=True)
-    return [model._meta.db_table for model in models if model._meta.managed]
 
 
 def rebuild_indexes(table: str | None = None) -> None:

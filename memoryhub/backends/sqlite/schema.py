@@ -11,7 +11,6 @@ import sqlite3
 import threading
 import time
 
-from django.apps import apps
 from django.db import OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
@@ -26,6 +25,7 @@ from memoryhub.backends.tables import (
     TEXT_COLUMNS,
     TRIGRAM_CHARACTERS,
     Trigger,
+    managed_tables,
 )
 from memoryhub.core import drafts
 
@@ -248,12 +248,6 @@ def find_problems(deep: bool = False) -> list[str]:
         elif not _is_complete(table):
             found.append(f"index {table} does not hold as many rows as its table")
     return found
-
-
-def managed_tables() -> list[str]:
-    """Return the tables that the migrations create."""
-    models = apps.get_app_config("memoryhub").get_models(include_auto_created=True)
-    return [model._meta.db_table for model in models if model._meta.managed]
 
 
 def rebuild_indexes(table: str | None = None) -> None:
