@@ -340,7 +340,7 @@ def _build_report(request: HttpRequest, run: MaintenanceRun, start: int = 0) -> 
 
 
 def _projects_over_cap(request: HttpRequest, report: jobs.ImportReport) -> list[ProjectOverCap]:
-    """Return the projects over their cap. Who may change the settings of a project may raise its cap."""
+    """Return the projects over their cap, and whether the person can raise it."""
     caps = load_caps([project for project, _ in report.over_cap]) if report.over_cap else {}
     clearance, may_configure = full_clearance(request), request.user.has_perm(CONFIGURE_PERMISSION)
     found = []

@@ -70,13 +70,13 @@ class Cluster:
         killer = threading.Thread(target=self._kill_nodes, daemon=True)
         if self.options.kill_every:
             killer.start()
-        told, seconds = mixed.work(self.nodes, self.headers, self.options.clients, self.options.operations)
+        answers, seconds = mixed.work(self.nodes, self.headers, self.options.clients, self.options.operations)
         self.ending.set()
         if self.options.kill_every:
             killer.join()
         stale = [] if len(self.nodes) < 2 else self._measure_staleness()
-        faults = mixed.find_faults(told, mixed.read_store(self.environment))
-        self._print(told, seconds, stale)
+        faults = mixed.find_faults(answers, mixed.read_store(self.environment))
+        self._print(answers, seconds, stale)
         for fault in faults[:20]:
             print(f"FAULT {fault}")
         print(f"{len(faults)} faults")
@@ -107,16 +107,16 @@ class Cluster:
             found.append(time.monotonic() - began)
         return found
 
-    def _print(self, told: mixed.Outcome, seconds: float, stale: list[float]) -> None:
-        count = sum(map(len, told.milliseconds.values()))
+    def _print(self, answers: mixed.Outcome, seconds: float, stale: list[float]) -> None:
+        count = sum(map(len, answers.milliseconds.values()))
         options = self.options
         print(f"{options.database}, {len(self.nodes)} nodes x {options.workers} workers,", end=" ")
         print(f"{options.clients} clients, {self.kills} kills:", end=" ")
         print(f"{count:,} requests in {seconds:.0f} s, {count / seconds:.0f} per second")
-        for kind, times in told.milliseconds.items():
+        for kind, times in answers.milliseconds.items():
             numbers = ", ".join(f"p{part} {percentile(times, part / 100):.0f} ms" for part in (50, 95, 99))
             print(f"  {kind}: {len(times):,}, {numbers}, longest {max(times):.0f} ms")
-        print(f"  answers by status: {dict(told.statuses)}; {len(told.unknown)} without an answer")
+        print(f"  answers by status: {dict(answers.statuses)}; {len(answers.unknown)} without an answer")
         if stale:
             print(f"  another node shows a new memory after {max(stale):.2f} s at most")
 

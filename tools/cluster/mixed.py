@@ -23,7 +23,7 @@ WEIGHTS = {"store": 50, "update": 15, "delete": 10, "search": 25}
 
 @dataclass
 class Outcome:
-    """What the clients were told. ``unknown``: memories with a request that failed: it may have been done."""
+    """What the clients received. ``unknown``: memories with a request that failed: it may have been done."""
 
     stored: dict[str, str] = field(default_factory=dict)
     updates: Counter[str] = field(default_factory=Counter)
@@ -116,7 +116,7 @@ class Agent:
 def work(
     nodes: Sequence[Node], headers: dict[str, str], clients: int, operations: int
 ) -> tuple[Outcome, float]:
-    """Let clients make so many operations in total. Return what they were told, and the seconds it took."""
+    """Let clients make so many operations in total. Return what they received, and the seconds it took."""
     ports = [node.port for node in nodes]
     agents = [Agent(number, ports, headers, operations // clients) for number in range(clients)]
     threads = [threading.Thread(target=agent.run, daemon=True) for agent in agents]
@@ -158,23 +158,23 @@ def read_store(environment: dict[str, str]) -> dict[str, Any]:
     return found
 
 
-def find_faults(told: Outcome, stored: dict[str, Any]) -> list[str]:
+def find_faults(answers: Outcome, stored: dict[str, Any]) -> list[str]:
     """Return what was lost, done twice or changed although no client asked for it."""
     memories = {uid: (content, title, live) for uid, content, title, live in stored["memories"]}
     journal = Counter({(operation, uid): count for operation, uid, count in stored["journal"]})
     faults = [] if stored["intact"] else ["the journal is not intact"]
-    for uid, content in told.stored.items():
+    for uid, content in answers.stored.items():
         if uid not in memories or memories[uid][0] != content:
             faults.append(f"{uid} was stored and is lost")
             continue
         if journal["insert", uid] != 1:
             faults.append(f"{uid} was stored {journal['insert', uid]} times")
-        if uid in told.unknown:
+        if uid in answers.unknown:
             continue
-        if memories[uid][2] is (uid in told.deleted):
-            faults.append(f"{uid} was{'' if uid in told.deleted else ' not'} deleted")
-        if journal["update", uid] != told.updates[uid]:
-            faults.append(f"{uid} was updated {journal['update', uid]} times, not {told.updates[uid]}")
-        if uid in told.titles and memories[uid][1] != told.titles[uid]:
+        if memories[uid][2] is (uid in answers.deleted):
+            faults.append(f"{uid} was{'' if uid in answers.deleted else ' not'} deleted")
+        if journal["update", uid] != answers.updates[uid]:
+            faults.append(f"{uid} was updated {journal['update', uid]} times, not {answers.updates[uid]}")
+        if uid in answers.titles and memories[uid][1] != answers.titles[uid]:
             faults.append(f"{uid} has lost its last title")
     return faults
