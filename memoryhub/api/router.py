@@ -98,8 +98,9 @@ for router in (
 @login_required
 def docs(request: HttpRequest) -> HttpResponse:
     """Swagger UI from ninja's static files, for people who are logged in."""
-    # No validator: its badge would be loaded from another site.
-    return Swagger({"validatorUrl": None}).render_page(request, api)
+    # No validator: its badge would be loaded from another site. Each operation shows its own schemas.
+    settings = {"validatorUrl": None, "docExpansion": "none", "defaultModelsExpandDepth": -1}
+    return Swagger(settings).render_page(request, api)
 
 
 urlpatterns = [path("docs", docs, name="api-docs"), path("", api.urls)]
