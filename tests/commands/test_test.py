@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 from types import SimpleNamespace
 
@@ -75,3 +77,14 @@ def test_tests_use_their_own_settings(monkeypatch, name, module):
     monkeypatch.setattr("django.core.management.execute_from_command_line", lambda argv: None)
     bootstrap.main(["manage.py", name])
     assert os.environ["DJANGO_SETTINGS_MODULE"] == module
+
+
+@pytest.mark.slow
+def test_tests_in_one_process_use_the_database_that_is_named(tmp_path):
+    (tmp_path / "test_vendor.py").write_text(
+        "import pytest\n\n\n@pytest.mark.django_db\ndef test_vendor():\n"
+        "    from django.db import connection\n    assert connection.vendor == 'postgresql'\n"
+    )
+    arguments = ["manage.py", "test", "--database", "postgres", str(tmp_path), "-p", "no:cacheprovider"]
+    done = subprocess.run([sys.executable, *arguments], cwd=settings.BASE_DIR, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

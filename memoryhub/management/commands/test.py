@@ -46,8 +46,10 @@ class Command(BaseCommand):
             sys.exit("--database: only postgres; without it, the tests run on SQLite")
         del arguments[at : at + 2]
         with tempfile.TemporaryDirectory(prefix="postgres-") as folder, _postgres(folder) as url:
-            os.environ["TEST_DATABASE_URL"] = url
-            sys.exit(pytest.main(_pytest_arguments(arguments)))
+            # Another process: the settings of this one have chosen SQLite.
+            pytest_command = [sys.executable, "-m", "pytest", *_pytest_arguments(arguments)]
+            environment = {**os.environ, "TEST_DATABASE_URL": url}
+            sys.exit(subprocess.run(pytest_command, env=environment).returncode)
 
     def handle(self, *args: object, **options: object) -> None:
         """Run all tests (for ``call_command``)."""
