@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -330,9 +330,7 @@ def verify() -> Verification:
 
 def verify_chain() -> Verification:
     """Recompute the whole chain from the stored bytes."""
-    with connection.cursor() as cursor:
-        cursor.execute(STORED_BYTES_SQL)
-        return check_chain(cursor)  # not what execute returns: its errors are not Django's
+    return check_chain(stored_bytes())
 
 
 def _first_lost_seq(rows: int) -> int | None:
@@ -355,12 +353,30 @@ STORED_BYTES_SQL = (
 )
 
 
+_PAGE_SQL = STORED_BYTES_SQL.replace(" ORDER BY seq", " WHERE seq > %s ORDER BY seq LIMIT %s")
+_PAGE_SIZE = 2000
+_BEFORE_ALL = -(2**63)  # a row inserted before the first one must not be left out
+
+
+def _stored_page(after: int, limit: int) -> list[tuple[bytes | None, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(_PAGE_SQL, [after, limit])
+        page: list[tuple[bytes | None, ...]] = cursor.fetchall()
+    return page
+
+
+def stored_bytes() -> Iterator[tuple[bytes | None, ...]]:
+    """Yield all rows with :data:`STORED_COLUMNS`, in pages: PostgreSQL sends all rows of a query at once."""
+    page = _stored_page(_BEFORE_ALL, _PAGE_SIZE)
+    while page:
+        yield from page
+        page = _stored_page(int(page[-1][0] or 0), _PAGE_SIZE)
+
+
 def stored_rows(after: int, limit: int) -> list[list[str]]:
     """Return the stored texts of the rows after a number, in the order of :data:`STORED_COLUMNS`."""
-    with connection.cursor() as cursor:
-        query = STORED_BYTES_SQL.replace(" ORDER BY seq", " WHERE seq > %s ORDER BY seq LIMIT %s")
-        cursor.execute(query, [after, limit])
-        return [[(cell or b"").decode("utf-8", "surrogateescape") for cell in row] for row in cursor]
+    page = _stored_page(after, limit)
+    return [[(cell or b"").decode("utf-8", "surrogateescape") for cell in row] for row in page]
 
 
 def insert_stored_rows(rows: Iterable[Sequence[str]]) -> None:

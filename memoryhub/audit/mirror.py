@@ -15,6 +15,8 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +25,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from memoryhub.core.dates import format_iso
+from memoryhub.core.pagination import row_pages
 from memoryhub.models import JournalEntry
 
 logger = logging.getLogger(__name__)
@@ -189,8 +192,8 @@ def set_aside() -> list[Path]:
 
 def lines_after(seq: int) -> Iterator[dict[str, Any]]:
     """Yield the rows after a number as stored. Model instances lack hashes that readers must not see."""
-    rows = JournalEntry.objects.filter(seq__gt=seq).order_by("seq").values(*LINE_FIELDS)
-    for row in rows.iterator(chunk_size=1000):
+    rows = JournalEntry.objects.filter(seq__gt=seq).values(*LINE_FIELDS)
+    for row in chain.from_iterable(row_pages(rows, key=itemgetter("seq"))):
         yield {**row, "at": format_iso(row["at"])}
 
 

@@ -14,8 +14,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
-from django.db import connection
-
 from memoryhub.audit import journal, mirror
 from memoryhub.models import JournalEntry
 
@@ -87,11 +85,10 @@ def compare_mirror() -> MirrorReport:
         found.behind = JournalEntry.objects.count()
         return found
     found.exists = True
-    with file, connection.cursor() as cursor:
+    with file:
         # Take the size before the rows: a row is committed before its line is written, so every line has one.
         size = os.fstat(file.fileno()).st_size
-        cursor.execute(journal.STORED_BYTES_SQL)
-        _compare(_read_lines(file, size, found), iter(cursor), found)
+        _compare(_read_lines(file, size, found), journal.stored_bytes(), found)
     return found
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -22,6 +25,25 @@ class InvalidCursor(ValueError):
 
     def __init__(self) -> None:
         super().__init__("is not a cursor of this list; use next_cursor of the previous page unchanged")
+
+
+def row_pages(
+    rows: QuerySet[Any], size: int = 1000, key: Callable[[Any], Any] = attrgetter("pk")
+) -> Iterator[list[Any]]:
+    """Yield all rows in pages, by primary key. ``key`` returns that of a row.
+
+    A page is a query: a slow reader does not block writers, and PostgreSQL sends all rows of a query at once.
+    """
+    rows = rows.order_by("pk")
+    page = list(rows[:size])
+    while page:
+        yield page
+        page = list(rows.filter(pk__gt=key(page[-1]))[:size])
+
+
+def iterate_rows(rows: QuerySet[Any]) -> Iterator[Any]:
+    """Yield all rows, see :func:`row_pages`."""
+    return chain.from_iterable(row_pages(rows))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from django.db.models import Model, Q, QuerySet
@@ -21,6 +23,7 @@ from memoryhub.access.policy import LEVELS, WAITING_LEVELS, Actor, Sensitivity, 
 from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.core.database import batched, write_transaction
+from memoryhub.core.pagination import row_pages
 from memoryhub.memories import rows, vectors
 from memoryhub.memories.secret_check import MEMORY_FIELDS
 from memoryhub.memories.update import find_twins, next_copy_number
@@ -119,8 +122,8 @@ def scan_store() -> Iterator[SecretFinding]:
     for place in SCANNED_TABLES:
         columns = (*place.texts, *place.documents)
         level = ("sensitivity",) if place.levelled else ()
-        found = place.model._default_manager.order_by("pk").values_list("pk", place.shown, *level, *columns)
-        for key, shown, *values in found.iterator(_READ_CHUNK):
+        found = place.model._default_manager.values_list("pk", place.shown, *level, *columns)
+        for key, shown, *values in chain.from_iterable(row_pages(found, _READ_CHUNK, itemgetter(0))):
             hidden = bool(level) and values.pop(0) == QUARANTINED
             for column, value in zip(columns, values, strict=True):
                 text = value if column in place.texts else _document_text(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from django.db.models import Exists, OuterRef, Q
@@ -15,6 +14,7 @@ from memoryhub.audit import journal
 from memoryhub.audit.journal import MAX_NAMED_IDS
 from memoryhub.checks.services import visible_checks
 from memoryhub.core.database import write_transaction
+from memoryhub.core.pagination import iterate_rows, row_pages
 from memoryhub.core.vocabulary import Scope
 from memoryhub.maintenance.results import sees_everything
 from memoryhub.memories.filters import MemoryFilter
@@ -40,7 +40,6 @@ from memoryhub.transfer import jsonl
 from memoryhub.transfer.jsonl import memory_to_line, to_line
 
 UNKNOWN_LEVEL = "unknown"
-_PAGE_SIZE = 1000
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ class ExportSelection:
         return rows.filter(**{column: self.filter.project}) if self.filter.project else rows
 
     def _memory_lines(self) -> Iterator[bytes]:
-        for chunk in _row_pages(self.memories()):
+        for chunk in row_pages(self.memories()):
             lists = load_lists(chunk)
             for row in chunk:
                 yield memory_to_line(row, lists[row.pk], whole=self.everything)
@@ -161,7 +160,7 @@ class ExportSelection:
     def _revision_lines(self) -> Iterator[dict[str, Any]]:
         clearance = self.actor.clearance
         changed = self.memories().filter(Exists(Revision.objects.filter(memory=OuterRef("pk"))))
-        for memory in _iterate_rows(changed):
+        for memory in iterate_rows(changed):
             known = [
                 row
                 for row, visible in walk_revisions(memory, clearance)
@@ -172,27 +171,27 @@ class ExportSelection:
 
     def _evidence_lines(self) -> Iterator[dict[str, Any]]:
         rows = Evidence.objects.filter(memory__in=self.memories().order_by().values("pk"))
-        for row in _iterate_rows(rows.select_related("memory")):
+        for row in iterate_rows(rows.select_related("memory")):
             yield jsonl.evidence(row)
 
     def _absence_lines(self) -> Iterator[dict[str, Any]]:
         rows = AbsenceSpan.objects.filter(memory__in=self.memories().order_by().values("pk"))
-        yield from map(jsonl.absence, _iterate_rows(rows.select_related("memory")))
+        yield from map(jsonl.absence, iterate_rows(rows.select_related("memory")))
 
     def _reference_lines(self) -> Iterator[dict[str, Any]]:
         """Yield hashes of lines of code, which allow a guess at the code, for those who see everything."""
         if self.everything:
             rows = CodeReference.objects.filter(memory__in=self.memories().order_by().values("pk"))
-            yield from map(jsonl.code_reference, _iterate_rows(rows.select_related("memory")))
+            yield from map(jsonl.code_reference, iterate_rows(rows.select_related("memory")))
 
     def _check_lines(self) -> Iterator[dict[str, Any]]:
         rows = self._of_project(visible_checks(self.actor.clearance))
-        yield from map(jsonl.check, _iterate_rows(rows))
+        yield from map(jsonl.check, iterate_rows(rows))
 
     def _merge_lines(self) -> Iterator[dict[str, Any]]:
         """Yield the merges of which both memories are visible."""
         visible = Memory.objects.visible_to(self.actor.clearance).values("pk")
-        for row in _iterate_rows(
+        for row in iterate_rows(
             self.memories().filter(merged_into__in=visible).select_related("merged_into")
         ):
             yield {"kind": "merge", "memory_id": row.uid, "into": row.merged_into.uid}
@@ -201,17 +200,17 @@ class ExportSelection:
         """Yield the replacements of which both memories are exported."""
         exported = self.memories().order_by().values("pk")
         rows = self.memories().filter(superseded_by__in=exported).select_related("superseded_by")
-        for row in _iterate_rows(rows):
+        for row in iterate_rows(rows):
             yield {"kind": "replacement", "memory_id": row.uid, "by": row.superseded_by.uid}
 
     def _fact_lines(self) -> Iterator[dict[str, Any]]:
-        for row in _iterate_rows(self.facts()):
+        for row in iterate_rows(self.facts()):
             yield jsonl.fact(row, whole=self.everything)
 
     def _superseded_lines(self) -> Iterator[dict[str, Any]]:
         """Yield the superseded facts of which both facts are visible."""
         visible = self.facts().order_by().values("pk")
-        for row in _iterate_rows(
+        for row in iterate_rows(
             self.facts().filter(superseded_by__in=visible).select_related("superseded_by")
         ):
             yield {"kind": "superseded", "fact_id": row.uid, "by": row.superseded_by.uid}
@@ -229,23 +228,23 @@ class ExportSelection:
         return self._of_project(Session.objects.filter(known | is_empty)).order_by("pk")
 
     def _project_lines(self) -> Iterator[dict[str, Any]]:
-        yield from map(jsonl.project, _iterate_rows(self._of_project(Project.objects.all(), "name")))
+        yield from map(jsonl.project, iterate_rows(self._of_project(Project.objects.all(), "name")))
 
     def _identity_lines(self) -> Iterator[dict[str, Any]]:
         rows = self._of_project(ProjectIdentity.objects.select_related("project"), "project__name")
-        yield from map(jsonl.identity, _iterate_rows(rows))
+        yield from map(jsonl.identity, iterate_rows(rows))
 
     def _count_lines(self) -> Iterator[dict[str, Any]]:
         rows = self._of_project(EventCount.objects.select_related("project"), "project__name")
-        yield from map(jsonl.event_count, _iterate_rows(rows))
+        yield from map(jsonl.event_count, iterate_rows(rows))
 
     def _session_lines(self) -> Iterator[dict[str, Any]]:
-        for row in _iterate_rows(self._sessions()):
+        for row in iterate_rows(self._sessions()):
             yield jsonl.session(row) if self.everything else jsonl.visible_session(row)
 
     def _summary_lines(self) -> Iterator[dict[str, Any]]:
         visible = Memory.objects.visible_to(self.actor.clearance).values("pk")
-        for row in _iterate_rows(self._sessions().filter(summary__in=visible).select_related("summary")):
+        for row in iterate_rows(self._sessions().filter(summary__in=visible).select_related("summary")):
             place = {"session_id": row.session_id, "project": row.project}
             yield {"kind": "summary", **place, "memory_id": row.summary.uid}
 
@@ -255,22 +254,10 @@ class ExportSelection:
             known = Q(memory__isnull=True) | Q(memory__sensitivity__in=LEVELS)
             rows = Event.objects.filter(known, sensitivity__in=LEVELS)
         rows = self._of_project(rows, "session__project").select_related("session", "memory")
-        for row in _iterate_rows(rows):
+        for row in iterate_rows(rows):
             yield jsonl.event(row)
 
     def _journal_lines(self) -> Iterator[dict[str, Any]]:
         clearance = self.actor.clearance
-        for row in _iterate_rows(self._of_project(JournalEntry.objects.visible_to(clearance))):
+        for row in iterate_rows(self._of_project(JournalEntry.objects.visible_to(clearance))):
             yield jsonl.journal(row, numbered=clearance.is_whole)
-
-
-def _row_pages(rows: Any) -> Iterator[list[Any]]:
-    """Yield pages by primary key. Each page is a query, so a slow reader does not block writers."""
-    after, rows = 0, rows.order_by("pk")
-    while page := list(rows.filter(pk__gt=after)[:_PAGE_SIZE]):
-        yield page
-        after = page[-1].pk
-
-
-def _iterate_rows(rows: Any) -> Iterator[Any]:
-    return chain.from_iterable(_row_pages(rows))

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connection, transaction
 from django.db.models import Q
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +27,7 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import memory_journal
 from memoryhub.models import JournalEntry, Memory
 from tests.cases import rolled_back
-from tests.conftest import run_sql
+from tests.conftest import run_sql, without_journal_triggers
 
 TABLE = "memoryhub_journalentry"
 COLUMNS = [
@@ -296,3 +297,15 @@ def test_rows_about_a_memory_equal_the_visible_rows(
     whole: Any = JournalEntry.objects.visible_to(clearance).filter(object_type="memory", object_id=memory.uid)
     assert list(memory_journal(memory, clearance)) == list(whole.order_by("-seq"))
     assert whole.count() == {"public": 2, "private": 2, "secret": 3}[level]
+
+
+def test_chain_is_verified_in_pages(remember, monkeypatch):
+    monkeypatch.setattr(journal, "_PAGE_SIZE", 3)
+    for number in range(7):
+        remember(f"memory {number}")
+    with CaptureQueriesContext(connection) as queries:
+        assert journal.verify_chain() == journal.Verification(True, 7)
+    assert all("LIMIT 3" in one["sql"] for one in queries.captured_queries)
+    with without_journal_triggers():
+        run_sql("UPDATE memoryhub_journalentry SET actor = 'other' WHERE seq = 4")
+        assert journal.verify_chain() == journal.Verification(False, 7, 4)

@@ -15,7 +15,7 @@ from memoryhub.models import Embedding, Memory
 from memoryhub.ops import backup
 from tests.vectors import MODEL, SIZE, insert_vectors, make_memories, random_units, stored_vectors, unit
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sqlite]
 RECORD = 16 + 4 * SIZE
 
 

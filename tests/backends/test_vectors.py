@@ -266,6 +266,7 @@ def vector_rows(transactional_db):
     return VectorIndex(MODEL, SIZE), make_memories(10)
 
 
+@pytest.mark.sqlite
 def test_process_has_one_index_per_model_and_limits_them():
     one = vector_index.get_index("a", 4)
     assert vector_index.get_index("a", 4) is one

@@ -85,6 +85,6 @@ def test_tests_in_one_process_use_the_database_that_is_named(tmp_path):
         "import pytest\n\n\n@pytest.mark.django_db\ndef test_vendor():\n"
         "    from django.db import connection\n    assert connection.vendor == 'postgresql'\n"
     )
-    arguments = ["manage.py", "test", "--database", "postgres", str(tmp_path), "-p", "no:cacheprovider"]
+    arguments = ["manage.py", "test", "--database", "postgres", str(tmp_path)]
     done = subprocess.run([sys.executable, *arguments], cwd=settings.BASE_DIR, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -225,3 +225,12 @@ def test_repeated_import_creates_no_duplicates(db, home, run, tmp_path):
     assert "This is Markdown (CLAUDE.md)." in first.out
     assert "7 created" in first.out
     assert "7 refreshed" in run("import_memories", path, "--project", "shop").out
+
+
+def test_export_in_pages_is_in_order(remember, actor, monkeypatch):
+    for number, project in enumerate(["b", "a", "b", "a", "c"]):
+        remember(f"memory {number}", project=project)
+    selection = ExportSelection(actor, MemoryFilter())
+    whole = b"".join(MarkdownFormat().write(selection))
+    monkeypatch.setattr(module, "_PAGE_SIZE", 2)
+    assert b"".join(MarkdownFormat().write(selection)) == whole

@@ -68,7 +68,8 @@ def _postgres(folder: str) -> Iterator[str]:
         server.psql("SELECT pg_reload_conf();")
         server.psql("CREATE DATABASE memoryhub;")
         url = server.get_uri("memoryhub")
-        environment = {**os.environ, "DATABASE_URL": url, "LETSGO_HOME": folder}
+        store = {"DJANGO_SETTINGS_MODULE": "memoryhub.settings", "DATABASE_URL": url, "LETSGO_HOME": folder}
+        environment = {**os.environ, **store}
         subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], check=True, env=environment)
         yield url
     finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import groupby, zip_longest
+from itertools import chain, groupby, zip_longest
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from memoryhub.backends.statements import key_list
+from memoryhub.core.database import batched
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.records import (
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from memoryhub.transfer.export import ExportSelection
 
 MAX_BYTES = 5 * 1024 * 1024
+_PAGE_SIZE = 1000  # memories read at once
 _HEAD_BYTES = 64 * 1024
 # Claude Code replaces "@path" by the content of that file.
 _IMPORT = re.compile(r"(?:^|\s)@[~\w./-]*[\w-]", re.MULTILINE)
@@ -203,7 +206,10 @@ def _plain_heading(heading: str) -> str:
 def _export_lines(selection: ExportSelection) -> Iterator[bytes]:
     """Yield a list item per memory; indentation keeps longer texts and blank lines in one item."""
     yield b"# Memories\n"
-    rows = selection.memories().order_by("project", "category", "pk").iterator(chunk_size=1000)
+    ordered = selection.memories().order_by("project", "category", "pk")
+    # In pages, because PostgreSQL sends all rows of a query at once.
+    pages = batched(ordered.values_list("pk", flat=True), _PAGE_SIZE)
+    rows = chain.from_iterable(ordered.filter(pk__in=key_list(keys)) for keys in pages)
     for (project, category), memories in groupby(rows, lambda row: (row.project, row.category)):
         heading = _plain_heading(f"{project}: {category}" if project else category)
         yield f"\n## {heading}\n\n".encode()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from memoryhub.core.pagination import iterate_rows
 from memoryhub.core.vocabulary import CATEGORIES, MemoryType
 from memoryhub.memories import serializers
 from memoryhub.models import Memory
@@ -21,7 +22,6 @@ _KNOWN_FIELDS = frozenset(
     "id category abstract overview content vector active_count created_at updated_at".split()
 )
 _FIELDS = load_field_rules("pigo")
-_ROWS_PER_PAGE = 1000
 # pigo only shows memories of its six categories; memories of other categories get one by type.
 _CATEGORY_OF = {
     MemoryType.SELF: "profile",
@@ -68,7 +68,7 @@ class Pigo(JsonLinesFormat):
         memories = selection.memories()
         if selection.whole:
             memories = memories.live()
-        for memory in memories.iterator(chunk_size=_ROWS_PER_PAGE):
+        for memory in iterate_rows(memories):
             yield jsonl.to_line(_to_line(memory))
 
 
