@@ -29,7 +29,7 @@ except config.ConfigError as error:
 
 MEMORYHUB = MEMORYHUB_LOADED.config
 HOME, MEMORY_DB, MEMORY_LOG = OPERATOR.home, OPERATOR.memory_db, OPERATOR.memory_log
-DATABASE_URL = OPERATOR.database_url
+DATABASE_URL, DATABASE_REPLICA_URL = OPERATOR.database_url, OPERATOR.database_replica_url
 EMBEDDINGS_KEY, LLM_KEY = OPERATOR.embeddings_key, OPERATOR.llm_key
 DEBUG, HTTPS, BEHIND_PROXY = OPERATOR.debug, OPERATOR.https, OPERATOR.behind_proxy
 PUBLIC_URL = OPERATOR.public_url
@@ -93,6 +93,7 @@ MIDDLEWARE = [
     "memoryhub.web.base.middleware.PersonMiddleware",
     "memoryhub.http.middleware.UploadLimitMiddleware",
     "memoryhub.http.middleware.PathMiddleware",
+    "memoryhub.http.middleware.ReplicaMiddleware",
 ]
 
 # As the style sheets call them.
@@ -135,13 +136,21 @@ def _mapped_bytes() -> int:
     return wanted if limit == resource.RLIM_INFINITY else min(wanted, max(limit - 2**30, 0) // 16)
 
 
+def _parse_url(url: str) -> dict[str, Any]:
+    try:
+        return dict(dj_database_url.parse(url))
+    except ValueError:
+        return {"ENGINE": "unknown"}
+
+
+def _is_postgres(parsed: dict[str, Any]) -> bool:
+    return parsed["ENGINE"] == "django.db.backends.postgresql" and bool(parsed["NAME"])
+
+
 def _database() -> dict[str, Any]:
     """Return the configured database: a file of SQLite, or a PostgreSQL server."""
-    try:
-        parsed: dict[str, Any] = dict(dj_database_url.parse(DATABASE_URL)) if DATABASE_URL else {}
-    except ValueError:
-        parsed = {"ENGINE": "unknown"}
-    if parsed and parsed["ENGINE"] == "django.db.backends.postgresql" and parsed["NAME"]:
+    parsed = _parse_url(DATABASE_URL) if DATABASE_URL else {}
+    if parsed and _is_postgres(parsed):
         return _postgres(parsed)
     if parsed and (parsed["ENGINE"] != "django.db.backends.sqlite3" or parsed["NAME"] in ("", ":memory:")):
         raise ImproperlyConfigured(
@@ -195,7 +204,20 @@ def _sqlite(name: Any) -> dict[str, Any]:
     }
 
 
+def _replica() -> dict[str, Any]:
+    """Return the replica, which a PostgreSQL server may have."""
+    parsed = _parse_url(DATABASE_REPLICA_URL)
+    if not _is_postgres(parsed) or "pool" not in DATABASES["default"]["OPTIONS"]:
+        raise ImproperlyConfigured(
+            "DATABASE_REPLICA_URL: write postgres://USER:PASSWORD@HOST/DATABASE of a replica of the server in"
+            " DATABASE_URL, or unset it"
+        )
+    return _postgres(parsed)
+
+
 DATABASES = {"default": _database()}
+if DATABASE_REPLICA_URL:
+    DATABASES["replica"] = _replica()
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTHENTICATION_BACKENDS = ["memoryhub.accounts.clearance.AccountBackend"]

@@ -174,6 +174,7 @@ if POSTGRES:
 
 # Test modules that start a server or a process of the hub: ``manage.py test --served``.
 _SERVED = (
+    "tests/backends/test_replica.py",
     "tests/client/test_served.py",
     "tests/commands/test_evaluate.py",
     "tests/commands/test_maintenance_served.py",
@@ -204,7 +205,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(_SERVED) or "served" in getattr(item, "fixturenames", ()):
             item.add_marker("served")
-        if POSTGRES and item.get_closest_marker("sqlite"):
+        of_sqlite = item.get_closest_marker("sqlite") or "own_store" in getattr(item, "fixturenames", ())
+        if POSTGRES and of_sqlite:
             item.add_marker(pytest.mark.skip(reason="of SQLite's files"))
         if slow_tests.function_of(item.nodeid) in slow:
             item.add_marker("slow")

@@ -241,7 +241,8 @@ def _write(entries: Iterable[tuple[datetime, str, Change]], last: int, before: s
         access = (change.project, change.sensitivity, change.owner)
         stored = (seq, stored_at, actor, *subject, *access, detail)
         previous = _digest(map(str, stored), previous)
-        rows.append((*stored, previous, *[detail] * len(sql.JOURNAL_COPIES)))
+        document = sql.storable_document(detail)
+        rows.append((*stored[:-1], document, previous, *[detail] * len(sql.JOURNAL_COPIES)))
         lines.append(
             dict(zip(LINE_FIELDS, (seq, iso_at, actor, *subject, change.detail, previous), strict=True))
         )
@@ -381,8 +382,11 @@ def stored_rows(after: int, limit: int) -> list[list[str]]:
 
 def insert_stored_rows(rows: Iterable[Sequence[str]]) -> None:
     """Insert rows of another database exactly as they are stored there, with their hashes."""
-    detail = STORED_COLUMNS.index("detail")
-    copied = [(int(row[0]), *row[1:], *[row[detail]] * len(sql.JOURNAL_COPIES)) for row in rows]
+    copies = len(sql.JOURNAL_COPIES)
+    copied = [
+        (int(seq), *others, sql.storable_document(detail), digest, *[detail] * copies)
+        for seq, *others, detail, digest in rows
+    ]
     bulk.insert(JournalEntry, (*STORED_COLUMNS, *sql.JOURNAL_COPIES), copied)
 
 

@@ -27,6 +27,7 @@ from django.utils import timezone
 from memoryhub.core.dates import format_iso
 from memoryhub.core.pagination import row_pages
 from memoryhub.models import JournalEntry
+from memoryhub.models.journal import read_detail
 
 logger = logging.getLogger(__name__)
 LINE_FIELDS = ("seq", "at", "actor", "operation", "object_type", "object_id", "detail", "hash")
@@ -194,7 +195,7 @@ def lines_after(seq: int) -> Iterator[dict[str, Any]]:
     """Yield the rows after a number as stored. Model instances lack hashes that readers must not see."""
     rows = JournalEntry.objects.filter(seq__gt=seq).values(*LINE_FIELDS)
     for row in chain.from_iterable(row_pages(rows, key=itemgetter("seq"))):
-        yield {**row, "at": format_iso(row["at"])}
+        yield {**row, "at": format_iso(row["at"]), "detail": read_detail(row["detail"])}
 
 
 def _read_tail(file: IO[bytes], size: int) -> bytes:

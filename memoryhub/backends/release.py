@@ -15,7 +15,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.db.migrations.state import StateApps
 
 import memoryhub
-from memoryhub.backends.dialect import sql
+from memoryhub.backends.dialect import IS_POSTGRES, sql
 
 # Raise this when an earlier release would misread or harm a store that this release has written to.
 OLDEST_RELEASE = "0.1.0"
@@ -50,7 +50,17 @@ def rewrite_record() -> None:
 
 def find_refusal() -> str:
     """Return why this release may not serve the store in use, or an empty string."""
-    return refusal(sql.read_release(), MigrationRecorder(connection).applied_migrations())
+    applied = MigrationRecorder(connection).applied_migrations()
+    return refusal(sql.read_release(), () if IS_POSTGRES else applied)
+
+
+def find_later_migrations() -> list[str]:
+    """Return the applied migrations that this release does not know.
+
+    On PostgreSQL, nodes of two releases may serve one store during an upgrade. The newer one has raised the
+    record if the older one must not.
+    """
+    return _unknown(MigrationRecorder(connection).applied_migrations())
 
 
 def find_refusal_of(path: Path) -> str:
@@ -81,11 +91,14 @@ def refusal(oldest: int, applied: Iterable[tuple[str, str]]) -> str:
             f"a newer version of memoryhub wrote it; it needs {_to_release(oldest)} or newer,"
             f" and this is {memoryhub.__version__}"
         )
-    loader = MigrationLoader(None, ignore_no_migrations=True)
-    known = set(loader.disk_migrations or {})
-    unknown = sorted(
-        f"{app}.{name}" for app, name in applied if app in loader.migrated_apps and (app, name) not in known
-    )
-    if unknown:
+    if unknown := _unknown(applied):
         return f"a newer version of memoryhub wrote it ({', '.join(unknown)})"
     return ""
+
+
+def _unknown(applied: Iterable[tuple[str, str]]) -> list[str]:
+    loader = MigrationLoader(None, ignore_no_migrations=True)
+    known = set(loader.disk_migrations or {})
+    return sorted(
+        f"{app}.{name}" for app, name in applied if app in loader.migrated_apps and (app, name) not in known
+    )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from django.apps import apps
 
 MEMORY_TABLE = "memoryhub_memory"
+AS_TEXT = "as_text"  # the only name in a document that contains another one as a text
 JOURNAL_TABLE = "memoryhub_journalentry"
 ABSENCE_TABLE = "memoryhub_absencespan"
 TEXT_TABLE, TRIGRAM_TABLE = "memoryhub_text", "memoryhub_trigram"

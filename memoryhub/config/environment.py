@@ -76,6 +76,11 @@ class Operator(BaseSettings):
         "postgres://USER:PASSWORD@HOST/DATABASE, or sqlite:////path/of/a/file, instead of LETSGO_MEMORY_DB",
         secret=True,
     )
+    database_replica_url: str = _variable(
+        "DATABASE_REPLICA_URL",
+        "postgres://USER:PASSWORD@HOST/DATABASE of a streaming replica; reads go to it",
+        secret=True,
+    )
     config: str = _variable(
         "MEMORYHUB_CONFIG", "a TOML file with tunables; it overrides memoryhub.toml in LETSGO_HOME"
     )

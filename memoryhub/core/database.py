@@ -48,6 +48,7 @@ def write_transaction(patience: float | None = None) -> Iterator[None]:
 
     ``patience``: seconds to wait for other writers, by default :data:`LOCK_TIMEOUT_SECONDS`.
     """
+    use_primary()
     if connection.in_atomic_block:
         # It already has SQLite's lock: transactions are IMMEDIATE. The thread lock's owner may wait for it.
         with transaction.atomic():
@@ -112,7 +113,34 @@ def close_before_fork() -> None:
     """Close all connections. The threads of a pool do not run in a forked process, so it is closed, too."""
     connections.close_all()
     if is_postgres():
-        connections["default"].close_pool()  # type: ignore[attr-defined]
+        for one in connections.all():
+            one.close_pool()  # type: ignore[attr-defined]
+
+
+REPLICA = "replica"  # the alias of its connections
+
+
+class _Primary(threading.local):
+    """Per thread: the connection to the primary while the thread reads from the replica."""
+
+    connection: BaseDatabaseWrapper | None = None
+
+
+_primary = _Primary()
+
+
+def use_replica() -> None:
+    """Let this thread read from the replica, until it writes or calls :func:`use_primary`."""
+    primary, replica = connections["default"], connections[REPLICA]
+    replica.execute_wrappers = primary.execute_wrappers  # limits and measurements of the request
+    _primary.connection = primary
+    connections["default"] = replica
+
+
+def use_primary() -> None:
+    """Let this thread read from the primary again."""
+    if _primary.connection is not None:
+        connections["default"], _primary.connection = _primary.connection, None
 
 
 def _lock_writers(seconds: float) -> None:

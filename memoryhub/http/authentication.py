@@ -72,6 +72,8 @@ class _TokenAuth:
         waiting = request.headers.get(WAITING_HEADER, "")
         if re.fullmatch(r"[0-9]{1,6}", waiting):
             tokens.record_waiting(token, int(waiting))
+        if choose := getattr(request, "choose_replica_for", None):
+            choose(caller.actor.name)
         return caller
 
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from http import HTTPStatus
+from typing import Any
 
 from csp.constants import HEADER
 from csp.middleware import CSPMiddleware
 from csp.utils import build_policy
 from django.conf import settings
+from django.core.exceptions import MiddlewareNotUsed
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
 
+from memoryhub.accounts.clearance import full_clearance
 from memoryhub.accounts.sign_in import client_address
-from memoryhub.core.database import read_timeout
+from memoryhub.backends.postgres import replica
+from memoryhub.core.database import REPLICA, read_timeout, use_primary
 from memoryhub.http import rate_limit
 from memoryhub.http.problems import (
     INTERNAL_ERROR_DETAIL,
@@ -110,6 +114,43 @@ class PathMiddleware:
         if "\x00" in request.path_info and not request.path_info.startswith(_NAMES_OF_TOOLS):
             raise Http404
         return self.get_response(request)
+
+
+# What may come from a replica: lists, searches and figures. All else, and all that authenticates, does not.
+_REPLICA_PATHS = tuple(
+    f"/api/v1/{name}"
+    for name in ("duplicates", "facts", "memories", "search", "sessions", "stats", "timeline")
+)
+_REPLICA_PAGES = tuple(
+    f"memoryhub.web.{name}"
+    for name in ("facts", "home", "memories", "palette", "recall_test", "sessions", "stats")
+)
+
+
+class ReplicaMiddleware:
+    """Lets pages and API requests that only read use the replica, after their caller is known."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        if REPLICA not in settings.DATABASES:
+            raise MiddlewareNotUsed
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        is_read = request.method in ("GET", "HEAD") and request.path_info.startswith(_REPLICA_PATHS)
+        request.choose_replica_for = replica.choose_for if is_read else None  # type: ignore[attr-defined]
+        try:
+            return self.get_response(request)
+        finally:
+            use_primary()
+
+    def process_view(
+        self, request: HttpRequest, view_func: Callable[..., Any], view_args: Any, view_kwargs: Any
+    ) -> None:
+        """Choose for a page. The permissions of its viewer are read first, and cached."""
+        is_page = view_func.__module__.startswith(_REPLICA_PAGES) and request.method in ("GET", "HEAD")
+        if is_page and request.user.is_authenticated:
+            full_clearance(request)
+            replica.choose_for(f"user:{request.user.get_username()}")
 
 
 _FORM_TYPES = ("multipart/form-data", "application/x-www-form-urlencoded")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Self
@@ -14,6 +15,7 @@ from django.db.models import Exists, OuterRef, Q
 from memoryhub.access.filters import hidden_session_filter, journal_filter, token_filter
 from memoryhub.access.policy import Clearance
 from memoryhub.backends.lookups import DocumentContains
+from memoryhub.backends.tables import AS_TEXT
 from memoryhub.models.fields import name_field, sensitivity_field
 from memoryhub.models.querysets import AccessQuerySet
 
@@ -142,6 +144,11 @@ class JournalQuerySet(AccessQuerySet):
         )
 
 
+def read_detail(detail: dict[str, Any]) -> Any:
+    """Return the document, also if PostgreSQL could only store it as a text."""
+    return json.loads(detail[AS_TEXT]) if detail.keys() == {AS_TEXT} else detail
+
+
 class JournalEntry(models.Model):
     """One change. Only ``memoryhub.audit.journal`` writes it. Never contains the text of a memory."""
 
@@ -179,8 +186,10 @@ class JournalEntry(models.Model):
         """
         row = super().from_db(*args, **options)
         detail = row.__dict__.get("detail")  # missing if the field is deferred
-        if isinstance(detail, dict) and "candidate_sensitivity" not in detail:
-            detail.pop("candidate_hash", None)
+        if isinstance(detail, dict):
+            row.detail = read_detail(detail)
+            if "candidate_sensitivity" not in row.detail:
+                row.detail.pop("candidate_hash", None)
         return row
 
 

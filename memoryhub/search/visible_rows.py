@@ -282,6 +282,8 @@ class _Scope(NamedTuple):
         key = _filter_key(memories.query.where, memories.query.base_table, moments) if is_plain else None
         if key and moments:
             key = (unconfirmed_lead(), *key)  # when it changes, expired rows are live again
+        if key:
+            key = (connection.alias, *key)  # a replica is behind, and positions never go back
         return cls(memories, key, julian_day(moments[0]) if moments else None)
 
 

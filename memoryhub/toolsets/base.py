@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Set
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from http import HTTPStatus
@@ -12,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_type_hints
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from rapidfuzz import fuzz, process
 
+from memoryhub.backends.postgres import replica
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.http.problems import Problem, field_error, invalid_fields, pydantic_field_errors
@@ -175,7 +177,8 @@ class Tool(Generic[Arguments]):
             caller.require(self.right)
         try:
             parsed = self._parse(arguments)
-            result = self.handler(caller, parsed)
+            with replica.reading(caller.actor.name) if self.read_only else nullcontext():
+                result = self.handler(caller, parsed)
         except Problem as problem:
             if problem.status == HTTPStatus.UNPROCESSABLE_ENTITY:
                 problem.errors += self._misspelt(arguments, {one["field"] for one in problem.errors})

@@ -7,20 +7,28 @@ import inspect
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
+from django.db.migrations.recorder import MigrationRecorder
+from django.test import Client
 
 from memoryhub import config
-from memoryhub.backends.dialect import IS_POSTGRES
+from memoryhub.audit import journal
+from memoryhub.backends import release
+from memoryhub.backends.dialect import IS_POSTGRES, sql
 from memoryhub.backends.postgres import server
 from memoryhub.core import database
 from memoryhub.core.text import stem, words
+from memoryhub.ops import checks
+from memoryhub.ops.doctor import Status, store
 from tests.conftest import run_sql
 
 ROOT = Path(__file__).parents[2]
@@ -148,3 +156,64 @@ def test_file_with_the_url_of_the_database_is_read(tmp_path: Path, monkeypatch: 
     monkeypatch.delenv("DATABASE_URL", raising=False)
     monkeypatch.setenv("DATABASE_URL_FILE", str(file))
     assert config.environment.load_operator().database_url == "postgres://hub@db/hub"
+
+
+@only_postgres
+@pytest.mark.django_db
+def test_node_serves_a_store_that_a_newer_release_has_migrated(remember: Callable[..., Any]) -> None:
+    """With additive migrations, which leave the record as it is."""
+    MigrationRecorder(connection).record_applied("memoryhub", "9999_later")
+    run_sql("COMMENT ON FUNCTION memoryhub_endings(text) IS 'of the newer release'")
+    checks.require_usable_store()
+    assert Client().get("/readyz").status_code == 200
+    remember("stored by the older node")
+    assert journal.verify_chain().ok
+    found = [one.text for one in store.migrations.run() if one.status is Status.WARN]
+    assert found == ["a newer version has added memoryhub.9999_later"]
+    call_command("migrate", verbosity=0)
+    [[comment]] = run_sql("SELECT obj_description('memoryhub_endings(text)'::regprocedure)")
+    assert comment == "of the newer release", "the older node leaves it as it is"
+
+
+@only_postgres
+@pytest.mark.django_db
+def test_node_older_than_the_record_is_refused() -> None:
+    sql.write_release(release.to_number("99.1.2"))
+    with pytest.raises(ImproperlyConfigured, match=r"needs 99\.1\.2 or newer"):
+        checks.require_usable_store()
+    assert Client().get("/readyz").status_code == 503
+
+
+@only_postgres
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("create", "id", "fix"),
+    [
+        ("ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0", "memoryhub.E009", "ENCODING 'UTF8'"),
+        ("TEMPLATE template0", "memoryhub.E010", "GRANT CREATE, USAGE ON SCHEMA public"),
+    ],
+)
+def test_database_that_the_hub_cannot_use_is_refused_with_the_fix(
+    create: str, id: str, fix: str, tmp_path: Path
+) -> None:
+    run_sql(f"CREATE DATABASE refused {create}")
+    run_sql("CREATE ROLE guest LOGIN")
+    try:
+        user = "guest" if id == "memoryhub.E010" else connection.settings_dict["USER"]
+        host = connection.settings_dict["HOST"] or connection.settings_dict["OPTIONS"]["host"]
+        environment = {
+            "PATH": os.environ["PATH"],
+            "LETSGO_HOME": str(tmp_path),
+            "DATABASE_URL": f"postgres://{user}@/refused?host={host}",
+        }
+        for command in (["check", "--tag", "installation"], ["migrate"]):
+            found = subprocess.run(
+                [sys.executable, "manage.py", *command],
+                cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert found.returncode == 1
+            assert id in found.stdout + found.stderr
+            assert fix in found.stdout + found.stderr
+    finally:
+        run_sql("DROP DATABASE refused WITH (FORCE)")
+        run_sql("DROP ROLE guest")

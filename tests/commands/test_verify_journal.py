@@ -137,6 +137,7 @@ def test_a_mirror_that_is_not_there_is_told_of_and_no_failure(run, ten):
     assert "Mirror: not there" in ran.out
 
 
+@pytest.mark.sqlite
 def test_bytes_in_the_database_that_are_no_text_are_no_traceback(run, ten):
     sql("UPDATE memoryhub_journalentry SET actor = CAST(x'ff' AS TEXT), at = 'never' WHERE seq = 2")
     ran = run("verify_journal")

@@ -217,6 +217,7 @@ def test_provider_without_settings_has_no_problems(provider):
     assert find_problems(EmbeddingSettings(provider)) == []
 
 
+@pytest.mark.django_db
 def test_system_check_only_warns(configure):
     configure(embeddings="openai")
     found = [message for message in run_checks() if message.id == "memoryhub.W004"]

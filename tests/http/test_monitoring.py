@@ -7,10 +7,11 @@ import logging
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError, ProgrammingError, connection, transaction
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
+from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.core.logs import JsonFormatter
 from tests.api.conftest import is_problem
 
@@ -98,16 +99,18 @@ class TestFigures:
         assert figures()["memoryhub_extractions"][("queued",)] == 0
 
     def test_failed_statements_are_counted(self, db, monkeypatch):
-        before = figures().get("memoryhub_database_errors_total", {}).get(("OperationalError",), 0)
+        error = ProgrammingError if IS_POSTGRES else OperationalError
+        labels = (error.__name__,)
+        before = figures().get("memoryhub_database_errors_total", {}).get(labels, 0)
 
         def fail(*args: Any, **kwargs: Any) -> Any:
-            with connection.cursor() as cursor:
+            with transaction.atomic(), connection.cursor() as cursor:
                 cursor.execute("SELECT missing FROM memoryhub_memory")
 
         monkeypatch.setattr("memoryhub.api.health.find_store_errors", fail)
-        with pytest.raises(OperationalError):
+        with pytest.raises(error):
             Client().get("/readyz")
-        assert figures()["memoryhub_database_errors_total"][("OperationalError",)] == before + 1
+        assert figures()["memoryhub_database_errors_total"][labels] == before + 1
 
 
 class TestLogs:

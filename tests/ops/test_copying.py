@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from memoryhub.access.policy import system_actor
+from memoryhub.audit import journal
 from memoryhub.maintenance import nodes
 from memoryhub.models import JournalEntry, Memory, ServerProcess
 from memoryhub.ops import copying
@@ -88,6 +90,9 @@ def _sort(text: str) -> str:
 
 
 def test_copy_to_postgres_and_back_is_equal(run: Callable[..., Ran], target: Path) -> None:
+    odd = {"name": "half of a pair \ud800, NUL \x00, both halves 😀"}
+    with transaction.atomic():
+        journal.record(system_actor("tests"), [journal.Change("test", "store", "", odd)])
     stored = rows_of(None)
     with postgres.started() as server:
         url = server.create_database("hub")

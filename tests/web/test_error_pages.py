@@ -107,6 +107,7 @@ def test_locked_database_shows_a_busy_page(curator, remember, monkeypatch):
     assert "The store is busy" in answer.content.decode()
 
 
+@pytest.mark.sqlite
 def test_other_database_errors_are_not_called_busy(curator, remember, monkeypatch):
     memory = remember("words")
     monkeypatch.setattr(memories, "trash_memories", fails("no such table"))

@@ -253,6 +253,7 @@ def test_a_running_import_shows_rows_and_time_left(writer: Client) -> None:
     assert "left" in shown
 
 
+@pytest.mark.sqlite  # PostgreSQL has a copy of the file
 def test_a_dry_run_whose_file_is_gone_says_so(writer: Client, home: Path) -> None:
     address = sent(writer, {"content": "one"}, do="dry_run")
     for path in (home / "imports").iterdir():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -9,7 +10,7 @@ from django.db import connection
 from django.db.backends.utils import CursorWrapper
 from numpy.typing import NDArray
 
-from memoryhub.backends.tables import TEXT_TABLE, TRIGRAM_TABLE, Trigger
+from memoryhub.backends.tables import AS_TEXT, TEXT_TABLE, TRIGRAM_TABLE, Trigger
 from memoryhub.core.text import words
 
 KEYS_OF_JSON = "SELECT value::bigint FROM json_array_elements_text(%s::json)"
@@ -70,11 +71,26 @@ def parse_keys(found: str | None) -> NDArray[np.int64]:
     return keys
 
 
+def storable_document(text: str) -> str:
+    """Return a JSON document of ASCII, or one that contains it as a text if PostgreSQL cannot store it.
+
+    It stores neither NUL nor half of a surrogate pair, which old journals contain.
+    """
+    if "\\u0000" not in text and "\\ud" not in text:
+        return text
+    try:
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps({AS_TEXT: text})
+    return json.dumps({AS_TEXT: text}) if "\\u0000" in text else text
+
+
 def stored_bytes(column: str) -> str:
     """Return an expression for the bytes of a column of the journal, as SQLite stores them."""
     text = {
         "at": "regexp_replace(to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'), '\\.000000$', '')",
-        "detail": "CASE WHEN detail = detail_text::jsonb THEN detail_text ELSE detail::text END",
+        "detail": f"CASE WHEN detail ->> '{AS_TEXT}' = detail_text THEN detail_text"
+        " WHEN detail = detail_text::jsonb THEN detail_text ELSE detail::text END",
     }.get(column, f"{column}::text")
     return f"convert_to({text}, 'UTF8')"
 

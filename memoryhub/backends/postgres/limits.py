@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import psycopg
-from django.db import connection
+from django.db import connections
 from psycopg.abc import PQGen
 from psycopg.waiting import Ready
 
@@ -38,5 +38,6 @@ class LimitedConnection(psycopg.Connection[Any]):
 
 
 def limit_connections() -> None:
-    """Use this class for the connections of the pool."""
-    connection.settings_dict["OPTIONS"]["pool"]["connection_class"] = LimitedConnection
+    """Use this class for the connections of the pools."""
+    for one in connections.all():
+        one.settings_dict["OPTIONS"]["pool"]["connection_class"] = LimitedConnection

@@ -38,6 +38,7 @@ from memoryhub.backends.tables import (
 )
 
 logger = logging.getLogger(__name__)
+MAX_SUBJECT_CHARS = 255
 MAX_WORD_CHARACTERS = 250_000  # of a text in the word index: a tsvector has at most a megabyte
 DISABLED = "is disabled"
 _STEMMER = "memoryhub_porter"  # a dictionary of stems
@@ -234,7 +235,12 @@ def _present(cursor: CursorWrapper) -> dict[tuple[str, str], tuple[str, bool]]:
 
 
 def _differences(cursor: CursorWrapper) -> Iterator[tuple[str, SchemaObject, str]]:
-    """Yield the name, the object and the problem of each object that is missing or different."""
+    """Yield the name, the object and the problem of each object that is missing or different.
+
+    A newer release may have other objects.
+    """
+    if release.find_later_migrations():
+        return
     present = _present(cursor)
     for name, one in _objects(cursor).items():
         kind = one.identity.split()[0]
@@ -248,7 +254,13 @@ def _differences(cursor: CursorWrapper) -> Iterator[tuple[str, SchemaObject, str
 
 
 def install() -> None:
-    """Create missing objects, replace different ones, and rebuild indexes that are wrong."""
+    """Create missing objects, replace different ones, and rebuild indexes that are wrong.
+
+    The objects of a newer release stay: its nodes may serve the store, too.
+    """
+    if later := release.find_later_migrations():
+        logger.warning("a newer release has made the tables and triggers (%s)", ", ".join(later))
+        return
     with transaction.atomic(), connection.cursor() as cursor:
         has_vectors = vectors.create_extension(cursor)
         vectors.drop_leftovers(cursor)
@@ -258,6 +270,7 @@ def install() -> None:
             if problem == DISABLED:  # a trigger
                 cursor.execute(f"ALTER TABLE {one.identity.split()[-1]} ENABLE TRIGGER {name}")
         _keep_bytes_of_details(cursor)
+        _widen_subjects(cursor)
         names = {name for name, _, _ in differences}
         logged = change_log.triggers(MEMORY_TABLE, EMBEDDED_COLUMNS)
         change_log.start_tracking(cursor, restart=not names.isdisjoint(logged))
@@ -288,6 +301,19 @@ def _keep_bytes_of_details(cursor: CursorWrapper) -> None:
     present = {one.name for one in connection.introspection.get_table_description(cursor, JOURNAL_TABLE)}
     for column in set(JOURNAL_COPIES) - present:
         cursor.execute(f"ALTER TABLE {JOURNAL_TABLE} ADD COLUMN {column} text")
+
+
+def _widen_subjects(cursor: CursorWrapper) -> None:
+    """Allow subjects of single sign-on as long as OpenID Connect does. The column of allauth has 191."""
+    cursor.execute(
+        "SELECT 1 FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = %s"
+        " AND column_name = 'uid' AND character_maximum_length < %s",
+        ["socialaccount_socialaccount", MAX_SUBJECT_CHARS],
+    )
+    if cursor.fetchone():
+        cursor.execute(
+            f"ALTER TABLE socialaccount_socialaccount ALTER COLUMN uid TYPE varchar({MAX_SUBJECT_CHARS:d})"
+        )
 
 
 def drop_triggers() -> None:

@@ -53,6 +53,11 @@ def parse_keys(found: str | None) -> NDArray[np.int64]:
     return np.fromstring(found or "", np.int64, sep=",")
 
 
+def storable_document(text: str) -> str:
+    """Return a JSON document as it can be stored: unchanged."""
+    return text
+
+
 def stored_bytes(column: str) -> str:
     """Return an expression for the bytes of a column of the journal: parsing could hide a changed byte."""
     return f"CAST({column} AS BLOB)"

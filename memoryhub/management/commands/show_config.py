@@ -96,7 +96,7 @@ def shown_value(name: str, spec: FieldInfo) -> str:
     value = getattr(settings, name.upper(), None) or getattr(settings.OPERATOR, name)
     if name == "memory_db":
         value = settings.DATABASES["default"]["NAME"]
-    if name == "database_url":
+    if name in ("database_url", "database_replica_url"):
         return _PASSWORD.sub(r"\1:…@", value)
     if name == "token":
         return "set" if value else ""

@@ -124,7 +124,9 @@ def migrations() -> Iterator[Finding]:
         unrecorded = release.find_unrecorded_tables(state.apps)
         advice = release.ADVICE_WITHOUT_RECORD if unrecorded else "manage.py backup, then manage.py migrate."
         yield fail(f"not applied: {names}{more}", advice)
-    if not plan and not newer:
+    if not newer and (later := release.find_later_migrations()):
+        yield warn(f"a newer version has added {', '.join(later)}", "Finish the upgrade of this node.")
+    elif not plan and not newer:
         yield ok("all applied")
 
 
