@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -217,3 +218,41 @@ def test_database_that_the_hub_cannot_use_is_refused_with_the_fix(
     finally:
         run_sql("DROP DATABASE refused WITH (FORCE)")
         run_sql("DROP ROLE guest")
+
+
+HEALTHY = server.BackupFacts(True, True, datetime(2026, 11, 28, 9, 30, tzinfo=UTC), False)
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "text"),
+    [
+        ({}, Status.OK, "archived (last: 2026-11-28 09:30)"),
+        ({"archives": False}, Status.OK, "pg_dump"),
+        ({"failing": True}, Status.WARN, "in no backup"),
+    ],
+)
+def test_doctor_reports_the_backups_of_the_server(change: dict[str, Any], status: Status, text: str) -> None:
+    found = store._backup_of_server(HEALTHY._replace(**change))
+    assert found.status is status
+    assert text in found.text
+
+
+@only_postgres
+@pytest.mark.django_db
+@pytest.mark.parametrize("has_checksums", [True, False])
+def test_doctor_reports_missing_checksums(has_checksums: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = server.read_backup_facts()._replace(has_checksums=has_checksums)
+    monkeypatch.setattr(server, "read_backup_facts", lambda: facts)
+    [found] = store.integrity.run()
+    assert (found.status is Status.OK) == has_checksums
+
+
+@only_postgres
+@pytest.mark.django_db
+def test_oldest_listed_change_is_found_in_the_index(remember: Callable[..., Any]) -> None:
+    """With a volatile function in its condition, each write would read the whole log."""
+    remember("a change")
+    run_sql("SET LOCAL enable_seqscan = off")
+    plan = run_sql(f"EXPLAIN DELETE FROM memoryhub_change WHERE id <= {sql.LAST_KEY} - 5")
+    assert "Index" in str(plan)
+    assert "Seq Scan" not in str(plan)

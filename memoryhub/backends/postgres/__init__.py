@@ -18,7 +18,7 @@ TEXTS_OF_JSON = "SELECT value FROM json_array_elements_text(%s::json)"
 IS_DIFFERENT = "IS DISTINCT FROM"
 LEAST, GREATEST = "least", "greatest"
 RANDOM_TEXT = "gen_random_uuid()::text"
-LAST_KEY = "lastval()"
+LAST_KEY = "(SELECT lastval())"  # a subquery is computed once, and an index can be used
 NOW = "statement_timestamp()"
 ENDS_WITH, ENDS_WITH_LENGTHS = "right(path, %s) = %s", 1
 CONFIGURATION = "memoryhub"  # the text search configuration: the stems of SQLite's porter tokenizer

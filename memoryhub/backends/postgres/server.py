@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from typing import NamedTuple
 
 from django.db import connection
@@ -21,6 +22,15 @@ class ServerFacts(NamedTuple):
     vector: str
     available: str
     is_migrated: bool
+
+
+class BackupFacts(NamedTuple):
+    """``archives``: full parts of the write-ahead log are archived. ``failing``: the last one was not."""
+
+    has_checksums: bool
+    archives: bool
+    last_archived: datetime | None
+    failing: bool
 
 
 class ServerProblem(NamedTuple):
@@ -42,6 +52,17 @@ def read_facts() -> ServerFacts:
     with connection.cursor() as cursor:
         cursor.execute(_FACTS_SQL)
         return ServerFacts(*cursor.fetchone())
+
+
+_BACKUP_SQL = """SELECT current_setting('data_checksums') = 'on', current_setting('archive_mode') <> 'off',
+    last_archived_time, coalesce(last_failed_time > coalesce(last_archived_time, '-infinity'), false)
+    FROM pg_stat_archiver"""
+
+
+def read_backup_facts() -> BackupFacts:
+    with connection.cursor() as cursor:
+        cursor.execute(_BACKUP_SQL)
+        return BackupFacts(*cursor.fetchone())
 
 
 def find_problems(facts: ServerFacts) -> Iterator[ServerProblem]:

@@ -42,7 +42,22 @@ def _server() -> Iterator[Finding]:
     facts = server.read_facts()
     size = schema.file_sizes()["database_bytes"] / 1e6
     yield ok(f"PostgreSQL {facts.version}, database {connection.settings_dict['NAME']}, {size:,.1f} MB")
-    yield ok("back it up with pg_dump, or continuously with archived write-ahead logs (docs/deployment.md)")
+    yield _backup_of_server(server.read_backup_facts())
+
+
+def _backup_of_server(facts: server.BackupFacts) -> Finding:
+    """Report whether the server can be restored to any point in time."""
+    if facts.failing:
+        return warn(
+            "a write-ahead log could not be archived: newer changes are in no backup",
+            "Correct archive_command; the log of the PostgreSQL server has its error.",
+        )
+    if not facts.archives:
+        return ok("back it up with pg_dump; only with archive_mode = on, any point in time can be restored")
+    since = f"{facts.last_archived:%Y-%m-%d %H:%M}" if facts.last_archived else "never"
+    return ok(
+        f"write-ahead logs are archived (last: {since}); with a base backup, any point in time is there"
+    )
 
 
 @check("store", needs="home")
@@ -191,7 +206,13 @@ def _damaged_lines() -> list[str]:
 @check("integrity", needs="store", slow=True, fix=_rebuild)
 def integrity() -> Iterator[Finding]:
     if is_postgres():
-        yield ok("PostgreSQL checks its pages and foreign keys itself")
+        if server.read_backup_facts().has_checksums:
+            yield ok("PostgreSQL checks its pages when it reads them; pg_amcheck examines all of them")
+        else:
+            yield warn(
+                "the PostgreSQL server has no checksums of its pages: damage by a disk is not noticed",
+                "Stop PostgreSQL, then: pg_checksums --enable",
+            )
         return
     lines = _damaged_lines()
     with connection.cursor() as cursor:

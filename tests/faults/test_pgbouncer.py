@@ -1,0 +1,100 @@
+"""Nodes reach PostgreSQL through PgBouncer in transaction mode: no session of the server has a state."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools.bench.clients import Client
+from tools.bench.hub import manage
+from tools.cluster import mixed, postgres
+from tools.cluster.nodes import Node, free_port
+
+PGBOUNCER = os.environ.get("PGBOUNCER") or shutil.which("pgbouncer") or ""
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not PGBOUNCER, reason="pgbouncer is not installed")]
+SETTINGS = """[databases]
+hub = host={socket} dbname=hub user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 4
+max_client_conn = 200
+server_round_robin = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[str]:
+    """The URL of a database behind a pooler, which gives each transaction another session."""
+    with postgres.started() as server, tempfile.TemporaryDirectory(prefix="pgbouncer-") as folder:
+        server.create_database("hub")
+        port, file = free_port(), Path(folder, "pgbouncer.ini")
+        file.write_text(SETTINGS.format(socket=server.folder, port=port))
+        Path(folder).chmod(0o755)
+        file.chmod(0o644)
+        user = {"user": server._server.system_user} if os.geteuid() == 0 else {}
+        process = subprocess.Popen([PGBOUNCER, file], stderr=subprocess.DEVNULL, **user)
+        yield f"postgres://postgres@127.0.0.1:{port}/hub"
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def nodes(pool: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Node]]:
+    home = tmp_path_factory.mktemp("pooled")
+    made = [Node(name, home / name, pool) for name in ("first", "second")]
+    manage(made[0].environment, "migrate", "--verbosity", "0")
+    for node in made:
+        node.start()
+    for node in made:
+        node.wait_until_ready()
+    yield made
+    for node in made:
+        node.stop()
+
+
+@pytest.fixture(scope="module")
+def headers(nodes: list[Node]) -> dict[str, str]:
+    token = manage(nodes[0].environment, "create_token", "pooled", "--rights", "read,write,maintain")
+    return {"Authorization": f"Bearer {token}"}
+
+
+def test_no_write_is_lost_or_done_twice(nodes: list[Node], headers: dict[str, str]) -> None:
+    answers, _ = mixed.work(nodes, headers, 4, 400)
+    assert answers.stored
+    assert set(answers.statuses) <= {200, 201}
+    assert mixed.find_faults(answers, mixed.read_store(nodes[0].environment)) == []
+
+
+def test_doctor_finds_nothing_wrong(nodes: list[Node]) -> None:
+    found: dict[str, Any] = json.loads(manage(nodes[0].environment, "doctor", "--json"))
+    assert "fail" not in json.dumps(found).lower().split('"status": "')[1:]
+
+
+def test_session_of_the_server_keeps_nothing(nodes: list[Node], headers: dict[str, str], pool: str) -> None:
+    import psycopg
+
+    with closing(Client(nodes[0].port, headers)) as client:
+        assert client.send("GET", "/api/v1/search?query=harbour")[0].status == 200
+    with psycopg.connect(pool, autocommit=True, prepare_threshold=None) as connection:
+        for statement in (
+            "SELECT count(*) FROM pg_prepared_statements",
+            "SELECT count(*) FROM pg_cursors WHERE name <> ''",
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'",
+            "SELECT current_setting('statement_timeout')::interval > '0'",
+            "SELECT current_setting('lock_timeout')::interval > '0'",
+        ):
+            for _ in range(4):  # each of the sessions
+                assert not connection.execute(statement).fetchone()[0], statement
