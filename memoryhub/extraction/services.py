@@ -224,9 +224,6 @@ def _is_visible(memory: Memory, actor: Actor) -> bool:
     return Memory.objects.visible_to(actor.clearance).filter(pk=memory.pk).exists()
 
 
-__all__ = ["Budget", "BudgetCharge", "DailyUsage", "recent_usage", "usage_on"]
-
-
 @dataclass(frozen=True)
 class DailyUsage:
     """Use of one day, over all models."""

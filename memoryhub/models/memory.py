@@ -14,28 +14,12 @@ from memoryhub.core.clock import expiry_time
 from memoryhub.core.vocabulary import SCOPES, TYPES, MemoryType, Scope, TrashReason
 from memoryhub.models.fields import (
     name_field,
-    new_uid,
     sensitivity_field,
     share_constraint,
     share_field,
     uid_field,
 )
 from memoryhub.models.querysets import MemoryQuerySet
-
-__all__ = [
-    "AbsenceSpan",
-    "CodeReference",
-    "Embedding",
-    "Entity",
-    "Evidence",
-    "FileLink",
-    "Label",
-    "Memory",
-    "MemoryText",
-    "MemoryTrigram",
-    "Revision",
-    "new_uid",
-]
 
 
 class Memory(models.Model):

@@ -35,8 +35,8 @@ from memoryhub.backends.expressions import (
 )
 from memoryhub.backends.fts_query import TRIGRAM_LENGTH, parse_query
 from memoryhub.backends.lookups import CurrentMoment
-from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.backends.statements import keys_of_files
+from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.clock import expiry_time
 
 DETAIL_RELATIONS = ("labels", "files", "entities")  # the list-valued fields of a memory

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from memoryhub.backends import expressions
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.fts_query import Query
-from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.backends.statements import Keys, matching_keys, matching_keys_and_position, read_memories
+from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.text import fold, is_short, stem, words
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet

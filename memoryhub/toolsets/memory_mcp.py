@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from memoryhub import memories as store
 from memoryhub.access.policy import Clearance, Sensitivity
 from memoryhub.audit.journal import record_reveals
-from memoryhub.backends.schema import TEXT_COLUMNS
+from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.text import STOP_WORDS, collapse_whitespace, estimate_tokens, words
 from memoryhub.core.vocabulary import MemoryType, Right, Scope
