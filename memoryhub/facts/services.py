@@ -254,7 +254,6 @@ def update_fact(
     uid: str,
     draft: FactDraft,
     actor: Actor,
-    now: datetime | None = None,
     *,
     unchanged_since: datetime | None = None,
 ) -> Fact:
@@ -264,7 +263,7 @@ def update_fact(
     another fact with the new content, or if the fact changed after ``unchanged_since``, the ``updated_at`` of
     the edited version.
     """
-    now = now or timezone.now()
+    now = timezone.now()
     with journal_refusals(draft, actor, "fact", uid):
         if refusal := check_fact_secrets(draft):
             _find_fact(uid, actor)  # NotFound comes first
@@ -299,11 +298,11 @@ def _copy_for_update(equal_facts: FactQuerySet, actor: Actor) -> int:
     return _next_copy(equal_facts)
 
 
-def delete_fact(uid: str, actor: Actor, now: datetime | None = None) -> Fact:
+def delete_fact(uid: str, actor: Actor) -> Fact:
     """Delete a fact. Raises NotFound if the actor cannot see it."""
     with write_transaction():
         fact = _find_fact(uid, actor)
-        journal.record(actor, [journal.fact_change("delete", fact)], now or timezone.now())
+        journal.record(actor, [journal.fact_change("delete", fact)], timezone.now())
         fact.delete()
     return fact
 
@@ -366,15 +365,13 @@ def end_facts(
     return EndedFacts(action, facts, outdated, before + 1 if facts else 0, before + len(facts))
 
 
-def undo_end_facts(
-    action: str, actor: Actor, first: int, last: int, now: datetime | None = None
-) -> list[Fact]:
+def undo_end_facts(action: str, actor: Actor, first: int, last: int) -> list[Fact]:
     """Undo :func:`end_facts` of this actor: the facts are valid as before.
 
     Facts that were ended or superseded again since are skipped. Raises :class:`NotFound` if there is no such
     action.
     """
-    return Undo.of_span(action, actor, first, last, now, about="fact").run().restored
+    return Undo.of_span(action, actor, first, last, about="fact").run().restored
 
 
 def _restore_ended(undo: Undo, rows: Sequence[JournalEntry]) -> int:
