@@ -54,10 +54,7 @@ def mark_event(event: str, event_id: str) -> str:
 
 
 def check_session(
-    session_id: str,
-    project: str,
-    events: Sequence[tuple[str, str]],
-    actor: Actor,
+    session_id: str, project: str, events: Sequence[tuple[str, str]], actor: Actor
 ) -> PastSession:
     """Return what a backfill of these events ``(event, id)`` would find. Stores nothing."""
     project = resolve_project(project, actor)

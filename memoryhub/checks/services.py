@@ -131,12 +131,7 @@ def to_draft(check: MemoryCheck) -> dict[str, Any]:
 
 
 def _save(
-    check: MemoryCheck,
-    draft: CheckDraft,
-    actor: Actor,
-    operation: str,
-    *,
-    may_miss: bool = False,
+    check: MemoryCheck, draft: CheckDraft, actor: Actor, operation: str, *, may_miss: bool = False
 ) -> MemoryCheck:
     """Save a check with the values of a draft. ``may_miss``: its memories need not exist, or be live."""
     _refuse(draft, actor)

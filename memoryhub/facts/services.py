@@ -250,13 +250,7 @@ def query_facts(
     return facts.select_related("memory").order_by("-updated_at", "-pk")
 
 
-def update_fact(
-    uid: str,
-    draft: FactDraft,
-    actor: Actor,
-    *,
-    unchanged_since: datetime | None = None,
-) -> Fact:
+def update_fact(uid: str, draft: FactDraft, actor: Actor, *, unchanged_since: datetime | None = None) -> Fact:
     """Replace the values of a fact by those of a draft.
 
     Raises :class:`NotFound` if the actor cannot see it, and :class:`Conflict` if the actor may know of

@@ -90,11 +90,7 @@ def revive_memory(memory: Memory, now: datetime) -> None:
 
 
 def erase_memories(
-    uids: Iterable[str],
-    actor: Actor,
-    *,
-    why: str = "",
-    seen: Mapping[str, datetime] | None = None,
+    uids: Iterable[str], actor: Actor, *, why: str = "", seen: Mapping[str, datetime] | None = None
 ) -> list[str]:
     """Erase memories and return their ids. Only a hash in the journal is left of them.
 

@@ -73,12 +73,7 @@ SCANNED_TABLES = (
     ScannedTable("session", Session, ("session_id", "project", "cwd", "end_reason"), ("state",), shown="pk"),
     ScannedTable("project", Project, ("ignored_paths",), shown="name"),
     ScannedTable(
-        "event",
-        Event,
-        ("preview", "tool_name"),
-        ("files", "keywords", "handlers"),
-        shown="pk",
-        levelled=True,
+        "event", Event, ("preview", "tool_name"), ("files", "keywords", "handlers"), shown="pk", levelled=True
     ),
     ScannedTable("injection", Injection, ("prompt_preview", "project"), ("withheld",), levelled=True),
     ScannedTable("extraction", Extraction, ("project", "session_id", "error"), ("messages", "result")),

@@ -140,11 +140,7 @@ def load_versions(memory: Memory, numbers: Collection[int], clearance: Clearance
 
 
 def restore_version(
-    uid: str,
-    number: int,
-    actor: Actor,
-    *,
-    unchanged_since: datetime | None = None,
+    uid: str, number: int, actor: Actor, *, unchanged_since: datetime | None = None
 ) -> Memory:
     """Restore an earlier version of a memory. The current values become a revision.
 

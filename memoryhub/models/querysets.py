@@ -11,17 +11,7 @@ from typing import Any, Self
 
 from django.apps import apps
 from django.db import models
-from django.db.models import (
-    Case,
-    Exists,
-    F,
-    OuterRef,
-    Q,
-    QuerySet,
-    Subquery,
-    Value,
-    When,
-)
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.functions import Coalesce, Greatest, Least
 from django.utils import timezone
 

@@ -148,8 +148,7 @@ class RecallArguments(ToolArguments, AccessParams):
 class ForgetArguments(ToolArguments):
     id: Id
     hard: bool = Field(
-        False,
-        description="False: move it to the trash, where a person can restore it. True: erase it.",
+        False, description="False: move it to the trash, where a person can restore it. True: erase it."
     )
     reason: Annotated[Text, Field(max_length=500)] = Field(
         "", description="Reason, for the provenance. Do not repeat the memory's text."
@@ -457,11 +456,7 @@ def memory_summary(memory: Memory, score: float) -> dict[str, Any]:
 
 
 def provenance_row(entry: JournalEntry) -> dict[str, Any]:
-    return {
-        "operation": entry.operation,
-        "timestamp": iso_seconds(entry.at),
-        "actor": entry.actor,
-    }
+    return {"operation": entry.operation, "timestamp": iso_seconds(entry.at), "actor": entry.actor}
 
 
 def iso_seconds(at: datetime | None) -> str | None:

@@ -114,10 +114,7 @@ def memory_remember(caller: Caller, args: RememberArguments) -> ToolOutcome:
     values = {
         name: getattr(args, name) for name in args.model_fields_set & set(RememberArguments.model_fields)
     }
-    values |= {
-        "type": TYPE_BY_CATEGORY[args.category],
-        "overview": args.overview or args.abstract,
-    }
+    values |= {"type": TYPE_BY_CATEGORY[args.category], "overview": args.overview or args.abstract}
     draft = PersistentDraft.model_validate(values)
     result = create_by_model(draft, caller.actor)
     layers = {"abstract", "overview"} & args.model_fields_set

@@ -145,11 +145,7 @@ class LoadOptions:
 
 
 def load_items(
-    reader: ImportReader,
-    options: LoadOptions,
-    tally: Tally,
-    ids: IdMap,
-    workers: TextWorkers | None = None,
+    reader: ImportReader, options: LoadOptions, tally: Tally, ids: IdMap, workers: TextWorkers | None = None
 ) -> Iterator[ImportMark]:
     """Store the items; yield the mark after each batch.
 

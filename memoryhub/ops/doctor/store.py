@@ -15,17 +15,7 @@ from memoryhub.backends.postgres import server
 from memoryhub.core import damage
 from memoryhub.core.database import is_database_busy, is_postgres, write_transaction
 from memoryhub.ops import backup, checks, restore, salvage
-from memoryhub.ops.doctor import (
-    REBUILD,
-    RESTORE,
-    Finding,
-    Status,
-    check,
-    fail,
-    of_messages,
-    ok,
-    warn,
-)
+from memoryhub.ops.doctor import REBUILD, RESTORE, Finding, Status, check, fail, of_messages, ok, warn
 
 
 def _server() -> Iterator[Finding]:
