@@ -26,7 +26,14 @@ from memoryhub.models.memory import (
     MemoryTrigram,
     Revision,
 )
-from memoryhub.models.node import Lease, ServerProcess
 from memoryhub.models.project import EventCount, Project, ProjectIdentity, ProjectMove
-from memoryhub.models.run import Extraction, MaintenanceRun, ModelUse, RunChanges, UploadPart
+from memoryhub.models.run import (
+    Extraction,
+    Lease,
+    MaintenanceRun,
+    ModelUse,
+    RunChanges,
+    ServerProcess,
+    UploadPart,
+)
 from memoryhub.models.session import Event, Injection, Session

@@ -180,7 +180,7 @@ def memory_store(caller: Caller, args: StoreArguments) -> ToolOutcome:
             [field_error("content", "is needed to store; or name a memory to update with id")]
         )
     known = _find_copy(caller, args, args.content)
-    entities = _entities(args, args.content)
+    entities = _extract_entities(args.content) if args.entities is None else args.entities
     score = _judge_importance(args, args.content, len(entities), known)
     values = _shared_fields(args) | {
         "content": args.content,
@@ -361,10 +361,6 @@ def _ttl_days(args: StoreArguments, importance: float) -> float:
     if args.ttl_days is not None:
         return args.ttl_days
     return importance * settings.MEMORYHUB.mcp_ttl_days_per_importance or 1
-
-
-def _entities(args: StoreArguments, content: str) -> list[EntityDraft]:
-    return _extract_entities(content) if args.entities is None else args.entities
 
 
 def _extract_entities(content: str) -> list[EntityDraft]:

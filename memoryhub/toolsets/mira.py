@@ -280,9 +280,5 @@ def memory(caller: Caller, args: MemoryArguments) -> ToolOutcome:
     actions = {"remember": remember, "recall": recall, "forget": forget}
     result = actions[args.action](caller, args)
     outcome = result if isinstance(result, ToolOutcome) else ToolOutcome(result, [])
-    return replace(outcome, ignored=sorted({*outcome.ignored, *_unused_arguments(args)}))
-
-
-def _unused_arguments(args: MemoryArguments) -> set[str]:
-    """Return the names of the given arguments that the tool does not have, or the action does not use."""
-    return args.model_fields_set - {"action"} - _ARGUMENTS[args.action]
+    unused = args.model_fields_set - {"action"} - _ARGUMENTS[args.action]
+    return replace(outcome, ignored=sorted({*outcome.ignored, *unused}))
