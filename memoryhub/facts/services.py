@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Exists, Max, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from memoryhub.access.filters import level_filter, memory_filter
@@ -24,6 +24,7 @@ from memoryhub.memories.rows import is_unchanged, refuse_if_off, resolve_project
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.memories.secret_check import FACT_FIELDS, find_refusal, journal_refusals
 from memoryhub.memories.undo import Inverse, Undo, inverse_of
+from memoryhub.memories.update import next_copy_number
 from memoryhub.models import Fact, JournalEntry, Memory, Project
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import FactQuerySet
@@ -56,7 +57,11 @@ def create_fact(
         if fact is None:
             created = True
             fact = Fact(
-                **identity, author=actor.name, created_at=now, valid_from=now, copy=_next_copy(equal_facts)
+                **identity,
+                author=actor.name,
+                created_at=now,
+                valid_from=now,
+                copy=next_copy_number(equal_facts),
             )
         else:
             created = _starts_again(fact, actor, now)
@@ -98,7 +103,7 @@ def import_fact(
         fact = Fact(
             **identity,
             author=past.author or actor.name,
-            copy=past.copy if is_free else _next_copy(equal_facts),
+            copy=past.copy if is_free else next_copy_number(equal_facts),
         )
         if past.uid and not Fact.objects.filter(uid=past.uid).exists():
             fact.uid = past.uid
@@ -174,11 +179,6 @@ def _find_repeated(equal_facts: FactQuerySet, actor: Actor) -> Fact | None:
     known = equal_facts.filter(own_above | ~Exists(hidden)).annotate(shown=Exists(visible))
     fact: Fact | None = known.select_related("memory").order_by("-shown", "copy").first()
     return fact
-
-
-def _next_copy(equal_facts: FactQuerySet) -> int:
-    last: int | None = equal_facts.aggregate(last=Max("copy"))["last"]
-    return 0 if last is None else last + 1
 
 
 def _starts_again(fact: Fact, actor: Actor, now: datetime) -> bool:
@@ -289,7 +289,7 @@ def _copy_for_update(equal_facts: FactQuerySet, actor: Actor) -> int:
     """Return the ``copy`` among facts with the same content. Conflict if the actor may know of one."""
     if _not_hidden(equal_facts, actor).exists():
         raise Conflict("another fact of this project and level says the same; change that one", "object")
-    return _next_copy(equal_facts)
+    return next_copy_number(equal_facts)
 
 
 def delete_fact(uid: str, actor: Actor) -> Fact:

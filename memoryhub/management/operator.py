@@ -6,7 +6,10 @@ import getpass
 import sys
 from importlib import import_module
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 from pydantic import TypeAdapter, ValidationError
 
 from memoryhub.access.policy import Actor, Clearance
@@ -50,6 +53,13 @@ def short_name(text: str, option: str) -> str:
         return TypeAdapter(Name).validate_python(text)
     except ValidationError as error:
         raise CommandError(f"{option}: {error.errors()[0]['msg']}") from None
+
+
+def require_migrated() -> None:
+    """Raise CommandError unless all migrations are applied to the store."""
+    executor = MigrationExecutor(connection)
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        raise CommandError(f"the store in {settings.HOME} is not up to date; run: manage.py migrate")
 
 
 def load_tool(name: str) -> type[BaseCommand]:
