@@ -150,9 +150,9 @@ def normalize_resource(uri: str) -> str:
     return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
 
 
-def register_client(metadata: Any, address: str, now: datetime | None = None) -> tuple[OAuthClient, str]:
+def register_client(metadata: Any, address: str) -> tuple[OAuthClient, str]:
     """Store a client that waits for approval; return it and its secret, empty for a public client."""
-    now = now or timezone.now()
+    now = timezone.now()
     try:
         found = ClientMetadata.model_validate(metadata)
     except ValidationError as error:
@@ -215,11 +215,11 @@ def redirect_origin(uri: str) -> str:
     return f"{found[1]}{found[2] or ''}" if found else ""
 
 
-def approve_client(client: OAuthClient, user: User, actor: Actor, now: datetime | None = None) -> None:
+def approve_client(client: OAuthClient, user: User, actor: Actor) -> None:
     """Approve a client. Forbidden without the permission."""
     if not user.has_perm(APPROVE_PERMISSION):
         raise Forbidden("only people who manage tokens may approve an app")
-    now = now or timezone.now()
+    now = timezone.now()
     with write_transaction():
         if OAuthClient.objects.filter(pk=client.pk, approved_at=None).update(
             approved_at=now, approved_by=user.get_username()
@@ -229,11 +229,11 @@ def approve_client(client: OAuthClient, user: User, actor: Actor, now: datetime 
     client.refresh_from_db()
 
 
-def remove_client(uid: str, user: User, actor: Actor, now: datetime | None = None) -> OAuthClient | None:
+def remove_client(uid: str, user: User, actor: Actor) -> OAuthClient | None:
     """Withdraw the approval of a client and revoke every token that it has; None if there is none."""
     if not user.has_perm(APPROVE_PERMISSION):
         raise Forbidden("only people who manage tokens may remove an app")
-    now = now or timezone.now()
+    now = timezone.now()
     with write_transaction():
         client = usable_clients(now).filter(uid=uid).first()
         if client is None:

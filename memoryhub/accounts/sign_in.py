@@ -23,6 +23,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.client_ip import client_network
 from memoryhub.core.database import side_write, write_transaction
+from memoryhub.core.dates import parse_moment
 from memoryhub.models import JournalEntry
 
 PERSON_TYPE = "person"  # object_type of journal rows about people
@@ -263,7 +264,7 @@ def touch_session(request: HttpRequest, now: datetime | None = None) -> None:
     now = now or timezone.now()
     if not request.session.get("device"):
         return
-    seen = _parse_moment(request.session.get("seen"))
+    seen = parse_moment(request.session.get("seen"))
     if seen is None or now - seen >= TOUCH_INTERVAL:
         is_modified = request.session.modified
         request.session["seen"] = now.isoformat(timespec="seconds")
@@ -314,18 +315,14 @@ def end_sessions(request: HttpRequest, mark: str = "") -> int:
 
 
 def _to_browser_session(row: Session, data: dict[str, Any], current: str | None) -> BrowserSession:
-    since, key = _parse_moment(data.get("since")), str(row.session_key)
+    since, key = parse_moment(data.get("since")), str(row.session_key)
     return BrowserSession(
         key=key,
         mark=salted_hmac("memoryhub.signed_in", key).hexdigest()[:20],
         device=str(data.get("device", "")) or NO_LOGIN,
         address=str(data.get("from", "")),
         since=since,
-        seen=_parse_moment(data.get("seen")) or since,
+        seen=parse_moment(data.get("seen")) or since,
         ends=row.expire_date,
         is_this=key == current,
     )
-
-
-def _parse_moment(text: Any) -> datetime | None:
-    return datetime.fromisoformat(text) if isinstance(text, str) else None

@@ -232,14 +232,12 @@ def revoke_token(uid: str, actor: Actor, now: datetime | None = None, **detail: 
     return token
 
 
-def rotate_token(
-    uid: str, actor: Actor, within: Clearance | None = None, now: datetime | None = None
-) -> tuple[AgentToken, str]:
+def rotate_token(uid: str, actor: Actor, within: Clearance | None = None) -> tuple[AgentToken, str]:
     """Replace the secret of a token; return its row and the new raw token. The old one stops working.
 
     NotFound, or Conflict when the token is revoked or expired. ``within``: as in :func:`issue_token`.
     """
-    now = now or timezone.now()
+    now = timezone.now()
     with write_transaction():
         token = _get_token(uid)
         if token.has_ended(now):
@@ -261,13 +259,13 @@ def _get_token(uid: str) -> AgentToken:
     return token
 
 
-def reduce_tokens_to_owner(owner: User, actor: Actor, now: datetime | None = None) -> list[AgentToken]:
+def reduce_tokens_to_owner(owner: User, actor: Actor) -> list[AgentToken]:
     """Remove from a person's tokens the levels and rights that they lack; return the changed tokens.
 
     Call it after their rights changed, with a freshly loaded ``owner``. A token without any right left
     is revoked. Projects are checked on every request: see :func:`token_actor`.
     """
-    now = now or timezone.now()
+    now = timezone.now()
     changed = []
     with write_transaction():
         for token in AgentToken.objects.active(now).filter(owner=owner.get_username()):

@@ -53,10 +53,7 @@ def _count_memories(count: int) -> str:
 
 
 def _set_value(
-    model_admin: ModelAdmin[Any],
-    request: HttpRequest,
-    queryset: QuerySet[Memory],
-    name: str,
+    model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory], name: str
 ) -> ActionResponse:
     """Ask for a value, showing the current ones, and set it."""
     rows = select_rows(model_admin, request, queryset, "title", name)
@@ -112,11 +109,7 @@ def _value_action(name: str) -> Callable[..., ActionResponse]:
 
 
 def _run_action(
-    model_admin: ModelAdmin[Any],
-    request: HttpRequest,
-    queryset: QuerySet[Memory],
-    kind: str,
-    done: str,
+    model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory], kind: str, done: str
 ) -> None:
     """Run an action that can be undone, without asking first."""
     rows = select_rows(model_admin, request, queryset, "title")

@@ -23,7 +23,7 @@ from memoryhub.memories import serializers
 from memoryhub.memories.filters import TextFilter
 from memoryhub.memories.schemas import TtlDays
 from memoryhub.models import MaintenanceRun
-from memoryhub.transfer import jobs, uploads
+from memoryhub.transfer import jobs, reports, uploads
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS
 
@@ -179,7 +179,7 @@ def list_imports(request: ApiRequest, params: Query[OneImport]) -> HttpResponse:
 def get_import(request: ApiRequest, id: str, params: Query[OneImport]) -> HttpResponse:
     """``errors`` is one page; ``start`` selects the next one."""
     run = jobs.get_import(id, request.auth.actor)
-    report = jobs.build_report(run, request.auth.actor.clearance, params.start, params.limit)
+    report = reports.build_report(run, request.auth.actor.clearance, params.start, params.limit)
     return json_response(
         {
             **_serialize_import(run),
@@ -191,7 +191,7 @@ def get_import(request: ApiRequest, id: str, params: Query[OneImport]) -> HttpRe
             "errors": report.errors,
             "more_errors": report.more_errors,
             **{
-                name: _serialize_counts(getattr(report, name))
+                name: [{"what": what, "count": count} for what, count in getattr(report, name)]
                 for name in ("unmapped", "ignored", "not_taken", "over_cap")
             },
         }
@@ -283,7 +283,7 @@ def _serialize_import(run: MaintenanceRun) -> dict[str, Any]:
         "id": run.uid,
         "status": run.status,
         "format": run.params.get("format", ""),
-        "label": jobs.format_label(run),
+        "label": reports.format_label(run),
         "name": run.params.get("name", ""),
         "project": run.project,
         "dry_run": run.dry_run,
@@ -295,7 +295,3 @@ def _serialize_import(run: MaintenanceRun) -> dict[str, Any]:
         "created_at": serializers.moment(run.created_at),
         "finished_at": serializers.moment(run.finished_at),
     }
-
-
-def _serialize_counts(pairs: list[tuple[str, int]]) -> list[dict[str, Any]]:
-    return [{"what": what, "count": count} for what, count in pairs]

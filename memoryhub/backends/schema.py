@@ -4,70 +4,46 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from django.db import connection
+
 from memoryhub.backends.dialect import IS_POSTGRES
-from memoryhub.backends.tables import (
-    EMBEDDED_COLUMNS,
-    INDEXES,
-    JOURNAL_TABLE,
-    MEMORY_TABLE,
-    TEXT_COLUMNS,
-    managed_tables,
-)
+from memoryhub.backends.tables import INDEXES, JOURNAL_TABLE, MEMORY_TABLE, managed_tables
 
 if TYPE_CHECKING or not IS_POSTGRES:
-    from memoryhub.backends.sqlite.schema import (
-        derived_tables,
-        drop_triggers,
-        drop_views,
-        file_sizes,
-        find_problems,
-        index_bytes,
-        install,
-        is_index_sound,
-        merge_step,
-        rebuild_indexes,
-        scrub_erased,
-        tables_missing,
-        truncate_log,
-        uninstall,
-    )
+    from memoryhub.backends.sqlite import schema as _schema
 else:
-    from memoryhub.backends.postgres.schema import (
-        derived_tables,
-        drop_triggers,
-        drop_views,
-        file_sizes,
-        find_problems,
-        index_bytes,
-        install,
-        is_index_sound,
-        merge_step,
-        rebuild_indexes,
-        scrub_erased,
-        tables_missing,
-        truncate_log,
-        uninstall,
-    )
+    from memoryhub.backends.postgres import schema as _schema
 
-__all__ = [
-    "EMBEDDED_COLUMNS",
-    "INDEXES",
-    "JOURNAL_TABLE",
-    "MEMORY_TABLE",
-    "TEXT_COLUMNS",
-    "derived_tables",
-    "drop_triggers",
-    "drop_views",
-    "file_sizes",
-    "find_problems",
-    "index_bytes",
-    "install",
-    "is_index_sound",
-    "managed_tables",
-    "merge_step",
-    "rebuild_indexes",
-    "scrub_erased",
-    "tables_missing",
-    "truncate_log",
-    "uninstall",
-]
+derived_tables = _schema.derived_tables
+drop_triggers = _schema.drop_triggers
+drop_views = _schema.drop_views
+file_sizes = _schema.file_sizes
+index_bytes = _schema.index_bytes
+install = _schema.install
+is_index_sound = _schema.is_index_sound
+merge_step = _schema.merge_step
+rebuild_indexes = _schema.rebuild_indexes
+scrub_erased = _schema.scrub_erased
+truncate_log = _schema.truncate_log
+uninstall = _schema.uninstall
+
+
+def tables_missing() -> list[str]:
+    """Return the main tables that do not exist (yet)."""
+    tables = set(connection.introspection.table_names())
+    return [table for table in (MEMORY_TABLE, JOURNAL_TABLE) if table not in tables]
+
+
+def find_problems(deep: bool = False) -> list[str]:
+    """Describe what is wrong with the schema. ``deep``: compare every index row with its memory."""
+    tables = set(connection.introspection.table_names())
+    found = [f"table {table} is missing" for table in (*managed_tables(), *INDEXES) if table not in tables]
+    if found:
+        return found
+    found = _schema.find_object_problems()
+    for table in INDEXES:
+        if deep and not is_index_sound(table):
+            found.append(f"index {table} does not fit its table")
+        elif not _schema.is_index_complete(table):
+            found.append(f"index {table} does not hold as many rows as its table")
+    return found

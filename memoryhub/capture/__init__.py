@@ -3,19 +3,3 @@
 from memoryhub.capture.events import DispatchResult, HandlerReport, HookContext, HookEvent
 from memoryhub.capture.pipeline import HOOKS, dispatch
 from memoryhub.hooks import CHECKPOINT, EVENTS, PROMPT_SUBMIT, SESSION_END, SESSION_START, TOOL_POST, Hook
-
-__all__ = [
-    "CHECKPOINT",
-    "EVENTS",
-    "HOOKS",
-    "PROMPT_SUBMIT",
-    "SESSION_END",
-    "SESSION_START",
-    "TOOL_POST",
-    "DispatchResult",
-    "HandlerReport",
-    "Hook",
-    "HookContext",
-    "HookEvent",
-    "dispatch",
-]

@@ -54,18 +54,14 @@ def mark_event(event: str, event_id: str) -> str:
 
 
 def check_session(
-    session_id: str,
-    project: str,
-    events: Sequence[tuple[str, str]],
-    actor: Actor,
-    now: datetime | None = None,
+    session_id: str, project: str, events: Sequence[tuple[str, str]], actor: Actor
 ) -> PastSession:
     """Return what a backfill of these events ``(event, id)`` would find. Stores nothing."""
     project = resolve_project(project, actor)
     session = Session.objects.filter(session_id=session_id, project=project).first()
     marks = {mark_event(*one): one[1] for one in events}
     known = frozenset(marks[mark] for mark in _known_marks(session, marks))
-    return PastSession(project, _state(session, Project.named(project), now or timezone.now()), known)
+    return PastSession(project, _state(session, Project.named(project), timezone.now()), known)
 
 
 def _known_marks(session: Session | None, marks: Collection[str]) -> set[str]:
@@ -160,9 +156,7 @@ class _Batch:
         ]
 
 
-def store_events(
-    run: str, hook_events: Sequence[HookEvent], actor: Actor, now: datetime | None = None
-) -> tuple[list[str], int]:
+def store_events(run: str, hook_events: Sequence[HookEvent], actor: Actor) -> tuple[list[str], int]:
     """Record events of past sessions, in order. Return their outcomes and the number of new memories.
 
     The ``delivery_id`` of an event is its id. The context of a prompt is not computed. Raise
@@ -171,7 +165,7 @@ def store_events(
     if _rows(run).exclude(actor=actor.name).exists() or _rows(run, UNDO_BACKFILL).exists():
         raise Conflict("this run was undone, or is not yours; begin another one", "run")
     marks = {mark_event(one.event, one.delivery_id) for one in hook_events}
-    batch = _Batch(run, actor, now or timezone.now(), journal.last_seq(), marks)
+    batch = _Batch(run, actor, timezone.now(), journal.last_seq(), marks)
     outcomes: list[str] = []
     try:
         for hook_event in hook_events:

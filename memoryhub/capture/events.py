@@ -19,7 +19,7 @@ from memoryhub.capture.observation import MAX_OUTPUT, TOOLS, Observation, clean_
 from memoryhub.capture.shell_commands import is_status_check
 from memoryhub.core.text import estimate_tokens, shorten, strip_private
 from memoryhub.core.vocabulary import ProjectMode
-from memoryhub.hooks import CHECKPOINT, EVENTS, PROMPT_SUBMIT, SESSION_END, SESSION_START, TOOL_POST, Status
+from memoryhub.hooks import Status
 from memoryhub.models import Event, Project, Session
 from memoryhub.security.secrets import is_secret_file, names_secret_file, redact
 
@@ -93,20 +93,6 @@ def _preview(seen: Observation, secret: bool, chars: int) -> str:
     result = seen.output or seen.added
     text = redact(strip_injected_context("\n".join(part for part in (request, result) if part)))
     return shorten(text, chars)
-
-
-__all__ = [
-    "CHECKPOINT",
-    "EVENTS",
-    "PROMPT_SUBMIT",
-    "SESSION_END",
-    "SESSION_START",
-    "TOOL_POST",
-    "DispatchResult",
-    "HandlerReport",
-    "HookContext",
-    "HookEvent",
-]
 
 
 @dataclass(frozen=True)

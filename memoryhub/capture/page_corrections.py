@@ -47,15 +47,13 @@ class Corrected:
     settings: str = ""
 
 
-def correct_page(
-    project: str, correction: Correction, actor: Actor, now: datetime | None = None
-) -> Corrected:
+def correct_page(project: str, correction: Correction, actor: Actor) -> Corrected:
     """Apply a correction to the memory or fact that the line comes from, or store a new pinned memory.
 
     Journaled, and undone like any change of a memory or fact. Raise :class:`StoreError` for an invalid text
     or section, and :class:`NotFound` for a line that the actor cannot see.
     """
-    now = now or timezone.now()
+    now = timezone.now()
     text = _check_text(correction)
     if correction.action == "add":
         return Corrected(_add_line(project, correction.section, text, actor, now))

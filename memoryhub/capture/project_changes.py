@@ -73,7 +73,7 @@ def list_identities(name: str, actor: Actor) -> list[ProjectIdentity]:
     return list(rows.filter(own).order_by("key"))
 
 
-def rename_project(name: str, into: str, actor: Actor, now: datetime | None = None) -> ProjectChange:
+def rename_project(name: str, into: str, actor: Actor) -> ProjectChange:
     """Give a project an unused name. Memberships, tokens and saved searches follow."""
     _require_whole(actor)
     into = _check_name(into)
@@ -85,10 +85,10 @@ def rename_project(name: str, into: str, actor: Actor, now: datetime | None = No
         project = _target(uid, into)
         replace_keys(uid, [NAME + into], None)
         replace_keys(uid, [NAME + name], project)
-        return _recorded(RENAME, uid, {"name": name, "into": into}, actor, now)
+        return _recorded(RENAME, uid, {"name": name, "into": into}, actor)
 
 
-def merge_projects(name: str, into: str, actor: Actor, now: datetime | None = None) -> ProjectChange:
+def merge_projects(name: str, into: str, actor: Actor) -> ProjectChange:
     """Move everything of a project into another one.
 
     It gets the stricter mode, the higher cap, and the ignored files of both.
@@ -100,7 +100,7 @@ def merge_projects(name: str, into: str, actor: Actor, now: datetime | None = No
             raise StoreError("there is no such project; rename the other one instead", "into")
         if name == into:
             raise StoreError("must be another project", "into")
-        _refuse_new_readers(name, into, now or timezone.now())
+        _refuse_new_readers(name, into, timezone.now())
         _refuse_full(name, into)
         uid = new_uid()
         detail = {"name": name, "into": into, **_unite_settings(name, into)}
@@ -114,14 +114,13 @@ def merge_projects(name: str, into: str, actor: Actor, now: datetime | None = No
         move_identities(uid, ProjectIdentity.objects.filter(project__name=name), project)
         extend_checks(uid, name, into)
         replace_keys(uid, [NAME + name], project)
-        return _recorded(MERGE, uid, detail, actor, now)
+        return _recorded(MERGE, uid, detail, actor)
 
 
 def split_project(
     name: str,
     into: str,
     actor: Actor,
-    now: datetime | None = None,
     *,
     folder: str = "",
     identities: Sequence[str] = (),
@@ -154,7 +153,7 @@ def split_project(
         move_identities(uid, known, project)
         replace_keys(uid, folder_keys, project)
         extend_sessions(Memory.objects.filter(project=into), actor)
-        return _recorded(SPLIT, uid, {"name": name, "into": into}, actor, now)
+        return _recorded(SPLIT, uid, {"name": name, "into": into}, actor)
 
 
 # --- What is refused ----------------------------------------------------------------------------------------
@@ -333,7 +332,7 @@ def _unite_settings(name: str, into: str) -> dict[str, Any]:
 
 
 def _recorded(
-    operation: str, uid: str, detail: Mapping[str, Any], actor: Actor, now: datetime | None
+    operation: str, uid: str, detail: Mapping[str, Any], actor: Actor, now: datetime | None = None
 ) -> ProjectChange:
     """Journal a move for those alone who see every project: the row names two."""
     access = ("", Sensitivity.SECRET.value, "")
@@ -341,11 +340,9 @@ def _recorded(
     return ProjectChange(Project.named(detail["into"]), uid)
 
 
-def undo_project_change(
-    uid: str, actor: Actor, now: datetime | None = None, *, allowed: Collection[str] = SETTINGS
-) -> Project:
+def undo_project_change(uid: str, actor: Actor, *, allowed: Collection[str] = SETTINGS) -> Project:
     """Undo a change of settings, a rename, a merge or a split, like :func:`undo_configuration`."""
-    return undo_configuration(uid, actor, now, allowed=allowed, operations=(CONFIGURE, *MOVES))
+    return undo_configuration(uid, actor, allowed=allowed, operations=(CONFIGURE, *MOVES))
 
 
 def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:

@@ -28,6 +28,7 @@ from memoryhub.models.querysets import EventQuerySet, MemoryQuerySet
 MAX_SECTION_LINES = 12  # the most important ones, in chronological order
 MAX_FILES = 20
 MAX_LINE_CHARS = 200
+MAX_ABSTRACT_CHARS = 200
 CHECKPOINT_DAYS = 14  # time to live, for sessions that never end; a summary replaces the other checkpoints
 _MAX_PROMPT_CHARS = 160
 _MIN_PROMPT_WORDS = 4  # shorter prompts, like "go on", do not describe the task
@@ -245,15 +246,15 @@ def _format_headline(items: Sequence[SummaryItem], modified: Sequence[str]) -> s
     return shorten(best.title, 120)
 
 
-def _format_abstract(items: Sequence[SummaryItem], chars: int = 200) -> str:
+def _format_abstract(items: Sequence[SummaryItem]) -> str:
     """Join the most important titles in one line, as many as fit."""
     line = ""
     for item in sorted(items, key=lambda item: -item.importance):
         longer = f"{line}; {item.title}" if line else item.title
-        if line and len(longer) > chars:
+        if line and len(longer) > MAX_ABSTRACT_CHARS:
             break
         line = longer
-    return shorten(line, chars)
+    return shorten(line, MAX_ABSTRACT_CHARS)
 
 
 def _shared_concepts(items: Sequence[SummaryItem]) -> list[str]:

@@ -43,12 +43,12 @@ def may_see_result(check: MemoryCheck, viewer: Clearance) -> bool:
     return clearance is None or viewer.covers(clearance)
 
 
-def run_check(check: MemoryCheck, viewer: Clearance, now: datetime | None = None) -> list[dict[str, Any]]:
+def run_check(check: MemoryCheck, viewer: Clearance) -> list[dict[str, Any]]:
     """Return the failures of a run that sees what both the owner and the viewer may see.
 
     The result is stored if that is all that the owner may see. Nothing is logged as an injection.
     """
-    now, clearance = now or timezone.now(), run_clearance(check)
+    now, clearance = timezone.now(), run_clearance(check)
     if clearance is None:
         failures: list[dict[str, Any]] = [{"rule": OWNER_LEFT}]
     else:

@@ -81,14 +81,14 @@ def get_check(uid: str, clearance: Clearance) -> MemoryCheck:
     return check
 
 
-def create_check(draft: CheckDraft, actor: Actor, now: datetime | None = None) -> MemoryCheck:
+def create_check(draft: CheckDraft, actor: Actor) -> MemoryCheck:
     """Store a check that is owned by the person behind the actor."""
     _require_account(actor)
-    check = MemoryCheck(owner=actor.owner, created_at=now or timezone.now())
+    check = MemoryCheck(owner=actor.owner, created_at=timezone.now())
     with write_transaction():
         if MemoryCheck.objects.filter(project=draft.project).count() >= MAX_CHECKS:
             raise Conflict(f"the project has {MAX_CHECKS} checks already; delete one first", "project")
-        return _save(check, draft, actor, "check_create", now)
+        return _save(check, draft, actor, "check_create")
 
 
 def import_check(
@@ -101,24 +101,24 @@ def import_check(
     if MemoryCheck.objects.filter(uid=uid).exists():
         return False
     check = MemoryCheck(uid=uid, owner=owner, created_at=created_at)
-    saved = _save(check, draft, actor, "check_create", None, may_miss=True)
+    saved = _save(check, draft, actor, "check_create", may_miss=True)
     MemoryCheck.objects.filter(pk=saved.pk).update(updated_at=updated_at)
     return True
 
 
-def update_check(uid: str, draft: CheckDraft, actor: Actor, now: datetime | None = None) -> MemoryCheck:
+def update_check(uid: str, draft: CheckDraft, actor: Actor) -> MemoryCheck:
     """Replace a check. Its owner becomes the one who changed it, whose clearance limits its runs."""
     with write_transaction():
         check = get_check(uid, actor.clearance)
         _require_account(actor)
         check.owner = actor.owner
-        return _save(check, draft, actor, "check_update", now)
+        return _save(check, draft, actor, "check_update")
 
 
-def delete_check(uid: str, actor: Actor, now: datetime | None = None) -> None:
+def delete_check(uid: str, actor: Actor) -> None:
     with write_transaction():
         check = get_check(uid, actor.clearance)
-        _record("check_delete", check, actor, now)
+        _record("check_delete", check, actor)
         check.delete()
 
 
@@ -131,13 +131,7 @@ def to_draft(check: MemoryCheck) -> dict[str, Any]:
 
 
 def _save(
-    check: MemoryCheck,
-    draft: CheckDraft,
-    actor: Actor,
-    operation: str,
-    now: datetime | None,
-    *,
-    may_miss: bool = False,
+    check: MemoryCheck, draft: CheckDraft, actor: Actor, operation: str, *, may_miss: bool = False
 ) -> MemoryCheck:
     """Save a check with the values of a draft. ``may_miss``: its memories need not exist, or be live."""
     _refuse(draft, actor)
@@ -149,7 +143,7 @@ def _save(
     check.sensitivity = draft.level.value
     for memory in (one for found in memories.values() for one in found.values()):
         check.sensitivity = stricter_level(check.sensitivity, memory.sensitivity)
-    check.updated_at, check.passed, check.result, check.checked_at = now or timezone.now(), None, {}, None
+    check.updated_at, check.passed, check.result, check.checked_at = timezone.now(), None, {}, None
     check.save()
     check.memories.all().delete()
     CheckedMemory.objects.bulk_create(
@@ -157,7 +151,7 @@ def _save(
         for name, rule in _MEMORY_FIELDS.items()
         for uid in dict.fromkeys(getattr(draft, name))
     )
-    _record(operation, check, actor, now)
+    _record(operation, check, actor)
     saved: MemoryCheck = MemoryCheck.objects.prefetch_related("memories").get(pk=check.pk)
     return saved
 
@@ -194,10 +188,10 @@ def _find_memories(
     return found
 
 
-def _record(operation: str, check: MemoryCheck, actor: Actor, now: datetime | None) -> None:
+def _record(operation: str, check: MemoryCheck, actor: Actor) -> None:
     detail = {"memories": len(check.memories.all()), "enabled": check.enabled}
     change = journal.Change(operation, "check", check.uid, detail, check.project, check.sensitivity)
-    journal.record(actor, [change], now)
+    journal.record(actor, [change])
 
 
 CHECKS_ACTOR = system_actor("checks")

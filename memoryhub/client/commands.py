@@ -379,10 +379,7 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     "remember": (_add_remember, "Store a memory in a hub."),
     "recall": (_add_recall, "Show the memories about a subject, within a budget of tokens."),
     "sessions": (_add_sessions, "List the sessions of agents, or show what happened in one."),
-    "sync": (
-        sync.add_arguments,
-        "Synchronize a project and a folder of Markdown files, in both directions.",
-    ),
+    "sync": (sync.add_arguments, "Synchronize a project and a folder of Markdown files, in both directions."),
     "backfill": (
         backfill.add_arguments,
         "Send past sessions of Claude Code and Codex, and the commits of a repository, to a hub.",

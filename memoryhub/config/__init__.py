@@ -28,17 +28,6 @@ from memoryhub.config.tunables import (
     parse_flag,
 )
 
-__all__ = [
-    "ENV_PREFIX",
-    "OPERATOR_VARIABLES",
-    "WEIGHT_GROUPS",
-    "Config",
-    "ConfigError",
-    "LoadedConfig",
-    "load_config",
-    "parse_flag",
-]
-
 ENV_PREFIX = "MEMORYHUB_"
 
 OPERATOR_VARIABLES = frozenset(operator_variables())

@@ -97,14 +97,10 @@ class Operator(BaseSettings):
         "MEMORYHUB_LLM_KEY", 'key of the language model\'s endpoint (`llm = "openai"`)', secret=True
     )
     allowed_hosts: Annotated[list[str], NoDecode] = _variable(
-        "MEMORYHUB_ALLOWED_HOSTS",
-        "host names of the hub, separated by commas",
-        ",".join(LOOPBACK_HOSTS),
+        "MEMORYHUB_ALLOWED_HOSTS", "host names of the hub, separated by commas", ",".join(LOOPBACK_HOSTS)
     )
     https: Flag = _variable(
-        "MEMORYHUB_HTTPS",
-        "true if browsers and agents use HTTPS: secure cookies, redirect, HSTS",
-        False,
+        "MEMORYHUB_HTTPS", "true if browsers and agents use HTTPS: secure cookies, redirect, HSTS", False
     )
     behind_proxy: Flag = _variable(
         "MEMORYHUB_BEHIND_PROXY", "true if a proxy terminates TLS and sets X-Forwarded-Proto", False

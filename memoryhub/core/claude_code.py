@@ -25,11 +25,7 @@ MAX_CONTEXT_CHARS = 10_000  # limit of additionalContext
 MAX_CONTEXT_TOKENS = 2400  # about 9600 characters of Latin script
 STATUS_SECONDS = 0.25  # a status line that comes later is not shown
 # Before an edit the hub is asked for memories about the file; an agent reads a file before it edits that.
-_MATCHERS = {
-    "PreToolUse": "Edit|MultiEdit|Write|NotebookEdit",
-    "PostToolUse": "*",
-    "PostToolUseFailure": "*",
-}
+_MATCHERS = {"PreToolUse": "Edit|MultiEdit|Write|NotebookEdit", "PostToolUse": "*", "PostToolUseFailure": "*"}
 
 
 def hook_url(base_url: str, levels: Sequence[str] = ()) -> str:

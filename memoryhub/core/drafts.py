@@ -82,7 +82,7 @@ def find_abandoned() -> list[Path]:
                 in_use.add(path)
             elif _NAME.fullmatch(path.name) and os.path.lexists(path):
                 found.append(path)
-    for parent in {Path(settings.HOME), Path(settings.HOME) / "backups", _store_folder()}:
+    for parent in {Path(settings.HOME), Path(settings.HOME) / "backups", store_path().absolute().parent}:
         if parent.is_dir():
             found += [path for path in parent.iterdir() if _UNLISTED.fullmatch(path.name)]
     return sorted(set(found) - in_use)
@@ -103,10 +103,6 @@ def remove_abandoned() -> list[Path]:
 
 def _folder() -> Path:
     return Path(settings.HOME) / "drafts"
-
-
-def _store_folder() -> Path:
-    return store_path().absolute().parent
 
 
 def _entries() -> list[Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
@@ -115,15 +115,12 @@ def _contradictions(clearance: Clearance, digest: Digest, now: datetime) -> Sect
     """Return open contradictions with a fact that is newer than the last digest."""
     found = find_contradictions(clearance, project=digest.project, now=now).open
     keys = [row.pk for group in found for row in group.rows]
-    recent = _recent_facts(keys, digest.since)
+    newer = Fact.objects.filter(pk__in=keys, created_at__gt=digest.since)
+    recent = set(newer.values_list("pk", flat=True))
     new = [group for group in found if any(row.pk in recent for row in group.rows)]
     path = _address(reverse("fact-conflicts"), digest)
     entries = tuple(map(_contradiction_entry, new[:MAX_ENTRIES]))
     return Section("contradicting", "Contradicting facts", len(new), entries, path)
-
-
-def _recent_facts(keys: Iterable[int], since: datetime) -> set[int]:
-    return set(Fact.objects.filter(pk__in=list(keys), created_at__gt=since).values_list("pk", flat=True))
 
 
 def _contradiction_entry(group: Contradiction) -> Entry:

@@ -250,11 +250,7 @@ class SendDigests(Operation[NoParams]):
     ) -> Iterator[Step]:
         """Yield a step for each digest. It is sent after the step's transaction."""
         for pk in list(Digest.objects.due(now).values_list("pk", flat=True)):
-            yield Step((), {}, 1, chore=True, afterwards=partial(_deliver_now, pk))
-
-
-def _deliver_now(pk: int) -> None:
-    deliver(pk, timezone.now())
+            yield Step((), {}, 1, chore=True, afterwards=partial(lambda pk: deliver(pk, timezone.now()), pk))
 
 
 SEND_DIGESTS = SendDigests()

@@ -2,8 +2,6 @@
 
 from memoryhub.embeddings.base import Embedder, EmbeddingError, Vectors, text_to_embed
 
-__all__ = ["Embedder", "EmbeddingError", "Vectors", "configured", "text_to_embed"]
-
 
 def configured() -> Embedder | None:
     """Return the configured provider, or None for ``embeddings = "none"``.

@@ -163,7 +163,7 @@ _CREATE_NEW = DedupDecision(Verdict(Decision.CREATE, "nothing like it is known")
 
 
 def create_deduplicated(
-    draft: MemoryDraft, actor: Actor, now: datetime | None = None, *, choose: DecisionMaker | None = None
+    draft: MemoryDraft, actor: Actor, *, choose: DecisionMaker | None = None
 ) -> memories.StoreResult:
     """Store a memory unless it is known; the outcome is ``created``, ``merged`` or ``skipped``.
 
@@ -171,7 +171,7 @@ def create_deduplicated(
     may decide instead of the rules, outside of any transaction; the category rules still apply. Raise
     StoreError if the draft is refused.
     """
-    now = now or timezone.now()
+    now = timezone.now()
     with journal_refusals(draft, actor):
         refuse_secrets(draft, MEMORY_FIELDS)
     if draft.key:

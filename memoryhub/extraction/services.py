@@ -213,18 +213,12 @@ def _store_candidate(
         stored = create_deduplicated(draft, actor, choose=choose)
     except StoreError as refusal:
         return {"outcome": "refused", "id": None, "code": refusal.code, "detail": refusal.message, **details}
-    abstract = stored.memory.abstract if _is_visible(stored.memory, actor) else draft.abstract
+    # Actors may store above their clearance.
+    is_visible = Memory.objects.visible_to(actor.clearance).filter(pk=stored.memory.pk).exists()
+    abstract = stored.memory.abstract if is_visible else draft.abstract
     if stored.memory.over_cap:
         details["warnings"] = ["over_cap"]
     return {"outcome": stored.outcome, "id": stored.memory.uid, "abstract": abstract, **details}
-
-
-def _is_visible(memory: Memory, actor: Actor) -> bool:
-    """Return whether the actor may read the memory; actors may store above their clearance."""
-    return Memory.objects.visible_to(actor.clearance).filter(pk=memory.pk).exists()
-
-
-__all__ = ["Budget", "BudgetCharge", "DailyUsage", "recent_usage", "usage_on"]
 
 
 @dataclass(frozen=True)

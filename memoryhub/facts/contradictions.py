@@ -227,13 +227,13 @@ def _change_about_both(fact: Fact, other: Fact, **detail: Any) -> journal.Change
     return replace(change, sensitivity=level, owner=change.owner or about_other.owner)
 
 
-def undo_supersede(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> list[Fact]:
+def undo_supersede(uids: Iterable[str], actor: Actor) -> list[Fact]:
     """Undo :func:`supersede_facts`: the facts are valid as before.
 
     Raises :class:`NotFound` if the actor cannot see one of them, and :class:`Conflict` for a fact that was
     not superseded.
     """
-    now = now or timezone.now()
+    now = timezone.now()
     with write_transaction():
         facts = _load_facts(uids, actor)
         changes = []
@@ -255,12 +255,12 @@ def _previous_end(fact: Fact) -> datetime | None:
     return parse_moment(last.detail.get("valid_until")) if last else None
 
 
-def mark_compatible(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> str:
+def mark_compatible(uids: Iterable[str], actor: Actor) -> str:
     """Record that all of these facts are true. Returns the id of the decision."""
     with write_transaction():
         facts = _load_facts(uids, actor)
         _require_same_subject(facts)
-        return _COMPATIBLE.record(map(_pair_decision, combinations(facts, 2)), actor, now)
+        return _COMPATIBLE.record(map(_pair_decision, combinations(facts, 2)), actor)
 
 
 def _pair_decision(both: tuple[Fact, Fact]) -> tuple[AccessKey, tuple[str, str]]:
@@ -269,9 +269,9 @@ def _pair_decision(both: tuple[Fact, Fact]) -> tuple[AccessKey, tuple[str, str]]
     return (change.project, change.sensitivity, change.owner), (one.uid, other.uid)
 
 
-def undo_mark_compatible(decision: str, actor: Actor, now: datetime | None = None) -> None:
+def undo_mark_compatible(decision: str, actor: Actor) -> None:
     """Undo :func:`mark_compatible`. Raises NotFound if there is no such decision."""
-    _COMPATIBLE.undo(decision, actor, now)
+    _COMPATIBLE.undo(decision, actor)
 
 
 def _load_facts(uids: Iterable[str], actor: Actor) -> list[Fact]:

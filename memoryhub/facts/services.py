@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Exists, Max, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from memoryhub.access.filters import level_filter, memory_filter
@@ -24,6 +24,7 @@ from memoryhub.memories.rows import is_unchanged, refuse_if_off, resolve_project
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.memories.secret_check import FACT_FIELDS, find_refusal, journal_refusals
 from memoryhub.memories.undo import Inverse, Undo, inverse_of
+from memoryhub.memories.update import next_copy_number
 from memoryhub.models import Fact, JournalEntry, Memory, Project
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import FactQuerySet
@@ -56,7 +57,11 @@ def create_fact(
         if fact is None:
             created = True
             fact = Fact(
-                **identity, author=actor.name, created_at=now, valid_from=now, copy=_next_copy(equal_facts)
+                **identity,
+                author=actor.name,
+                created_at=now,
+                valid_from=now,
+                copy=next_copy_number(equal_facts),
             )
         else:
             created = _starts_again(fact, actor, now)
@@ -98,7 +103,7 @@ def import_fact(
         fact = Fact(
             **identity,
             author=past.author or actor.name,
-            copy=past.copy if is_free else _next_copy(equal_facts),
+            copy=past.copy if is_free else next_copy_number(equal_facts),
         )
         if past.uid and not Fact.objects.filter(uid=past.uid).exists():
             fact.uid = past.uid
@@ -176,11 +181,6 @@ def _find_repeated(equal_facts: FactQuerySet, actor: Actor) -> Fact | None:
     return fact
 
 
-def _next_copy(equal_facts: FactQuerySet) -> int:
-    last: int | None = equal_facts.aggregate(last=Max("copy"))["last"]
-    return 0 if last is None else last + 1
-
-
 def _starts_again(fact: Fact, actor: Actor, now: datetime) -> bool:
     """Return whether the fact has ended for an actor who can read its level."""
     at_level = actor.clearance.allows(fact.project, fact.sensitivity)
@@ -250,21 +250,14 @@ def query_facts(
     return facts.select_related("memory").order_by("-updated_at", "-pk")
 
 
-def update_fact(
-    uid: str,
-    draft: FactDraft,
-    actor: Actor,
-    now: datetime | None = None,
-    *,
-    unchanged_since: datetime | None = None,
-) -> Fact:
+def update_fact(uid: str, draft: FactDraft, actor: Actor, *, unchanged_since: datetime | None = None) -> Fact:
     """Replace the values of a fact by those of a draft.
 
     Raises :class:`NotFound` if the actor cannot see it, and :class:`Conflict` if the actor may know of
     another fact with the new content, or if the fact changed after ``unchanged_since``, the ``updated_at`` of
     the edited version.
     """
-    now = now or timezone.now()
+    now = timezone.now()
     with journal_refusals(draft, actor, "fact", uid):
         if refusal := check_fact_secrets(draft):
             _find_fact(uid, actor)  # NotFound comes first
@@ -296,14 +289,14 @@ def _copy_for_update(equal_facts: FactQuerySet, actor: Actor) -> int:
     """Return the ``copy`` among facts with the same content. Conflict if the actor may know of one."""
     if _not_hidden(equal_facts, actor).exists():
         raise Conflict("another fact of this project and level says the same; change that one", "object")
-    return _next_copy(equal_facts)
+    return next_copy_number(equal_facts)
 
 
-def delete_fact(uid: str, actor: Actor, now: datetime | None = None) -> Fact:
+def delete_fact(uid: str, actor: Actor) -> Fact:
     """Delete a fact. Raises NotFound if the actor cannot see it."""
     with write_transaction():
         fact = _find_fact(uid, actor)
-        journal.record(actor, [journal.fact_change("delete", fact)], now or timezone.now())
+        journal.record(actor, [journal.fact_change("delete", fact)], timezone.now())
         fact.delete()
     return fact
 
@@ -366,15 +359,13 @@ def end_facts(
     return EndedFacts(action, facts, outdated, before + 1 if facts else 0, before + len(facts))
 
 
-def undo_end_facts(
-    action: str, actor: Actor, first: int, last: int, now: datetime | None = None
-) -> list[Fact]:
+def undo_end_facts(action: str, actor: Actor, first: int, last: int) -> list[Fact]:
     """Undo :func:`end_facts` of this actor: the facts are valid as before.
 
     Facts that were ended or superseded again since are skipped. Raises :class:`NotFound` if there is no such
     action.
     """
-    return Undo.of_span(action, actor, first, last, now, about="fact").run().restored
+    return Undo.of_span(action, actor, first, last, about="fact").run().restored
 
 
 def _restore_ended(undo: Undo, rows: Sequence[JournalEntry]) -> int:

@@ -21,8 +21,8 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
 from memoryhub.backends import change_log
-from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.backends.statements import read_memories
+from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.database import Deadline, write_transaction
 from memoryhub.core.text import CJK, fold, stem, words
 from memoryhub.core.vocabulary import ProjectMode

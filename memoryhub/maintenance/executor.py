@@ -99,10 +99,7 @@ def mark_interrupted(now: datetime | None = None) -> int:
 
 
 def execute(
-    run: MaintenanceRun,
-    *,
-    watcher: ProgressCallback | None = None,
-    is_stopping: Callable[[], bool] = bool,
+    run: MaintenanceRun, *, watcher: ProgressCallback | None = None, is_stopping: Callable[[], bool] = bool
 ) -> bool:
     """Execute a queued run to its end and refresh ``run``; return False if another worker claimed it.
 

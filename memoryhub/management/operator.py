@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import getpass
+import sys
+from importlib import import_module
 
-from django.core.management.base import CommandError
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 from pydantic import TypeAdapter, ValidationError
 
 from memoryhub.access.policy import Actor, Clearance
@@ -48,3 +53,20 @@ def short_name(text: str, option: str) -> str:
         return TypeAdapter(Name).validate_python(text)
     except ValidationError as error:
         raise CommandError(f"{option}: {error.errors()[0]['msg']}") from None
+
+
+def require_migrated() -> None:
+    """Raise CommandError unless all migrations are applied to the store."""
+    executor = MigrationExecutor(connection)
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        raise CommandError(f"the store in {settings.HOME} is not up to date; run: manage.py migrate")
+
+
+def load_tool(name: str) -> type[BaseCommand]:
+    """Return the command of this name in ``tools/``, which only a checkout has."""
+    try:
+        command: type[BaseCommand] = import_module(f"tools.commands.{name}").Command
+    except ModuleNotFoundError:
+        # Django shows no stack trace for a CommandError, except for one that a parser raises.
+        sys.exit(f"{name} needs a checkout of the repository: the package leaves tools/ out")
+    return command

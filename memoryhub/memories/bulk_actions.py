@@ -24,11 +24,7 @@ from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.memories.rows import fetch_by_uids, is_unchanged, list_values, restart_expiry
 from memoryhub.memories.schemas import MemoryPatch, to_patch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, refuse_secrets
-from memoryhub.memories.undo import (
-    format_moment,
-    pause_between,
-    take_snapshot,
-)
+from memoryhub.memories.undo import format_moment, pause_between, take_snapshot
 from memoryhub.memories.update import (
     add_revision,
     apply_patch,

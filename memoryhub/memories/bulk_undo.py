@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
@@ -34,16 +33,14 @@ from memoryhub.memories.undo import (
 from memoryhub.models import JournalEntry, Memory
 
 
-def undo_bulk_action(
-    uid: str, actor: Actor, first: int, last: int, now: datetime | None = None
-) -> BulkResult:
+def undo_bulk_action(uid: str, actor: Actor, first: int, last: int) -> BulkResult:
     """Undo a bulk action of the same actor. Each memory is restored exactly.
 
     ``first`` and ``last``: the numbers of its journal rows, as in :class:`BulkResult`. Memories that were
     changed since are ``refused``. Raise :class:`NotFound` if the actor has no such action. Accesses since
     then stay counted, and memories that were evicted from a full project stay in the trash.
     """
-    undo = Undo.of_span(uid, actor, first, last, now, about="memory").run()
+    undo = Undo.of_span(uid, actor, first, last, about="memory").run()
     return BulkResult(uid, _kind_of(undo), undo.restored, undo.refused)
 
 

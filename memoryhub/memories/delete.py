@@ -90,12 +90,7 @@ def revive_memory(memory: Memory, now: datetime) -> None:
 
 
 def erase_memories(
-    uids: Iterable[str],
-    actor: Actor,
-    now: datetime | None = None,
-    *,
-    why: str = "",
-    seen: Mapping[str, datetime] | None = None,
+    uids: Iterable[str], actor: Actor, *, why: str = "", seen: Mapping[str, datetime] | None = None
 ) -> list[str]:
     """Erase memories and return their ids. Only a hash in the journal is left of them.
 
@@ -109,7 +104,7 @@ def erase_memories(
             one for one in fetch_by_uids(_visible_memories(actor), uids) if is_unchanged(one, seen or {})
         ]
         for chunk in batched(memories, CHUNK_SIZE):
-            _delete_chunk(chunk, actor, "erase", now or timezone.now(), why=why)
+            _delete_chunk(chunk, actor, "erase", timezone.now(), why=why)
     if memories:
         schema.scrub_erased()
     return [memory.uid for memory in memories]

@@ -24,14 +24,12 @@ def grow_confidence(confidence: float, sessions: int) -> float:
     return round(1 - (1 - confidence) * DOUBT_LEFT**sessions, 4) if sessions > 0 else confidence
 
 
-def create_memory_in_session(
-    draft: MemoryDraft, actor: Actor, session: str, now: datetime | None = None
-) -> StoreResult:
+def create_memory_in_session(draft: MemoryDraft, actor: Actor, session: str) -> StoreResult:
     """Store one memory and count the session as evidence.
 
     ``session`` is any id that distinguishes conversations. It need not be a session in the database.
     """
-    now = now or timezone.now()
+    now = timezone.now()
     vectors, refusals = embed_drafts([draft]), check_drafts([draft])
     with write_transaction():
         [result] = create_memories([draft], actor, now, vectors=vectors, refusals=refusals)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any, Self
 
+from django.db.models import Model
 from pydantic import ValidationError
 
 from memoryhub.access.policy import LEVELS, Actor
@@ -101,57 +102,59 @@ def resolve_imported_owner(scope: str, past: ImportedHistory | None, actor: Acto
     return past.owner
 
 
-@dataclass(frozen=True)
-class ImportedRevision:
-    """An earlier version of a memory: the values that a change replaced."""
-
-    memory: str
-    number: int
-    at: datetime
-    actor: str
-    reason: str
-    sensitivity: str
-    before: dict[str, Any]
+Outcome = bool | StoreError  # of an imported row: whether it is new, or why it is refused
 
 
-def import_revisions(found: Sequence[ImportedRevision], actor: Actor) -> list[bool | StoreError]:
-    """Store revisions of stored memories, inside a transaction. False: already stored."""
-    memories = _find_memories((one.memory for one in found), actor)
-    pks = [memory.pk for memory in memories.values()]
-    known = set(Revision.objects.filter(memory__in=pks).values_list("memory_id", "number"))
-    results: list[bool | StoreError] = []
-    fresh = []
-    for one in found:
-        memory = memories.get(one.memory)
+def _import_rows(found: Sequence[tuple[Any, ...]], actor: Actor, store: Callable[..., bool]) -> list[Outcome]:
+    """Call ``store`` with the memory and the values of each row, ``(memory, *values)``."""
+    memories = _find_memories((uid for uid, *_ in found), actor)
+    results: list[Outcome] = []
+    for uid, *values in found:
         try:
-            if memory is None:
+            if uid not in memories:
                 raise NotFound("its memory is not here", "memory_id")
-            if (memory.pk, one.number) in known:
-                results.append(False)
-                continue
-            _validate_revision(one)
+            results.append(store(memories[uid], *values))
         except StoreError as refusal:
             results.append(refusal)
-            continue
-        known.add((memory.pk, one.number))
-        values = {name: getattr(one, name) for name in ("number", "at", "actor", "reason", "sensitivity")}
-        fresh.append(Revision(memory=memory, before=one.before, **values))
-        results.append(True)
+    return results
+
+
+def import_revisions(found: Sequence[tuple[str, dict[str, Any]]], actor: Actor) -> list[Outcome]:
+    """Store earlier versions ``(memory, values)``, inside a transaction. False: already stored."""
+    known = _known_rows(Revision, found, "number")
+    fresh = []
+
+    def store(memory: Memory, values: dict[str, Any]) -> bool:
+        key = (memory.uid, values["number"])
+        if key in known:
+            return False
+        _validate_revision(values["before"], values["sensitivity"])
+        known.add(key)
+        fresh.append(Revision(memory=memory, **values))
+        return True
+
+    results = _import_rows(found, actor, store)
     Revision.objects.bulk_create(fresh, CHUNK_SIZE)
     return results
 
 
-def _validate_revision(revision: ImportedRevision) -> None:
+def _known_rows(model: type[Model], found: Sequence[tuple[Any, ...]], *columns: str) -> set[tuple[Any, ...]]:
+    """Return the id of the memory and these columns, of the stored rows about the memories of new ones."""
+    rows = model._default_manager.filter(memory__uid__in={uid for uid, *_ in found})
+    return set(rows.values_list("memory__uid", *columns))
+
+
+def _validate_revision(before: dict[str, Any], level: str) -> None:
     """Refuse fields that no memory has, and values of the wrong kind."""
-    if strange := sorted(revision.before.keys() - _REVISION_FIELDS):
+    if strange := sorted(before.keys() - _REVISION_FIELDS):
         raise StoreError(f"names {len(strange)} things that no memory has", "before")
     try:
-        MemoryPatch.model_validate(revision.before)
+        MemoryPatch.model_validate(before)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         message = first["msg"].removeprefix("Value error, ")
         raise StoreError(message, ".".join(map(str, ("before", *first["loc"])))) from None
-    if revision.sensitivity not in LEVELS:
+    if level not in LEVELS:
         raise StoreError(f"must be one of: {', '.join(LEVELS)}", "sensitivity")
 
 
@@ -166,69 +169,57 @@ def find_revision_refusal(revision: Any) -> StoreError | None:
     return refusal or find_refusal(patch, names)
 
 
-def import_evidence(found: Sequence[tuple[str, str, datetime]], actor: Actor) -> list[bool | StoreError]:
+def import_evidence(found: Sequence[tuple[str, str, datetime]], actor: Actor) -> list[Outcome]:
     """Store evidence ``(memory, session, moment)``, inside a transaction. False: already stored."""
-    memories = _find_memories((uid for uid, _, _ in found), actor)
-    pks = [memory.pk for memory in memories.values()]
-    known = set(Evidence.objects.filter(memory__in=pks).values_list("memory_id", "session_id"))
-    results: list[bool | StoreError] = []
+    known = _known_rows(Evidence, found, "session_id")
     fresh = []
-    for uid, session, at in found:
-        if (memory := memories.get(uid)) is None:
-            results.append(NotFound("its memory is not here", "memory_id"))
-            continue
-        is_new = (memory.pk, session) not in known
-        if is_new:
-            known.add((memory.pk, session))
-            fresh.append(Evidence(memory=memory, session_id=session, at=at))
-        results.append(is_new)
+
+    def store(memory: Memory, session: str, at: datetime) -> bool:
+        if (memory.uid, session) in known:
+            return False
+        known.add((memory.uid, session))
+        fresh.append(Evidence(memory=memory, session_id=session, at=at))
+        return True
+
+    results = _import_rows(found, actor, store)
     Evidence.objects.bulk_create(fresh, CHUNK_SIZE)
     return results
 
 
-def import_absences(found: Sequence[tuple[str, datetime, datetime]], actor: Actor) -> list[bool | StoreError]:
+def import_absences(found: Sequence[tuple[str, datetime, datetime]], actor: Actor) -> list[Outcome]:
     """Store times ``(memory, beginning, end)`` in the trash, inside a transaction. False: already stored."""
-    memories = _find_memories((uid for uid, _, _ in found), actor)
-    pks = [memory.pk for memory in memories.values()]
     # Compared here: SQLite compares texts, and the trigger writes more digits than Django.
-    known = set(AbsenceSpan.objects.filter(memory__in=pks).values_list("memory_id", "began_at", "ended_at"))
-    results: list[bool | StoreError] = []
-    for uid, began_at, ended_at in found:
-        if (memory := memories.get(uid)) is None:
-            results.append(NotFound("its memory is not here", "memory_id"))
-            continue
-        span = (memory.pk, began_at, ended_at)
-        results.append(span not in known)
-        if span not in known:
-            known.add(span)
-            AbsenceSpan.objects.create(memory=memory, began_at=began_at, ended_at=ended_at)
-    return results
+    known = _known_rows(AbsenceSpan, found, "began_at", "ended_at")
+
+    def store(memory: Memory, began_at: datetime, ended_at: datetime) -> bool:
+        span = (memory.uid, began_at, ended_at)
+        if span in known:
+            return False
+        known.add(span)
+        AbsenceSpan.objects.create(memory=memory, began_at=began_at, ended_at=ended_at)
+        return True
+
+    return _import_rows(found, actor, store)
 
 
-def import_code_references(
-    found: Sequence[tuple[str, dict[str, Any]]], actor: Actor
-) -> list[bool | StoreError]:
+def import_code_references(found: Sequence[tuple[str, dict[str, Any]]], actor: Actor) -> list[Outcome]:
     """Store what memories know of lines of code, ``(memory, values)``, inside a transaction.
 
     False: the memory has lines of this file already.
     """
-    memories = _find_memories((uid for uid, _ in found), actor)
-    results: list[bool | StoreError] = []
-    for uid, values in found:
-        if (memory := memories.get(uid)) is None:
-            results.append(NotFound("its memory is not here", "memory_id"))
-            continue
+
+    def store(memory: Memory, values: dict[str, Any]) -> bool:
         rest = {**values, "basename": posixpath.basename(values["path"])}
         path = rest.pop("path")
-        _, is_new = CodeReference.objects.get_or_create(memory=memory, path=path, defaults=rest)
-        results.append(is_new)
-    return results
+        return CodeReference.objects.get_or_create(memory=memory, path=path, defaults=rest)[1]
+
+    return _import_rows(found, actor, store)
 
 
-def import_merges(found: Sequence[tuple[str, str]], actor: Actor) -> list[bool | StoreError]:
+def import_merges(found: Sequence[tuple[str, str]], actor: Actor) -> list[Outcome]:
     """Store ``(memory, merged into)`` of trashed memories, inside a transaction. False if already stored."""
     memories = _find_memories((uid for pair in found for uid in pair), actor)
-    results: list[bool | StoreError] = []
+    results: list[Outcome] = []
     for one, into in found:
         memory, target = memories.get(one), memories.get(into)
         if memory is None or target is None:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from django.db.models import Exists, OuterRef, Q
@@ -199,7 +200,7 @@ def condense_memories(
     clearance = replace(actor.clearance, owner=owner or actor.owner)
     with write_transaction():
         current = sources.filter(pk__in=[memory.pk for memory in memories]).values_list(*_COMPARED_FIELDS)
-        if set(current) != {_compared_values(memory) for memory in memories}:
+        if set(current) != set(map(attrgetter(*_COMPARED_FIELDS), memories)):
             return None
         [made] = create_memories(
             [draft],
@@ -216,10 +217,6 @@ def condense_memories(
         key = (made.memory.project, made.memory.sensitivity, owner)
         record_action(operation, run, {key: {"into": made.memory.uid, "members": uids}}, actor, now)
     return made.memory
-
-
-def _compared_values(memory: Memory) -> tuple[Any, ...]:
-    return tuple(getattr(memory, name) for name in _COMPARED_FIELDS)
 
 
 def _summary_sources(rows: list[JournalEntry]) -> list[tuple[JournalEntry, str]]:

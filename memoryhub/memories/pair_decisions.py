@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import combinations
 
 from django.db.models import QuerySet
@@ -35,21 +34,19 @@ class PairDecisions:
     def __post_init__(self) -> None:
         inverse_of(Inverse(list, self._revoke, self.undo_operation), self.operation, about=self.about)
 
-    def record(
-        self, pairs: Iterable[tuple[AccessKey, tuple[str, str]]], actor: Actor, now: datetime | None
-    ) -> str:
+    def record(self, pairs: Iterable[tuple[AccessKey, tuple[str, str]]], actor: Actor) -> str:
         """Record pairs of ids, each with the access key that its row gets. Return the id of the decision."""
         grouped: dict[AccessKey, list[list[str]]] = defaultdict(list)
         for key, pair in pairs:
             grouped[key].append(list(pair))
         decision = new_uid()
         details = {key: {"pairs": found} for key, found in grouped.items()}
-        record_action(self.operation, decision, details, actor, now or timezone.now(), about=self.about)
+        record_action(self.operation, decision, details, actor, timezone.now(), about=self.about)
         return decision
 
-    def undo(self, decision: str, actor: Actor, now: datetime | None) -> None:
+    def undo(self, decision: str, actor: Actor) -> None:
         """Revoke a decision. Raise NotFound if the actor sees no such decision, or if it was revoked."""
-        undo = Undo.of_action(decision, actor, [self.operation], now, about=self.about)
+        undo = Undo.of_action(decision, actor, [self.operation], about=self.about)
         if not undo.rows:
             raise NotFound("there is no such decision")
         undo.run()
@@ -79,7 +76,7 @@ UNDO_NOT_DUPLICATES = "undo_not_duplicates"
 _NOT_DUPLICATES = PairDecisions("memories", "not_duplicates", UNDO_NOT_DUPLICATES)
 
 
-def dismiss_duplicates(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> str:
+def dismiss_duplicates(uids: Iterable[str], actor: Actor) -> str:
     """Record that these memories are not duplicates of each other. Return the id of the decision."""
     with write_transaction():
         wanted = list(dict.fromkeys(uids))
@@ -96,12 +93,12 @@ def dismiss_duplicates(uids: Iterable[str], actor: Actor, now: datetime | None =
             )
             for one, other in combinations(memories, 2)
         )
-        return _NOT_DUPLICATES.record(pairs, actor, now)
+        return _NOT_DUPLICATES.record(pairs, actor)
 
 
-def undo_dismissal(decision: str, actor: Actor, now: datetime | None = None) -> None:
+def undo_dismissal(decision: str, actor: Actor) -> None:
     """Revoke :func:`dismiss_duplicates`. Raise NotFound if the actor sees no such decision."""
-    _NOT_DUPLICATES.undo(decision, actor, now)
+    _NOT_DUPLICATES.undo(decision, actor)
 
 
 def dismissed_pairs(clearance: Clearance) -> set[frozenset[str]]:

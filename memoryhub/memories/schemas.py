@@ -174,8 +174,7 @@ class _MemoryFields(BaseModel):
     trust: Share = Field(0.5, description="Trust in the source, 0 to 1.")
     confidence: Share = Field(0.5, description="Confidence in the content, 0 to 1.")
     sensitivity: Sensitivity = Field(
-        Sensitivity.PUBLIC,
-        description="Reads include private and secret only if requested and permitted.",
+        Sensitivity.PUBLIC, description="Reads include private and secret only if requested and permitted."
     )
     scope: Scope = Field(
         Scope.PROJECT, description="Who sees it: only the owner, the project, or the whole team."
@@ -183,8 +182,7 @@ class _MemoryFields(BaseModel):
     project: Name = Field("", description="Project it belongs to, such as the name of a repository.")
     session_id: Name = Field("", description="Session in which it was created.")
     key: Name = Field(
-        "",
-        description="Unique within project, scope and owner. Storing the same key updates the memory.",
+        "", description="Unique within project, scope and owner. Storing the same key updates the memory."
     )
     files_read: Paths = Field(default_factory=list, description="Paths of files that were read.")
     files_modified: Paths = Field(default_factory=list, description="Paths of files that were changed.")
@@ -266,8 +264,7 @@ class FactDraft(BaseModel):
     project: Name = Field("", description="Project it belongs to, such as the name of a repository.")
     session_id: Name = Field("", description="Session in which it was created.")
     sensitivity: Sensitivity = Field(
-        Sensitivity.PUBLIC,
-        description="Reads include private and secret only if requested and permitted.",
+        Sensitivity.PUBLIC, description="Reads include private and secret only if requested and permitted."
     )
     memory_id: Annotated[str | None, Field(max_length=64)] = Field(
         None, description="Id of the source memory. The fact is visible, and deleted, together with it."

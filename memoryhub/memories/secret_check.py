@@ -18,12 +18,7 @@ from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import SecretDetected, StoreError, TooCostlyToCheck
 from memoryhub.models import Memory
-from memoryhub.security.secrets import (
-    CheckTooCostly,
-    DetectedSecret,
-    find_secrets,
-    may_contain_secrets,
-)
+from memoryhub.security.secrets import CheckTooCostly, DetectedSecret, find_secrets, may_contain_secrets
 
 MEMORY_FIELDS = (
     *("content", "title", "subtitle", "abstract", "overview", "category", "key", "project", "session_id"),

@@ -76,12 +76,7 @@ SCANNED_TABLES = (
     ScannedTable("session", Session, ("session_id", "project", "cwd", "end_reason"), ("state",), shown="pk"),
     ScannedTable("project", Project, ("ignored_paths",), shown="name"),
     ScannedTable(
-        "event",
-        Event,
-        ("preview", "tool_name"),
-        ("files", "keywords", "handlers"),
-        shown="pk",
-        levelled=True,
+        "event", Event, ("preview", "tool_name"), ("files", "keywords", "handlers"), shown="pk", levelled=True
     ),
     ScannedTable("injection", Injection, ("prompt_preview", "project"), ("withheld",), levelled=True),
     ScannedTable("extraction", Extraction, ("project", "session_id", "error"), ("messages", "result")),
@@ -149,15 +144,13 @@ def _document_text(document: Any) -> str:
     return document if isinstance(document, str) else ""
 
 
-def quarantine_findings(
-    findings: Iterable[SecretFinding], actor: Actor, now: datetime | None = None
-) -> CleanupResult:
+def quarantine_findings(findings: Iterable[SecretFinding], actor: Actor) -> CleanupResult:
     """Hide rows with secrets from everyone by an unknown level. The texts do not change.
 
     A finding in a part of a memory, such as a tag, hides the memory. Sessions, extractions and runs have no
     level: their findings are returned as ``left``.
     """
-    now, left = now or timezone.now(), []
+    now, left = timezone.now(), []
     by_model: dict[type[Model], dict[int, list[SecretFinding]]] = defaultdict(lambda: defaultdict(list))
     for finding in findings:
         if finding.place.model in _MEMORY_PARTS:
@@ -188,13 +181,13 @@ def _quarantine_rows(
     return len(changes)
 
 
-def release_rows(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> dict[str, Counter[str]]:
+def release_rows(uids: Iterable[str], actor: Actor) -> dict[str, Counter[str]]:
     """Give quarantined rows their old level, which the journal has, or else ``secret``. Journaled.
 
     ``uids`` are ids as :func:`scan_store` reports them. Releases the revisions of a memory too, under the
     strictest level that one of them had. Return the number of released rows by id and table.
     """
-    now, released = now or timezone.now(), {}
+    now, released = timezone.now(), {}
     for uid in dict.fromkeys(uids):
         with write_transaction():
             hidden = [(place, row) for place in SCANNED_TABLES for row in _quarantined_rows(place, uid)]
@@ -238,14 +231,12 @@ def _level_before_quarantine(row: Any) -> str:
     return reduce(stricter_level, levels) if isinstance(row, Revision) else str(levels[0])
 
 
-def redact_findings(
-    findings: Iterable[SecretFinding], actor: Actor, now: datetime | None = None
-) -> CleanupResult:
+def redact_findings(findings: Iterable[SecretFinding], actor: Actor) -> CleanupResult:
     """Replace each secret with ``[secret removed]``: in rows, indexes, vectors and the database file.
 
     The journal cannot be changed. The app never writes a text there.
     """
-    now, left = now or timezone.now(), []
+    now, left = timezone.now(), []
     by_place: dict[ScannedTable, dict[int, list[SecretFinding]]] = defaultdict(lambda: defaultdict(list))
     for finding in findings:
         if finding.place.sealed:

@@ -247,15 +247,13 @@ def next_copy_number(twins: QuerySet[Any]) -> int:
     return 0 if last is None else last + 1
 
 
-def repair_sensitivity(
-    uids: Iterable[str], level: Sensitivity, actor: Actor, now: datetime | None = None
-) -> list[Memory]:
+def repair_sensitivity(uids: Iterable[str], level: Sensitivity, actor: Actor) -> list[Memory]:
     """Give memories with an unknown sensitivity level a known one. Ignore memories with a known level.
 
     The repair is never refused: a memory that becomes equal to another one is stored as a copy, which a
     reader can delete. ``updated_at`` does not change.
     """
-    now = now or timezone.now()
+    now = timezone.now()
     with write_transaction():
         unknown = Memory.objects.of_unknown_level(actor.clearance)
         memories = rows.fetch_by_uids(unknown, uids)

@@ -15,7 +15,7 @@ from django.db.models import Exists, OuterRef
 
 from memoryhub import embeddings
 from memoryhub.backends import bulk
-from memoryhub.backends.schema import EMBEDDED_COLUMNS
+from memoryhub.backends.tables import EMBEDDED_COLUMNS
 from memoryhub.backends.vector_index import encode_vector
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors

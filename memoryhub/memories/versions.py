@@ -140,12 +140,7 @@ def load_versions(memory: Memory, numbers: Collection[int], clearance: Clearance
 
 
 def restore_version(
-    uid: str,
-    number: int,
-    actor: Actor,
-    now: datetime | None = None,
-    *,
-    unchanged_since: datetime | None = None,
+    uid: str, number: int, actor: Actor, *, unchanged_since: datetime | None = None
 ) -> Memory:
     """Restore an earlier version of a memory. The current values become a revision.
 
@@ -171,7 +166,7 @@ def restore_version(
         return memory
     seen = unchanged_since or memory.updated_at
     reason = f"restore of {number}"
-    return update_memory(uid, _to_patch(values, number), actor, now, unchanged_since=seen, reason=reason)
+    return update_memory(uid, _to_patch(values, number), actor, unchanged_since=seen, reason=reason)
 
 
 def _changed_values(memory: Memory, then: Version, clearance: Clearance) -> dict[str, Any]:
@@ -185,7 +180,7 @@ def _changed_values(memory: Memory, then: Version, clearance: Clearance) -> dict
     return _with_generated_texts(changed, wanted)
 
 
-def undo_last_change(uid: str, number: int, actor: Actor, now: datetime | None = None) -> Memory:
+def undo_last_change(uid: str, number: int, actor: Actor) -> Memory:
     """Undo the last change of a memory: restore exactly the fields that it replaced.
 
     Raise :class:`NotFound` if the actor may not see the replaced values, and :class:`Conflict` if the memory
@@ -206,7 +201,7 @@ def undo_last_change(uid: str, number: int, actor: Actor, now: datetime | None =
     before = {name: value for name, value in last.before.items() if name in VERSIONED_FIELDS}
     held = {name: getattr(memory, name) for name in _GENERATED_FIELDS}
     patch = _to_patch(_with_generated_texts(before, held | before), number)
-    return update_memory(uid, patch, actor, now, unchanged_since=memory.updated_at, reason=UNDO_REASON)
+    return update_memory(uid, patch, actor, unchanged_since=memory.updated_at, reason=UNDO_REASON)
 
 
 def _with_generated_texts(values: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:

@@ -26,48 +26,14 @@ from memoryhub.models.memory import (
     MemoryTrigram,
     Revision,
 )
-from memoryhub.models.node import Lease, ServerProcess
 from memoryhub.models.project import EventCount, Project, ProjectIdentity, ProjectMove
-from memoryhub.models.run import Extraction, MaintenanceRun, ModelUse, RunChanges, UploadPart
+from memoryhub.models.run import (
+    Extraction,
+    Lease,
+    MaintenanceRun,
+    ModelUse,
+    RunChanges,
+    ServerProcess,
+    UploadPart,
+)
 from memoryhub.models.session import Event, Injection, Session
-
-__all__ = [
-    "AbsenceSpan",
-    "AgentToken",
-    "CheckedMemory",
-    "ClockState",
-    "CodeReference",
-    "Digest",
-    "Embedding",
-    "Entity",
-    "Event",
-    "EventCount",
-    "Evidence",
-    "Extraction",
-    "Fact",
-    "FileLink",
-    "Injection",
-    "JournalEntry",
-    "Label",
-    "Lease",
-    "MaintenanceRun",
-    "Membership",
-    "Memory",
-    "MemoryCheck",
-    "MemoryText",
-    "MemoryTrigram",
-    "ModelUse",
-    "OAuthClient",
-    "OAuthCode",
-    "OAuthRefresh",
-    "Profile",
-    "Project",
-    "ProjectIdentity",
-    "ProjectMove",
-    "Revision",
-    "RunChanges",
-    "SavedSearch",
-    "ServerProcess",
-    "Session",
-    "UploadPart",
-]

@@ -41,8 +41,7 @@ class Fact(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["subject", "predicate", "object", "project", "sensitivity", "copy"],
-                name="fact_once",
+                fields=["subject", "predicate", "object", "project", "sensitivity", "copy"], name="fact_once"
             ),
             share_constraint("fact", "confidence"),
         ]

@@ -12,30 +12,8 @@ from django.utils import timezone
 from memoryhub.backends.lookups import MatchField
 from memoryhub.core.clock import expiry_time
 from memoryhub.core.vocabulary import SCOPES, TYPES, MemoryType, Scope, TrashReason
-from memoryhub.models.fields import (
-    name_field,
-    new_uid,
-    sensitivity_field,
-    share_constraint,
-    share_field,
-    uid_field,
-)
+from memoryhub.models.fields import name_field, sensitivity_field, share_constraint, share_field, uid_field
 from memoryhub.models.querysets import MemoryQuerySet
-
-__all__ = [
-    "AbsenceSpan",
-    "CodeReference",
-    "Embedding",
-    "Entity",
-    "Evidence",
-    "FileLink",
-    "Label",
-    "Memory",
-    "MemoryText",
-    "MemoryTrigram",
-    "Revision",
-    "new_uid",
-]
 
 
 class Memory(models.Model):
@@ -181,9 +159,7 @@ class Memory(models.Model):
                 fields=["imported_at"], name="memory_imported", condition=Q(imported_at__isnull=False)
             ),
             models.Index(
-                fields=["superseded_by"],
-                name="memory_superseded",
-                condition=Q(superseded_by__isnull=False),
+                fields=["superseded_by"], name="memory_superseded", condition=Q(superseded_by__isnull=False)
             ),
             models.Index(fields=["pinned_at"], name="memory_pinned", condition=Q(pinned_at__isnull=False)),
             models.Index(

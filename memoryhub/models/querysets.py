@@ -11,32 +11,22 @@ from typing import Any, Self
 
 from django.apps import apps
 from django.db import models
-from django.db.models import (
-    Case,
-    Exists,
-    F,
-    OuterRef,
-    Q,
-    QuerySet,
-    Subquery,
-    Value,
-    When,
-)
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.functions import Coalesce, Greatest, Least
 from django.utils import timezone
 
 from memoryhub.access.filters import level_filter, memory_filter, owner_filter, project_filter, waiting_filter
 from memoryhub.access.policy import LEVELS, WAITING_LEVELS, Clearance
-from memoryhub.backends.expressions import (
+from memoryhub.backends.fts_query import TRIGRAM_LENGTH, parse_query
+from memoryhub.backends.lookups import (
+    CurrentMoment,
     any_trigram,
     title_like_expression,
     trigram_expression,
     word_expression,
 )
-from memoryhub.backends.fts_query import TRIGRAM_LENGTH, parse_query
-from memoryhub.backends.lookups import CurrentMoment
-from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.backends.statements import keys_of_files
+from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.clock import expiry_time
 
 DETAIL_RELATIONS = ("labels", "files", "entities")  # the list-valued fields of a memory

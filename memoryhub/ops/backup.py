@@ -22,7 +22,8 @@ from pathlib import Path
 from django.conf import settings
 
 from memoryhub.audit import journal, mirror
-from memoryhub.backends import release, schema
+from memoryhub.backends import release
+from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
 from memoryhub.core.database import is_postgres, store_path
 from memoryhub.core.drafts import draft_folder
 
@@ -140,7 +141,7 @@ def inspect(path: Path, called: Path | None = None) -> Contents:
 
 def _contents(path: Path, file: sqlite3.Connection, name: Path) -> Contents:
     tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if missing := {schema.MEMORY_TABLE, schema.JOURNAL_TABLE, "django_migrations"} - tables:
+    if missing := {MEMORY_TABLE, JOURNAL_TABLE, "django_migrations"} - tables:
         raise BackupError(f"{name} is no store of memoryhub: it lacks {', '.join(sorted(missing))}")
 
     def count(table: str, condition: str = "1") -> int:
@@ -150,12 +151,12 @@ def _contents(path: Path, file: sqlite3.Connection, name: Path) -> Contents:
     return Contents(
         path=path,
         size=path.stat().st_size,
-        memories=count(schema.MEMORY_TABLE, "deleted_at IS NULL"),
-        trashed=count(schema.MEMORY_TABLE, "deleted_at IS NOT NULL"),
+        memories=count(MEMORY_TABLE, "deleted_at IS NULL"),
+        trashed=count(MEMORY_TABLE, "deleted_at IS NOT NULL"),
         facts=count("memoryhub_fact"),
         sessions=count("memoryhub_session"),
         users=count("auth_user"),
-        newest=str(file.execute(f"SELECT max(at) FROM {schema.JOURNAL_TABLE}").fetchone()[0] or ""),  # noqa: S608
+        newest=str(file.execute(f"SELECT max(at) FROM {JOURNAL_TABLE}").fetchone()[0] or ""),  # noqa: S608
         chain=journal.check_chain(file.execute(journal.STORED_BYTES_SQL)),
         refusal=release.refusal(
             file.execute(release.READ_SQL).fetchone()[0],
@@ -167,7 +168,7 @@ def _contents(path: Path, file: sqlite3.Connection, name: Path) -> Contents:
 
 def _altered_memories(file: sqlite3.Connection) -> Iterator[str]:
     """Yield the ids of memories whose text does not match its hash. Bytes: a changed byte may be no UTF-8."""
-    sql = f"SELECT uid, CAST(content AS BLOB), content_hash FROM {schema.MEMORY_TABLE}"  # noqa: S608 own name
+    sql = f"SELECT uid, CAST(content AS BLOB), content_hash FROM {MEMORY_TABLE}"  # noqa: S608 own name
     for uid, content, digest in file.execute(sql):
         if hashlib.sha256(content or b"").hexdigest() != digest:
             yield str(uid)

@@ -154,10 +154,6 @@ def _key(model: Model) -> Any:
     return model._meta.pk
 
 
-def _has_number(model: Model) -> bool:
-    return isinstance(_key(model), models.IntegerField)
-
-
 # The target: each of these functions answers one kind of request in the child
 
 
@@ -194,7 +190,7 @@ def _clear() -> None:
 def position(label: str) -> Any:
     """Return the highest key of a table, None for none. Tables without numbers as keys start again."""
     model = apps.get_model(label)
-    if _has_number(model):
+    if isinstance(_key(model), models.IntegerField):
         return model._base_manager.aggregate(last=models.Max("pk"))["last"]
     with write_transaction():
         model._base_manager.all()._raw_delete(connection.alias)

@@ -20,6 +20,7 @@ from django.db.migrations.executor import MigrationExecutor
 from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.backends.sqlite.page_reader import SCHEMA_ROOT, Damaged, PageReader, Row, Value
+from memoryhub.backends.tables import INDEXES, JOURNAL_TABLE, MEMORY_TABLE
 from memoryhub.core.drafts import draft_folder
 from memoryhub.ops import backup, restore
 from memoryhub.ops.backup import BackupError
@@ -96,7 +97,7 @@ def salvage(source: Path, target: Path) -> Salvaged:
                 found = _copy_tables(reader, new)
         except (Damaged, ValueError, struct.error) as error:
             raise BackupError(f"{source} cannot be read: {error}. Restore a backup.") from None
-        if found.damage and not (found.rows[schema.JOURNAL_TABLE] or found.rows[schema.MEMORY_TABLE]):
+        if found.damage and not (found.rows[JOURNAL_TABLE] or found.rows[MEMORY_TABLE]):
             raise BackupError(f"{source} contains no readable rows of a store. Restore a backup.")
         if not has_log:
             found.damage["write-ahead log"] = ["the newest changes"]
@@ -174,7 +175,7 @@ def _make_schema(
             new.execute(one.sql)
     for sql in indexes:
         new.execute(sql)
-    if missing := {schema.MEMORY_TABLE, schema.JOURNAL_TABLE} - {one.name for one in tables}:
+    if missing := {MEMORY_TABLE, JOURNAL_TABLE} - {one.name for one in tables}:
         raise Damaged(f"its schema lacks {', '.join(sorted(missing))}")
     return tables, ignored
 
@@ -197,7 +198,7 @@ def _blank_schema() -> list[list[str]]:
 def _is_copied(name: str, sql: str) -> bool:
     """Whether a table has content of its own. Text indexes consist of several tables."""
     derived = schema.derived_tables()
-    parts = tuple(f"{table}_" for table in schema.INDEXES)
+    parts = tuple(f"{table}_" for table in INDEXES)
     return not (
         name in derived
         or name.startswith(parts)
@@ -279,8 +280,8 @@ def _remove_dangling(new: sqlite3.Connection, found: Salvaged) -> None:
 def _lost_memories(new: sqlite3.Connection) -> list[str]:
     """Return the ids of memories whose newest journal row is not their removal, and that have no row."""
     sql = f"""
-        SELECT object_id FROM {schema.JOURNAL_TABLE} WHERE object_type = 'memory' AND object_id != ''
-            AND object_id NOT IN (SELECT uid FROM {schema.MEMORY_TABLE})
+        SELECT object_id FROM {JOURNAL_TABLE} WHERE object_type = 'memory' AND object_id != ''
+            AND object_id NOT IN (SELECT uid FROM {MEMORY_TABLE})
         GROUP BY object_id HAVING sum(operation IN ('erase', 'purge')) = 0 ORDER BY max(seq)
     """  # noqa: S608 own names
     return [uid for (uid,) in new.execute(sql)]

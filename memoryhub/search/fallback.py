@@ -17,7 +17,7 @@ from rapidfuzz.distance import OSA
 
 from memoryhub.access import policy
 from memoryhub.backends import fts_query as queries
-from memoryhub.backends.schema import TEXT_COLUMNS
+from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.rule_files import RuleSchema, load_rule_file
 from memoryhub.core.text import WORD, fold, stem, words
 from memoryhub.memories.snapshots import Snapshot

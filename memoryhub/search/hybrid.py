@@ -19,7 +19,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Clearance
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.fts_query import Query
-from memoryhub.backends.schema import TEXT_COLUMNS
+from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.memories import serializers
 from memoryhub.memories.rows import load_memories
 from memoryhub.memories.vectors import embedding_text

@@ -248,9 +248,7 @@ def update_memory(caller: Caller, change: UpdateArguments) -> dict[str, Any]:
 @LETSGO.tool(Right.WRITE, destructive=True)
 def delete_memory(caller: Caller, args: TargetArguments) -> dict[str, Any]:
     """Delete a memory that is wrong or outdated. It moves to the trash, where a person can restore it."""
-    if not store.trash_memories([args.id], caller.actor):
-        raise Http404
-    return {"id": args.id, "outcome": "trashed"}
+    return results.trash_memory(args.id, caller.actor)
 
 
 @LETSGO.tool(Right.READ)

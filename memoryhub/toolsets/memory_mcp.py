@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from memoryhub import memories as store
 from memoryhub.access.policy import Clearance, Sensitivity
 from memoryhub.audit.journal import record_reveals
-from memoryhub.backends.schema import TEXT_COLUMNS
+from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.text import STOP_WORDS, collapse_whitespace, estimate_tokens, words
 from memoryhub.core.vocabulary import MemoryType, Right, Scope
@@ -148,8 +148,7 @@ class RecallArguments(ToolArguments, AccessParams):
 class ForgetArguments(ToolArguments):
     id: Id
     hard: bool = Field(
-        False,
-        description="False: move it to the trash, where a person can restore it. True: erase it.",
+        False, description="False: move it to the trash, where a person can restore it. True: erase it."
     )
     reason: Annotated[Text, Field(max_length=500)] = Field(
         "", description="Reason, for the provenance. Do not repeat the memory's text."
@@ -181,7 +180,7 @@ def memory_store(caller: Caller, args: StoreArguments) -> ToolOutcome:
             [field_error("content", "is needed to store; or name a memory to update with id")]
         )
     known = _find_copy(caller, args, args.content)
-    entities = _entities(args, args.content)
+    entities = _extract_entities(args.content) if args.entities is None else args.entities
     score = _judge_importance(args, args.content, len(entities), known)
     values = _shared_fields(args) | {
         "content": args.content,
@@ -364,10 +363,6 @@ def _ttl_days(args: StoreArguments, importance: float) -> float:
     return importance * settings.MEMORYHUB.mcp_ttl_days_per_importance or 1
 
 
-def _entities(args: StoreArguments, content: str) -> list[EntityDraft]:
-    return _extract_entities(content) if args.entities is None else args.entities
-
-
 def _extract_entities(content: str) -> list[EntityDraft]:
     return [EntityDraft(entity=name, entity_type=kind) for name, kind in extract_entities(content)]
 
@@ -457,11 +452,7 @@ def memory_summary(memory: Memory, score: float) -> dict[str, Any]:
 
 
 def provenance_row(entry: JournalEntry) -> dict[str, Any]:
-    return {
-        "operation": entry.operation,
-        "timestamp": iso_seconds(entry.at),
-        "actor": entry.actor,
-    }
+    return {"operation": entry.operation, "timestamp": iso_seconds(entry.at), "actor": entry.actor}
 
 
 def iso_seconds(at: datetime | None) -> str | None:

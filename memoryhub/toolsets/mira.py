@@ -21,14 +21,7 @@ from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.http.problems import Problem, field_error, pydantic_field_errors
 from memoryhub.memories import SecretDetected, serializers
 from memoryhub.memories.filters import MemoryFilter, TextFilter, Timestamp
-from memoryhub.memories.schemas import (
-    MAX_CONTENT,
-    Labels,
-    MemoryDraft,
-    Name,
-    PersistentDraft,
-    TtlDays,
-)
+from memoryhub.memories.schemas import MAX_CONTENT, Labels, MemoryDraft, Name, PersistentDraft, TtlDays
 from memoryhub.memories.snapshots import Snapshot, load_snapshot
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
@@ -75,8 +68,7 @@ class MemoryArguments(ToolArguments, AccessParams):
     )
     key: Name = Field("", description="Unique key for upsert (remember), within project, scope and owner.")
     fact_type: Literal["preference", "decision", "context", "general"] = Field(
-        "general",
-        description="For remember: sets the type. For recall: filters results by type.",
+        "general", description="For remember: sets the type. For recall: filters results by type."
     )
     category: TextFilter = Field(
         None,
@@ -288,9 +280,5 @@ def memory(caller: Caller, args: MemoryArguments) -> ToolOutcome:
     actions = {"remember": remember, "recall": recall, "forget": forget}
     result = actions[args.action](caller, args)
     outcome = result if isinstance(result, ToolOutcome) else ToolOutcome(result, [])
-    return replace(outcome, ignored=sorted({*outcome.ignored, *_unused_arguments(args)}))
-
-
-def _unused_arguments(args: MemoryArguments) -> set[str]:
-    """Return the names of the given arguments that the tool does not have, or the action does not use."""
-    return args.model_fields_set - {"action"} - _ARGUMENTS[args.action]
+    unused = args.model_fields_set - {"action"} - _ARGUMENTS[args.action]
+    return replace(outcome, ignored=sorted({*outcome.ignored, *unused}))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from django.http import Http404
 from pydantic import AliasChoices, Field
 
-from memoryhub import memories as store
 from memoryhub.access.policy import Sensitivity
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import MAX_LIMIT
@@ -114,10 +112,7 @@ def memory_remember(caller: Caller, args: RememberArguments) -> ToolOutcome:
     values = {
         name: getattr(args, name) for name in args.model_fields_set & set(RememberArguments.model_fields)
     }
-    values |= {
-        "type": TYPE_BY_CATEGORY[args.category],
-        "overview": args.overview or args.abstract,
-    }
+    values |= {"type": TYPE_BY_CATEGORY[args.category], "overview": args.overview or args.abstract}
     draft = PersistentDraft.model_validate(values)
     result = create_by_model(draft, caller.actor)
     layers = {"abstract", "overview"} & args.model_fields_set
@@ -140,9 +135,7 @@ def memory_remember(caller: Caller, args: RememberArguments) -> ToolOutcome:
 @PIGO.tool(Right.WRITE, destructive=True)
 def memory_forget(caller: Caller, args: ForgetArguments) -> dict[str, Any]:
     """Delete a memory by its id, when it is outdated or wrong. A person can restore it from the trash."""
-    if not store.trash_memories([args.id], caller.actor):
-        raise Http404
-    return {"id": args.id, "outcome": "trashed"}
+    return results.trash_memory(args.id, caller.actor)
 
 
 def _serialize_found(result: SimilarMemory) -> dict[str, Any]:

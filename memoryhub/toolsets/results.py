@@ -10,6 +10,7 @@ from collections.abc import Set
 from datetime import datetime
 from typing import Any
 
+from django.http import Http404
 from django.utils import timezone
 
 from memoryhub import memories
@@ -50,6 +51,13 @@ def serialize_written_memory(
 def serialize_memory(memory: Memory, actor: Actor) -> dict[str, Any]:
     """Return a memory as its writer may see it."""
     return serializers.memory(memory, visible_replacements([memory], actor.clearance))
+
+
+def trash_memory(uid: str, actor: Actor) -> dict[str, Any]:
+    """Move a memory to the trash. Raise Http404 if the actor sees no such memory."""
+    if not memories.trash_memories([uid], actor):
+        raise Http404
+    return {"id": uid, "outcome": "trashed"}
 
 
 def write_warnings(memory: Memory) -> dict[str, list[str]]:

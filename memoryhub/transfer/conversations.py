@@ -14,9 +14,7 @@ from memoryhub.extraction.services import extract_by_model
 from memoryhub.memories import TooCostlyToCheck
 from memoryhub.models import Session
 from memoryhub.security.secrets import CheckTooCostly
-from memoryhub.transfer.records import (
-    Conversation,
-)
+from memoryhub.transfer.records import Conversation
 
 _IMPORTED = "imported"
 

@@ -145,11 +145,7 @@ class LoadOptions:
 
 
 def load_items(
-    reader: ImportReader,
-    options: LoadOptions,
-    tally: Tally,
-    ids: IdMap,
-    workers: TextWorkers | None = None,
+    reader: ImportReader, options: LoadOptions, tally: Tally, ids: IdMap, workers: TextWorkers | None = None
 ) -> Iterator[ImportMark]:
     """Store the items; yield the mark after each batch.
 
@@ -407,7 +403,7 @@ class Batch:
 
     def _history(self, kind: str, items: list[HistoryItem], now: datetime) -> None:
         if not self._options.restores and kind != _OPEN_KIND:
-            self._tally.unsupported(f"{restore.KIND_LABELS[kind]}: {_RESTORE_ONLY}", len(items))
+            self._tally.unsupported(f"{restore.KINDS[kind].label}: {_RESTORE_ONLY}", len(items))
             return
         shapes = [item.shape for item in items]
         refusals = [self._refusals.get(id(item)) for item in items]
@@ -418,7 +414,7 @@ class Batch:
             if isinstance(result, StoreError):
                 self._refuse(item.place, result)
             else:
-                self._tally.count(restore.KIND_LABELS[kind], "created" if result else "unchanged")
+                self._tally.count(restore.KINDS[kind].label, "created" if result else "unchanged")
 
     def _refuse(self, place: str, refusal: StoreError) -> None:
         self._tally.failed += 1

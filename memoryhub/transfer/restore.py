@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -41,40 +42,6 @@ from memoryhub.transfer.schema import (
 )
 
 Result = bool | StoreError
-KIND_LABELS = {
-    "project": "settings of projects",
-    "identity": "identities of projects",
-    "count": "counts of events",
-    "session": "sessions",
-    "event": "events",
-    "revision": "earlier versions",
-    "evidence": "evidence",
-    "absence": "times in the trash",
-    "reference": "references to code",
-    "merge": "merges",
-    "replacement": "replacements",
-    "summary": "summaries of sessions",
-    "superseded": "superseded facts",
-    "check": "memory checks",
-    "journal": "journal rows",
-}
-# Text fields that are checked for secrets, by kind; fields of a revision are checked separately.
-_TEXT_FIELDS: dict[str, tuple[str, ...]] = {
-    "project": ("name", "ignored_paths"),
-    "identity": ("project", "key", "owner"),
-    "count": ("project", "event"),
-    "reference": ("path",),
-    "check": ("prompt", "project", "owner", "must_words", "never_words", "never_projects"),
-    "session": ("session_id", "project", "cwd", "agent", "end_reason"),
-    "event": ("preview", "event", "tool_name", "files", "keywords", "skip_reason"),
-    "evidence": ("session_id",),
-    "journal": ("actor", "operation", "object_type", "object_id", "project", "owner"),
-}
-_DOCUMENT_FIELDS: dict[str, tuple[str, ...]] = {
-    "session": ("state",),
-    "event": ("handlers", "memorability_parts"),
-    "journal": ("detail",),
-}
 
 
 def find_line_refusal(kind: str, shape: Any) -> StoreError | None:
@@ -82,11 +49,11 @@ def find_line_refusal(kind: str, shape: Any) -> StoreError | None:
     if kind == "revision":
         return imported_history.find_revision_refusal(shape)
     try:
-        for field in _DOCUMENT_FIELDS.get(kind, ()):
+        for field in KINDS[kind].documents:
             _refuse_document_secrets(getattr(shape, field), field)
     except StoreError as refusal:
-        return find_refusal(shape, _TEXT_FIELDS[kind]) or refusal
-    return find_refusal(shape, _TEXT_FIELDS.get(kind, ()))
+        return find_refusal(shape, KINDS[kind].texts) or refusal
+    return find_refusal(shape, KINDS[kind].texts)
 
 
 def restore_lines(
@@ -106,7 +73,7 @@ def restore_lines(
     uids = [uid for shape in shapes for uid in _referenced_ids(shape)]
     known = ids.find(uids)
     clean = [shape for shape, refusal in zip(shapes, refusals, strict=True) if refusal is None]
-    stored = iter(_RESTORERS[kind](clean, actor, known) if clean else [])
+    stored = iter(KINDS[kind].restore(clean, actor, known) if clean else [])
     results: list[Result] = [next(stored) if refusal is None else refusal for refusal in refusals]
     _journal_refusals(kind, shapes, results, actor)
     if not dry_run:
@@ -151,15 +118,11 @@ def _restore_superseded(line: SupersededLine, actor: Actor, known: dict[str, str
 
 
 def _restore_revisions(shapes: Sequence[RevisionLine], actor: Actor, known: dict[str, str]) -> list[Result]:
+    names = {"number", "at", "actor", "reason", "before"}
     found = [
-        imported_history.ImportedRevision(
+        (
             known.get(one.memory_id, one.memory_id),
-            one.number,
-            one.at,
-            one.actor,
-            one.reason,
-            one.sensitivity.value,
-            one.before,
+            {**one.model_dump(include=names), "sensitivity": one.sensitivity.value},
         )
         for one in shapes
     ]
@@ -374,20 +337,51 @@ def _refuse_document_secrets(document: Any, field: str) -> None:
         raise SecretDetected(kind, 1, field)
 
 
-_RESTORERS: dict[str, Callable[..., list[Result]]] = {
-    "project": _for_each_line(_restore_project),
-    "identity": _for_each_line(_restore_identity),
-    "count": _for_each_line(_restore_count),
-    "session": _for_each_line(_restore_session),
-    "event": _restore_events,
-    "revision": _restore_revisions,
-    "evidence": _restore_evidence,
-    "absence": _restore_absences,
-    "reference": _restore_references,
-    "merge": _restore_merges,
-    "replacement": _restore_replacements,
-    "summary": _for_each_line(_restore_summary),
-    "superseded": _for_each_line(_restore_superseded),
-    "check": _for_each_line(_restore_check),
-    "journal": _restore_journal,
+@dataclass(frozen=True)
+class LineKind:
+    """How lines of a kind are restored. ``texts`` and ``documents``: fields that are checked for secrets."""
+
+    label: str
+    restore: Callable[[Sequence[Any], Actor, dict[str, str]], list[Result]]
+    texts: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
+
+
+KINDS = {
+    "project": LineKind("settings of projects", _for_each_line(_restore_project), ("name", "ignored_paths")),
+    "identity": LineKind(
+        "identities of projects", _for_each_line(_restore_identity), ("project", "key", "owner")
+    ),
+    "count": LineKind("counts of events", _for_each_line(_restore_count), ("project", "event")),
+    "session": LineKind(
+        "sessions",
+        _for_each_line(_restore_session),
+        ("session_id", "project", "cwd", "agent", "end_reason"),
+        ("state",),
+    ),
+    "event": LineKind(
+        "events",
+        _restore_events,
+        ("preview", "event", "tool_name", "files", "keywords", "skip_reason"),
+        ("handlers", "memorability_parts"),
+    ),
+    "revision": LineKind("earlier versions", _restore_revisions),  # :func:`find_line_refusal` checks them
+    "evidence": LineKind("evidence", _restore_evidence, ("session_id",)),
+    "absence": LineKind("times in the trash", _restore_absences),
+    "reference": LineKind("references to code", _restore_references, ("path",)),
+    "merge": LineKind("merges", _restore_merges),
+    "replacement": LineKind("replacements", _restore_replacements),
+    "summary": LineKind("summaries of sessions", _for_each_line(_restore_summary)),
+    "superseded": LineKind("superseded facts", _for_each_line(_restore_superseded)),
+    "check": LineKind(
+        "memory checks",
+        _for_each_line(_restore_check),
+        ("prompt", "project", "owner", "must_words", "never_words", "never_projects"),
+    ),
+    "journal": LineKind(
+        "journal rows",
+        _restore_journal,
+        ("actor", "operation", "object_type", "object_id", "project", "owner"),
+        ("detail",),
+    ),
 }

@@ -24,7 +24,7 @@ from memoryhub.memories.delete import load_caps
 from memoryhub.memories.errors import NotFound, StoreError
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import MaintenanceRun
-from memoryhub.transfer import jobs, uploads
+from memoryhub.transfer import jobs, reports, uploads
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS
 from memoryhub.transfer.loader import suggest_cap
@@ -90,7 +90,7 @@ class ImportChoices(forms.Form):
     infer_types = forms.BooleanField(required=False)
 
     def __init__(
-        self, report: jobs.ImportReport, over_cap: Sequence[ProjectOverCap] = (), data: Any = None
+        self, report: reports.ImportReport, over_cap: Sequence[ProjectOverCap] = (), data: Any = None
     ) -> None:
         super().__init__(data, label_suffix="", auto_id="choice_%s")
         days = settings.MEMORYHUB.default_ttl_days
@@ -305,7 +305,7 @@ def _render_page(
         "count": selection.total(),
         "left": sorted(left.items()),
         "recent": [
-            (run, jobs.format_label(run)) for run in jobs.own_imports(request_actor(request))[:MAX_RECENT]
+            (run, reports.format_label(run)) for run in jobs.own_imports(request_actor(request))[:MAX_RECENT]
         ],
     }
     return render(request, "transfer/page.html", context, status=status)
@@ -334,12 +334,12 @@ def _may_undo(request: HttpRequest, run: MaintenanceRun) -> bool:
     return is_allowed and run.actor == request_actor(request).name and runs.is_undoable(run)
 
 
-def _build_report(request: HttpRequest, run: MaintenanceRun, start: int = 0) -> jobs.ImportReport:
+def _build_report(request: HttpRequest, run: MaintenanceRun, start: int = 0) -> reports.ImportReport:
     clearance = request_clearance(request, also=SWITCHABLE_LEVELS)
-    return jobs.build_report(run, clearance, start, ERRORS_PER_PAGE)
+    return reports.build_report(run, clearance, start, ERRORS_PER_PAGE)
 
 
-def _projects_over_cap(request: HttpRequest, report: jobs.ImportReport) -> list[ProjectOverCap]:
+def _projects_over_cap(request: HttpRequest, report: reports.ImportReport) -> list[ProjectOverCap]:
     """Return the projects over their cap, and whether the person can raise it."""
     caps = load_caps([project for project, _ in report.over_cap]) if report.over_cap else {}
     clearance, may_configure = full_clearance(request), request.user.has_perm(CONFIGURE_PERMISSION)
@@ -358,10 +358,10 @@ def _import_context(
     undoing = run.undoings.filter(status__in=runs.PENDING).exists()
     context = {
         **progress_context(request, run, percent),
-        "label": jobs.format_label(run),
+        "label": reports.format_label(run),
         "name": run.params.get("name", ""),
-        "rows": jobs.count_rows(run),
-        "seconds_left": jobs.seconds_left(run, timezone.now()),
+        "rows": reports.count_rows(run),
+        "seconds_left": reports.seconds_left(run, timezone.now()),
         "undoing": undoing,
     }
     context["is_polling"] = context["is_polling"] or undoing

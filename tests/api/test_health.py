@@ -5,7 +5,7 @@ from django.db import OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
-from memoryhub.backends import schema
+from memoryhub.backends import schema, tables
 from memoryhub.backends.dialect import IS_POSTGRES
 from tests.api.conftest import Agent, is_problem
 
@@ -41,7 +41,7 @@ class TestUnsound:
                 cursor.execute("PRAGMA legacy_alter_table = OFF")
         assert f"table {table} is missing" in problem["errors"][0]["message"]
 
-    @pytest.mark.parametrize("table", schema.INDEXES)
+    @pytest.mark.parametrize("table", tables.INDEXES)
     def test_index_without_its_rows_is_named(self, remember, path, table):
         remember("zebra")
         with connection.cursor() as cursor:

@@ -71,5 +71,5 @@ def test_index_that_covers_whole_texts_is_replaced(remember: Any) -> None:
     sqlite_schema.drop_views()
     sqlite_schema.rebuild_indexes()
     sqlite_schema.install()
-    assert sqlite_schema.find_problems(deep=True) == []
+    assert schema.find_problems(deep=True) == []
     assert not Memory.objects.containing(["yloph"]).exists()

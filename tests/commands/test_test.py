@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 from django.conf import settings
 
-from memoryhub.management.commands import test as command
-from memoryhub.management.commands.test import MAX_PROCESSES, MIN_FREE_BYTES, Command
 from memoryhub.ops import bootstrap
+from tools.commands import test as command
+from tools.commands.test import MAX_PROCESSES, MIN_FREE_BYTES, Command
 
 
 @pytest.fixture

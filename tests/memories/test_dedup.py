@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.backends import schema
+from memoryhub.backends import tables
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 
@@ -195,7 +195,7 @@ def test_refresh_writes_no_text_columns(remember):
     ) as captured:
         remember("the same words")
     [update] = [q["sql"] for q in captured if q["sql"].startswith('UPDATE "memoryhub_memory"')]
-    assert not any(f'"{column}" =' in update for column in schema.TEXT_COLUMNS)
+    assert not any(f'"{column}" =' in update for column in tables.TEXT_COLUMNS)
 
 
 def test_refresh_keeps_other_fields(remember, actor):

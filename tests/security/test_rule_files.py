@@ -10,7 +10,7 @@ import pytest
 
 from memoryhub.core.rule_files import RuleFileError, RuleSchema, load_rule_file
 from memoryhub.security import secrets
-from memoryhub.security.prompt_injection import detector, lexicon
+from memoryhub.security.prompt_injection import evidence, lexicon
 from memoryhub.security.secrets import secret_rules
 from memoryhub.security.secrets.checks import CHECKS
 
@@ -81,7 +81,7 @@ class TestSecretRules:
 
 class TestPromptInjectionRules:
     def test_all_files_are_loaded(self) -> None:
-        assert {path.stem for path in detector.EVIDENCE.glob("*.toml")} == set(detector.KINDS)
+        assert {path.stem for path in evidence.EVIDENCE.glob("*.toml")} == set(evidence.KINDS)
 
     def test_every_language_sets_instructions_aside(self) -> None:
         languages: dict[str, set[str]] = {}
@@ -100,11 +100,11 @@ class TestPromptInjectionRules:
             (lexicon.WordFile, "[parts]\n", "language: Field required"),
             (lexicon.WordFile, 'language = "Latin"\n[parts]\nignore = ["x"]', "parts.ignore"),
             (
-                detector.EvidenceFile,
+                evidence.EvidenceFile,
                 '[[rules]]\nevidence = "x"\nweight = 1',
                 "rules.0.pattern",
             ),
-            (detector.EvidenceFile, '[[rules]]\nevidence = "x"\npattern = "y"\nweight = 3', "rules.0.weight"),
+            (evidence.EvidenceFile, '[[rules]]\nevidence = "x"\npattern = "y"\nweight = 3', "rules.0.weight"),
         ],
     )
     def test_error_names_the_key(
@@ -114,6 +114,6 @@ class TestPromptInjectionRules:
             load(tmp_path, text, schema)
 
     def test_unknown_part_in_a_pattern_is_an_error(self) -> None:
-        rule = detector.EvidenceRule(evidence="x", weight=1, pattern="{nonsense} ~3 {you}")
+        rule = evidence.EvidenceRule(evidence="x", weight=1, pattern="{nonsense} ~3 {you}")
         with pytest.raises(RuleFileError, match=r"leak\.toml: no word has the part nonsense"):
-            list(detector._compile_rule("leak", rule))
+            list(evidence._compile_rule("leak", rule))

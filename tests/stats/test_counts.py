@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.backends import change_blocks, schema
-from memoryhub.capture.events import PROMPT_SUBMIT, SESSION_START, HookEvent
+from memoryhub.capture import PROMPT_SUBMIT, SESSION_START, HookEvent
 from memoryhub.capture.pipeline import dispatch
 from memoryhub.facts import services
 from memoryhub.memories.delete import quota_of

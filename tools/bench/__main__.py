@@ -213,8 +213,8 @@ def run_in_process(
 def query_fts(database: Path, queries: list[str]) -> tuple[list[float], list[float]]:
     """Return milliseconds of CPU and of wall time of each query through ``sqlite3`` alone."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings")
-    from memoryhub.backends.expressions import word_expression
     from memoryhub.backends.fts_query import parse_query
+    from memoryhub.backends.lookups import word_expression
 
     connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
     connection.execute("PRAGMA mmap_size=268435456")

@@ -34,7 +34,6 @@ from memoryhub.backends.tables import (
     TEXT_TABLE,
     TRIGRAM_CHARACTERS,
     Trigger,
-    managed_tables,
 )
 
 logger = logging.getLogger(__name__)
@@ -278,7 +277,7 @@ def install() -> None:
         release.record()
         changed = {*_functions(""), CONFIGURATION} & names
         for table in INDEXES:
-            if changed or not _is_complete(table):
+            if changed or not is_index_complete(table):
                 rebuild_indexes(table)
         if has_vectors:
             vectors.copy_missing(cursor)
@@ -348,18 +347,10 @@ def derived_tables() -> frozenset[str]:
     return frozenset({*_tables(), REINDEX_TABLE, RELEASE_TABLE, vectors.TABLE})
 
 
-def tables_missing() -> list[str]:
-    """Return the main tables that do not exist (yet)."""
-    tables = set(connection.introspection.table_names())
-    return [table for table in (MEMORY_TABLE, JOURNAL_TABLE) if table not in tables]
-
-
-def find_problems(deep: bool = False) -> list[str]:
-    """Describe what is wrong with the schema. ``deep``: compare every index row with its memory."""
-    tables = set(connection.introspection.table_names())
-    found = [f"table {table} is missing" for table in (*managed_tables(), *INDEXES) if table not in tables]
-    if found:
-        return found
+def find_object_problems() -> list[str]:
+    """Describe the tables, functions and triggers that are missing or differ."""
+    found = []
+    tables = connection.introspection.table_names()
     with connection.cursor() as cursor:
         for name, one, problem in _differences(cursor):
             found.append(f"{one.identity.split()[0].lower()} {name} {problem}")
@@ -369,11 +360,6 @@ def find_problems(deep: bool = False) -> list[str]:
             found += [f"trigger {name} needs the extension vector" for name in left]
         elif vectors.TABLE in tables and not vectors.is_complete(cursor):
             found.append(f"index {vectors.TABLE} does not hold as many rows as its table")
-    for table in INDEXES:
-        if deep and not is_index_sound(table):
-            found.append(f"index {table} does not fit its table")
-        elif not _is_complete(table):
-            found.append(f"index {table} does not hold as many rows as its table")
     return found
 
 
@@ -431,7 +417,7 @@ def index_bytes() -> int:
         return int(cursor.fetchone()[0])
 
 
-def _is_complete(table: str) -> bool:
+def is_index_complete(table: str) -> bool:
     """Whether an index has a row for each memory. Compares counts only."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT (SELECT count(*) FROM {table}) = (SELECT count(*) FROM {MEMORY_TABLE})")

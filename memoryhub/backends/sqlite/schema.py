@@ -25,7 +25,6 @@ from memoryhub.backends.tables import (
     TEXT_COLUMNS,
     TRIGRAM_CHARACTERS,
     Trigger,
-    managed_tables,
 )
 from memoryhub.core import drafts
 
@@ -223,18 +222,9 @@ def uninstall() -> None:
             cursor.execute(f"DROP TABLE IF EXISTS {table}")
 
 
-def tables_missing() -> list[str]:
-    """Return the main tables that do not exist (yet)."""
-    tables = set(connection.introspection.table_names())
-    return [table for table in (MEMORY_TABLE, JOURNAL_TABLE) if table not in tables]
-
-
-def find_problems(deep: bool = False) -> list[str]:
-    """Describe what is wrong with the schema. ``deep``: compare every index row with its table row."""
-    tables = set(connection.introspection.table_names())
-    found = [f"table {table} is missing" for table in (*managed_tables(), *INDEXES) if table not in tables]
-    if found:
-        return found
+def find_object_problems() -> list[str]:
+    """Describe the views, tables and triggers that are missing or differ."""
+    found = []
     for kind, wanted in _objects():
         present = _present_objects(kind)
         for name, statement in wanted.items():
@@ -242,11 +232,6 @@ def find_problems(deep: bool = False) -> list[str]:
                 found.append(f"{kind.lower()} {name} is missing")
             elif present[name] != statement:
                 found.append(f"{kind.lower()} {name} is not the one this version installs")
-    for table in INDEXES:
-        if deep and not is_index_sound(table):
-            found.append(f"index {table} does not fit its table")
-        elif not _is_complete(table):
-            found.append(f"index {table} does not hold as many rows as its table")
     return found
 
 
@@ -358,7 +343,7 @@ def _present_objects(kind: str) -> dict[str, str]:
         return {name: sql.replace(f'"{name}"', name, 1) for name, sql in cursor.fetchall()}
 
 
-def _is_complete(table: str) -> bool:
+def is_index_complete(table: str) -> bool:
     """Whether an index has a row for each memory. Compares counts only: a few milliseconds at 100 000."""
     with connection.cursor() as cursor:
         cursor.execute(

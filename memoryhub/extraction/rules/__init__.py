@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from memoryhub.extraction.comparison import Candidate
 from memoryhub.extraction.conversation import Turn
 
-__all__ = ["extract"]
-
 
 def extract(turns: Sequence[Turn]) -> list[Candidate]:
     """Return the candidates of a conversation in order."""

@@ -86,12 +86,7 @@ class OperationResult:
 
 
 def run_now(
-    name: str,
-    params: Mapping[str, Any],
-    actor: Actor,
-    *,
-    run_uid: str = "",
-    now: datetime | None = None,
+    name: str, params: Mapping[str, Any], actor: Actor, *, run_uid: str = "", now: datetime | None = None
 ) -> OperationResult:
     """Apply all steps immediately. An operation that is paused changes nothing.
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from memoryhub import embeddings
 from memoryhub.access.policy import Actor
 from memoryhub.backends import change_log, reindexing
-from memoryhub.backends.schema import EMBEDDED_COLUMNS, INDEXES
+from memoryhub.backends.tables import EMBEDDED_COLUMNS, INDEXES
 from memoryhub.core.database import write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, text_to_embed
 from memoryhub.maintenance.operations.base import (

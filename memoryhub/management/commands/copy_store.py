@@ -5,12 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 
-from memoryhub.management.operator import plural
+from memoryhub.management.operator import plural, require_migrated
 from memoryhub.ops import copying
 from memoryhub.ops.checks import INSTALLATION
 
@@ -31,9 +28,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        executor = MigrationExecutor(connection)
-        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
-            raise CommandError(f"the store in {settings.HOME} is not up to date; run: manage.py migrate")
+        require_migrated()
         total = 0
 
         def report(table: str, found: copying.Summary) -> None:

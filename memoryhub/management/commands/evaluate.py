@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-
-def _load() -> type[BaseCommand]:
-    try:
-        from tools.commands import evaluate
-    except ModuleNotFoundError:
-        # Django shows no stack trace for a CommandError, except for one that a parser raises.
-        sys.exit("evaluate needs a checkout of the repository: the package leaves tools/ out")
-    return evaluate.Command
+from memoryhub.management.operator import load_tool
 
 
 class Command(BaseCommand):
@@ -22,9 +14,9 @@ class Command(BaseCommand):
     requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        _load()().add_arguments(parser)
+        load_tool("evaluate")().add_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        command = _load()()
+        command = load_tool("evaluate")()
         command.stdout, command.stderr = self.stdout, self.stderr
         command.handle(*args, **options)

@@ -16,8 +16,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import close_old_connections, connection
-from django.db.migrations.executor import MigrationExecutor
+from django.db import close_old_connections
 
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.accounts import tokens
@@ -25,7 +24,7 @@ from memoryhub.config import environment
 from memoryhub.core.vocabulary import RIGHTS, Right
 from memoryhub.http.authentication import Caller
 from memoryhub.http.problems import Problem, to_problem, unauthenticated
-from memoryhub.management.operator import short_name
+from memoryhub.management.operator import require_migrated, short_name
 from memoryhub.mcp import http, jsonrpc
 from memoryhub.mcp.jsonrpc import Id, Request, RpcError
 from memoryhub.mcp.server import Server, is_stateless, requested_version
@@ -66,9 +65,7 @@ class Command(BaseCommand):
         if sys.stdin is None or sys.stdout is None:
             raise CommandError("standard input or output is closed; the messages come and go there")
         require_usable_store()
-        executor = MigrationExecutor(connection)
-        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
-            raise CommandError(f"the store in {settings.HOME} is not up to date; run: manage.py migrate")
+        require_migrated()
         admit = as_operator(options) if options["name"] is not None else by_token
         try:
             admit()

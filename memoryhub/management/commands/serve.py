@@ -7,10 +7,9 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub.core.client_ip import is_loopback
+from memoryhub.management.operator import require_migrated
 from memoryhub.ops import serving
 from memoryhub.ops.checks import INSTALLATION
 
@@ -44,9 +43,7 @@ class Command(BaseCommand):
             serving.require_free(options["host"], options["port"], serving.SECONDS_TO_FREE_PORT)
         except serving.CannotServe as problem:
             raise CommandError(str(problem)) from None
-        executor = MigrationExecutor(connection)
-        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
-            raise CommandError(f"the store in {settings.HOME} is not up to date; run: manage.py migrate")
+        require_migrated()
         try:
             for sentence in serving.prepare_store():
                 self.stderr.write(sentence)

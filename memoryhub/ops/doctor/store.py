@@ -10,22 +10,12 @@ from django.db import DatabaseError, OperationalError, connection, connections, 
 from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub.audit import journal, mirror, verification
-from memoryhub.backends import reindexing, release, schema
+from memoryhub.backends import reindexing, release, schema, tables
 from memoryhub.backends.postgres import server
 from memoryhub.core import damage
 from memoryhub.core.database import is_database_busy, is_postgres, write_transaction
 from memoryhub.ops import backup, checks, restore, salvage
-from memoryhub.ops.doctor import (
-    REBUILD,
-    RESTORE,
-    Finding,
-    Status,
-    check,
-    fail,
-    of_messages,
-    ok,
-    warn,
-)
+from memoryhub.ops.doctor import REBUILD, RESTORE, Finding, Status, check, fail, of_messages, ok, warn
 
 
 def _server() -> Iterator[Finding]:
@@ -185,7 +175,7 @@ def _unfit() -> list[str]:
     try:
         return reindexing.find_unsound_indexes()
     except (OSError, sqlite3.Error):  # no room for a copy, or no access
-        return [table for table in schema.INDEXES if not schema.is_index_sound(table)]
+        return [table for table in tables.INDEXES if not schema.is_index_sound(table)]
 
 
 @check("text index", needs="triggers", slow=True, fix=_rebuild)
@@ -286,7 +276,7 @@ _Wanted = models.Index | models.UniqueConstraint
 @check("tables", needs="migrations")
 def present() -> Iterator[Finding]:
     there = set(connection.introspection.table_names())
-    wanted = schema.managed_tables()
+    wanted = tables.managed_tables()
     missing = [table for table in wanted if table not in there]
     for table in missing:
         yield fail(f"table {table} is missing, with all that was in it", RESTORE)

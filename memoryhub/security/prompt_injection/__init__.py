@@ -18,15 +18,3 @@ from memoryhub.security.prompt_injection.inspection import (
     inspect_fields,
     rules_version,
 )
-
-__all__ = [
-    "INSTRUCTION_REMOVED",
-    "FieldFinding",
-    "FieldsVerdict",
-    "Finding",
-    "Verdict",
-    "digest_fields",
-    "inspect",
-    "inspect_fields",
-    "rules_version",
-]

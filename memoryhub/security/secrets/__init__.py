@@ -36,18 +36,6 @@ from memoryhub.security.secrets.secret_rules import (
 )
 from memoryhub.security.secrets.values import HEX, UUID, has_digit, is_random, is_reference
 
-__all__ = [
-    "REDACTED",
-    "UNCHECKED",
-    "CheckTooCostly",
-    "DetectedSecret",
-    "compile_rules",
-    "find_secrets",
-    "may_contain_secrets",
-    "redact",
-    "redact_checked",
-]
-
 REDACTED = "[secret removed]"
 UNCHECKED = "[text removed: too costly to check for secrets]"
 GENERIC_KIND = "password or key"

@@ -11,8 +11,6 @@ from memoryhub.transfer.records import Item, ReadOptions, UnreadableFile
 if TYPE_CHECKING:
     from memoryhub.transfer.export import ExportSelection
 
-__all__ = ["FORMATS", "WRITERS", "Format", "UnreadableFile", "Writer", "detect_format"]
-
 
 class Format(Protocol):
     """An import format. Stateless.

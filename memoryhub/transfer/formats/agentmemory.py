@@ -133,10 +133,6 @@ def _read_summary(place: str, fields: FieldReader) -> Item:
     return _record(place, fields, "summary", "sessionId", content=content, type=kind)
 
 
-def _read_semantic(place: str, fields: FieldReader) -> Item:
-    return _record(place, fields, "semantic", type=MemoryType.FACT)
-
-
 def _read_lesson(place: str, fields: FieldReader) -> Item:
     content = "\n\n".join(filter(None, (fields.text("content"), fields.text("context"))))
     return _record(place, fields, "lesson", content=content, type=MemoryType.DISCOVERY)
@@ -171,6 +167,6 @@ _READERS: dict[str, Callable[[str, FieldReader], Item]] = {
     "memories": _read_memory,
     "observations": _read_observation,
     "summaries": _read_summary,
-    "semanticMemories": _read_semantic,
+    "semanticMemories": lambda place, fields: _record(place, fields, "semantic", type=MemoryType.FACT),
     "lessons": _read_lesson,
 }

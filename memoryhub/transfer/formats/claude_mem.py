@@ -13,13 +13,7 @@ from memoryhub.core.text import make_title
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer import foreign_history
 from memoryhub.transfer.foreign_history import append_statements, summary_text
-from memoryhub.transfer.foreign_sqlite import (
-    ROW_NUMBER,
-    ForeignDatabase,
-    RowValues,
-    SqliteFormat,
-    chunked,
-)
+from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase, RowValues, SqliteFormat, chunked
 from memoryhub.transfer.records import Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
 

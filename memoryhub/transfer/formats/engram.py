@@ -13,11 +13,7 @@ from memoryhub.transfer.records import InvalidItem, Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
 
 _FIELDS = load_field_rules("engram")
-_TYPES = {
-    "learning": MemoryType.DISCOVERY,
-    "manual": MemoryType.GENERAL,
-    "preference": MemoryType.PREFERENCE,
-}
+_TYPES = {"learning": MemoryType.DISCOVERY, "manual": MemoryType.GENERAL, "preference": MemoryType.PREFERENCE}
 _SCOPES = {"project": Scope.PROJECT, "personal": Scope.PERSONAL, "global": Scope.TEAM}
 _KNOWN_FIELDS = frozenset(
     "id sync_id session_id type title content tool_name project scope topic_key revision_count"

@@ -14,12 +14,7 @@ from memoryhub.access.policy import LEVELS, Sensitivity
 from memoryhub.core.vocabulary import TYPES, MemoryType
 from memoryhub.transfer import foreign_history
 from memoryhub.transfer.foreign_history import append_statements, summary_text
-from memoryhub.transfer.foreign_sqlite import (
-    ROW_NUMBER,
-    ForeignDatabase,
-    RowValues,
-    SqliteFormat,
-)
+from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase, RowValues, SqliteFormat
 from memoryhub.transfer.records import Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, load_field_rules, printable_name
 

@@ -14,13 +14,7 @@ from typing import Any
 from memoryhub.access.policy import Sensitivity
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer.foreign_history import make_journal_row, make_revision, short_id
-from memoryhub.transfer.foreign_sqlite import (
-    ROW_NUMBER,
-    ForeignDatabase,
-    RowValues,
-    SqliteFormat,
-    chunked,
-)
+from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase, RowValues, SqliteFormat, chunked
 from memoryhub.transfer.records import Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, load_field_rules, printable_name
 

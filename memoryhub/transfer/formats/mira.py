@@ -9,13 +9,7 @@ from typing import Any
 
 from memoryhub.core.vocabulary import SCOPES, Scope
 from memoryhub.transfer.foreign_history import make_evidence
-from memoryhub.transfer.foreign_sqlite import (
-    ROW_NUMBER,
-    ForeignDatabase,
-    RowValues,
-    SqliteFormat,
-    chunked,
-)
+from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase, RowValues, SqliteFormat, chunked
 from memoryhub.transfer.records import Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
 

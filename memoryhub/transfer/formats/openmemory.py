@@ -14,13 +14,7 @@ from typing import Any
 
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer.files import member_names, open_member
-from memoryhub.transfer.foreign_json import (
-    count_lines,
-    first_objects,
-    parse_line,
-    read_members,
-    read_objects,
-)
+from memoryhub.transfer.foreign_json import count_lines, first_objects, parse_line, read_members, read_objects
 from memoryhub.transfer.jsonl import LineReader
 from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions, UnreadableFile
 from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules, printable_name
@@ -126,11 +120,7 @@ class _MemoryReader:
         fields.note_unsupported("vector", why="made anew here")
         fields.note_unknown(_KNOWN_FIELDS)
         categories, app, state = fields.words("categories"), fields.text("app"), self._state(fields)
-        tags = [
-            *categories[1:],
-            *([app] if app else []),
-            *([state] if state in _INACTIVE_STATES else []),
-        ]
+        tags = [*categories[1:], *([app] if app else []), *([state] if state in _INACTIVE_STATES else [])]
         updated = fields.past_moment("updated_at", "created_at")
         deleted = fields.past_moment("deleted_at") or updated or self.now
         return fields.memory(

@@ -18,8 +18,8 @@ from memoryhub.access import policy
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.backends.fts_query import Query, parse_query
-from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.backends.statements import key_list
+from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.pagination import InvalidCursor, paginate
 from memoryhub.core.text import collapse_whitespace, without_title_prefix
 from memoryhub.memories.filters import MemoryFilter

@@ -1,0 +1,192 @@
+"""What an import did: the numbers and reasons that its steps leave, and the report made of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.conf import settings
+
+from memoryhub.access.policy import Clearance
+from memoryhub.core.dates import parse_moment
+from memoryhub.maintenance.operations.base import Change
+from memoryhub.memories import serializers
+from memoryhub.models import MaintenanceRun, Memory, RunChanges
+from memoryhub.transfer.formats import FORMATS
+from memoryhub.transfer.loader import OTHER_FIELDS, Tally, find_projects_over_cap
+from memoryhub.transfer.records import Problem
+
+FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL = "failed", "unmapped", "ignored", "not_taken", "no_ttl"
+INFERRED_TYPE = "inferred_type"  # ``reason`` is a type that the text suggests
+EXPIRING = "expiring"  # ``reason`` is the first expiry
+RAISED_CAP = "raised_cap"  # ``reason`` is the project, ``after`` its new cap
+PROJECT = "project"  # a target project; ``after`` is its number of memories in a dry run
+_MAX_ERRORS = 100  # listed per step; the others are counted
+_MAX_PROJECTS = 20  # named per step
+_MIN_ELAPSED = 2  # seconds before the remaining time is estimated
+_MAX_MAPPED = 20  # unknown fields that a person can map
+
+
+def project_changes(tally: Tally, reported: Set[str], dry_run: bool) -> Iterator[Change]:
+    new = [(project, n) for project, n in tally.created_in.items() if n and project not in reported]
+    for project, n in new[:_MAX_PROJECTS]:
+        yield Change(PROJECT, reason=project, after=float(n) if dry_run else None)
+
+
+def failure_changes(tally: Tally, errors: list[tuple[str, Problem]]) -> Iterator[Change]:
+    """Yield a change per failed item with its first problems, and one for the remaining count."""
+    by_place: dict[str, list[str]] = {}
+    for place, problem in errors:
+        by_place.setdefault(place, []).append(str(problem))
+    listed = list(by_place.items())[:_MAX_ERRORS]
+    for place, problems in listed:
+        yield Change(FAILED, reason=f"{place}: {'; '.join(problems[:5])}")
+    if rest := tally.failed - len(listed):
+        yield Change(FAILED, reason="more in the lines around", count=rest)
+
+
+def outcome_changes(tally: Tally) -> Iterator[Change]:
+    for outcome, count in tally.outcomes.items():
+        yield Change(f"memories {outcome}", count=count)
+    for kind, counts in tally.others.items():
+        for outcome, count in counts.items():
+            yield Change(f"{kind} {outcome}", count=count)
+
+
+def note_changes(tally: Tally) -> Iterator[Change]:
+    for what, count in tally.unmapped.items():
+        yield Change(UNMAPPED, reason=what, count=count)
+    for name, count in tally.ignored.items():
+        yield Change(IGNORED, reason=name[:100], count=count)
+    for name, count in tally.inferred_types.items():
+        yield Change(INFERRED_TYPE, reason=name, count=count)
+    for name, count in tally.not_taken.items():
+        yield Change(NOT_IMPORTED, reason=name, count=count)
+    if tally.first_expiry:
+        yield Change(EXPIRING, reason=serializers.moment(tally.first_expiry) or "", count=tally.expiring)
+    if tally.without_ttl and settings.MEMORYHUB.default_ttl_days:
+        days = settings.MEMORYHUB.default_ttl_days
+        yield Change(
+            WITHOUT_TTL, reason=f"to expire in {days} days (default_ttl_days)", count=tally.without_ttl
+        )
+
+
+_NOTE_ACTIONS = frozenset(
+    {FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL, EXPIRING, PROJECT, INFERRED_TYPE, RAISED_CAP}
+)
+
+
+@dataclass
+class ImportReport:
+    """Report of an import.
+
+    ``counts`` has the number per kind and outcome ("memories created"), largest first. ``errors`` is a page
+    of failures with their places, ``failed`` their total number. ``over_cap`` lists target projects that
+    exceed their cap (after a dry run: would exceed), ``raised_caps`` the new caps. ``expiring`` counts new
+    memories that expire, ``without_ttl`` those of them that get the configured lifetime.
+    """
+
+    counts: list[tuple[str, int]] = field(default_factory=list)
+    failed: int = 0
+    errors: list[str] = field(default_factory=list)
+    more_errors: bool = False
+    unmapped: list[tuple[str, int]] = field(default_factory=list)
+    ignored: list[tuple[str, int]] = field(default_factory=list)
+    not_taken: list[tuple[str, int]] = field(default_factory=list)
+    without_ttl: int = 0
+    expiring: int = 0
+    first_expiry: str | None = None
+    over_cap: list[tuple[str, int]] = field(default_factory=list)
+    inferred_types: list[tuple[str, int]] = field(default_factory=list)
+    raised_caps: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """Number of stored, known and failed items."""
+        return sum(count for _, count in self.counts) + self.failed
+
+    @property
+    def first_expiry_at(self) -> datetime | None:
+        return parse_moment(self.first_expiry) if self.first_expiry else None
+
+    @property
+    def created(self) -> int:
+        """Number of new memories."""
+        return dict(self.counts).get("memories created", 0)
+
+    @property
+    def duplicates(self) -> int:
+        """Number of memories that the store already contained."""
+        known = ("refreshed", "unchanged", "kept", "updated")
+        return sum(dict(self.counts).get(f"memories {outcome}", 0) for outcome in known)
+
+    @property
+    def mappable(self) -> list[tuple[str, int]]:
+        """The most frequent unknown fields that a person can map to a field of a memory."""
+        return [one for one in self.ignored if one[0] != OTHER_FIELDS][:_MAX_MAPPED]
+
+
+def count_rows(run: MaintenanceRun) -> int:
+    """Return the number of items that a run has read so far."""
+    counts = (run.result or {}).get("counts", {})
+    return sum(n for action, n in counts.items() if action == FAILED or action not in _NOTE_ACTIONS)
+
+
+def seconds_left(run: MaintenanceRun, now: datetime) -> int | None:
+    """Estimate the remaining time of a running import; None before there is enough to go by."""
+    if run.status != MaintenanceRun.Status.RUNNING or not run.started_at or not run.total or not run.done:
+        return None
+    elapsed = (now - run.started_at).total_seconds()
+    return max(round(elapsed * (run.total - run.done) / run.done), 0) if elapsed > _MIN_ELAPSED else None
+
+
+def format_label(run: MaintenanceRun) -> str:
+    """Return the label of the import's format."""
+    format = FORMATS.get(str(run.params.get("format")))
+    return format.label if format else str(run.params.get("format"))
+
+
+def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limit: int = 100) -> ImportReport:
+    """Return all numbers and a page of errors. The memories of a project are counted within the clearance."""
+    counts: dict[str, int] = (run.result or {}).get("counts", {})
+    outcomes = Counter({name: n for name, n in counts.items() if name not in _NOTE_ACTIONS})
+    report = ImportReport(
+        outcomes.most_common(),
+        counts.get(FAILED, 0),
+        without_ttl=counts.get(WITHOUT_TTL, 0),
+        expiring=counts.get(EXPIRING, 0),
+    )
+    notes: dict[str, Counter[str]] = {
+        name: Counter() for name in (UNMAPPED, IGNORED, NOT_IMPORTED, INFERRED_TYPE)
+    }
+    coming: Counter[str] = Counter()
+    seen = 0
+    for action, reason, count, after in _load_changes(run):
+        if action in notes:
+            notes[action][reason] += count
+        elif action == EXPIRING:
+            report.first_expiry = min(report.first_expiry or reason, reason)
+        elif action == RAISED_CAP:
+            report.raised_caps.append((reason, int(after)))
+        elif action == PROJECT:
+            coming[reason] += int(after)
+        elif action == FAILED:
+            seen += 1
+            if start < seen <= start + limit:
+                report.errors.append(reason if count == 1 else f"{count:,} {reason}")
+    report.more_errors = seen > start + limit
+    report.unmapped = notes[UNMAPPED].most_common()
+    report.ignored, report.not_taken = notes[IGNORED].most_common(), notes[NOT_IMPORTED].most_common()
+    report.inferred_types = notes[INFERRED_TYPE].most_common()
+    visible = Memory.objects.visible_to(clearance)
+    report.over_cap = sorted(find_projects_over_cap(coming, visible, run.dry_run).items())
+    return report
+
+
+def _load_changes(run: MaintenanceRun) -> Iterator[tuple[str, str, int, float]]:
+    """Yield action, reason, count and the number ``after``."""
+    for step in RunChanges.objects.filter(run=run).order_by("pk").iterator(chunk_size=100):
+        for change in step.changes:
+            yield change["action"], change.get("reason", ""), change.get("count", 1), change.get("after", 0)
