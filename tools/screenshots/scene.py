@@ -140,6 +140,7 @@ def found() -> dict[str, str]:
         "session": Session.objects.filter(ended_at__isnull=False).order_by("-last_at")[0].session_id,
         "agent": "claude-code",
         "client": "claude-code",
+        "operation": "search_by_query",
         "digest": Digest.objects.get().uid,
         "fact": Fact.objects.filter(predicate="uses_database").latest("updated_at").uid,
         "injection": Injection.objects.filter(withheld__icontains="governor").latest("at").uid,
