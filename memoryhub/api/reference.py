@@ -115,7 +115,7 @@ class Operation:
             found = self.schemas[name]
             return (name, name) if "properties" in found else self._type(found)
         if choices := schema.get("anyOf") or schema.get("allOf"):
-            types = [self._type(one) for one in choices]
+            types = [self._type(one) for one in choices if one != {"type": "null"}]
             return " or ".join(kind for kind, _ in types), next((name for _, name in types if name), "")
         if values := schema.get("enum") or [schema[key] for key in ("const",) if key in schema]:
             return "one of " * (len(values) > 1) + ", ".join(map(str, values)), ""

@@ -232,9 +232,9 @@ def _explain_choice(best: MemoryRow, others: Sequence[MemoryRow]) -> str:
         return "it is found by its key"
     if best.accessed_count > max(other.accessed_count for other in others):
         times = "once" if best.accessed_count == 1 else f"{best.accessed_count} times"
-        return f"it was read most often: {times}"
+        return f"it was read most often ({times})"
     if best.length > max(other.length for other in others):
-        return "it says the most"
+        return "it has the longest text"
     return "it is the newest"
 
 

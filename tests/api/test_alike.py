@@ -38,7 +38,7 @@ class TestRelated:
         [found] = bot.get(f"/memories/{one.uid}/related").json()["items"]
         assert found["memory"]["id"] == other.uid
         assert found["similarity"] > 0.9
-        assert found["reasons"][0].startswith("says nearly the same")
+        assert found["reasons"][0].startswith("nearly identical")
         assert found["reasons"][1:] == ["shares the tag ci", "shares the entity runner"]
 
     def test_shared_files_are_a_reason(self, bot, remember):

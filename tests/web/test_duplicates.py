@@ -253,7 +253,7 @@ def test_page_lists_them_separately_with_a_reason(curator: Client, pieces: list[
     assert "Below them: 1 profile in several parts." in page
     assert page.index("Profiles in several parts") > page.index("Kept: it says the most.")
     assert "Each adds something; merge them into one text." in page
-    assert "is about something alike" not in page
+    assert "on a related topic" not in page
 
 
 def test_page_with_only_profile_parts_reports_no_cluster(curator: Client, pieces: list[Memory]) -> None:

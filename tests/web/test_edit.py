@@ -241,7 +241,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("field", "typed", "expected"),
         [
-            ("content", "", "Write something here."),
+            ("content", "", "Enter some text."),
             ("content", "  \n ", "Must contain more than white space."),
             ("content", "x" * 100_001, "Use at most 100000 characters."),
             ("content", "a\x00b", "Null characters are not allowed."),

@@ -103,7 +103,7 @@ def _language_model() -> None:
         actor="token:claude-code",
         extractor="rules",
         tries=3,
-        error="the model answered too late three times; rules read it",
+        error="the model timed out three times; rules processed it",
         created_at=NOW - timedelta(days=1, hours=3),
         finished_at=NOW - timedelta(days=1, hours=2),
     )

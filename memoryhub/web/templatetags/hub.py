@@ -35,11 +35,11 @@ from memoryhub.web.base.middleware import file_digest
 register = template.Library()
 
 _TRASH_REASONS = {
-    TrashReason.FORGOTTEN.value: "thrown away",
-    TrashReason.EVICTED.value: "evicted: the project was full",
+    TrashReason.FORGOTTEN.value: "deleted",
+    TrashReason.EVICTED.value: "evicted (project full)",
     TrashReason.COMPRESSED.value: "compressed into a summary",
-    TrashReason.MERGED.value: "merged into another",
-    TrashReason.UNDONE.value: "the backfill that stored it was undone",
+    TrashReason.MERGED.value: "merged into another memory",
+    TrashReason.UNDONE.value: "removed with its backfill",
 }
 _CODE = re.compile(r"`+([^`]+)`+")
 _BREAK_POINTS = re.compile(r"(?<=[:_/.@])(?=\w)")  # the empty match between a separator and the next word
@@ -106,7 +106,7 @@ def type_name(kind: str) -> str:
 @register.filter
 def trash_reason(reason: str) -> str:
     """Describe why a memory is in the trash."""
-    return _TRASH_REASONS.get(reason, reason or "thrown away")
+    return _TRASH_REASONS.get(reason, reason or "deleted")
 
 
 @register.simple_tag
