@@ -119,9 +119,7 @@ class MemoryForm(DraftForm):
     project = LineField()
     session_id = LineField(label="Session")
     key = LineField(help_text="Storing another text under this key replaces this memory.")
-    ttl_days = NumberField(
-        label="Expires after days", help_text="From now. Leave empty, or enter 0, to keep it forever."
-    )
+    ttl_days = NumberField(label="Expires after days", help_text="From now. Leave empty to keep it forever.")
     files_read = LinesField(label="Files read", help_text="One path per line.")
     files_modified = LinesField(label="Files modified", help_text="One path per line.")
     abstract = LineField(help_text="One line. Default: made from the content.")
