@@ -115,7 +115,7 @@ class TestDuplicates:
         remember("Marmalade is made of oranges", project="p")
         body = bot.get("/duplicates").json()
         [cluster] = body["items"]
-        assert (cluster["keep"]["id"], cluster["why"]) == (long.uid, "it says the most")
+        assert (cluster["keep"]["id"], cluster["why"]) == (long.uid, "it has the longest text")
         assert [other["memory"]["id"] for other in cluster["others"]] == [short.uid]
         assert 0.7 < cluster["similarity"] <= 1
         assert (body["complete"], body["notes"], body["memories"], body["total"]) == (True, [], 3, 1)

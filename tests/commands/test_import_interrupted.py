@@ -132,8 +132,8 @@ def test_a_position_that_cannot_be_read_is_none(run, jsonl, home, interrupted):
 
 
 def test_what_cannot_be_resumed_says_so(run, jsonl):
-    assert "--resume needs a file" in run("import_memories", "-", "--resume").err
-    assert "--resume needs a file" in run("import_memories", six(jsonl), "--resume", "--dry-run").err
+    assert "--resume cannot be combined" in run("import_memories", "-", "--resume").err
+    assert "--resume cannot be combined" in run("import_memories", six(jsonl), "--resume", "--dry-run").err
 
 
 def test_a_file_of_another_kind_goes_on_by_its_items(run, tmp_path, interrupted):

@@ -108,7 +108,7 @@ class Command(BaseCommand):
             name = known.get_username()
             self.tell(
                 "Administrator",
-                f"{name}, exists; to set a new password: {_command(real, 'changepassword', name)}",
+                f"{name}; new password: {_command(real, 'changepassword', name)}",
             )
 
     def token(self, real: bool) -> None:
@@ -117,7 +117,7 @@ class Command(BaseCommand):
         if known:
             self.tell(
                 "Agent token",
-                f"{known.name} {known.prefix}... exists; for another: {_command(real, 'create_token NAME')}",
+                f"{known.name} {known.prefix}...; another one: {_command(real, 'create_token NAME')}",
             )
             return
         if identities.is_former_username(ADMIN):

@@ -123,7 +123,9 @@ register.filter(operation_label)
 def detail_items(detail: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Format the details of a journal entry; empty lists, ids and hashes are omitted (:func:`detail_ids`)."""
     shown = {name: value for name, value in detail.items() if value != [] and not _is_id(name, value)}
-    shown = {_DETAIL_NAMES.get(name, name): value for name, value in shown.items()}
+    for name, label in _DETAIL_NAMES.items():
+        if name in shown:
+            shown[label] = shown.pop(name)
     if shown.get("level") == "":  # of a membership: as on the person's page
         shown["level"] = "same as default"
     return [(name.replace("_", " "), _value_to_text(value)) for name, value in shown.items()]
@@ -182,7 +184,7 @@ def _value_to_text(value: Any) -> str:
             return str(len(value))
         return ", ".join(map(_value_to_text, value))
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {_value_to_text(one)}" for name, one in value.items())
+        return ", ".join(f"{readable(name)}: {_value_to_text(one)}" for name, one in value.items())
     return field_value(value)
 
 
