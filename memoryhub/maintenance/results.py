@@ -183,7 +183,7 @@ def run_state(run: MaintenanceRun) -> str:
     if run.status == Status.FAILED:
         return _FAILURE_LABELS.get(Cause(run.cause), "Failed") if run.cause else "Failed"
     if run.undone_at:
-        return "Done, and undone since"
+        return "Undone"
     return "Done"
 
 
