@@ -27,7 +27,7 @@ from memoryhub.web.base.filters import ProjectField
 
 PERMISSION = "memoryhub.change_memory"
 PAGE_SIZE, MAX_ON_HOME, MAX_READ_FOR_HOME = 50, 5, 100
-_LINES = "One on each line."
+_LINES = "One per line."
 
 
 class LinesField(forms.CharField):

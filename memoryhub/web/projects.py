@@ -69,9 +69,9 @@ class MoveForm(forms.Form):
     action = forms.ChoiceField(
         label="Change",
         choices=[
-            (project_changes.RENAME, "Rename it to a new name"),
-            (project_changes.MERGE, "Merge it into another project"),
-            (project_changes.SPLIT, "Split a part off, into a new project"),
+            (project_changes.RENAME, "Rename"),
+            (project_changes.MERGE, "Merge into another project"),
+            (project_changes.SPLIT, "Split off a part into a new project"),
         ],
     )
     into = forms.CharField(label="New name, or the other project", max_length=200)

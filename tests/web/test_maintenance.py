@@ -266,7 +266,7 @@ class TestLosingForGood:
         _, address = completed_run(eraser, **fields, do="run", confirmed="yes")
         assert [one.title for one in Memory.objects.all()] == ["secret milk"]
         shown = text_of(eraser.get(address))
-        assert "purged for good 2" in shown
+        assert "permanently deleted 2" in shown
         assert shown.count("permanently removed") == 2
         assert "Undo" not in shown
 

@@ -88,7 +88,7 @@ class PasswordForm(FirstPasswordForm):
     field_order = ("old", "password", "again")
     wait = 0  # seconds until the next attempt, after too many wrong passwords
 
-    old = PasswordField("Password now", "current-password")
+    old = PasswordField("Current password", "current-password")
     password = PasswordField(
         "New password", help_text="At least 8 characters, not a common word, not similar to your name."
     )

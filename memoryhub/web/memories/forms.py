@@ -32,11 +32,11 @@ _HTML_ATTRIBUTES = {"maxLength": "maxlength", "minimum": "min", "maximum": "max"
 _ERROR_MESSAGES = {
     "string_too_long": "Use at most {max_length} characters.",
     "string_too_short": "Enter some text.",
-    "too_long": "Give at most {max_length} items.",
-    "less_than_equal": "Give a number up to {le:g}.",
-    "greater_than_equal": "Give a number from {ge:g} up.",
-    "float_type": "Give a number.",
-    "missing": "This is needed.",
+    "too_long": "Enter at most {max_length} items.",
+    "less_than_equal": "Enter a number of at most {le:g}.",
+    "greater_than_equal": "Enter a number of at least {ge:g}.",
+    "float_type": "Enter a number.",
+    "missing": "This field is required.",
 }
 
 
@@ -130,7 +130,7 @@ class MemoryForm(DraftForm):
     superseded_by = LineField(
         label="Replaced by", help_text="The id of the memory that replaces this one, if any."
     )
-    entities = EntitiesField(help_text="One on each line: a name, or a name | type.")
+    entities = EntitiesField(help_text="One per line: a name, or a name | type.")
     discovery_tokens = forms.IntegerField(required=False, help_text="Tokens spent to find this out.")
     unchanged_since = forms.CharField(required=False, widget=forms.HiddenInput)
 
