@@ -1,7 +1,7 @@
 """List the strings that people read in the browser: ``python -m tools.ui_strings [--file PART]``.
 
-From templates: text between tags and the attributes in ``ATTRIBUTES``; template tags are shown as ``…``.
-From Python: text that is passed to the functions and keywords in ``CALLS`` and ``KEYWORDS``.
+From templates: text between tags, the attributes in ``ATTRIBUTES`` and what is passed to included templates;
+template tags are shown as ``…``. From Python: all text of two or more words, except docstrings.
 """
 
 from __future__ import annotations
@@ -14,32 +14,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PYTHON_FOLDERS = ("web", "admin", "accounts", "memories", "facts", "transfer", "maintenance", "stats")
+NO_WORDS_FOR_PEOPLE = ("migrations", "backends", "security")
 ATTRIBUTES = ("aria-label", "title", "placeholder", "alt", "data-confirm")
-CALLS = (
-    "success",
-    "error",
-    "info",
-    "warning",
-    "BadRequest",
-    "ValidationError",
-    "StoreError",
-    "Http404",
-    "refuse",
-)
-KEYWORDS = (
-    "label",
-    "help_text",
-    "empty_label",
-    "verbose_name",
-    "description",
-    "short_description",
-    "message",
-    "text",
-)
 # Comments, variables and tags; a tag that prints something leaves a mark in its sentence.
 _COMMENT = re.compile(r"\{#.*?#\}|\{% ?comment.*?endcomment ?%\}", re.DOTALL)
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_PASSED = re.compile(r"""\b(?:title|text|action|summary|label)="([^"]+)"|default:["']([^"'|]+)["']""")
+_TWO_WORDS = re.compile(r"[^\W\d_]{2,}[,;:.”’]* …?“?[^\W\d_]")
 _SILENT = ("script", "style", "svg", "code", "pre")
 
 
@@ -76,24 +57,31 @@ def read_template(text: str) -> Iterator[tuple[int, str]]:
     parser = _Texts()
     parser.feed(_TAG.sub(_replace_tag, _COMMENT.sub(lambda m: "\n" * m[0].count("\n"), text)))
     parser.close()
-    for line, found in parser.found:
+    passed = [
+        (text.count("\n", 0, tag.start()) + 1, one[1] or one[2])
+        for tag in _TAG.finditer(text)
+        for one in _PASSED.finditer(tag[0])
+    ]
+    for line, found in sorted(parser.found + passed):
         words = " ".join(found.split())
         if re.search(r"[^\W\d_]{2}", words):
             yield line, words
 
 
 def read_python(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, string) for each message and label of a module."""
-    for node in ast.walk(ast.parse(text)):
-        if not isinstance(node, ast.Call):
-            continue
-        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        values = node.args if name in CALLS else []
-        values = values + [one.value for one in node.keywords if one.arg in KEYWORDS]
-        for value in values:
-            words = _literal(value)
-            if " " in words:
-                yield value.lineno, words
+    """Yield (line, string) for each text of a module that is not a docstring."""
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    skipped = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    skipped |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    found = [
+        (node.lineno, _literal(node))
+        for node in nodes
+        if isinstance(node, ast.expr) and id(node) not in skipped
+    ]
+    for line, words in sorted(found):
+        if _TWO_WORDS.search(words):
+            yield line, " ".join(words.split())
 
 
 def _literal(node: ast.expr) -> str:
@@ -106,11 +94,11 @@ def _literal(node: ast.expr) -> str:
 
 
 def list_strings() -> Iterator[tuple[str, int, str]]:
-    """Yield (file, line, string) of all templates and of the modules that speak to people."""
+    """Yield (file, line, string) of all templates and modules."""
     for path in sorted((ROOT / "templates").rglob("*.html")):
         yield from _add_file(path, read_template)
-    for folder in PYTHON_FOLDERS:
-        for path in sorted((ROOT / "memoryhub" / folder).rglob("*.py")):
+    for path in sorted((ROOT / "memoryhub").rglob("*.py")):
+        if not set(path.parts) & set(NO_WORDS_FOR_PEOPLE):
             yield from _add_file(path, read_python)
 
 

@@ -165,7 +165,7 @@ def system_actor(name: str) -> Actor:
 
 UNREDACTED_LEVELS = (Sensitivity.PUBLIC.value, Sensitivity.PRIVATE.value)
 _ID_CHARS = 6  # characters of the id
-REDACTED_NOTICE = "Secret: opening it shows what it says, and is noted in the journal."
+REDACTED_NOTICE = "Secret. Opening it shows the text and is recorded in the journal."
 
 
 def is_redacted(level: str) -> bool:

@@ -205,7 +205,7 @@ def set_password(user: User, password: str, by: User) -> None:
     take the account over.
     """
     if user.pk == by.pk:
-        raise Conflict("this is your own account; change your password on the page You", "password")
+        raise Conflict("this is your own account; change your password under Settings → Profile", "password")
     require_may_change(by, user)
     save_password(user, password, by, "password_set")
 

@@ -121,7 +121,7 @@ def _run_action(
     else:
         model_admin.message_user(request, f"0 memories {done}.", "WARNING")
     if left := len(rows) - len(acted.done):
-        model_admin.message_user(request, f"{_count_memories(left)} left as before.", "INFO")
+        model_admin.message_user(request, f"{_count_memories(left)} left unchanged.", "INFO")
 
 
 def _undoable_action(

@@ -87,7 +87,7 @@ class TokenForm(_ModelForm):
     owner = forms.ChoiceField(help_text="Whose personal memories the agent reads and writes")
     clearance = forms.ChoiceField(help_text="The highest level that it may read")
     rights = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
-    projects = LinesField(help_text="One per line. Empty: every project.")
+    projects = LinesField(help_text="One per line. Leave empty for every project.")
 
     class Meta:
         model = AgentToken

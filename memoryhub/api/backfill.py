@@ -16,7 +16,7 @@ from memoryhub.http.authentication import WRITE, ApiRequest
 from memoryhub.http.problems import json_response
 from memoryhub.memories.schemas import Moment, Name, Text, Word
 
-router = Router(tags=["lifecycle"])
+router = Router(tags=["Hooks and past sessions"])
 MAX_EVENTS = 100  # in one request
 MAX_IDS = 5000
 EventId = Annotated[str, Field(min_length=1, max_length=200)]

@@ -18,7 +18,7 @@ from memoryhub.http.problems import json_response
 from memoryhub.memories.filters import TextFilter
 from memoryhub.models import MemoryCheck
 
-router = Router(tags=["search"])
+router = Router(tags=["Memory checks"])
 MAX_LISTED = 1000
 
 

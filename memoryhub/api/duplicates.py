@@ -27,7 +27,7 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import related
 
-router = Router(tags=["alike"])
+router = Router(tags=["Related memories"])
 
 
 class RelatedTo(AccessParams):

@@ -254,7 +254,7 @@ def text_field(hook: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-router = Router(tags=["lifecycle"])
+router = Router(tags=["Hooks and past sessions"])
 _DELIVERED_ONCE = "A repeated delivery with the same value is ignored."
 
 

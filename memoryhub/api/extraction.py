@@ -24,7 +24,7 @@ from memoryhub.memories.schemas import Name, Text
 from memoryhub.models import Extraction, Project
 from memoryhub.security.secrets import CheckTooCostly
 
-router = Router(tags=["memory"])
+router = Router(tags=["Memories"])
 
 
 class MessageIn(BaseModel):

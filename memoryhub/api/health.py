@@ -23,7 +23,7 @@ from memoryhub.core import damage
 from memoryhub.core.database import is_database_busy, read_timeout, store_path, write_transaction
 from memoryhub.http.problems import RETRY_AFTER, Problem, field_error, json_response
 
-router = Router(tags=["health"], auth=None)
+router = Router(tags=["Health"], auth=None)
 
 
 class Alive(BaseModel):

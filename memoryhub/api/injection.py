@@ -84,7 +84,7 @@ class InjectionRequest(AccessParams):
     "/inject",
     auth=READ,
     response=documented(InjectionShape),
-    tags=["search"],
+    tags=["Search and recall"],
     summary="Get context for a prompt",
 )
 def inject_memories(request: ApiRequest, params: InjectionRequest) -> HttpResponse:
@@ -184,7 +184,7 @@ class EffectRequest(AccessParams):
     "/injection/effect",
     auth=WRITE,
     response=documented(EffectShape, errors=(404, 409)),
-    tags=["search"],
+    tags=["Search and recall"],
     summary="Preview the effect of a change on logged prompts",
 )
 def preview_effect(request: ApiRequest, wanted: EffectRequest) -> HttpResponse:
@@ -262,7 +262,7 @@ class PromptShape(BaseModel):
     "/memories/prompt",
     auth=READ,
     response=documented(PromptShape),
-    tags=["memory"],
+    tags=["Memories"],
     summary="Get the most used memories as Markdown",
 )
 def get_prompt(request: ApiRequest, params: Query[PromptRequest]) -> HttpResponse:

@@ -75,7 +75,7 @@ class RunWithChanges(RunShape):
     result: ResultShape
 
 
-router = Router(tags=["maintenance"], auth=MAINTAIN)
+router = Router(tags=["Maintenance"], auth=MAINTAIN)
 _WORKER_OFF = (
     "the worker of this server is switched off (maintenance_worker); run manage.py maintain --waiting"
 )

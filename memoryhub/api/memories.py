@@ -44,7 +44,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.visible_rows import count_rows
 from memoryhub.toolsets import results as toolsets_results
 
-router = Router(tags=["memory"])
+router = Router(tags=["Memories"])
 MAX_RATINGS = 100  # of one memory that are searched for one to undo
 _ETAG_FORMAT = "%Y%m%dT%H%M%S%f"
 

@@ -27,7 +27,7 @@ from memoryhub.memories.rows import resolve_project
 from memoryhub.memories.schemas import Name, Text, Word
 from memoryhub.models import Project
 
-router = Router(tags=["lifecycle"])
+router = Router(tags=["Projects"])
 
 
 class ProjectPatch(BaseModel):

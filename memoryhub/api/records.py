@@ -36,7 +36,7 @@ router = Router()
     "/facts",
     auth=WRITE,
     response={201: StoredFact, **documented(StoredFact)},
-    tags=["facts"],
+    tags=["Facts"],
     summary="Store a fact",
 )
 def store_fact(request: ApiRequest, draft: FactDraft) -> HttpResponse:
@@ -47,7 +47,7 @@ def store_fact(request: ApiRequest, draft: FactDraft) -> HttpResponse:
 
 
 @router.get(
-    "/facts", auth=READ, response=documented(ListOf[FactShape]), tags=["facts"], summary="Query facts"
+    "/facts", auth=READ, response=documented(ListOf[FactShape]), tags=["Facts"], summary="Query facts"
 )
 def query_facts(request: ApiRequest, params: Query[FactList]) -> HttpResponse:
     """Returns the facts that match all filters, newest first."""
@@ -60,7 +60,7 @@ def query_facts(request: ApiRequest, params: Query[FactList]) -> HttpResponse:
     "/facts/{id}",
     auth=WRITE,
     response=documented(Ended, errors=(404,)),
-    tags=["facts"],
+    tags=["Facts"],
     summary="Delete a fact",
 )
 def delete_fact(request: ApiRequest, id: str) -> HttpResponse:
@@ -73,7 +73,7 @@ def delete_fact(request: ApiRequest, id: str) -> HttpResponse:
     "/journal",
     auth=READ,
     response=documented(ListOf[JournalShape]),
-    tags=["journal"],
+    tags=["Journal and statistics"],
     summary="List journal entries",
 )
 def read_journal(request: ApiRequest, params: Query[JournalList]) -> HttpResponse:
@@ -94,7 +94,7 @@ def read_journal(request: ApiRequest, params: Query[JournalList]) -> HttpRespons
     "/journal/verify",
     auth=READ,
     response=documented(VerificationShape),
-    tags=["journal"],
+    tags=["Journal and statistics"],
     summary="Verify the journal",
 )
 def verify_journal(request: ApiRequest) -> HttpResponse:
@@ -109,7 +109,13 @@ def verify_journal(request: ApiRequest) -> HttpResponse:
     return json_response(result)
 
 
-@router.get("/stats", auth=READ, response=documented(Statistics), tags=["stats"], summary="Get statistics")
+@router.get(
+    "/stats",
+    auth=READ,
+    response=documented(Statistics),
+    tags=["Journal and statistics"],
+    summary="Get statistics",
+)
 def get_statistics(request: ApiRequest, params: Query[Asking]) -> HttpResponse:
     """Returns counts of the requested levels that the token may see, and the sizes of the store.
 

@@ -1,4 +1,4 @@
-"""The API: routers, strict JSON parser, exception handler, OpenAPI document and its page."""
+"""The API: routers, strict JSON parser, exception handler, OpenAPI document and its pages."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from functools import cached_property
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.urls import path
 from django.views.decorators.http import require_safe
 from ninja import NinjaAPI
-from ninja.openapi.docs import Swagger
 from ninja.openapi.schema import OpenAPISchema
 from ninja.operation import Operation
 
@@ -27,6 +27,7 @@ from memoryhub.api import (
     memories,
     projects,
     records,
+    reference,
     search,
     tools,
     transfer,
@@ -96,11 +97,20 @@ for router in (
 
 @require_safe
 @login_required
-def docs(request: HttpRequest) -> HttpResponse:
-    """Swagger UI from ninja's static files, for people who are logged in."""
-    # No validator: its badge would be loaded from another site. Each operation shows its own schemas.
-    settings = {"validatorUrl": None, "docExpansion": "none", "defaultModelsExpandDepth": -1}
-    return Swagger(settings).render_page(request, api)
+def docs(request: HttpRequest, name: str = "") -> HttpResponse:
+    """Show all operations of the API, or the one of this name, to people who are logged in."""
+    operations = reference.list_operations(api.get_openapi_schema())
+    context: dict[str, Any] = {"about": _DESCRIPTION.split("\n\n"), "operations": operations}
+    if name:
+        operation = next((one for one in operations if one.name == name), None)
+        if operation is None:
+            raise Http404
+        context |= {"operation": operation, "example": operation.example(request.build_absolute_uri("/"))}
+    return render(request, "api_docs.html", context)
 
 
-urlpatterns = [path("docs", docs, name="api-docs"), path("", api.urls)]
+urlpatterns = [
+    path("docs", docs, name="api-docs"),
+    path("docs/<slug:name>", docs, name="api-operation"),
+    path("", api.urls),
+]

@@ -48,7 +48,11 @@ router = Router()
 
 
 @router.get(
-    "/search", auth=READ, response=documented(SearchResults), tags=["search"], summary="Search memories"
+    "/search",
+    auth=READ,
+    response=documented(SearchResults),
+    tags=["Search and recall"],
+    summary="Search memories",
 )
 def search_by_query(request: ApiRequest, params: Query[SearchRequest]) -> HttpResponse:
     """Returns the best matches first, each with its score and the components of the score."""
@@ -56,7 +60,11 @@ def search_by_query(request: ApiRequest, params: Query[SearchRequest]) -> HttpRe
 
 
 @router.post(
-    "/search", auth=READ, response=documented(SearchResults), tags=["search"], summary="Search memories"
+    "/search",
+    auth=READ,
+    response=documented(SearchResults),
+    tags=["Search and recall"],
+    summary="Search memories",
 )
 def search_by_body(request: ApiRequest, params: SearchRequest) -> HttpResponse:
     """Same as GET, for queries that are too long or too private for a URL."""
@@ -96,7 +104,7 @@ def _search_response(request: ApiRequest, params: SearchRequest) -> HttpResponse
     "/timeline",
     auth=READ,
     response=documented(ListOf[EntryShape]),
-    tags=["timeline"],
+    tags=["Timeline"],
     summary="Get the timeline",
 )
 def get_timeline(request: ApiRequest, params: Query[TimelineRequest]) -> HttpResponse:
@@ -113,7 +121,7 @@ def get_timeline(request: ApiRequest, params: Query[TimelineRequest]) -> HttpRes
     "/sessions",
     auth=READ,
     response=documented(ListOf[SessionShape]),
-    tags=["timeline"],
+    tags=["Timeline"],
     summary="List sessions",
 )
 def list_sessions(request: ApiRequest, params: Query[SessionList]) -> HttpResponse:
@@ -129,7 +137,7 @@ def list_sessions(request: ApiRequest, params: Query[SessionList]) -> HttpRespon
     "/sessions/{path:session_id}",
     auth=READ,
     response=documented(SessionWithTimeline, errors=(404,)),
-    tags=["timeline"],
+    tags=["Timeline"],
     summary="Get a session with its timeline",
 )
 def get_session(request: ApiRequest, session_id: str, params: Query[OneSession]) -> HttpResponse:
@@ -187,7 +195,7 @@ class RecallRequest(MemoryFilter, AccessParams):
     "/recall",
     auth=READ,
     response=documented(RecallShape),
-    tags=["search"],
+    tags=["Search and recall"],
     summary="Recall memories within a token budget",
 )
 def recall_memories(request: ApiRequest, params: RecallRequest) -> HttpResponse:

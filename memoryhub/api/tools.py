@@ -14,7 +14,7 @@ from memoryhub.http.problems import Problem, json_response
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.toolsets.base import Toolset, did_you_mean
 
-router = Router(tags=["tools"])
+router = Router(tags=["Tools"])
 
 
 class ToolsetShape(BaseModel):

@@ -27,7 +27,7 @@ from memoryhub.transfer import jobs, reports, uploads
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS
 
-router = Router(tags=["import and export"])
+router = Router(tags=["Import and export"])
 _CHUNK = 256 * 1024
 _BINARY = {"type": "string", "format": "binary"}
 _FILE_BODY = {

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="transcript, folder of transcripts, or git repository (default: the transcripts of this "
         "machine, and the repository of the current folder)",
     )
-    parser.add_argument("--agent", action="append", choices=AGENTS, help="only this source; may be repeated")
+    parser.add_argument("--agent", action="append", choices=AGENTS, help="only this source; repeatable")
     parser.add_argument("--project", help="only sessions of this project")
     parser.add_argument(
         "--since", type=_date, metavar="DATE", help="only sessions that were active since then"

@@ -261,7 +261,7 @@ class Call(Generic[Result]):
             return pydantic.TypeAdapter(self.result).validate_python(found)
         except ValueError as error:  # also pydantic's, which may quote stored text
             reason = "an older version?" if isinstance(error, pydantic.ValidationError) else "no JSON."
-            message = f"{response.url} does not answer as a hub of version {__version__} does: {reason}"
+            message = f"{response.url} does not answer like a hub of version {__version__} does: {reason}"
             raise UnexpectedAnswer(message) from None
 
     def failed(self, error: httpx2.TransportError | httpx2.DecodingError) -> ConnectionFailed:
@@ -338,7 +338,9 @@ def check_server(server: str) -> str:
     except ValueError:
         valid = False
     if not valid or parts.query or parts.fragment or parts.username is not None:
-        raise ConfigurationError(f"{server!r} is no address of a hub. Write it as http://127.0.0.1:8000.")
+        raise ConfigurationError(
+            f"{server!r} is not the address of a hub. Write it like http://127.0.0.1:8000."
+        )
     return base
 
 

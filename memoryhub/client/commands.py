@@ -185,7 +185,7 @@ def _add_remember(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--type", choices=TYPES, metavar="TYPE", help=f"one of: {', '.join(TYPES)}")
     parser.add_argument("--project", help="project")
     parser.add_argument("--category", help="category (default: general)")
-    parser.add_argument("--tag", action="append", dest="tags", help="tag; may be repeated")
+    parser.add_argument("--tag", action="append", dest="tags", help="tag; repeatable")
     parser.add_argument("--importance", type=float, metavar="0..1", help="importance (default: 0.5)")
     parser.add_argument("--sensitivity", choices=_LEVELS, help="default: public")
     parser.add_argument("--scope", choices=SCOPES, help="default: project")
@@ -390,8 +390,8 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     ),
     "mode": (_add_mode, "Show or set the mode of a project: what its agents' sessions leave in the hub."),
     "project": (_add_project, "Rename, merge or split a project, or show what it is recognised by."),
-    "pause": (_add_pause, "Pause memory in a project: nothing is stored and nothing is shown."),
-    "resume": (_add_resume, "End the pause of a project."),
+    "pause": (_add_pause, "Pause memory in a project: agents store and receive nothing."),
+    "resume": (_add_resume, "Resume memory in a project."),
     "connect": (connect.add_arguments, "Connect the agents of this machine to a hub."),
 }
 

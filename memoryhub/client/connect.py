@@ -122,7 +122,7 @@ def _find_repository() -> Path | None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     keys = [agent.key for agent in known_agents()]
-    parser.add_argument("--agent", action="append", choices=keys, help="only this agent; may be repeated")
+    parser.add_argument("--agent", action="append", choices=keys, help="only this agent; repeatable")
     parser.add_argument(
         "--toolset", choices=list(snippets.TOOLSETS), default="letsgo", help="default: letsgo"
     )
@@ -132,8 +132,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also show in Claude Code what memory did, unless it has a status line",
     )
     parser.add_argument("--undo", action="store_true", help="remove what this command added")
-    parser.add_argument("--dry-run", action="store_true", help="show the changes and apply none")
-    parser.add_argument("--yes", action="store_true", help="apply the changes without a question")
+    parser.add_argument("--dry-run", action="store_true", help="show the changes without applying them")
+    parser.add_argument("--yes", action="store_true", help="apply the changes without asking")
     parser.set_defaults(run=run)
 
 
@@ -383,7 +383,7 @@ def _ask_for_token(options: argparse.Namespace) -> str:
     if not token:
         raise ConfigurationError("No token was given.")
     if reason := credentials.store_token(options.server, token):
-        print(f"The token is not stored: {reason}. Set {TOKEN_VARIABLE} yourself.", file=sys.stderr)
+        print(f"The token was not stored: {reason}. Set {TOKEN_VARIABLE} yourself.", file=sys.stderr)
     return token
 
 

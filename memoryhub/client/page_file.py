@@ -74,8 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--write", type=Path, metavar="FILE", help="write the page into a block of this file, as AGENTS.md"
     )
-    parser.add_argument("--dry-run", action="store_true", help="show the changes and apply none")
-    parser.add_argument("--yes", action="store_true", help="apply the changes without a question")
+    parser.add_argument("--dry-run", action="store_true", help="show the changes without applying them")
+    parser.add_argument("--yes", action="store_true", help="apply the changes without asking")
     parser.add_argument("--private", action="store_true", help="include private lines")
     parser.add_argument("--secret", action="store_true", help="include private and secret lines")
     parser.add_argument("--json", action="store_true", help="print JSON")

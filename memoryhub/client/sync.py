@@ -43,7 +43,7 @@ _STORE_AS_NEW = "remove the line with its id to store it as a new memory"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project of the memories")
     parser.add_argument("folder", type=Path, help="folder of the Markdown files; it is created")
-    parser.add_argument("--dry-run", action="store_true", help="show the changes and apply none")
+    parser.add_argument("--dry-run", action="store_true", help="show the changes without applying them")
     parser.add_argument(
         "--delete",
         action="store_true",

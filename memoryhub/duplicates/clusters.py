@@ -232,9 +232,9 @@ def _explain_choice(best: MemoryRow, others: Sequence[MemoryRow]) -> str:
         return "it is found by its key"
     if best.accessed_count > max(other.accessed_count for other in others):
         times = "once" if best.accessed_count == 1 else f"{best.accessed_count} times"
-        return f"it was read most often: {times}"
+        return f"it was read most often ({times})"
     if best.length > max(other.length for other in others):
-        return "it says the most"
+        return "it has the longest text"
     return "it is the newest"
 
 
@@ -290,11 +290,11 @@ class _Comparison:
             yield f"{bare} no vector yet; of these only identical words are found"
         if self.not_compared:
             yield (
-                "there are too many memories to compare all with all: the oldest "
-                f"{self.not_compared:,} were compared with newer ones alone; narrow down to one project"
+                "too many memories to compare each with all others: the oldest "
+                f"{self.not_compared:,} were compared only with newer ones; filter by one project"
             )
         if self.links <= 0:
-            yield "so many are alike that not all of them were looked at; merge some and look again"
+            yield "too many are similar to compare all of them; merge some, then compare again"
 
 
 def _similar_pairs(

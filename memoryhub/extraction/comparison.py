@@ -139,11 +139,11 @@ def compare_texts(candidate: str, existing: str) -> Verdict:
         return Verdict(Decision.CREATE, "too long to compare sentence by sentence")
     found = _compare_sentences(new, old)
     if found.other:
-        return Verdict(Decision.CREATE, "it says something else about the same")
+        return Verdict(Decision.CREATE, "it states something else about the same subject")
     if not found.added and not found.longer:
-        return Verdict(Decision.SKIP, "all of it is known")
+        return Verdict(Decision.SKIP, "everything in it is known")
     if not found.known and not found.longer:
-        return Verdict(Decision.CREATE, "nothing of it is known")
+        return Verdict(Decision.CREATE, "nothing in it is known yet")
     return Verdict(Decision.MERGE, "it adds to what is known", _join_texts(existing, old, found))
 
 

@@ -159,7 +159,7 @@ class DedupDecision:
 
 
 DecisionMaker = Callable[[MemoryDraft, Sequence[Neighbour]], DedupDecision | None]
-_CREATE_NEW = DedupDecision(Verdict(Decision.CREATE, "nothing like it is known"))
+_CREATE_NEW = DedupDecision(Verdict(Decision.CREATE, "nothing similar is known"))
 
 
 def create_deduplicated(

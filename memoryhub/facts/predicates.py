@@ -76,17 +76,17 @@ def judge_predicate(predicate: str, evidence: PredicateUse) -> Verdict:
     Decisions of people outweigh the list of verbs, which outweighs use.
     """
     if evidence.superseded > evidence.held:
-        return Verdict(True, "others of it gave way to a newer one")
+        return Verdict(True, "its earlier values were replaced by newer ones")
     if evidence.held >= evidence.superseded + MIN_DECISIONS:
-        return Verdict(False, "several were said to hold together")
+        return Verdict(False, "people confirmed several values")
     if predicate in MULTI_OBJECT_PREDICATES:
-        return Verdict(False, "such words go with many things")
+        return Verdict(False, "this predicate usually has several values")
     if evidence.most >= MIN_LIST_LENGTH:
-        return Verdict(False, f"one subject has {evidence.most} of them")
+        return Verdict(False, f"one subject has {evidence.most} values")
     if evidence.subjects >= MIN_SUBJECTS and evidence.several > MIN_SHARE * evidence.subjects:
         return Verdict(False, f"{evidence.several} of {evidence.subjects} subjects have several")
     if evidence.subjects >= MIN_SUBJECTS:
         return Verdict(
             True, f"{evidence.subjects - evidence.several} of {evidence.subjects} subjects have one"
         )
-    return Verdict(True, "nothing says that there can be several")
+    return Verdict(True, "it usually has a single value")

@@ -30,13 +30,13 @@ logger = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "1"  # seconds until a busy database is worth another try
 RETRY_AFTER_DAMAGE = "60"  # seconds; a person has to act first
-INTERNAL_ERROR_DETAIL = "something went wrong here; the log has the details under this request_id"
+INTERNAL_ERROR_DETAIL = "internal error; the log has the details under this request_id"
 DAMAGED = "store_damaged"
 # The response to a hook: Claude Code shows it to its user.
 DAMAGED_HOOK = {"systemMessage": f"memoryhub: {damage.ADVICE}"}
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _RATE_LIMIT_DETAILS = {
-    "rate_per_token": "this token is used too often",
+    "rate_per_token": "too many requests with this token",
     "rate_per_address": "too many requests come from this address",
     "oauth_registration": "too many apps register from this address",
     "refusals_per_minute": "too many invalid tokens were sent from this address",
@@ -89,7 +89,7 @@ def field_error(name: str, message: str) -> dict[str, str]:
 def invalid_fields(errors: list[dict[str, str]], code: str = "invalid") -> Problem:
     """Return a 422 that names every bad field."""
     names = ", ".join(dict.fromkeys(error["field"] for error in errors))
-    return Problem(422, code, f"these fields cannot be used as they are: {names}", errors)
+    return Problem(422, code, f"these fields are not valid: {names}", errors)
 
 
 def pydantic_field_errors(errors: Iterable[Mapping[str, Any]], skip: int = 0) -> list[dict[str, str]]:
@@ -211,7 +211,7 @@ def _(exc: HttpError) -> Problem:
 
 @to_problem.register
 def _(exc: Http404) -> Problem:
-    return Problem(404, "not_found", "there is no such thing, or you cannot see it")
+    return Problem(404, "not_found", "not found; it may not exist, or you may not have access")
 
 
 @to_problem.register
@@ -224,7 +224,7 @@ def _(exc: OperationalError) -> Problem:
     elif is_interrupted(exc):
         code, detail = (
             "took_too_long",
-            "this took too long and was cancelled; ask for less, or try again later",
+            "the request took too long and was cancelled; ask for less, or try again later",
         )
     return Problem(503, code, detail, headers={"Retry-After": RETRY_AFTER})
 
@@ -286,7 +286,7 @@ def parse_json(body: bytes, *, replace_surrogates: bool = False) -> Any:
     except UnicodeDecodeError as error:
         raise InvalidJson(f"the body is not UTF-8 at byte {error.start}") from None
     except UnicodeEncodeError:
-        raise InvalidJson("the body contains half of a surrogate pair, which is not a character") from None
+        raise InvalidJson("the body contains an unpaired surrogate, which is not a character") from None
     except RecursionError:
         raise InvalidJson("the body is nested too deep") from None
     except ValueError:

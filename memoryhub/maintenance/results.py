@@ -146,19 +146,19 @@ ACTION_LABELS = {
     "evict": ("sent to the trash", "would go to the trash"),
     "merge": ("merged", "would be merged"),
     "summarise": ("summarised", "would be summarised"),
-    "purge": ("purged for good", "would be purged for good"),
-    "erase": ("erased for good", "would be erased for good"),
+    "purge": ("permanently deleted", "would be permanently deleted"),
+    "erase": ("permanently erased", "would be permanently erased"),
     "prune": ("pruned", "would be pruned"),
-    "reindex": ("indexed anew", "would be indexed anew"),
-    "embed": ("given a vector", "would be given a vector"),
+    "reindex": ("rebuilt", "would be rebuilt"),
+    "embed": ("embedded", "would be embedded"),
     "change": ("changed", "would be changed"),
-    UNCHANGED: ("left as before", "would be left as before"),
-    "undone": ("changes taken back", "changes would be taken back"),
+    UNCHANGED: ("left unchanged", "would be left unchanged"),
+    "undone": ("changes undone", "changes would be undone"),
 }
 # Words for changes that concern several memories each.
 GROUP_LABELS = {
-    "merge": ("groups made one memory each", "groups would become one memory each"),
-    "summarise": ("groups summarised in one memory each", "groups would be summarised in one memory each"),
+    "merge": ("groups merged", "groups would be merged"),
+    "summarise": ("groups summarised", "groups would be summarised"),
 }
 # Parameters of imports, which the import pages show, and of bulk actions: words that a person searched for.
 _HIDDEN_PARAMS = frozenset({"upload", "name", "restores", "dry_run", "values", "address"})
@@ -183,7 +183,7 @@ def run_state(run: MaintenanceRun) -> str:
     if run.status == Status.FAILED:
         return _FAILURE_LABELS.get(Cause(run.cause), "Failed") if run.cause else "Failed"
     if run.undone_at:
-        return "Done, and undone since"
+        return "Undone"
     return "Done"
 
 

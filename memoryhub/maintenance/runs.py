@@ -280,7 +280,7 @@ def _get_controllable(uid: str, actor: Actor) -> MaintenanceRun:
     run = get_run(uid, actor)
     run = MaintenanceRun.objects.select_for_update().get(pk=run.pk)  # as it is now, until the commit
     if not results.can_control(actor.clearance, run):
-        raise Forbidden("this run reaches further than you may see; ask someone who sees all of it")
+        raise Forbidden("this run covers more than you can see; ask someone who can see all of it")
     return run
 
 

@@ -138,9 +138,7 @@ class Server:
             return jsonrpc.error_message(problem, request.id)
         except Exception:
             logger.exception("%s %s %s", self.reference, self.toolset.name, request.method)
-            unexpected = RpcError(
-                INTERNAL_ERROR, f"something went wrong here; the log has it as {self.reference}"
-            )
+            unexpected = RpcError(INTERNAL_ERROR, f"internal error; the log has it as {self.reference}")
             return jsonrpc.error_message(unexpected, request.id)
         return jsonrpc.result_message(request.id, result)
 

@@ -37,10 +37,10 @@ NOT_CONFIGURED = "no embeddings are configured; this was found by words alone"
 _HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 # Descriptions of the similarity of two memories, by minimum cosine.
 _SIMILARITY_LABELS = (
-    (0.95, "says nearly the same"),
-    (0.8, "says much the same"),
-    (0.6, "is about much the same"),
-    (0.4, "is about something alike"),
+    (0.95, "nearly identical"),
+    (0.8, "very similar"),
+    (0.6, "on the same topic"),
+    (0.4, "on a related topic"),
 )
 
 

@@ -48,7 +48,7 @@ def _to_problem(location: tuple[int | str, ...], kind: str, message: str) -> Pro
         )
     elif kind == "missing":
         message = "is missing"
-    message = re.sub(r"^(Value error, |Input )", "", message)
+    message = re.sub(r"^(Value error, |(Input|String|List) (?=should))", "", message)
     return Problem(field, message)
 
 

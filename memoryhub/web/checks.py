@@ -27,7 +27,7 @@ from memoryhub.web.base.filters import ProjectField
 
 PERMISSION = "memoryhub.change_memory"
 PAGE_SIZE, MAX_ON_HOME, MAX_READ_FOR_HOME = 50, 5, 100
-_LINES = "One on each line."
+_LINES = "One per line."
 
 
 class LinesField(forms.CharField):
@@ -53,14 +53,14 @@ class CheckForm(forms.Form):
         error_messages={"required": "Type what an agent would be asked."},
     )
     project = ProjectField(help_text="The project of the prompt.")
-    level = forms.ChoiceField(label="Asks for memories up to", choices=[(one, one) for one in LEVELS])
-    must_bring = LinesField("Must bring these memories", "Their ids, one on each line.")
-    must_words = LinesField("Must bring a memory with", "Words or phrases, one on each line.")
-    never_bring = LinesField("Must never bring these memories", "Their ids, one on each line.")
-    never_words = LinesField("Must never bring a memory with", "Words or phrases, one on each line.")
-    never_projects = LinesField("Must never bring memories of these projects")
+    level = forms.ChoiceField(label="Highest level", choices=[(one, one) for one in LEVELS])
+    must_bring = LinesField("Must return these memories", "One memory id per line.")
+    must_words = LinesField("Must return a memory with", "One word or phrase per line.")
+    never_bring = LinesField("Must never return these memories", "One memory id per line.")
+    never_words = LinesField("Must never return a memory with", "One word or phrase per line.")
+    never_projects = LinesField("Must never return memories of these projects")
     never_level = forms.ChoiceField(
-        label="Must never bring memories of this level",
+        label="Must never return memories of this level",
         required=False,
         choices=[("", "any level may come"), ("private", "private or secret"), ("secret", "secret")],
     )

@@ -59,13 +59,13 @@ class ThresholdForm(forms.Form):
         help_text="injection_min_score: nothing below this score is injected.",
     )
     max_count = forms.IntegerField(
-        label="Memories at most",
+        label="Maximum memories",
         min_value=0,
         max_value=100,
         help_text="max_inject_count: memories in one block.",
     )
     token_budget = forms.IntegerField(
-        label="Tokens at most", min_value=0, max_value=100_000, help_text="token_budget: tokens of one block."
+        label="Maximum tokens", min_value=0, max_value=100_000, help_text="token_budget: tokens of one block."
     )
 
     def __init__(self, data: Any = None) -> None:

@@ -284,9 +284,9 @@ def schedule_status(clearance: Clearance, now: datetime, scheduled: Iterable[str
 def _worker_status() -> tuple[str, bool]:
     """Describe the worker of this server, and whether it is running."""
     if any(isinstance(one, Worker) and one.is_alive() for one in threading.enumerate()):
-        return "At work in this server", True
+        return "Running in this server", True
     if settings.MEMORYHUB.maintenance_worker:
-        return "None in this server", False
+        return "Not running in this server", False
     return "Switched off in this server", False
 
 

@@ -51,15 +51,15 @@ class SettingsForm(forms.Form):
         required=False,
         max_length=MAX_PATTERNS_CHARS,
         widget=forms.Textarea(attrs={"rows": 5, "spellcheck": "false"}),
-        help_text="One pattern on each line, as in .gitignore. Events about these files are not stored.",
+        help_text="One pattern per line, as in .gitignore. Events about these files are not stored.",
     )
     max_memories = forms.IntegerField(
-        label="Most memories of an owner",
+        label="Maximum memories per owner",
         required=False,
         min_value=0,
         max_value=projects.MAX_CAP,
         help_text="Above this cap, each memory that an owner adds sends the least used one of that owner to"
-        " the trash. 0: no cap. Empty: the cap of the hub.",
+        " the trash. Enter 0 for no cap. Leave empty to use the cap of the hub.",
     )
 
 
@@ -69,9 +69,9 @@ class MoveForm(forms.Form):
     action = forms.ChoiceField(
         label="Change",
         choices=[
-            (project_changes.RENAME, "Rename it to a new name"),
-            (project_changes.MERGE, "Merge it into another project"),
-            (project_changes.SPLIT, "Split a part off, into a new project"),
+            (project_changes.RENAME, "Rename"),
+            (project_changes.MERGE, "Merge into another project"),
+            (project_changes.SPLIT, "Split off a part into a new project"),
         ],
     )
     into = forms.CharField(label="New name, or the other project", max_length=200)

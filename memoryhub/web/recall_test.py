@@ -53,9 +53,9 @@ class RecallTestForm(forms.Form):
         error_messages={"required": "Type a prompt first."},
     )
     project = ProjectField(help_text="Team memories and memories without a project are included.")
-    session_id = WordField(label="Session", help_text="What it was shown lately is not shown again.")
-    token_budget = forms.IntegerField(min_value=0, max_value=100_000, required=False, label="Tokens at most")
-    max_count = forms.IntegerField(min_value=0, max_value=100, required=False, label="Memories at most")
+    session_id = WordField(label="Session", help_text="Memories that it received recently are not repeated.")
+    token_budget = forms.IntegerField(min_value=0, max_value=100_000, required=False, label="Maximum tokens")
+    max_count = forms.IntegerField(min_value=0, max_value=100, required=False, label="Maximum memories")
 
     def __init__(self, data: Any = None) -> None:
         config = settings.MEMORYHUB

@@ -204,7 +204,7 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     }
     if is_active:
         return context
-    # An undo lists only the memories that it left as before.
+    # An undo lists only the memories that it left unchanged.
     changes = result.counts.get(UNCHANGED, 0) if found.undoes_id else result.changes
     listed = min(changes, found.result.get("listed", changes)) if result.whole else changes
     last = max(1, -(-listed // CHANGES_PER_PAGE))

@@ -128,10 +128,10 @@ class ExportForm(forms.Form):
         label="Format",
         choices=lambda: [(writer.name, writer.label) for writer in WRITERS.values()],
     )
-    project = _project_field("Empty: all projects.")
+    project = _project_field("Leave empty for all projects.")
     whole = forms.BooleanField(
         required=False,
-        label="With all history",
+        label="Include history",
         help_text="Adds trash, versions, facts, sessions and the journal. For memoryhub's own format only.",
     )
 

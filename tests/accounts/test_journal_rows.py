@@ -50,7 +50,7 @@ def test_own_account_row_opens_and_others_do_not(member):
 def test_membership_without_level_is_not_shown_as_none():
     assert detail_items({"in_project": "farm", "level": ""}) == [
         ("in project", "farm"),
-        ("level", "as elsewhere"),
+        ("level", "same as default"),
     ]
 
 

@@ -213,13 +213,13 @@ def test_new_password_signs_the_person_out(browser, bob):
 def test_own_password_needs_the_old_one(browser, chief):
     refused = browser.post("/people/chief/password/", {"password": BETTER})
     assert refused.status_code == 422
-    assert "change your password on the page You" in refused.content.decode()
+    assert "change your password under Settings → Profile" in refused.content.decode()
     assert fresh("chief").check_password("a good password")
     assert operations("chief") == []
 
 
 def test_set_password_refuses_the_callers_own_account(chief):
-    with pytest.raises(StoreError, match="on the page You"):
+    with pytest.raises(StoreError, match="under Settings → Profile"):
         people.set_password(chief, BETTER, chief)
     with pytest.raises(StoreError, match="not your password"):
         people.change_password(chief, "a guess", BETTER)

@@ -200,9 +200,9 @@ class TestSessions:
             sign_in(address=f"10.0.1.{number}")
         this = sign_in(address="10.0.2.1")
         first, second = page(this), page(this, "/you/?page=2")
-        assert ">this one<" in first
+        assert ">this device<" in first
         assert "Page 1 of 2" in first
-        assert ">this one<" not in second
+        assert ">this device<" not in second
         found = [set(re.findall(r"10\.0\.1\.\d+", text)) for text in (first, second)]
         assert [len(one) for one in found] == [profile.SESSIONS_PER_PAGE - 1, 5]
         assert "Page 1 of 2" in page(this, "/you/?page=nonsense")

@@ -86,8 +86,8 @@ def test_bootstrap_refuses_a_former_administrator_name(db):
     text = io.StringIO()
     call_command("quickstart", "--no-demo", "--prepare-only", stdout=text)
     assert not names_now()
-    assert "admin was somebody else" in text.getvalue()
-    assert "none; make one" in text.getvalue()
+    assert "admin was another person" in text.getvalue()
+    assert "none; to create one" in text.getvalue()
 
 
 @pytest.mark.parametrize("make", [User.objects.create_user, User.objects.create_superuser])

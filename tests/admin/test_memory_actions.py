@@ -208,7 +208,7 @@ def test_an_expired_memory_is_restored(curator, three):
 
 def test_memories_that_cannot_be_restored_are_reported(curator, three):
     response = act(curator, "restore", three[0])
-    assert any("1 memory left as before" in text for text in shown_messages(curator, response))
+    assert any("1 memory left unchanged" in text for text in shown_messages(curator, response))
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ class TestRelated:
         [found] = bot.get(f"/memories/{one.uid}/related").json()["items"]
         assert found["memory"]["id"] == other.uid
         assert found["similarity"] > 0.9
-        assert found["reasons"][0].startswith("says nearly the same")
+        assert found["reasons"][0].startswith("nearly identical")
         assert found["reasons"][1:] == ["shares the tag ci", "shares the entity runner"]
 
     def test_shared_files_are_a_reason(self, bot, remember):
@@ -115,7 +115,7 @@ class TestDuplicates:
         remember("Marmalade is made of oranges", project="p")
         body = bot.get("/duplicates").json()
         [cluster] = body["items"]
-        assert (cluster["keep"]["id"], cluster["why"]) == (long.uid, "it says the most")
+        assert (cluster["keep"]["id"], cluster["why"]) == (long.uid, "it has the longest text")
         assert [other["memory"]["id"] for other in cluster["others"]] == [short.uid]
         assert 0.7 < cluster["similarity"] <= 1
         assert (body["complete"], body["notes"], body["memories"], body["total"]) == (True, [], 3, 1)

@@ -40,9 +40,9 @@ def lines(bot: Agent, **params: Any) -> list[str]:
 
 def test_page_is_json_and_markdown(bot: Agent, decision: Memory) -> None:
     found = bot.get(PATH).json()
-    assert found["markdown"] == "## Decisions that hold\n\n- Use SQLite: One file is easy to back up.\n"
+    assert found["markdown"] == "## Decisions in force\n\n- Use SQLite: One file is easy to back up.\n"
     [section] = found["sections"]
-    assert (section["key"], section["title"]) == ("decisions", "Decisions that hold")
+    assert (section["key"], section["title"]) == ("decisions", "Decisions in force")
     [entry] = section["entries"]
     assert (entry["kind"], entry["id"], entry["reason"]) == ("memory", decision.uid, "type decision")
     assert found["sent"] is True

@@ -57,6 +57,8 @@ STATES = {
     "session": ["?kind=event&order=newest&kept=skipped", "?kind=injection", "?kind=kept", "?project=shop"],
 }
 NOT_FOUND = "/nowhere/"
+# Of the API: many parameters, a large body, a file, no token.
+OPERATIONS = ("search_by_query", "store_memory", "import_file", "healthz")
 
 
 class SiteWalk:
@@ -68,8 +70,9 @@ class SiteWalk:
     def addresses(self, part: int, parts: int) -> list[str]:
         """One of equal parts of all addresses."""
         found = [address for pattern in urls.urlpatterns[part::parts] for address in self._of(pattern)]
-        of_admin = [*self._of_admin(), reverse("admin:auth_group_add"), NOT_FOUND]
-        return [*found, *of_admin[part::parts]]
+        of_api = [reverse("api-docs"), *(reverse("api-operation", args=[name]) for name in OPERATIONS)]
+        others = [*self._of_admin(), reverse("admin:auth_group_add"), *of_api, NOT_FOUND]
+        return [*found, *others[part::parts]]
 
     def plain(self) -> list[str]:
         """The pages that are about no one object."""

@@ -75,7 +75,7 @@ def test_the_way_back_closes_what_was_opened(open_page: Any, reader: Any, world:
     dot(page, "Mara").click()
     expect(title(page)).to_have_text("Mara")
     page.go_back()
-    expect(title(page)).to_have_text("Most neighbours")
+    expect(title(page)).to_have_text("Most connected")
     page.go_forward()
     expect(title(page)).to_have_text("Mara")
 
@@ -130,7 +130,7 @@ def test_it_grows_shrinks_and_moves(open_page: Any, reader: Any, world: Any) -> 
     moved = box()
     assert moved[:2] != near[:2]
     assert moved[2:] == near[2:]
-    expect(title(page)).to_have_text("Most neighbours")  # dragging opens nothing
+    expect(title(page)).to_have_text("Most connected")  # dragging opens nothing
     node(page, "board").focus()
     page.keyboard.press("0")
     assert box() == whole

@@ -97,7 +97,7 @@ class TestJourney:
         memory = remember("It is **bold**.")
         page = open_page(f"/memories/{memory.uid}/", ada, java_script_enabled=scripts)
         expect(page.locator(".view-raw")).to_be_hidden()
-        page.get_by_text("As stored", exact=True).click()
+        page.get_by_text("Source", exact=True).click()
         expect(page.locator(".view-raw")).to_have_text("It is **bold**.")
         expect(page.locator(".view-read")).to_be_hidden()
 

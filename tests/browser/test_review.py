@@ -193,7 +193,7 @@ class TestByKeys:
         page.keyboard.press("m")
         expect(page.get_by_role("button", name="Merge selected")).to_be_visible()
         page.keyboard.press("m")
-        expect(page.locator(".undo").filter(has_text="2 memories are one now")).to_be_visible()
+        expect(page.locator(".undo").filter(has_text="Merged 2 memories")).to_be_visible()
         assert Memory.objects.trashed().count() == 1
         page.keyboard.press("u")
         expect(page.get_by_role("button", name="Merge selected")).to_be_visible()
@@ -208,11 +208,11 @@ class TestByKeys:
         page = open_page("/review/?tab=alike", ada)
         expect(page.get_by_role("article")).to_have_count(1)
         page.keyboard.press("a")
-        expect(page.locator(".undo").filter(has_text="2 memories are no duplicates")).to_be_visible()
+        expect(page.locator(".undo").filter(has_text="Marked 2 memories as not duplicates")).to_be_visible()
         page.keyboard.press("u")
         expect(page.get_by_role("article")).to_have_count(1)
         page.keyboard.press("m")
-        expect(page.locator(".undo").filter(has_text="2 memories are one now")).to_be_visible()
+        expect(page.locator(".undo").filter(has_text="Merged 2 memories")).to_be_visible()
 
     def test_contradictions_are_decided_by_key(
         self, open_page: OpenPage, ada: User, contradiction: None
@@ -250,7 +250,7 @@ class TestWithoutScripts:
         page.get_by_role("link", name="Merge").first.click()
         page.get_by_role("button", name="Merge selected").click()
         expect(page).to_have_url(re.compile(r"/review/"))
-        expect(page.locator(".undo").filter(has_text="2 memories are one now")).to_be_visible()
+        expect(page.locator(".undo").filter(has_text="Merged 2 memories")).to_be_visible()
         left(page, 1)
 
     @pytest.mark.usefixtures("embedding")

@@ -99,7 +99,7 @@ def test_m_sends_nothing_where_nothing_is_ticked(open_page: OpenPage, ada: User,
     expect(page.get_by_text("Select the memories to merge")).to_have_count(0)
     assert not [url for url in sent if "/decide/" in url]
     page.keyboard.press("m")
-    expect(page.locator(".undo").filter(has_text="2 memories are one now")).to_be_visible()
+    expect(page.locator(".undo").filter(has_text="Merged 2 memories")).to_be_visible()
 
 
 @pytest.mark.usefixtures("embedding")

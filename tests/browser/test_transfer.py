@@ -61,7 +61,7 @@ def test_a_file_is_looked_through_and_then_imported(
     expect(page.get_by_text("Nothing was stored.")).to_be_visible(timeout=20_000)
     expect(page.get_by_text("line 31: content:")).to_be_visible()
     assert not Memory.objects.exists()
-    page.get_by_role("button", name="Import it").click()
+    page.get_by_role("button", name="Import the file").click()
     expect(page.get_by_text("memories created")).to_be_visible(timeout=20_000)
     assert Memory.objects.count() == 30
 

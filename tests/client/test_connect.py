@@ -582,7 +582,7 @@ def test_typed_token_without_a_keyring_is_not_stored(
     answer(monkeypatch, "y")
     assert run("connect") == 0
     found = capsys.readouterr()
-    assert "The token is not stored: the keyring is not available" in found.err
+    assert "The token was not stored: the keyring is not available" in found.err
     assert "keyring get" not in found.out
 
 

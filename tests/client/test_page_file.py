@@ -39,7 +39,7 @@ def edit(path: Path, before: str, after: str) -> None:
 
 def test_page_is_printed(run: Run, decisions: list[Memory], capsys: pytest.CaptureFixture[str]) -> None:
     assert run("project-page", "shop") == 0
-    assert "## Decisions that hold\n\n- " in capsys.readouterr().out
+    assert "## Decisions in force\n\n- " in capsys.readouterr().out
 
 
 def test_block_is_added_and_the_rest_stays_byte_for_byte(

@@ -33,7 +33,7 @@ BAD = [
     (b'{"content":"a"} {"content":"b"}', "line 1: is not JSON: trailing characters"),
     (b"[" * 100_000, "line 1: is not JSON: recursion limit"),
     (b'{"content":"a","importance":' + b"9" * 5000 + b"}", "line 1: is not JSON: number out of range"),
-    (b'{"content":"' + b"x" * 100_001 + b'"}', "line 1: content: String should have at most 100000"),
+    (b'{"content":"' + b"x" * 100_001 + b'"}', "line 1: content: should have at most 100000"),
 ]
 
 

@@ -53,7 +53,7 @@ def test_an_interrupted_import_says_how_to_go_on_and_goes_on_there(run, jsonl, h
     assert f"import_memories {path} --project 'a zoo' --resume" in ran.err
     assert Memory.objects.count() == 4
     ran = run("import_memories", path, "--project", "a zoo", "--resume")
-    assert "Going on after line 4" in ran.out
+    assert "Continuing after line 4" in ran.out
     assert "2 created, 0 refreshed" in ran.out
     assert Memory.objects.count() == 6
     assert list((home / "imports").iterdir()) == []
@@ -83,7 +83,7 @@ def test_the_position_is_found_though_the_file_was_moved_or_packed(run, jsonl, i
         run("import_memories", path)
     elsewhere = tmp_path / "elsewhere.gz"
     elsewhere.write_bytes(gzip.compress(path.read_bytes()))
-    assert "Going on after line 2" in run("import_memories", elsewhere, "--resume").out
+    assert "Continuing after line 2" in run("import_memories", elsewhere, "--resume").out
 
 
 def test_a_file_that_grew_behind_its_beginning_is_gone_on_with(run, jsonl, interrupted):
@@ -91,7 +91,7 @@ def test_a_file_that_grew_behind_its_beginning_is_gone_on_with(run, jsonl, inter
     with interrupted(2, KeyboardInterrupt()):
         run("import_memories", jsonl(*lines))
     ran = run("import_memories", jsonl(*lines, {"content": "added"}), "--resume")
-    assert "Going on after line 4" in ran.out
+    assert "Continuing after line 4" in ran.out
     assert Memory.objects.count() == 7
 
 
@@ -132,8 +132,8 @@ def test_a_position_that_cannot_be_read_is_none(run, jsonl, home, interrupted):
 
 
 def test_what_cannot_be_resumed_says_so(run, jsonl):
-    assert "--resume needs a file" in run("import_memories", "-", "--resume").err
-    assert "--resume needs a file" in run("import_memories", six(jsonl), "--resume", "--dry-run").err
+    assert "--resume cannot be combined" in run("import_memories", "-", "--resume").err
+    assert "--resume cannot be combined" in run("import_memories", six(jsonl), "--resume", "--dry-run").err
 
 
 def test_a_file_of_another_kind_goes_on_by_its_items(run, tmp_path, interrupted):
@@ -144,7 +144,7 @@ def test_a_file_of_another_kind_goes_on_by_its_items(run, tmp_path, interrupted)
     assert "--resume" in ran.err
     assert Memory.objects.count() == 4
     ran = run("import_memories", path, "--resume")
-    assert "Going on after item 4" in ran.out
+    assert "Continuing after item 4" in ran.out
     assert "2 created, 0 refreshed" in ran.out
     path.write_text(path.read_text() + "- another rule\n")
     assert "7 memories" in run("import_memories", path).out

@@ -181,7 +181,7 @@ def test_one_is_taken_back(run, aged):
     uid = MaintenanceRun.objects.get().uid
     assert "3 undone" in run("maintain", "--undo", uid).out
     assert faded() == 0
-    assert f"takes {uid} back" in run("maintain", "--list").out
+    assert f"(undoes {uid})" in run("maintain", "--list").out
 
 
 def test_an_interrupted_one_goes_on(run, aged, actor):

@@ -74,7 +74,7 @@ def test_a_second_start_keeps_everything_and_says_so(prepared):
     second = hub.run("quickstart", "--prepare-only").stdout
     assert line(second, "Kept") == line(first, "Loaded")
     assert line(second, "Administrator").startswith(
-        "admin, kept; new password: LETSGO_HOME=.demo python3 manage.py"
+        "admin; new password: LETSGO_HOME=.demo python3 manage.py"
     )
     kept = line(second, "Agent token")
     token = secret(first, "Agent token")
@@ -125,7 +125,7 @@ def test_no_demo_prepares_the_real_store(prepared_without_demo):
     assert line(output, "Administrator") == "admin, new"
     assert not (hub.folder / ".demo").exists()
     again = hub.run("quickstart", "--no-demo", "--prepare-only").stdout
-    assert line(again, "Administrator") == "admin, kept; new password: python3 manage.py changepassword admin"
+    assert line(again, "Administrator") == "admin; new password: python3 manage.py changepassword admin"
 
 
 def test_no_demo_finds_the_store_by_its_environment(hub, tmp_path):

@@ -113,7 +113,7 @@ def test_without_yes_nothing_is_replaced_and_both_are_described(run, saved):
     remember("of after")
     ran = run("restore_backup", saved)
     assert ran.code == 1
-    assert "with --yes it is kept aside and replaced" in ran.err
+    assert "--yes renames it and restores the backup" in ran.err
     assert "memories 1," in ran.out
     assert "memories 2," in ran.out
     assert contents() == {"of before", "of after"}

@@ -199,8 +199,8 @@ class TestKeptMemory:
         ("better", "why"),
         [
             ({"key": "k"}, "found by its key"),
-            ({"accessed_count": 4}, "read most often: 4 times"),
-            ({"content": "the longest words of all"}, "says the most"),
+            ({"accessed_count": 4}, "read most often (4 times)"),
+            ({"content": "the longest words of all"}, "has the longest text"),
         ],
     )
     def test_by_key_then_use_then_length(self, better: dict[str, Any], why: str) -> None:
@@ -271,7 +271,7 @@ class TestLimits:
             insert_memory(n / 100)
         monkeypatch.setattr(duplicates_clusters, "MAX_LINKS", 25)
         shown = found()
-        assert any("not all of them were looked at" in note for note in shown.notes)
+        assert any("too many are similar" in note for note in shown.notes)
         assert shown.clusters
 
     def test_number_of_queries_is_constant(self) -> None:

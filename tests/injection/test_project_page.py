@@ -158,7 +158,7 @@ def test_session_start_sends_the_page_between_pins_and_memories(start, store):
     block = found.context
     pinned, page, other = block.index(pin.uid), block.index("<memory-page"), block.index(shown.uid)
     assert pinned < page < other
-    assert "Decisions that hold:\n- Use `tabs` [" in block
+    assert "Decisions in force:\n- Use `tabs` [" in block
     assert block.count("Refunds need two people") == block.count("Deploy with make ship") == 1
     assert Injection.objects.get().page == [{"kind": "memory", "id": found.page[0].uid}]
 

@@ -99,7 +99,7 @@ def test_client_stores_finds_updates_and_deletes(served: Served, mode: str) -> N
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
-        ("get_memory", {"id": "nothing"}, "there is no such thing, or you cannot see it"),
+        ("get_memory", {"id": "nothing"}, "not found; it may not exist, or you may not have access"),
         (
             "store_memory",
             {"content": "x", "importance": 7},

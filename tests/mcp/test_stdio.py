@@ -183,7 +183,7 @@ def test_logs_and_prints_go_to_standard_error(served: Served) -> None:
     )
     found = json.loads(done.stdout)["result"]
     assert found["isError"] is True
-    assert "something went wrong here" in found["content"][0]["text"]
+    assert "internal error" in found["content"][0]["text"]
     assert b"loud" in done.stderr
     assert b"letsgo/get_memory: internal_error" in done.stderr
     assert b"ZeroDivisionError" in done.stderr

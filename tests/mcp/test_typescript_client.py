@@ -58,7 +58,9 @@ def check(report: dict[str, Any], toolset: str = "letsgo") -> None:
     [hit] = found["result"]["structuredContent"]["results"]
     assert hit["content"] == "the numbat eats termites"
     assert missing["result"]["isError"] is True
-    assert missing["result"]["content"][0]["text"] == "there is no such thing, or you cannot see it"
+    assert (
+        missing["result"]["content"][0]["text"] == "not found; it may not exist, or you may not have access"
+    )
     assert wrong["result"]["isError"] is True
     assert "content: Input should be a valid string" in wrong["result"]["content"][0]["text"]
     assert unknown["code"] == -32602

@@ -44,7 +44,7 @@ def test_file_is_imported_by_a_run_and_reported(bot):
     assert (report["status"], report["format"], report["name"]) == ("done", "memoryhub", "notes.jsonl")
     assert report["counts"] == {"memories created": 2}
     assert report["failed"] == 1
-    assert report["errors"] == ["line 3: content: String should have at least 1 character"]
+    assert report["errors"] == ["line 3: content: should have at least 1 character"]
     assert report["ignored"] == [{"what": "odd", "count": 1}]
     assert report["done"] == report["total"] == len(raw)
     assert set(Memory.objects.values_list("project", flat=True)) == {"shop"}

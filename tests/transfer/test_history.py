@@ -140,7 +140,7 @@ REVISION = {
 BAD = [
     ({"kind": "novel", "content": "x"}, "kind: is not known here"),
     ({"kind": 5, "content": "x"}, "kind: should be 'memory'"),
-    (memory_line(id="../x"), "id: String should match pattern"),
+    (memory_line(id="../x"), "id: should match pattern"),
     (memory_line(accessed_count=-1), "accessed_count: should be greater than or equal to 0"),
     (memory_line(updated_at="3020-01-01T00:00:00Z"), "updated_at: is out of range"),
     (memory_line(deleted_at="yesterday"), "deleted_at: "),
@@ -166,7 +166,7 @@ BAD = [
         "looks like a GitHub",
     ),
     (journal_line(sensitivity="cosmic"), "sensitivity: should be 'public'"),
-    (journal_line(hash="x"), "hash: String should match pattern"),
+    (journal_line(hash="x"), "hash: should match pattern"),
     (journal_line(seq=0), "seq: should be greater than or equal to 1"),
 ]
 

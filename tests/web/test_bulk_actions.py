@@ -76,7 +76,7 @@ def test_tag_is_added_and_an_existing_one_reported(editor: Client, three: list[M
     do(editor, "tag", three[:1], tag="kept")
     page = do(editor, "tag", three, tag="kept")
     assert "2 memories tagged" in page
-    assert "1 memory tagged so already." in page
+    assert "1 memory already tagged." in page
     assert list_values(three[0], "tags") == ["kept"]
 
 
@@ -117,7 +117,7 @@ def test_refusals_are_named_and_counted(editor: Client, three: list[Memory], rem
     do(editor, "trash", more)
     page = do(editor, "demote", [*three, *more])
     assert "3 memories demoted" in page
-    assert "6 memories left as before:" in page
+    assert "6 memories left unchanged:" in page
     assert "<li><bdi>more 0</bdi>: this memory is in the trash; restore it first</li>" in page
     assert "<li>and 1 more</li>" in page
 

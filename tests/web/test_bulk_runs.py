@@ -241,7 +241,7 @@ def test_refused_memory_is_listed_with_the_reason(editor: Client, three: list[Me
     assert run.result["changed"] == 2
     page = editor.get(f"/maintenance/runs/{run.uid}/").content.decode()
     assert "pinned and does not expire" in page
-    assert "left as before" in page
+    assert "left unchanged" in page
 
 
 def test_stopped_run_goes_on_where_it_was(editor: Client, three: list[Memory]) -> None:

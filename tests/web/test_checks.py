@@ -23,7 +23,7 @@ def test_check_is_created_and_run(sign_in, remember):
     client = sign_in("change_memory")
     page = text(create(client, must_bring=memory.uid, must_words=""))
     assert "Check saved. It passes." in page
-    assert "Must bring Stripes" in page
+    assert "Must return Stripes" in page
 
 
 def test_failed_check_is_on_home_with_its_reason(sign_in, remember):
@@ -50,7 +50,7 @@ def test_recall_preview_offers_to_keep_a_check(sign_in, remember):
     memory = remember(ZEBRA)
     client = sign_in("change_memory")
     page = client.post("/preview/", {"prompt": PROMPT}).content.decode()
-    assert "Keep as a check" in page
+    assert "Save as a check" in page
     form = client.post("/checks/new/", {"start": "1", "prompt": PROMPT, "must_bring": memory.uid})
     assert memory.uid in form.content.decode()
     assert not MemoryCheck.objects.exists()

@@ -44,7 +44,7 @@ class TestMerging:
         )
         assert response.redirect_chain == [("/duplicates/?project=p", 302)]
         assert trashed_uids() == {other.uid}
-        assert "2 memories are one now" in main(response).words
+        assert "Merged 2 memories" in main(response).words
         response = curator.post("/duplicates/undo/", undo_fields(response), follow=True)
         assert "Undone" in main(response).words
         assert trashed_uids() == set()
@@ -55,7 +55,7 @@ class TestMerging:
     ) -> None:
         done = curator.post("/duplicates/decide/", cluster_form(alike), headers=HTMX)
         assert b"<html" not in done.content
-        assert "2 memories are one now" in Page(done.content.decode()).words
+        assert "Merged 2 memories" in Page(done.content.decode()).words
         back = curator.post("/duplicates/undo/", undo_fields(done), headers=HTMX)
         assert "Merge selected" in Page(back.content.decode()).words
         assert trashed_uids() == set()
@@ -136,7 +136,7 @@ class TestMerging:
         third = remember(f"{DUPLICATE_TEXT}!", project="p")
         form = cluster_form([*alike, third], uid=[alike[1].uid])
         done = curator.post("/duplicates/decide/", form, headers=HTMX)
-        assert "2 memories are one now" in Page(done.content.decode()).words
+        assert "Merged 2 memories" in Page(done.content.decode()).words
         back = curator.post("/duplicates/undo/", undo_fields(done), headers=HTMX)
         assert third.uid in back.content.decode()
 
@@ -204,7 +204,7 @@ class TestMerging:
 class TestDismissal:
     def test_dismissed_pair_returns_only_after_undo(self, curator: Client, alike: list[Memory]) -> None:
         done = curator.post("/duplicates/decide/", cluster_form(alike, do="apart"), headers=HTMX)
-        assert "2 memories are no duplicates" in Page(done.content.decode()).words
+        assert "Marked 2 memories as not duplicates" in Page(done.content.decode()).words
         assert "No duplicates" in main(curator.get("/duplicates/")).words
         assert trashed_uids() == set()
         curator.post("/duplicates/undo/", undo_fields(done))
@@ -213,7 +213,7 @@ class TestDismissal:
     def test_dismissal_applies_to_the_whole_card(self, curator: Client, alike: list[Memory]) -> None:
         form = cluster_form(alike, uid=[], do="apart")
         done = curator.post("/duplicates/decide/", form, headers=HTMX)
-        assert "2 memories are no duplicates" in Page(done.content.decode()).words
+        assert "Marked 2 memories as not duplicates" in Page(done.content.decode()).words
 
     def test_dismissal_requires_permission_to_change(self, sign_in: Any, alike: list[Memory]) -> None:
         assert sign_in().post("/duplicates/decide/", cluster_form(alike, do="apart")).status_code == 403

@@ -34,7 +34,7 @@ class TestPage:
         self, curator: Client, alike: list[Memory]
     ) -> None:
         shown = main(curator.get("/duplicates/"))
-        assert "Kept: it says the most." in shown.words
+        assert "Kept: it has the longest text." in shown.words
         assert "1 cluster among 2 memories" in shown.words
         assert [a["value"] for a in shown.all("input") if a.get("name") == "keep" and "checked" in a] == [
             alike[0].uid
@@ -156,23 +156,23 @@ class TestManyMemories:
         assert (later["id"], later["hx-get"]) == ("clusters", "/duplicates/?project=p")
         found = curator.get(later["hx-get"], headers={**HTMX, "HX-Target": later["id"]}).content.decode()
         assert found.strip().startswith('<div id="clusters">')
-        assert "Kept: it says the most." in found
+        assert "Kept: it has the longest text." in found
 
     def test_link_compares_without_scripts(self, curator: Client) -> None:
         page = main(curator.get("/duplicates/?project=p"))
         [link] = [a["href"] for a in page.all("a") if "look=1" in a.get("href", "")]
-        assert "Kept: it says the most." in main(curator.get(f"/duplicates/{link}")).words
+        assert "Kept: it has the longest text." in main(curator.get(f"/duplicates/{link}")).words
 
     def test_known_clusters_show_at_once(self, curator: Client) -> None:
         curator.get("/duplicates/?look=1")
-        assert "Kept: it says the most." in main(curator.get("/duplicates/")).words
+        assert "Kept: it has the longest text." in main(curator.get("/duplicates/")).words
 
     def test_hidden_memories_do_not_count(
         self, visitor: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(presenters, "MAX_COMPARED_AT_ONCE", 2)
         remember("a secret", sensitivity="secret")
-        assert "Kept: it says the most." in main(visitor.get("/duplicates/")).words
+        assert "Kept: it has the longest text." in main(visitor.get("/duplicates/")).words
 
 
 class TestVisibility:
@@ -251,9 +251,9 @@ def test_page_lists_them_separately_with_a_reason(curator: Client, pieces: list[
     page = main(curator.get("/duplicates/")).words
     assert "1 cluster among 4 memories" in page
     assert "Below them: 1 profile in several parts." in page
-    assert page.index("Profiles in several parts") > page.index("Kept: it says the most.")
+    assert page.index("Profiles in several parts") > page.index("Kept: it has the longest text.")
     assert "Each adds something; merge them into one text." in page
-    assert "is about something alike" not in page
+    assert "on a related topic" not in page
 
 
 def test_page_with_only_profile_parts_reports_no_cluster(curator: Client, pieces: list[Memory]) -> None:

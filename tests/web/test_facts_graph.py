@@ -125,7 +125,7 @@ class TestOpening:
         assert (
             response.context["picture"].dust.count("M") == 2
         )  # api and Denmark hang on these, Django does not
-        assert "The 2 with most neighbours of 5 things, 4 facts" in main(response).words
+        assert "The 2 most connected of 5 things, 4 facts" in main(response).words
 
     def test_of_many_neighbours_the_surest_are_drawn(
         self, visitor: Client, monkeypatch: pytest.MonkeyPatch

@@ -147,7 +147,7 @@ class TestContradictions:
         ("subject", "projects", "why"),
         [
             ("one", ("fleet", "moon"), "Facts are compared within each project only."),
-            ("two", ("fleet", "fleet"), "These can all be true: such words go with many things."),
+            ("two", ("fleet", "fleet"), "These can all be true: this predicate usually has several values."),
         ],
     )
     def test_why_several_objects_are_no_contradiction_is_shown(

@@ -173,7 +173,7 @@ class TestRefusals:
         ("name", "value", "shown"),
         [
             ("importance", "7", "up to 1"),
-            ("importance", "", "Give a number"),
+            ("importance", "", "Enter a number"),
             ("importance", "much", "Enter a number"),
             ("title", "x" * 501, "at most 500"),
             ("tags", '"open', "quotation mark"),

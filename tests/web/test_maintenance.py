@@ -102,7 +102,7 @@ class TestThePage:
         assert "Next daily maintenance: never. No operations are set" in text_of(keeper.get("/maintenance/"))
 
     def test_it_reports_that_no_worker_runs(self, keeper: Client, faded: Any, configure: Any) -> None:
-        assert "none in this server" in text_of(keeper.get("/maintenance/"))
+        assert "not running in this server" in text_of(keeper.get("/maintenance/"))
         configure(maintenance_worker=False)
         start_run(keeper)
         assert "runs wait" not in text_of(keeper.get("/maintenance/")), "it was asked for just now"
@@ -266,7 +266,7 @@ class TestLosingForGood:
         _, address = completed_run(eraser, **fields, do="run", confirmed="yes")
         assert [one.title for one in Memory.objects.all()] == ["secret milk"]
         shown = text_of(eraser.get(address))
-        assert "purged for good 2" in shown
+        assert "permanently deleted 2" in shown
         assert shown.count("permanently removed") == 2
         assert "Undo" not in shown
 

@@ -136,10 +136,10 @@ class TestVisibility:
         change(memory, actor, category="shut", sensitivity="public")
         change(memory, actor, category="open")
         words = main(compared(visitor, memory, **{"from": "1", "to": "4"})).words
-        assert "What it said in version 1 is hidden by its level" in words
+        assert "The value in version 1 is hidden by its level" in words
         assert "old" not in words.partition("What differs")[2]
         back = main(compared(visitor, memory, **{"from": "4", "to": "1"})).words
-        assert "What it said in version 1 is hidden by its level" in back
+        assert "The value in version 1 is hidden by its level" in back
 
     def test_reveal_of_a_secret_version_is_journaled(
         self, insider: Client, remember: Remember, actor: Actor

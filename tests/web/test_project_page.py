@@ -58,7 +58,7 @@ def block(page: str) -> str:
 
 def test_page_shows_each_line_with_its_reason_and_source(curator: Client, decision: Memory) -> None:
     page = curator.get(PAGE).content.decode()
-    assert "Decisions that hold" in page
+    assert "Decisions in force" in page
     assert "Type decision" in page
     assert f'href="/memories/{decision.uid}/"' in page
 

@@ -137,7 +137,7 @@ def test_level_requires_permission_and_switch(sign_in, four_levels):
 
 
 def test_memories_behind_a_switch_are_counted_for_permitted_persons(sign_in, four_levels):
-    shown = "With the switch for private memories on, 1 more would be shown."
+    shown = "1 more private memory would be injected if the Visibility menu showed private memories."
     assert shown in text(ask(sign_in("view_private", name="ann"), project="zoo"))
     assert "secret memories on" not in text(ask(sign_in("view_private", name="ben"), project="zoo"))
     assert "switch for" not in text(ask(sign_in(name="cem"), project="zoo"))

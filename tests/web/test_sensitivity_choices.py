@@ -92,7 +92,7 @@ class TestRaisedLevels:
         keeper_of_all.post(f"/memories/{memory.uid}/fields/sensitivity/", sent(memory, sensitivity="private"))
         page_text = expected(keeper_of_all)
 
-        assert "It is private now and out of sight: turn on the switch" in page_text
+        assert "It is private now and hidden: turn on the switch" in page_text
         assert Memory.objects.get().sensitivity == "private"
         undone(keeper_of_all, page_text)
         assert Memory.objects.get().sensitivity == "public"
@@ -104,7 +104,7 @@ class TestRaisedLevels:
         keeper_of_all.post(f"/memories/{memory.uid}/row/", sent(memory, next="/memories/", **values))
         page_text = expected(keeper_of_all)
 
-        assert "It is secret now and out of sight" in page_text
+        assert "It is secret now and hidden" in page_text
         undone(keeper_of_all, page_text)
         assert Memory.objects.get().sensitivity == "public"
 
@@ -118,7 +118,7 @@ class TestRaisedLevels:
         page_text = expected(keeper_of_all)
 
         assert response["Location"] == "/memories/"
-        assert "Saved. It is private now and out of sight" in page_text
+        assert "Saved. It is private now and hidden" in page_text
         undone(keeper_of_all, page_text)
         assert Memory.objects.get().sensitivity == "public"
 
@@ -131,7 +131,7 @@ class TestRaisedLevels:
         keeper_of_all.post("/acts/", form)
         page_text = expected(keeper_of_all)
 
-        assert "2 of them are private now and out of sight" in page_text
+        assert "2 of them are private now and hidden" in page_text
         undone(keeper_of_all, page_text)
         assert set(Memory.objects.values_list("sensitivity", flat=True)) == {"public"}
 

@@ -81,7 +81,7 @@ def test_skipped_memory_is_linked_without_a_refusal(
     page = done(editor, "/acts/", act="trash", uid=values, next="/memories/")
     assert "1 memory was changed since you opened this list and was left as it is." in page
     assert f'<a href="/memories/{odd.uid}/"><bdi>&lt;b&gt;Odd&lt;/b&gt;</bdi></a>' in page
-    assert "left as before" not in page
+    assert "left unchanged" not in page
 
 
 def test_other_refusals_are_reported_too(editor: Client, three: list[Memory]) -> None:
@@ -90,7 +90,7 @@ def test_other_refusals_are_reported_too(editor: Client, three: list[Memory]) ->
     store.trash_memories([three[1].uid], EVE)
     page = done(editor, "/acts/", act="demote", uid=values)
     assert "1 memory was changed since you opened this list" in page
-    assert "1 memory left as before:<ul><li><bdi>memory 1</bdi>: this memory is in the trash" in page
+    assert "1 memory left unchanged:<ul><li><bdi>memory 1</bdi>: this memory is in the trash" in page
 
 
 def test_every_includes_changed_memories(editor: Client, three: list[Memory]) -> None:

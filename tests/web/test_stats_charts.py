@@ -201,7 +201,7 @@ def test_unknown_chart_is_refused(visitor: Client, remember: Any) -> None:
 def test_missing_project_links_to_its_list(visitor: Client, remember: Any, page: str) -> None:
     remember("one")
     remember("two", project="zoo")
-    found = re.search(r'href="([^"]+)">none</a>', visitor.get(page).content.decode())
+    found = re.search(r'href="([^"]+)">no project</a>', visitor.get(page).content.decode())
     assert found
     assert count_listed(visitor, found[1]) == 1
 

@@ -67,7 +67,7 @@ def test_a_file_is_imported_and_what_became_of_it_is_shown(writer: Client) -> No
     assert "notes.jsonl, memoryhub (JSON lines)" in shown
     assert "rows3" in shown
     assert "memories created2" in shown
-    assert "line 2: content: String should have at least 1 character" in shown
+    assert "line 2: content: should have at least 1 character" in shown
     assert "odd (1)" in shown
     assert Memory.objects.count() == 2
     assert set(JournalEntry.objects.filter(operation="insert").values_list("actor", flat=True)) == {
@@ -79,12 +79,12 @@ def test_a_dry_run_stores_nothing_and_is_then_done_for_real(writer: Client) -> N
     address = sent(writer, {"content": "one"}, do="dry_run", project="shop")
     shown = main(writer.get(address))
     assert "Nothing was stored." in shown.words
-    assert "Import it" in shown.words
+    assert "Import the file" in shown.words
     assert not Memory.objects.exists()
     response = writer.post(f"{address}import/")
     assert runs.execute(MaintenanceRun.objects.get(uid=response.url.split("/")[-2]))
     assert Memory.objects.get().project == "shop"
-    assert "Import it" not in main(writer.get(response.url)).words
+    assert "Import the file" not in main(writer.get(response.url)).words
 
 
 def import_after(client: Client, address: str, **choices: Any) -> str:

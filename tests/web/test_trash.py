@@ -34,10 +34,10 @@ def live(*memories: Memory) -> list[bool]:
 class TestList:
     def test_list_shows_what_why_and_since_when(self, visitor: Client, remember: Any, actor: Any) -> None:
         words = {
-            TrashReason.FORGOTTEN: "thrown away",
-            TrashReason.EVICTED: "evicted: the project was full",
+            TrashReason.FORGOTTEN: "deleted",
+            TrashReason.EVICTED: "evicted (project full)",
             TrashReason.COMPRESSED: "compressed into a summary",
-            TrashReason.MERGED: "merged into another",
+            TrashReason.MERGED: "merged into another memory",
         }
         for reason in words:
             store.trash_memories([remember(f"memory {reason.value}").uid], actor, reason)

@@ -200,6 +200,8 @@ PICTURES = (
     Picture("digests", "digests"),
     Picture("digest", "digest", {"uid": "digest"}),
     Picture("you", "you"),
+    Picture("api", "api-docs", shows="upper"),
+    Picture("api-operation", "api-operation", {"name": "operation"}),
     Picture("people", "people"),
     Picture("person", "person", {"name": "person"}),
     Picture("viewer-home", "home", who=READER),

@@ -103,7 +103,7 @@ def _language_model() -> None:
         actor="token:claude-code",
         extractor="rules",
         tries=3,
-        error="the model answered too late three times; rules read it",
+        error="the model timed out three times; rules processed it",
         created_at=NOW - timedelta(days=1, hours=3),
         finished_at=NOW - timedelta(days=1, hours=2),
     )
@@ -140,6 +140,7 @@ def found() -> dict[str, str]:
         "session": Session.objects.filter(ended_at__isnull=False).order_by("-last_at")[0].session_id,
         "agent": "claude-code",
         "client": "claude-code",
+        "operation": "search_by_query",
         "digest": Digest.objects.get().uid,
         "fact": Fact.objects.filter(predicate="uses_database").latest("updated_at").uid,
         "injection": Injection.objects.filter(withheld__icontains="governor").latest("at").uid,

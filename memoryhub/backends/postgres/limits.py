@@ -31,7 +31,7 @@ class LimitedConnection(psycopg.Connection[Any]):
                 ready = yield wanted
                 if ready == Ready.NONE and time.monotonic() > until:  # several times a second
                     self.pgconn.finish()
-                    raise psycopg.OperationalError(f"the database did not answer for {seconds:.0f} s")
+                    raise psycopg.OperationalError(f"the database did not answer within {seconds:.0f} s")
                 wanted = gen.send(ready)
         except StopIteration as end:
             return end.value

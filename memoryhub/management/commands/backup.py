@@ -14,8 +14,8 @@ from memoryhub.ops.checks import INSTALLATION
 
 class Command(BaseCommand):
     help = (
-        "Copy the store and the journal's mirror while agents go on writing, and verify the copy. It holds "
-        "every memory, the secret ones too, in plain text: keep it where only you can read."
+        "Back up the store and the journal's mirror while agents continue to write, and verify the copy. The "
+        "backup contains all memories, also secret ones, in plain text: store it where only you can read it."
     )
     requires_system_checks = [INSTALLATION]
 
@@ -24,10 +24,10 @@ class Command(BaseCommand):
             "dest",
             metavar="DEST",
             nargs="?",
-            help="a folder, or a new file that ends in .db (LETSGO_HOME/backups)",
+            help="a folder, or a new file with the suffix .db (default: LETSGO_HOME/backups)",
         )
         parser.add_argument(
-            "--keep", type=int, metavar="N", help="then remove all but the newest N in the folder"
+            "--keep", type=int, metavar="N", help="keep only the newest N backups in the folder"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -48,6 +48,8 @@ class Command(BaseCommand):
             for path in backup.prune(target.parent, options["keep"]):
                 self.stdout.write(f"Removed {path}")
         if not contents.chain.ok:
-            raise CommandError("the copy is faithful, but the journal was tampered with; see verify_journal")
+            raise CommandError(
+                "the backup is complete, but the journal was tampered with; see verify_journal"
+            )
         if contents.altered:
-            raise CommandError("the copy is faithful, but texts were changed outside the hub")
+            raise CommandError("the backup is complete, but texts were changed outside the hub")

@@ -15,7 +15,7 @@ from memoryhub.ops.checks import INSTALLATION
 class Command(BaseCommand):
     help = (
         "Copy the store in use into an empty database, and compare every row. "
-        "Stop the servers first. The same command goes on with a copy that was interrupted."
+        "Stop the servers first. Run the same command again to continue an interrupted copy."
     )
     requires_system_checks = [INSTALLATION]
 

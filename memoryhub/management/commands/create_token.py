@@ -20,8 +20,8 @@ LONGEST_DAYS = 36_500
 
 class Command(BaseCommand):
     help = (
-        "Make a token for an agent and print it, alone on a line of standard output. It is stored hashed "
-        "and cannot be shown again."
+        "Create a token for an agent and print it on a line of its own. Only a hash is stored, so the token "
+        "cannot be shown again."
     )
     requires_system_checks = [INSTALLATION]
 
@@ -33,11 +33,13 @@ class Command(BaseCommand):
             help=f"the highest level it may read: {', '.join(LEVELS)} (default: public)",
         )
         parser.add_argument(
-            "--rights", default="read,write", help=f"of {','.join(RIGHTS)}, with commas (default: read,write)"
+            "--rights",
+            default="read,write",
+            help=f"comma-separated: {','.join(RIGHTS)} (default: read,write)",
         )
-        parser.add_argument("--projects", help="confine it to these projects, with commas (default: all)")
+        parser.add_argument("--projects", help="only these projects, comma-separated (default: all)")
         parser.add_argument("--owner", default="", help="owner of its personal memories (default: NAME)")
-        parser.add_argument("--expires-days", type=float, help="days until it stops working (default: never)")
+        parser.add_argument("--expires-days", type=float, help="days until it expires (default: never)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -55,8 +57,8 @@ class Command(BaseCommand):
         self.stdout.write(raw)
         where = f"in {', '.join(token.projects)}" if token.projects else "in every project"
         self.stderr.write(
-            f"{token.name} may {', '.join(token.rights)} up to {token.clearance} {where}. Keep it: "
-            "only its hash is stored."
+            f"{token.name} may {', '.join(token.rights)} up to {token.clearance} {where}. Copy it now: "
+            "it is not shown again."
         )
 
 

@@ -58,7 +58,7 @@ CHECKS: tuple[Check, ...] = (
 
 class Command(BaseCommand):
     help = (
-        "Find defects of this installation and say how to fix them. "
+        "Check this installation, and say how to fix what is wrong. "
         "Exit code 1 if a check failed, 0 if there are only warnings."
     )
     requires_system_checks: list[str] = []
@@ -67,11 +67,11 @@ class Command(BaseCommand):
         parser.add_argument(
             "--fix",
             action="store_true",
-            help="repair what is safe to repair: file modes, indexes, triggers, the end of the mirror;"
-            " remove temporary files",
+            help="fix what is safe to fix: file modes, indexes, triggers and the end of the mirror; remove"
+            " temporary files",
         )
         parser.add_argument("--quick", action="store_true", help="skip checks that read the whole store")
-        parser.add_argument("--json", action="store_true", help="the findings as one JSON object")
+        parser.add_argument("--json", action="store_true", help="print the findings as one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
         reports = []

@@ -31,8 +31,8 @@ _ABOUT_MEMORIES = ("type", "since", "until", "trashed")
 
 class Command(BaseCommand):
     help = (
-        "Write memories as JSON lines that import_memories can import, with --whole facts, sessions and all "
-        "history too, or in the format of another system. Public ones alone unless more is asked for."
+        "Export memories as JSON lines for import_memories, or in the format of another system. --whole adds "
+        "facts, sessions and history. Only public memories are exported unless an option includes more."
     )
     requires_system_checks = [INSTALLATION]
 
@@ -42,15 +42,18 @@ class Command(BaseCommand):
             metavar="FILE",
             nargs="?",
             default=STDOUT,
-            help="the name may end in .gz; - or none: standard output",
+            help="a name ending in .gz is compressed; - or no name: standard output",
         )
         parser.add_argument(
-            "--format", choices=list(WRITERS), default=OWN_FORMAT, help=f"of the file (default: {OWN_FORMAT})"
+            "--format",
+            choices=list(WRITERS),
+            default=OWN_FORMAT,
+            help=f"format of the file (default: {OWN_FORMAT})",
         )
         parser.add_argument(
             "--whole",
             action="store_true",
-            help="also trash, what has expired, earlier versions, facts, sessions, events and the journal",
+            help="also export trash, expired memories, versions, facts, sessions, events and the journal",
         )
         parser.add_argument("--project", help="only this project")
         parser.add_argument("--type", choices=TYPES, help="only this type")
@@ -59,12 +62,14 @@ class Command(BaseCommand):
         parser.add_argument(
             "--trashed", action="store_true", help="export the trash instead of live memories"
         )
-        parser.add_argument("--include-private", action="store_true", help="private memories too")
+        parser.add_argument("--include-private", action="store_true", help="also export private memories")
         parser.add_argument(
-            "--include-secret", action="store_true", help="secret memories too (this is journaled)"
+            "--include-secret", action="store_true", help="also export secret memories (this is journaled)"
         )
-        parser.add_argument("--owner", default="", help="the personal memories of this person too")
-        parser.add_argument("--every-owner", action="store_true", help="everybody's personal memories too")
+        parser.add_argument("--owner", default="", help="also export the personal memories of this person")
+        parser.add_argument(
+            "--every-owner", action="store_true", help="also export the personal memories of everyone"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         owner = short_name(options["owner"], "--owner")
@@ -73,7 +78,9 @@ class Command(BaseCommand):
         if options["whole"] and (
             options["format"] != OWN_FORMAT or any(options[name] for name in _ABOUT_MEMORIES)
         ):
-            raise CommandError(f"--whole is for the format {OWN_FORMAT} and goes with --project alone")
+            raise CommandError(
+                f"--whole requires the format {OWN_FORMAT} and can be combined only with --project"
+            )
         selection = ExportSelection(operator(asked), self._filter(options), options["whole"])
         selection.journal_secrets()
         self.format, written = options["format"], selection.total()

@@ -28,25 +28,28 @@ INTERRUPTED = 130
 class Command(BaseCommand):
     help = (
         "Read a conversation (JSON messages, a transcript of Claude Code, or text with User: and Assistant:) "
-        "and store the candidates. Known ones are skipped or merged."
+        "and store memories extracted from it. Known ones are skipped or merged."
     )
     requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("transcript", metavar="TRANSCRIPT", type=Path, help="the file")
         parser.add_argument("--project", default="", help="the project of the memories")
-        parser.add_argument("--session-id", default="", help="the session that they come from")
+        parser.add_argument("--session-id", default="", help="the session of the memories")
         parser.add_argument(
-            "--sensitivity", choices=LEVELS, default=LEVELS[0], help="the level of the memories (public)"
+            "--sensitivity",
+            choices=LEVELS,
+            default=LEVELS[0],
+            help="the level of the memories (default: public)",
         )
         parser.add_argument(
             "--scope",
             choices=SCOPES,
             default=Scope.PROJECT.value,
-            help="who shares the memories: personal, project or team (project)",
+            help="who sees the memories: personal, project or team (default: project)",
         )
         parser.add_argument("--owner", default="", help="owner of personal memories")
-        parser.add_argument("--actor", help="the name the journal keeps (default: command:<your login>)")
+        parser.add_argument("--actor", help="your name in the journal (default: command:<your login>)")
         parser.add_argument("--rules", action="store_true", help="do not ask the language model")
         parser.add_argument("--dry-run", action="store_true", help="print what the rules find, store nothing")
         parser.add_argument("--json", action="store_true", help="print the outcomes as one JSON object")

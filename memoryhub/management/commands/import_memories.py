@@ -73,36 +73,44 @@ def _lifetime(text: str) -> float:
 
 class Command(BaseCommand):
     help = (
-        "Store what a file holds: the hub's own JSON lines, Markdown (CLAUDE.md), or what another memory "
-        "system wrote. Stored memories stay or are refreshed, so the same file can be imported again."
+        "Import memories from a file: JSON lines of memoryhub, Markdown (CLAUDE.md), or a file of another "
+        "memory system. Importing a file again creates no duplicates."
     )
     requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("file", metavar="FILE", help="a file; - for JSON lines from standard input")
+        parser.add_argument("file", metavar="FILE", help="the file; - reads JSON lines from standard input")
         parser.add_argument(
-            "--format", choices=list(FORMATS), help="what wrote the file (default: seen by its content)"
+            "--format", choices=list(FORMATS), help="format of the file (default: detected from its content)"
         )
-        parser.add_argument("--project", default="", help="the project of what names none")
+        parser.add_argument("--project", default="", help="project of memories that name none")
         parser.add_argument("--owner", default="", help="owner of the personal memories in the file")
         parser.add_argument(
-            "--every-owner", action="store_true", help="personal memories stay with the owners the file names"
+            "--every-owner",
+            action="store_true",
+            help="keep the owners of personal memories that the file names",
         )
         parser.add_argument(
             "--ttl",
             type=_lifetime,
             metavar="never|DAYS",
-            help="lifetime of memories whose line has no ttl_days (default: default_ttl_days of the hub)",
+            help="lifetime of memories without ttl_days: days, or never (default: default_ttl_days)",
         )
-        parser.add_argument("--actor", help="the name the journal keeps (default: command:<your login>)")
-        parser.add_argument("--resume", action="store_true", help="go on where an interrupted import stopped")
+        parser.add_argument("--actor", help="your name in the journal (default: command:<your login>)")
+        parser.add_argument("--resume", action="store_true", help="continue an interrupted import")
         parser.add_argument("--strict", action="store_true", help="stop at the first bad line")
         parser.add_argument(
             "--raise-cap", action="store_true", help="raise the caps of projects that the import exceeds"
         )
-        parser.add_argument("--dry-run", action="store_true", help="read and check everything, store nothing")
         parser.add_argument(
-            "--show-errors", type=int, default=100, metavar="N", help="show the first N errors (100; 0: all)"
+            "--dry-run", action="store_true", help="read and check the file without storing anything"
+        )
+        parser.add_argument(
+            "--show-errors",
+            type=int,
+            default=100,
+            metavar="N",
+            help="show the first N errors (default: 100; 0: all)",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -110,10 +118,12 @@ class Command(BaseCommand):
         self.tally, self.errors, self.began = Tally(), 0, time.monotonic()
         piped = options["file"] == STDIN
         if options["resume"] and (piped or options["dry_run"]):
-            raise CommandError("--resume needs a file and stores; leave out - and --dry-run")
+            raise CommandError("--resume cannot be combined with - or --dry-run")
         if piped and options["format"] not in (None, OWN_FORMAT):
-            raise CommandError("standard input holds JSON lines of the hub; give another format as a file")
-        again = "" if piped or options["dry_run"] else f" Go on with: {self._this_command()} --resume"
+            raise CommandError(
+                "standard input must contain JSON lines of memoryhub; pass other formats as a file"
+            )
+        again = "" if piped or options["dry_run"] else f" Continue with: {self._this_command()} --resume"
         order = self._order()
         try:
             self._import(order, None if piped or options["dry_run"] else checkpoint_path(options["file"]))
@@ -183,13 +193,13 @@ class Command(BaseCommand):
         word = "line" if reading.unit == "B" else "item"
         if not self.options["resume"]:
             self.stdout.write(
-                f"An earlier run stopped after {word} {left.number:,}; --resume would go on there."
+                f"An earlier run stopped after {word} {left.number:,}; --resume continues there."
             )
             return True
         if left.is_of_this_store() and reading.go_on(left.mark):
-            self.stdout.write(f"Going on after {word} {left.number:,}.")
+            self.stdout.write(f"Continuing after {word} {left.number:,}.")
             return True
-        self.stdout.write("The file or the store is not the one of then: starting at the beginning.")
+        self.stdout.write("The file or the store has changed since: starting at the beginning.")
         return False
 
     def _bar(self, reading: ImportReader) -> tqdm[Any]:

@@ -45,7 +45,7 @@ def overview(clearance: Clearance) -> Iterator[str]:
     when = f"at {at} {settings.TIME_ZONE}, next on {following:%Y-%m-%d}" if following else "never"
     yield f"The server runs the daily ones {when}."
     if not settings.MEMORYHUB.maintenance_worker:
-        yield "Its worker is switched off (maintenance_worker): this command does it all."
+        yield "Its worker is switched off (maintenance_worker); only this command runs maintenance."
     recent = list(runs.visible_runs(clearance)[:LISTED])
     if recent:
         yield from ("", "Latest runs:")
@@ -54,7 +54,7 @@ def overview(clearance: Clearance) -> Iterator[str]:
 
 
 def _standing(run: MaintenanceRun) -> str:
-    kind = " (dry run)" if run.dry_run else f" (takes {run.undoes.uid} back)" if run.undoes else ""
+    kind = " (dry run)" if run.dry_run else f" (undoes {run.undoes.uid})" if run.undoes else ""
     changes = plural((run.result or {}).get("changes", 0), "change")
     return f"{run.cause or run.status}{kind}, {changes}, by {shown(run.actor)}"
 
@@ -88,32 +88,37 @@ Status = MaintenanceRun.Status
 
 class Command(BaseCommand):
     help = (
-        "Do the maintenance here and now: what the daily schedule does, or the operations that are named. "
-        "Each is a run with a journal, like those started in the browser."
+        "Run maintenance now: the operations of the daily schedule, or those that you name. Each run is "
+        "journaled, like one started in the browser."
     )
     requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("operations", nargs="*", metavar="OPERATION", help="default: the daily ones")
-        parser.add_argument("--project", metavar="NAME", help="this project alone")
+        parser.add_argument(
+            "operations",
+            nargs="*",
+            metavar="OPERATION",
+            help="operations to run (default: those of the daily schedule)",
+        )
+        parser.add_argument("--project", metavar="NAME", help="only this project")
         parser.add_argument("--dry-run", action="store_true", help="print what would change; change nothing")
         parser.add_argument(
             *("--param", "-p"),
             action="append",
             default=[],
             metavar="NAME=VALUE",
-            help="a parameter of the named operation, as JSON or a text; may be repeated",
+            help="a parameter of the named operation, as JSON or text; repeatable",
         )
         parser.add_argument(
-            "--waiting", action="store_true", help="work on the runs that wait, and start none"
+            "--waiting", action="store_true", help="execute the queued runs, and start no others"
         )
         parser.add_argument("--list", action="store_true", help="list the operations and the latest runs")
-        parser.add_argument("--resume", metavar="ID", help="let a failed, interrupted or stopped run go on")
-        parser.add_argument("--undo", metavar="ID", help="take a run back")
+        parser.add_argument("--resume", metavar="ID", help="resume a failed, interrupted or stopped run")
+        parser.add_argument("--undo", metavar="ID", help="undo a run")
         parser.add_argument(
             "--confirm-clock",
             action="store_true",
-            help="confirm that the clock is right, and end the pause after a jump; this is journaled",
+            help="confirm that the clock is right after a jump, and end the pause; this is journaled",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -144,9 +149,9 @@ class Command(BaseCommand):
     def _confirm_clock(self) -> None:
         pause = clock.confirm(self.actor)
         if pause:
-            self.stdout.write(f"Confirmed: {pause.summary()}. Expiry, decay, purge and eviction go on.")
+            self.stdout.write(f"Confirmed: {pause.summary()}. Expiry, decay, purge and eviction continue.")
         else:
-            self.stdout.write("Nothing to confirm: the clock is not in doubt.")
+            self.stdout.write("Nothing to confirm: the clock has not jumped.")
 
     def _wanted(self, options: dict[str, Any]) -> list[MaintenanceRun]:
         """The runs to work on, queued."""
@@ -181,7 +186,7 @@ class Command(BaseCommand):
         if options["param"]:
             raise CommandError("--param belongs to an operation; name it")
         if unknown := scheduler.unknown_operations():
-            raise CommandError(f"maintenance_operations names what there is not: {', '.join(unknown)}")
+            raise CommandError(f"maintenance_operations contains unknown names: {', '.join(unknown)}")
         now = timezone.now()
         if not options["dry_run"] and options["project"] is None:
             scheduler.delete_old_records(now)
@@ -210,7 +215,7 @@ class Command(BaseCommand):
                     runs.stop(run.uid, self.actor)
             ids = ", ".join(run.uid for run in waiting)
             raise CommandError(
-                f"interrupted; go on with: manage.py maintain --resume ID ({ids})", returncode=INTERRUPTED
+                f"interrupted; continue with: manage.py maintain --resume ID ({ids})", returncode=INTERRUPTED
             ) from None
 
     def _one(self, run: MaintenanceRun, verbosity: int) -> None:

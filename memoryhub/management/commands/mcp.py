@@ -38,15 +38,15 @@ VARIABLE = "MEMORYHUB_TOKEN"
 class Command(BaseCommand):
     help = (
         "Serve a toolset as an MCP server over standard input and output, for an agent that starts it. The "
-        f"agent's token comes from {VARIABLE} or {VARIABLE}_FILE; who runs this where the store lies may "
-        "say --as NAME instead."
+        f"agent's token comes from {VARIABLE} or {VARIABLE}_FILE. On the machine of the store, --as NAME can "
+        "replace it."
     )
 
     # They load every page of the browser, which takes longer than all else that an agent waits for here.
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("toolset", choices=sorted(TOOLSETS), help="the tools to serve")
+        parser.add_argument("toolset", choices=sorted(TOOLSETS), help="the toolset to serve")
         parser.add_argument("--as", dest="name", metavar="NAME", help="without a token: the agent's name")
         parser.add_argument(
             "--clearance",
@@ -57,9 +57,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--rights",
             default=f"{Right.READ},{Right.WRITE}",
-            help=f"with --as: of {','.join(RIGHTS)}, with commas (default: read,write)",
+            help=f"with --as: comma-separated {','.join(RIGHTS)} (default: read,write)",
         )
-        parser.add_argument("--project", metavar="NAME", help="with --as: confine it to this project")
+        parser.add_argument("--project", metavar="NAME", help="with --as: only this project")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if sys.stdin is None or sys.stdout is None:

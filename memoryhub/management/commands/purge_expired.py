@@ -19,8 +19,8 @@ from memoryhub.stats.counts import count_values
 
 class Command(BaseCommand):
     help = (
-        "Remove expired memories for good, each with a journal row. At once as the tool of this name does, "
-        "or, as a scheduled job should, only those that could be revived for a while and were not."
+        "Permanently remove expired memories, each with a journal row: all of them, or with --scheduled only "
+        "those that have been expired for longer than the grace period."
     )
     requires_system_checks = [INSTALLATION]
 
@@ -31,14 +31,16 @@ class Command(BaseCommand):
             type=float,
             default=0,
             metavar="N",
-            help="spare what expired in the last N days (0)",
+            help="keep memories that expired in the last N days (default: 0)",
         )
         wait.add_argument(
             "--scheduled",
             action="store_true",
-            help="spare as many days as expiry_grace_days says (configuration)",
+            help="use the grace period of the configuration (expiry_grace_days)",
         )
-        parser.add_argument("--dry-run", action="store_true", help="count what would go, remove nothing")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="count what would be removed, remove nothing"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         grace = settings.MEMORYHUB.expiry_grace_days if options["scheduled"] else options["grace_days"]

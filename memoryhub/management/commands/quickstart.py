@@ -35,7 +35,7 @@ HOST = "127.0.0.1"
 
 class Command(BaseCommand):
     help = (
-        "Prepare a store, make an administrator and an agent's token where there is none, and serve. The "
+        "Prepare a store, create an administrator and a token if there are none, and start the server. The "
         f"demo is in {'LETSGO_HOME/demo' if bootstrap.IS_INSTALLED else '.demo next to manage.py'}; "
         "--no-demo serves your own memories in LETSGO_HOME (~/.letsgo)."
     )
@@ -44,9 +44,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         # Abbreviations are off: manage.py looks for --no-demo itself, before the settings are read.
         parser.allow_abbrev = False
-        parser.add_argument("--port", type=int, default=8000, help="port to listen at (8000)")
-        parser.add_argument("--no-demo", action="store_true", help="your own store, without any demo data")
-        parser.add_argument("--prepare-only", action="store_true", help="do everything but serve")
+        parser.add_argument("--port", type=int, default=8000, help="port to listen on (default: 8000)")
+        parser.add_argument("--no-demo", action="store_true", help="use your own store, without demo data")
+        parser.add_argument("--prepare-only", action="store_true", help="prepare everything without serving")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not options["no_demo"] and settings.HOME != bootstrap.DEMO_HOME:
@@ -63,7 +63,7 @@ class Command(BaseCommand):
             # By name: browsers refuse passkeys at an IP address.
             self.tell("Open", f"http://localhost:{options['port']}")
             self.tell("API", f"http://localhost:{options['port']}/api/v1/docs")
-            self.tell("Stop", "Ctrl-C; the same command starts it again with the same data")
+            self.tell("Stop", "Ctrl-C; run the same command to start it again with the same data")
             self.stdout.write("")
             serving.serve(HOST, options["port"], quiet=True)
 
@@ -96,7 +96,8 @@ class Command(BaseCommand):
         if known is None and (users.filter(username=ADMIN).exists() or identities.is_former_username(ADMIN)):
             state = "was" if identities.is_former_username(ADMIN) else "is"
             self.tell(
-                "Administrator", f"none; {ADMIN} {state} somebody else: {_command(real, 'createsuperuser')}"
+                "Administrator",
+                f"none; {ADMIN} {state} another person; to create one: {_command(real, 'createsuperuser')}",
             )
         elif known is None:
             password = get_random_string(16)
@@ -106,7 +107,8 @@ class Command(BaseCommand):
         else:
             name = known.get_username()
             self.tell(
-                "Administrator", f"{name}, kept; new password: {_command(real, 'changepassword', name)}"
+                "Administrator",
+                f"{name}; new password: {_command(real, 'changepassword', name)}",
             )
 
     def token(self, real: bool) -> None:
@@ -115,11 +117,11 @@ class Command(BaseCommand):
         if known:
             self.tell(
                 "Agent token",
-                f"{known.name} {known.prefix}..., kept; another: {_command(real, 'create_token NAME')}",
+                f"{known.name} {known.prefix}...; another one: {_command(real, 'create_token NAME')}",
             )
             return
         if identities.is_former_username(ADMIN):
-            self.tell("Agent token", f"none; make one: {_command(real, 'create_token NAME')}")
+            self.tell("Agent token", f"none; to create one: {_command(real, 'create_token NAME')}")
             return
         # The demo's may do everything, so that everything can be tried; a real one starts small.
         clearance, rights = ("public", None) if real else ("secret", RIGHTS)

@@ -18,7 +18,8 @@ from memoryhub.ops.checks import INSTALLATION
 class Command(BaseCommand):
     help = (
         "Remove the passkeys, the authenticator app and the recovery codes of a person who lost their "
-        "device, and end their sessions. Their password signs them in again; changepassword sets a new one."
+        "device, and end their sessions. They can then sign in with their password, which changepassword "
+        "can reset."
     )
     requires_system_checks = [INSTALLATION]
 

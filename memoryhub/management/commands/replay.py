@@ -38,8 +38,8 @@ _ORDER = ("kept", "skipped", "taken", "known", "failed")
 
 class Command(BaseCommand):
     help = (
-        "Play a recorded session of Claude Code through the hub's own endpoint, and show what was kept. "
-        "Without --url it goes into the store in LETSGO_HOME. What was played before is not played again."
+        "Replay a recorded session of Claude Code through the hook endpoint, and show what was kept. Without "
+        "--url, the store in LETSGO_HOME is used. Events that were replayed before are skipped."
     )
     requires_system_checks = [INSTALLATION]
 
@@ -50,10 +50,10 @@ class Command(BaseCommand):
             type=float,
             default=0,
             metavar="N",
-            help="0: as fast as it goes (default); 1: in real time; 60: sixty times as fast",
+            help="0: as fast as possible (default); 1: in real time; 60: sixty times as fast",
         )
-        parser.add_argument("--project", default="", help="in the place of the name of the recorded folder")
-        parser.add_argument("--url", default="", help="a running hub, like http://127.0.0.1:8000")
+        parser.add_argument("--project", default="", help="project name (default: the recorded folder)")
+        parser.add_argument("--url", default="", help="a running hub, such as http://127.0.0.1:8000")
         parser.add_argument("--token", default="", help=f"for --url; default: ${ENVIRONMENT_VARIABLE}")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -107,7 +107,7 @@ class Command(BaseCommand):
                 self._tell(played)
         except KeyboardInterrupt:
             raise CommandError(
-                "interrupted; what was played stays, and the same command goes on with the rest",
+                "interrupted; run the same command again to continue",
                 returncode=INTERRUPTED,
             ) from None
         counts = [f"{counted[name]:,} {name}" for name in _ORDER if counted[name]]

@@ -17,19 +17,19 @@ from memoryhub.ops import backup, restore
 
 class Command(BaseCommand):
     help = (
-        "Verify a backup, keep the present store under another name, and put the backup in its place. Users "
-        "and tokens are then those of the backup. Stop the server first."
+        "Verify a backup, rename the current store, and put the backup in its place. This also restores "
+        "the users and tokens of the backup. Stop the server first."
     )
     # A store that is damaged or missing must not keep this from running.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("file", metavar="FILE", type=Path, help="a .db file that the backup command made")
-        parser.add_argument(
-            "--yes", action="store_true", help="put it in the place of the store that is there"
-        )
+        parser.add_argument("file", metavar="FILE", type=Path, help="a .db file made by the backup command")
+        parser.add_argument("--yes", action="store_true", help="replace the current store")
         parser.add_argument("--dry-run", action="store_true", help="only verify and describe the backup")
-        parser.add_argument("--force", action="store_true", help="take it even with changed texts or journal")
+        parser.add_argument(
+            "--force", action="store_true", help="restore it even if texts or the journal were changed"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -59,12 +59,12 @@ class Command(BaseCommand):
         live = backup.live_path()
         if live.exists() and not options["yes"]:
             self.stdout.write(f"{live} holds {self._present()}")
-            raise backup.BackupError("there is a store already; with --yes it is kept aside and replaced")
+            raise backup.BackupError("a store exists already; --yes renames it and restores the backup")
         kept = restore.put_in_place(copy, options["file"])
         self._journal(options["file"], contents)
         self.stdout.write(self.style.SUCCESS(f"Restored to {live}"))
         if kept:
-            self.stdout.write(f"The store of before is {kept}; restore_backup takes it back")
+            self.stdout.write(f"The previous store is {kept}; restore_backup takes it back")
 
     def _present(self) -> str:
         try:

@@ -17,7 +17,7 @@ MAX_LISTED = 50
 
 class Command(BaseCommand):
     help = (
-        "Copy everything that can be read of a damaged store into a new file, and list what is lost. "
+        "Copy everything that can be read from a damaged store into a new file, and list what is lost. "
         "Stop the server first. Exit code 1 if anything is lost."
     )
     # A damaged store must not keep this from running.

@@ -17,9 +17,9 @@ from memoryhub.ops.checks import INSTALLATION
 
 class Command(BaseCommand):
     help = (
-        "Look for credentials in memories, revisions, facts, sessions, events, the injection log, "
-        "extractions and runs, and tell kind, id, field and line, never the value. Without an option "
-        "nothing is changed."
+        "Find credentials in memories, revisions, facts, sessions, events, the injection log, "
+        "extractions and runs. Prints kind, id, field and line, never the value. Without an option, nothing "
+        "is changed."
     )
     requires_system_checks = [INSTALLATION]
 
@@ -28,27 +28,25 @@ class Command(BaseCommand):
         action.add_argument(
             "--quarantine",
             action="store_true",
-            help="hide the findings from everyone except people who can repair unknown levels",
+            help="hide the rows from everyone except people who can repair unknown levels",
         )
         action.add_argument(
             "--redact",
             action="store_true",
-            help="write [secret removed] in its place, in indexes, vectors and the file too; for good",
+            help="permanently replace the credentials by [secret removed], also in indexes and vectors",
         )
         action.add_argument(
             "--release",
             nargs="+",
             metavar="ID",
             default=[],
-            help="give what was quarantined under these ids the level back that it had: it was no credential",
+            help="restore the level of quarantined rows with these ids, which are not credentials",
         )
         parser.add_argument(
             "--id", action="append", default=[], help="change only the row with this id (repeatable)"
         )
         parser.add_argument("--json", action="store_true", help="one JSON object for each finding")
-        parser.add_argument(
-            "--fail", action="store_true", help="exit with 1 when something is found and stays"
-        )
+        parser.add_argument("--fail", action="store_true", help="exit with code 1 if credentials remain")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["release"]:
@@ -95,7 +93,7 @@ class Command(BaseCommand):
             self.stdout.write(f"  {count:>6,}  {kind}")
         if cleaned is None:
             self.stdout.write("Nothing was changed: --quarantine hides them, --redact removes them.")
-            self.stdout.write("Whatever was stored may have been read: replace these credentials.")
+            self.stdout.write("Someone may have read these credentials: replace them.")
             return
         for name, count in cleaned.changed.items():
             self.stdout.write(f"{verb} {plural(count, f'{name} row')}")

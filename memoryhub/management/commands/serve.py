@@ -19,19 +19,19 @@ class Command(BaseCommand):
     requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
-        parser.add_argument("--port", type=int, default=8000, help="port to listen at (8000)")
+        parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+        parser.add_argument("--port", type=int, default=8000, help="port to listen on (default: 8000)")
         parser.add_argument(
             "--workers",
             type=int,
             default=serving.WORKERS,
-            help=f"processes (one for each processor, at most 4: {serving.WORKERS} here)",
+            help=f"processes (default: one for each processor, at most 4; here {serving.WORKERS})",
         )
         parser.add_argument(
             "--threads",
             type=int,
             default=serving.THREADS,
-            help=f"threads of each process ({serving.THREADS})",
+            help=f"threads of each process (default: {serving.THREADS})",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

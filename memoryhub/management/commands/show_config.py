@@ -23,14 +23,14 @@ _PASSWORD = re.compile(r"(://[^:/@]*):[^@]*@")
 
 class Command(BaseCommand):
     help = (
-        "Print every setting, its value, and where that came from: the default, a file or a variable of the "
-        "environment. Secrets are not shown."
+        "Print every setting with its value and its source: the default, a file or an environment variable. "
+        "Secrets are not shown."
     )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         shape = parser.add_mutually_exclusive_group()
-        shape.add_argument("--json", action="store_true", help="as one JSON object")
+        shape.add_argument("--json", action="store_true", help="print one JSON object")
         shape.add_argument(
             "--changed", action="store_true", help="only settings that differ from their default"
         )

@@ -19,16 +19,16 @@ from memoryhub.ops.checks import INSTALLATION
 class Command(BaseCommand):
     help = (
         "Check the journal: its chain of hashes, row by row, and its mirror, line by line. "
-        "Exit code 1 when something was changed, removed or inserted; 0 when at most the mirror is behind."
+        "Exit code 1 if something was changed, removed or inserted; 0 if the mirror is only behind."
     )
     requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--json", action="store_true", help="the result as one JSON object")
+        parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
         parser.add_argument(
             "--acknowledge-loss",
             action="store_true",
-            help="stop reporting lost journal rows that you have looked into; this is journaled",
+            help="stop reporting journal rows that are lost; this is journaled",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -57,7 +57,7 @@ class Command(BaseCommand):
         if acknowledged:
             self.stdout.write(self.style.WARNING(f"Acknowledged: {acknowledged.summary()}"))
         elif wanted:
-            self.stdout.write("Acknowledged: nothing, no rows are recorded as lost")
+            self.stdout.write("Nothing to acknowledge: no rows are recorded as lost")
         if loss:
             self.stdout.write(self.style.ERROR(f"Loss: {loss.summary()}"))
             self.stdout.write("Loss: find out why, then run verify_journal --acknowledge-loss")

@@ -42,7 +42,7 @@ class DigestForm(PlainForm):
         widget=forms.URLInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     period = forms.ChoiceField(label="How often", choices=PERIODS)
-    project = ProjectField(help_text="Empty: every project that you see.")
+    project = ProjectField(help_text="Leave empty for every project that you can see.")
     level = forms.ChoiceField(
         label="E-mails contain",
         choices=_LEVELS,

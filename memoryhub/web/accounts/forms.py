@@ -88,7 +88,7 @@ class PasswordForm(FirstPasswordForm):
     field_order = ("old", "password", "again")
     wait = 0  # seconds until the next attempt, after too many wrong passwords
 
-    old = PasswordField("Password now", "current-password")
+    old = PasswordField("Current password", "current-password")
     password = PasswordField(
         "New password", help_text="At least 8 characters, not a common word, not similar to your name."
     )
@@ -116,18 +116,22 @@ class PasswordForm(FirstPasswordForm):
 
 def _projects_field() -> LinesField:
     widget = forms.Textarea(attrs={"rows": 3})
-    return LinesField(widget=widget, help_text="One per line. Empty: every project.")
+    return LinesField(widget=widget, help_text="One per line. Leave empty for every project.")
 
 
 class TokenForm(PlainForm):
     """A token for one of the user's agents. ``once`` differs in each form, so that it issues one token."""
 
     name = forms.CharField(max_length=100, help_text="The agent's name in the journal.")
-    clearance = forms.ChoiceField(label="May read", help_text="At most your own clearance.")
+    clearance = forms.ChoiceField(label="Can see", help_text="At most your own clearance.")
     rights = forms.MultipleChoiceField(label="May", widget=forms.CheckboxSelectMultiple)
     projects = _projects_field()
     days = forms.IntegerField(
-        label="Expires after (days)", required=False, min_value=1, max_value=3650, help_text="Empty: never."
+        label="Expires after (days)",
+        required=False,
+        min_value=1,
+        max_value=3650,
+        help_text="Leave empty for no expiry.",
     )
     once = forms.CharField(max_length=100, required=False, widget=forms.HiddenInput())
 
@@ -222,9 +226,7 @@ class RightsForm(PlainForm):
         help_text="A viewer reads, a curator also writes and corrects, a maintainer also runs maintenance and"
         " erases, an administrator manages people as well.",
     )
-    level = forms.ChoiceField(
-        label="Reads up to", help_text="In projects whose membership sets no other level."
-    )
+    level = forms.ChoiceField(label="Can see", help_text="In projects whose membership sets no other level.")
     is_staff = forms.BooleanField(label="Can use the admin", required=False)
     is_active = forms.BooleanField(
         label="Active",
@@ -236,16 +238,16 @@ class RightsForm(PlainForm):
         now = {"role": roles.user_role(user), "level": people.permitted_level(user)}
         super().__init__(data, initial={**now, "is_staff": user.is_staff, "is_active": user.is_active})
         offered = [name for name in _including(people.grantable_roles(manager), now["role"]) if name]
-        self.fields["role"].choices = [("", "none"), *((name, name) for name in offered)]  # type: ignore[attr-defined]
+        self.fields["role"].choices = [("", "no role"), *((name, name) for name in offered)]  # type: ignore[attr-defined]
         levels = _including(people.grantable_levels(manager), now["level"])
         self.fields["level"].choices = [(level, level) for level in levels]  # type: ignore[attr-defined]
 
 
 class JoinForm(PlainForm):
     project = forms.CharField(max_length=200, widget=forms.TextInput(attrs={"list": "projects"}))
-    clearance = forms.ChoiceField(label="Reads there up to", required=False)
+    clearance = forms.ChoiceField(label="Can see in this project", required=False)
 
     def __init__(self, manager: User, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(data)
         levels = [(level, level) for level in people.grantable_levels(manager)]
-        self.fields["clearance"].choices = [("", "as elsewhere"), *levels]  # type: ignore[attr-defined]
+        self.fields["clearance"].choices = [("", "same as default"), *levels]  # type: ignore[attr-defined]

@@ -198,7 +198,7 @@ def address(user: User, manager: User, data: dict[str, Any]) -> str:
 @button_view
 def unbind(user: User, manager: User, data: QueryDict) -> str:
     people.unbind_account(user, manager)
-    return f"{user} is unbound. The next sign-in with the account's address is bound to it."
+    return f"{user} is unlinked. The next sign-in with the account's address is linked to it."
 
 
 @button_view

@@ -40,7 +40,6 @@ FEATURES = {
     "review": Feature("review", "review"),
     "maintenance": Feature("maintenance"),
     "statistics": Feature("statistics"),
-    "api-docs": Feature("api-docs"),
 }
 _HTMX = "django_htmx/htmx-2.min.js"
 

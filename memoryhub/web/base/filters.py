@@ -180,7 +180,7 @@ class FactFilter(ListFilter):
     project = ProjectFilterField()
     session_id = WordField(label="Session")
     state = forms.ChoiceField(
-        required=False, choices=[("", "holding now"), ("ended", "that ended"), ("all", "all of them")]
+        required=False, choices=[("", "true now"), ("ended", "that ended"), ("all", "all of them")]
     )
     on = PastDayField()
     marks = forms.BooleanField(required=False, label="Also where sessions change their subject")

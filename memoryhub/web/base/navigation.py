@@ -176,7 +176,7 @@ def switches(request: HttpRequest) -> dict[str, object]:
     shown = [level for level in mine if is_level_shown(request, level)]
     return {
         "switches": [{"level": level, "on": level in shown} for level in mine],
-        "levels_shown": f"{' and '.join(shown)} shown" if shown else "",
+        "levels_shown": " and ".join(shown),
     }
 
 

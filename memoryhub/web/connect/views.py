@@ -51,12 +51,12 @@ class ConnectForm(forms.Form):
 
     name = forms.CharField(
         max_length=100,
-        help_text="Under this name the agent appears in memories and in the journal.",
+        help_text="The agent's name in memories and in the journal.",
     )
     project = forms.CharField(
         max_length=200,
         required=False,
-        help_text="The only project that the agent can use. Empty: every project.",
+        help_text="Limits the agent to one project. Leave empty for every project.",
         widget=forms.TextInput(attrs={"list": "projects"}),
     )
     clearance = forms.ChoiceField(label="Access")

@@ -376,7 +376,7 @@ def build_merge_card(memory: Memory, clearance: Clearance, min_similarity: float
         and one.memory.category not in NEVER_MERGED
     ][:MAX_MERGE_CANDIDATES]
     similar = [one.memory for one in candidates if (one.likeness or 0) >= min_similarity]
-    keep, why = memory.uid, "it is the one you were looking at"
+    keep, why = memory.uid, "you opened this one"
     if similar:
         pks = [memory.pk, *(one.pk for one in similar)]
         best, _, why = choose_kept(read_rows(live_memories(clearance).filter(pk__in=pks)))

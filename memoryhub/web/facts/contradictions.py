@@ -24,7 +24,7 @@ from memoryhub.web.facts.filters import ContradictionFilter, GraphAddress, sugge
 from memoryhub.web.memories.filters import filter_url
 
 PAGE_SIZE = 20
-_TABS = {"open": "To decide", "together": "May all hold"}
+_TABS = {"open": "To decide", "together": "Possibly compatible"}
 _CHANGE_PERMISSION = "memoryhub.change_fact"
 
 

@@ -59,7 +59,7 @@ _UNCHANGED_TEXTS = {
     "useful": "rated useful already",
     "not_useful": "rated not useful already",
     "still_true": "not marked as outdated",
-    "tag": "tagged so already",
+    "tag": "already tagged",
     "untag": "without this tag already",
 }
 
@@ -149,7 +149,7 @@ def refusals_message(acted: BulkResult, request: HttpRequest) -> SafeString:
         format_html("<bdi>{}</bdi>: {}", titles.get(uid, uid)[:_MAX_TITLE_CHARS], reason)
         for uid, reason in shown
     ]
-    return _list_message(f"{count_text(len(refused)).capitalize()} left as before:", items, len(refused))
+    return _list_message(f"{count_text(len(refused)).capitalize()} left unchanged:", items, len(refused))
 
 
 def changed_since_message(acted: BulkResult, request: HttpRequest) -> SafeString:

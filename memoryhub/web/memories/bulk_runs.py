@@ -50,7 +50,7 @@ class BulkActionParams(BaseModel):
 class BulkActionOperation(Operation[BulkActionParams]):
     name = OPERATION_NAME
     label = "Bulk action"
-    help = "Changes all memories that match the filters of a list. Undo takes back all of its changes."
+    help = "Changes all memories that match the filters of a list. Undo reverts all of its changes."
     inverse_records = UNDO_OPERATIONS
     Params = BulkActionParams
 

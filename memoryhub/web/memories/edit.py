@@ -59,7 +59,7 @@ def _create(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
         return None
     text = {
         "created": "Stored.",
-        "updated": "A memory had this key already: it says this now.",
+        "updated": "A memory with this key existed already. It was updated.",
     }.get(result.outcome, "This content was already stored. The existing memory has been refreshed.")
     if result.memory.over_cap:
         messages.warning(request, OVER_CAP)

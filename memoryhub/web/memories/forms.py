@@ -31,12 +31,12 @@ from memoryhub.web.base.fields import (
 _HTML_ATTRIBUTES = {"maxLength": "maxlength", "minimum": "min", "maximum": "max"}
 _ERROR_MESSAGES = {
     "string_too_long": "Use at most {max_length} characters.",
-    "string_too_short": "Write something here.",
-    "too_long": "Give at most {max_length} items.",
-    "less_than_equal": "Give a number up to {le:g}.",
-    "greater_than_equal": "Give a number from {ge:g} up.",
-    "float_type": "Give a number.",
-    "missing": "This is needed.",
+    "string_too_short": "Enter some text.",
+    "too_long": "Enter at most {max_length} items.",
+    "less_than_equal": "Enter a number of at most {le:g}.",
+    "greater_than_equal": "Enter a number of at least {ge:g}.",
+    "float_type": "Enter a number.",
+    "missing": "This field is required.",
 }
 
 
@@ -103,34 +103,34 @@ class MemoryForm(DraftForm):
 
     model = MemoryDraft
 
-    title = LineField(help_text="Made from the first line when empty.")
+    title = LineField(help_text="Default: the first line of the content.")
     subtitle = LineField()
     content = TextField(help_text="Markdown.")
     type = forms.ChoiceField(choices=[(kind, kind.replace("_", " ")) for kind in TYPES])
     category = LineField()
-    tags = LabelsField(help_text="With commas between them.")
-    concepts = LabelsField(help_text=f"With commas between them, for example {', '.join(CONCEPTS)}.")
-    aliases = LabelsField(help_text="Short names for what it is about, with commas between them.")
+    tags = LabelsField(help_text="Separated by commas.")
+    concepts = LabelsField(help_text=f"Separated by commas, for example {', '.join(CONCEPTS)}.")
+    aliases = LabelsField(help_text="Short names for its subject, separated by commas.")
     importance = ShareField(required=False)
-    trust = ShareField(required=False, help_text="In the source.")
-    confidence = ShareField(required=False, help_text="In the content.")
+    trust = ShareField(required=False, help_text="In its source.")
+    confidence = ShareField(required=False, help_text="In its content.")
     sensitivity = forms.CharField(widget=forms.Select)
     scope = forms.ChoiceField(choices=[(scope, scope) for scope in SCOPES])
     project = LineField()
     session_id = LineField(label="Session")
     key = LineField(help_text="Storing another text under this key replaces this memory.")
-    ttl_days = NumberField(label="Expires after days", help_text="Counted from now. Empty or 0: never.")
-    files_read = LinesField(label="Files read", help_text="One path on each line.")
-    files_modified = LinesField(label="Files modified", help_text="One path on each line.")
-    abstract = LineField(help_text="One line; made from the content when empty.")
+    ttl_days = NumberField(label="Expires after days", help_text="From now. Leave empty to keep it forever.")
+    files_read = LinesField(label="Files read", help_text="One path per line.")
+    files_modified = LinesField(label="Files modified", help_text="One path per line.")
+    abstract = LineField(help_text="One line. Default: made from the content.")
     overview = TextField(help_text="A paragraph.")
     pinned = forms.BooleanField(
         required=False, help_text="Opens every session of its project, and never expires."
     )
     superseded_by = LineField(
-        label="Replaced by", help_text="The id of the memory that replaces this one. Empty: none."
+        label="Replaced by", help_text="The id of the memory that replaces this one, if any."
     )
-    entities = EntitiesField(help_text="One on each line: a name, or a name | type.")
+    entities = EntitiesField(help_text="One per line: a name, or a name | type.")
     discovery_tokens = forms.IntegerField(required=False, help_text="Tokens spent to find this out.")
     unchanged_since = forms.CharField(required=False, widget=forms.HiddenInput)
 

@@ -58,7 +58,7 @@ def hidden_notice(request: HttpRequest, memories: Sequence[Memory]) -> str:
     if not all(full.allows(one.project, one.sensitivity) for one in hidden):
         return f"{what} {named} now, which you cannot see there."
     switch = "switch of that level" if len(levels) == 1 else "switches of these levels"
-    return f"{what} {named} now and out of sight: turn on the {switch} to see {them}."
+    return f"{what} {named} now and hidden: turn on the {switch} to see {them}."
 
 
 def visible_titles(request: HttpRequest, uids: Iterable[str]) -> dict[str, str]:

@@ -120,9 +120,9 @@ def health_issues(found: MemoryUsage, contradictions: int, project: str = "") ->
     """Return the issues that are found without comparing memories, of one project or of all."""
     labels = {
         usage.STALE: ("Stale", f"neither read nor changed for {usage.STALE_DAYS} days"),
-        usage.UNUSED: ("Never used", f"not read once in {usage.UNUSED_DAYS} days or more"),
-        usage.NO_FILES: ("Without files", "linked to no file"),
-        usage.NO_PROJECT: ("Without a project", "found in no project's list"),
+        usage.UNUSED: ("Never used", f"not read for {usage.UNUSED_DAYS} days or more"),
+        usage.NO_FILES: ("Without files", "not linked to a file"),
+        usage.NO_PROJECT: ("Without a project", "not in any project"),
     }
     lines = [
         HealthIssue(

@@ -15,7 +15,7 @@ from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
@@ -35,12 +35,13 @@ from memoryhub.web.base.middleware import file_digest
 register = template.Library()
 
 _TRASH_REASONS = {
-    TrashReason.FORGOTTEN.value: "thrown away",
-    TrashReason.EVICTED.value: "evicted: the project was full",
+    TrashReason.FORGOTTEN.value: "deleted",
+    TrashReason.EVICTED.value: "evicted (project full)",
     TrashReason.COMPRESSED.value: "compressed into a summary",
-    TrashReason.MERGED.value: "merged into another",
-    TrashReason.UNDONE.value: "the backfill that stored it was undone",
+    TrashReason.MERGED.value: "merged into another memory",
+    TrashReason.UNDONE.value: "removed with its backfill",
 }
+_CODE = re.compile(r"`+([^`]+)`+")
 _BREAK_POINTS = re.compile(r"(?<=[:_/.@])(?=\w)")  # the empty match between a separator and the next word
 _MINUTE = "%Y-%m-%d %H:%M"
 _ISO_FORMATS = {"month": "%Y-%m", "year": "%Y", "clock": "%H:%M", "second": "%Y-%m-%d %H:%M:%S"}
@@ -105,7 +106,7 @@ def type_name(kind: str) -> str:
 @register.filter
 def trash_reason(reason: str) -> str:
     """Describe why a memory is in the trash."""
-    return _TRASH_REASONS.get(reason, reason or "thrown away")
+    return _TRASH_REASONS.get(reason, reason or "deleted")
 
 
 @register.simple_tag
@@ -136,6 +137,12 @@ def preview_text(memory: Memory) -> str:
 def breakable(name: str) -> SafeString:
     """Allow line breaks between the parts of a name: ``system:``, ``create_``, ``token``."""
     return format_html_join(SafeString("<wbr>"), "{}", ((piece,) for piece in _BREAK_POINTS.split(name)))
+
+
+@register.filter
+def in_code(text: str) -> SafeString:
+    """Set what is between backquotes, single or double, in the font of code."""
+    return SafeString(_CODE.sub(r"<code>\1</code>", escape(text)))
 
 
 @register.filter

@@ -43,6 +43,7 @@ _WITHHELD_REASONS = {
     selection.BLOCKED: "reads like an instruction",
 }
 _END_REASONS = {"prompt_input_exit": "closed by the user", "logout": "signed out", "clear": "cleared"}
+_DETAIL_NAMES = {"was": "before", "left": "after"}
 _ID = re.compile(r"[a-z2-7]{16}")  # as made by models.fields.new_uid
 _EVENT_NAMES = {
     "prompt:submit": "Prompt",
@@ -122,8 +123,11 @@ register.filter(operation_label)
 def detail_items(detail: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Format the details of a journal entry; empty lists, ids and hashes are omitted (:func:`detail_ids`)."""
     shown = {name: value for name, value in detail.items() if value != [] and not _is_id(name, value)}
+    for name, label in _DETAIL_NAMES.items():
+        if name in shown:
+            shown[label] = shown.pop(name)
     if shown.get("level") == "":  # of a membership: as on the person's page
-        shown["level"] = "as elsewhere"
+        shown["level"] = "same as default"
     return [(name.replace("_", " "), _value_to_text(value)) for name, value in shown.items()]
 
 
@@ -180,7 +184,7 @@ def _value_to_text(value: Any) -> str:
             return str(len(value))
         return ", ".join(map(_value_to_text, value))
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {_value_to_text(one)}" for name, one in value.items())
+        return ", ".join(f"{readable(name)}: {_value_to_text(one)}" for name, one in value.items())
     return field_value(value)
 
 

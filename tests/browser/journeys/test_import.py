@@ -41,7 +41,7 @@ def test_a_file_is_imported_for_ever_and_the_import_is_undone(
     page.get_by_role("button", name="Check the file", exact=True).click()
     expect(page.get_by_text("Nothing was stored.")).to_be_visible(timeout=20_000)
     page.get_by_label("Memories without a date of expiry").select_option("Never expire")
-    page.get_by_role("button", name="Import it").click()
+    page.get_by_role("button", name="Import the file").click()
     page.get_by_role("link", name="View the 12 imported memories").click(timeout=20_000)
     expect(page.get_by_text("Mixer note 11").first).to_be_visible()
     assert {memory.expires_at for memory in Memory.objects.all()} == {None}

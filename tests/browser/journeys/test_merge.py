@@ -28,7 +28,7 @@ def test_the_health_report_leads_to_duplicates_that_are_merged_and_parted(
     page.get_by_role("link", name="Near-duplicates", exact=True).click()
     expect(page.get_by_text("1 cluster among 3 memories")).to_be_visible()
     page.get_by_role("button", name="Merge selected").click()
-    expect(page.get_by_text("2 memories are one now")).to_be_visible()
+    expect(page.get_by_text("Merged 2 memories")).to_be_visible()
     assert Memory.objects.trashed().count() == 1
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("button", name="Merge selected")).to_be_visible()
