@@ -3,8 +3,10 @@
 Starts PostgreSQL and three nodes with two workers each. Eight clients store (also in batches), update, delete
 and search, each request at another node. Meanwhile maintenance runs are requested, and pages are visited that
 must show what another node has stored. With ``--kill-every 10``, a node is killed and started again every ten
-seconds. Then every acknowledged write is looked up. ``--database sqlite`` does the same with one node on SQLite.
-Prints a table; exits with 1 if a write was lost or done twice, a run was not done once, or a page was stale.
+seconds. Then every acknowledged write is looked up. ``--database sqlite``: one node on SQLite.
+``--journeys`` copies the demo into the database, puts a proxy in front of the nodes, and runs the browser
+journeys and the official MCP clients against it. Exits with 1 if a write was lost or done twice, a run was
+not done once, a page was stale, or a test failed.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from tools.bench.clients import Client
 from tools.bench.figures import percentile
 from tools.bench.hub import manage, sign_in
 from tools.cluster import mixed, postgres
-from tools.cluster.nodes import Node, node_environment
+from tools.cluster.journeys import Journeys
+from tools.cluster.nodes import Killer, Node, node_environment
 
 STALE_SECONDS = 2.0
 SECONDS_BETWEEN_SAMPLES = 3.0
@@ -44,8 +47,12 @@ def main() -> None:
     add("--clients", type=int, default=8)
     add("--operations", type=int, default=100_000)
     add("--kill-every", type=float, default=0, metavar="SECONDS")
+    add("--journeys", action="store_true", help="run the browser journeys and MCP clients instead")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cluster-") as folder, ExitStack() as running:
+        if options.journeys:
+            tests = Journeys(Path(folder), running, options.nodes, options.workers, options.kill_every)
+            sys.exit(tests.check())
         sys.exit(Cluster(options, Path(folder), running).check())
 
 
@@ -65,23 +72,24 @@ class Cluster:
         count = options.nodes if url else 1
         self.nodes = [Node(f"node-{n}", folder / f"node-{n}", url, options.workers) for n in range(count)]
         self.ending = threading.Event()
-        self.kills = 0
         self.stale: list[float] = []
         for node in self.nodes:
             node.start()
             running.callback(node.stop)
         for node in self.nodes:
             node.wait_until_ready()
+        self.killer = Killer(self.nodes, options.kill_every)
 
     def check(self) -> int:
         """Run everything, print the figures and return the exit code."""
         mixed.store_aged_memories(self.nodes[0], self.headers, self.environment)
         others = [threading.Thread(target=self._request_runs), threading.Thread(target=self._watch_pages)]
-        if self.options.kill_every:
-            others.append(threading.Thread(target=self._kill_nodes))
         for thread in others:
             thread.start()
-        answers, seconds = mixed.work(self.nodes, self.headers, self.options.clients, self.options.operations)
+        with self.killer:
+            answers, seconds = mixed.work(
+                self.nodes, self.headers, self.options.clients, self.options.operations
+            )
         self.ending.set()
         for thread in others:
             thread.join()
@@ -93,14 +101,6 @@ class Cluster:
             print(f"FAULT {fault}")
         print(f"{len(faults)} faults")
         return 1 if faults else 0
-
-    def _kill_nodes(self) -> None:
-        while not self.ending.wait(self.options.kill_every):
-            node = self.nodes[self.kills % len(self.nodes)]
-            self.kills += 1
-            node.kill()
-            node.start()
-            node.wait_until_ready()
 
     def _request_runs(self) -> None:
         mixed.request_runs(self.nodes, self.headers, lambda: self.ending.wait(SECONDS_BETWEEN_RUNS))
@@ -143,7 +143,8 @@ class Cluster:
         """Print a Markdown table for ``docs/reliability.md``."""
         options, count = self.options, sum(map(len, answers.milliseconds.values()))
         nodes = f"{options.database}, {len(self.nodes)} nodes × {options.workers} workers"
-        rows = [(nodes, f"{options.clients} clients, {self.kills} kills, load {os.getloadavg()[2]:.0f}")]
+        rows = [(nodes, f"{options.clients} clients, {self.killer.kills} kills")]
+        rows.append(("load of the machine, last 15 minutes", f"{os.getloadavg()[2]:.0f}"))
         rows.append(("operations", f"{options.operations:,} in {seconds / 60:.1f} minutes"))
         rows.append(("requests, per second", f"{count:,}, {count / seconds:.0f}"))
         statuses = ", ".join(f"{status}: {n:,}" for status, n in sorted(answers.statuses.items()))

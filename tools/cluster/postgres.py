@@ -13,6 +13,8 @@ from pathlib import Path
 from subprocess import SubprocessError
 from typing import Any
 
+import psycopg
+
 SECONDS_TO_RESTART = 60
 SOCKET = ".s.PGSQL.5432"
 
@@ -28,14 +30,17 @@ class Postgres:
             self.folder = folder.resolve()
             self._server: Any = get_server(self.folder, cleanup_mode="stop")
 
-    def create_database(self, name: str) -> str:
-        """Create an empty database and return its URL."""
-        self._server.psql(f"CREATE DATABASE {name};")
+    def create_database(self, name: str, template: str = "template1") -> str:
+        """Create an empty database, or a copy of one that is not in use, and return its URL."""
+        self._server.psql(f"CREATE DATABASE {name} TEMPLATE {template};")
         return f"postgres://postgres@/{name}?host={self.folder}"
 
-    def execute(self, statement: str) -> str:
-        """Execute a statement with psql and return what it prints."""
-        return str(self._server.psql(statement))
+    def query(self, database: str, statement: str) -> str:
+        """Execute a statement in a database and return the first value of its result."""
+        url = f"postgres://postgres@/{database}?host={self.folder}"
+        with psycopg.connect(url, autocommit=True) as connection:
+            cursor = connection.execute(statement)
+            return str(cursor.fetchone()[0]) if cursor.description else ""  # type: ignore[index]
 
     @property
     def socket(self) -> Path:
