@@ -102,11 +102,14 @@ class Journeys:
         command = [sys.executable, "-m", "pytest", "-q", "--tb=short", f"--junit-xml={report}", *paths]
         command += ["--last-failed"] if again else []
         subprocess.run(command, cwd=ROOT, env=environment | {"TEST_DATABASE_URL": self.url})
-        cases = list(ElementTree.parse(report).iter("testcase"))
-        ran = [case for case in cases if case.find("skipped") is None]
-        return len(ran), sum(
-            case.find("failure") is not None or case.find("error") is not None for case in ran
-        )
+        ran, failed = set(), set()  # a test that fails twice, the second time at its end, is listed twice
+        for case in ElementTree.parse(report).iter("testcase"):
+            results = {part.tag for part in case}
+            if "skipped" not in results:
+                ran.add(case.attrib["classname"] + case.attrib["name"])
+            if results & {"failure", "error"}:
+                failed.add(case.attrib["classname"] + case.attrib["name"])
+        return len(ran), len(failed)
 
 
 def read_store(environment: dict[str, str]) -> Any:
