@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import random
+import shutil
 import threading
 import time
 from collections import Counter
@@ -15,6 +17,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from memoryhub import __version__
+from tests.commands import hub as hubs
+from tests.disk import mounted
 from tools.bench.clients import Client
 from tools.bench.hub import manage
 from tools.cluster import mixed, postgres
@@ -30,6 +35,23 @@ def until(happened: Callable[[], object]) -> None:
     while not happened():
         assert time.monotonic() < deadline
         time.sleep(0.2)
+
+
+MEGABYTE = 1024 * 1024
+
+
+def fill(node: Node, headers: dict[str, str]) -> list[str]:
+    """Store memories until the disk is full: a write is refused with 503. Return the ids of those stored."""
+    stored: list[str] = []
+    with closing(Client(node.port, headers)) as client:
+        for number in range(1000):
+            body = {"content": f"memory {number} {random.randbytes(8000).hex()}"}
+            answer, content = client.send("POST", mixed.MEMORIES, body)
+            if answer.status != 201:
+                assert answer.status == 503, content
+                return stored
+            stored.append(Client.decode(content)["memory"]["id"])
+    raise AssertionError("the disk is not full")
 
 
 class Cluster:
@@ -187,3 +209,57 @@ def test_requests_reach_a_ready_node_while_another_is_killed(cluster: Cluster) -
     cluster.wait_until_ready()
     proxy.close()
     assert statuses == {200: 20}
+
+
+def test_nodes_of_two_versions_serve_the_same_store(cluster: Cluster, tmp_path: Path) -> None:
+    first, newer = cluster.nodes[0], "9.9.9"
+    sources = hubs.copy(tmp_path).folder
+    module = sources / "memoryhub" / "__init__.py"
+    module.write_text(module.read_text().replace(f'"{__version__}"', f'"{newer}"'))
+    node = Node("upgraded", tmp_path / "home of node", cluster.url, sources=sources)
+    node.start()
+    try:
+        node.wait_until_ready()
+        for number, (writer, reader) in enumerate([(first, node), (node, first)]):
+            body = {"content": f"stored by version {number} of the rolling upgrade"}
+            assert cluster.ask(writer, "POST", mixed.MEMORIES, body)[0] == 201
+            _, found = cluster.ask(reader, "GET", "/api/v1/search?query=rolling+upgrade")
+            assert body["content"].encode() in found
+        assert first.readiness() == 200
+        versions = {row[0] for row in cluster.execute("SELECT version FROM memoryhub_serverprocess")}
+        assert {__version__, newer} <= versions, "doctor reports both"
+    finally:
+        node.stop()
+
+
+def test_full_tablespace_refuses_writes_and_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    with mounted(cluster.database.folder.parent / f"{cluster.database.folder.name}-small", 64) as disk:
+        cluster.database.add_tablespace("small", disk / "data")
+        url = cluster.database.create_database("crowded", tablespace="small")
+        node = Node("crowded", tmp_path / "crowded", url)
+        manage(node.environment, "migrate", "--verbosity", "0")
+        token = manage(node.environment, "create_token", "faults", "--rights", "read,write")
+        headers = {"Authorization": f"Bearer {token}"}
+        node.start()
+        try:
+            node.wait_until_ready()
+            (disk / "filler").write_bytes(bytes(shutil.disk_usage(disk).free - 2 * MEGABYTE))
+            stored = fill(node, headers)
+            assert stored, "something was stored"
+            with closing(Client(node.port, headers)) as client:
+                answer, content = client.send("GET", f"{mixed.MEMORIES}/{stored[0]}")
+                assert answer.status == 200, content
+                (disk / "filler").unlink()
+                until(
+                    lambda: (
+                        client.send("POST", mixed.MEMORIES, {"content": "there is space"})[0].status == 201
+                    )
+                )
+            node.wait_until_ready()
+        finally:
+            node.stop()
+        found = mixed.read_store(node.environment)
+        assert found["intact"]
+        assert set(stored) <= {uid for uid, *_ in found["memories"]}
+        cluster.database.query("postgres", "DROP DATABASE crowded WITH (FORCE)")
+        cluster.database.query("postgres", "DROP TABLESPACE small")

@@ -40,10 +40,19 @@ def free_port() -> int:
 
 
 class Node:
-    """One server with several worker processes."""
+    """One server with several worker processes. ``sources``: where its ``manage.py`` is."""
 
-    def __init__(self, name: str, home: Path, url: str, workers: int = 1, **variables: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        home: Path,
+        url: str,
+        workers: int = 1,
+        sources: Path = ROOT,
+        **variables: str,
+    ) -> None:
         home.mkdir(exist_ok=True, parents=True)
+        self.sources = sources
         self.name, self.port, self.workers = name, free_port(), workers
         self.environment = node_environment(home, url, name, **variables)
         self.log = home / "server.log"
@@ -62,7 +71,12 @@ class Node:
         ]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                command, env=self.environment, cwd=ROOT, stdout=log, stderr=log, start_new_session=True
+                command,
+                env=self.environment,
+                cwd=self.sources,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def wait_until_ready(self, seconds: float = SECONDS_TO_START) -> None:

@@ -30,10 +30,17 @@ class Postgres:
             self.folder = folder.resolve()
             self._server: Any = get_server(self.folder, cleanup_mode="stop")
 
-    def create_database(self, name: str, template: str = "template1") -> str:
+    def create_database(self, name: str, template: str = "template1", tablespace: str = "pg_default") -> str:
         """Create an empty database, or a copy of one that is not in use, and return its URL."""
-        self._server.psql(f"CREATE DATABASE {name} TEMPLATE {template};")
+        self._server.psql(f"CREATE DATABASE {name} TEMPLATE {template} TABLESPACE {tablespace};")
         return f"postgres://postgres@/{name}?host={self.folder}"
+
+    def add_tablespace(self, name: str, folder: Path) -> None:
+        """Create a tablespace in a new folder, which becomes one of the server's user."""
+        folder.mkdir()
+        owner = self.folder.stat()
+        os.chown(folder, owner.st_uid, owner.st_gid)
+        self._server.psql(f"CREATE TABLESPACE {name} LOCATION '{folder}';")
 
     def query(self, database: str, statement: str) -> str:
         """Execute a statement in a database and return the first value of its result."""
