@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from memoryhub import __version__
 from tests.commands import hub as hubs
@@ -38,6 +39,7 @@ def until(happened: Callable[[], object]) -> None:
 
 
 MEGABYTE = 1024 * 1024
+METRICS_TOKEN = "a-token-for-prometheus"
 
 
 def fill(node: Node, headers: dict[str, str]) -> list[str]:
@@ -62,7 +64,8 @@ class Cluster:
         self.url = url = self.database.create_database("hub")
         self.network = StallingProxy(self.database.socket)
         stalling = f"postgres://postgres@127.0.0.1:{self.network.port}/hub"
-        limits = {"MEMORYHUB_REQUEST_SECONDS": "5"}
+        limits = {"MEMORYHUB_REQUEST_SECONDS": "5", "MEMORYHUB_LOG_FORMAT": "json"}
+        limits["MEMORYHUB_METRICS_TOKEN"] = METRICS_TOKEN
         self.nodes = [
             Node("first", folder / "first", url, **limits),
             Node("second", folder / "second", stalling, **limits),
@@ -121,6 +124,32 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         made = Cluster(tmp_path_factory.mktemp("cluster"), database)
         yield made
         made.stop()
+
+
+def figures(node: Node) -> dict[tuple[str, ...], float]:
+    """Return the metrics of a node by name and values of their labels."""
+    with closing(Client(node.port, {"Authorization": f"Bearer {METRICS_TOKEN}"})) as client:
+        answer, content = client.send("GET", "/metrics")
+    assert answer.status == 200
+    families = text_string_to_metric_families(content.decode())
+    samples = [sample for family in families for sample in family.samples]
+    return {(one.name, *one.labels.values()): one.value for one in samples}
+
+
+def test_each_node_reports_its_own_requests_and_the_whole_store(cluster: Cluster) -> None:
+    first, second = cluster.nodes
+    key = ("memoryhub_requests_total", "GET", "api/v1/facts", "200")
+    before = [figures(node).get(key, 0) for node in cluster.nodes]
+    for _ in range(3):
+        assert cluster.ask(first, "GET", "/api/v1/facts")[0] == 200
+    after = [figures(node) for node in cluster.nodes]
+    assert [found.get(key, 0) for found in after] == [before[0] + 3, before[1]]
+    live = ("memoryhub_memories", "live")
+    assert after[0][live] == after[1][live]
+    lines = [json.loads(line) for line in first.log.read_text().splitlines() if line.startswith("{")]
+    requests = [line for line in lines if line.get("route") == "api/v1/facts"]
+    assert len({line["request_id"] for line in requests}) >= 3
+    assert {line["status"] for line in requests} == {200}
 
 
 def test_writes_survive_the_kill_of_a_node(cluster: Cluster) -> None:
