@@ -245,7 +245,8 @@ def test_nodes_of_two_versions_serve_the_same_store(cluster: Cluster, tmp_path: 
     sources = hubs.copy(tmp_path).folder
     module = sources / "memoryhub" / "__init__.py"
     module.write_text(module.read_text().replace(f'"{__version__}"', f'"{newer}"'))
-    node = Node("upgraded", tmp_path / "home of node", cluster.url, sources=sources)
+    node = Node("upgraded", tmp_path / "home of node", cluster.url)
+    node.sources = sources
     node.start()
     try:
         node.wait_until_ready()

@@ -30,7 +30,7 @@ from tools.bench.clients import crowd
 from tools.bench.figures import Row, client_cell, table
 from tools.bench.hub import ROOT, Server, manage, server, sign_in, store_environment
 from tools.bench.workloads import Lines, Workload, make_queries, workloads
-from tools.cluster.postgres import Postgres, started
+from tools.cluster.postgres import LockWatch, Postgres, started
 
 WARM_UP = 48  # requests of each kind before it is measured, by 8 clients: every worker gets some
 IMPORTED_INTO_READY_STORE = 2000
@@ -174,7 +174,13 @@ class Benchmark:
         crowd(hub.port, headers, workload.requests(WARM_UP // workload.units or 2, 0), 8)
         began, sent = hub.cpu_seconds(), 0
         for clients in self.clients:
-            measured = crowd(hub.port, headers, workload.requests(self._count(workload), clients), clients)
+            with ExitStack() as watching:
+                lock = watching.enter_context(LockWatch(self.postgres, "hub")) if self.postgres else None
+                measured = crowd(
+                    hub.port, headers, workload.requests(self._count(workload), clients), clients
+                )
+            if lock and "store" in workload.name:
+                self.notes.append(f"{workload.name}, {clients} clients: {lock.describe()}.")
             times = measured.milliseconds(first_byte=workload.is_page)
             cell = client_cell(times, measured.rate * workload.units, measured.failed)
             self.rows[workload.name].clients.append(cell)

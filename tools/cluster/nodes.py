@@ -42,17 +42,10 @@ def free_port() -> int:
 class Node:
     """One server with several worker processes. ``sources``: where its ``manage.py`` is."""
 
-    def __init__(
-        self,
-        name: str,
-        home: Path,
-        url: str,
-        workers: int = 1,
-        sources: Path = ROOT,
-        **variables: str,
-    ) -> None:
+    sources = ROOT
+
+    def __init__(self, name: str, home: Path, url: str, workers: int = 1, **variables: str) -> None:
         home.mkdir(exist_ok=True, parents=True)
-        self.sources = sources
         self.name, self.port, self.workers = name, free_port(), workers
         self.environment = node_environment(home, url, name, **variables)
         self.log = home / "server.log"
