@@ -20,21 +20,20 @@ from tools.bench.figures import spread
 from tools.bench.hub import manage, store_environment
 from tools.cluster.postgres import Postgres, started
 
-HUB_ROWS = 10_000
 INSERTED = 1000
 TABLES = {
     "memory": "id bigint, uid text, project text, created_at timestamptz, content text, words tsvector",
     "journal": "id bigint, project text, object_id text, hash text",
 }
 FILL = {
-    "memory": """INSERT INTO {schema}.memory SELECT m.id + 1000000 * copy, m.uid || copy,
-        'project-' || (m.id + copy) % {projects}, m.created_at - copy * interval '1 hour',
-        m.content || ' ' || copy, t.memoryhub_text
+    "memory": """INSERT INTO {schema}.memory SELECT m.id + 1000000 * round.number, m.uid || round.number,
+        'project-' || (m.id + round.number) % {projects}, m.created_at - round.number * interval '1 hour',
+        m.content || ' ' || round.number, t.memoryhub_text
         FROM memoryhub_memory m JOIN memoryhub_text t ON t.rowid = m.id,
-        generate_series(0, {copies} - 1) AS copy""",
-    "journal": """INSERT INTO {schema}.journal SELECT j.seq + 1000000 * copy,
-        'project-' || (j.seq + copy) % {projects}, j.object_id || copy, j.hash
-        FROM memoryhub_journalentry j, generate_series(0, {copies} - 1) AS copy""",
+        generate_series(0, {copies} - 1) AS round(number)""",
+    "journal": """INSERT INTO {schema}.journal SELECT j.seq + 1000000 * round.number,
+        'project-' || (j.seq + round.number) % {projects}, j.object_id || round.number, j.hash
+        FROM memoryhub_journalentry j, generate_series(0, {copies} - 1) AS round(number)""",
 }
 INDEXES = (
     "CREATE INDEX ON {schema}.memory (id)",
@@ -69,26 +68,27 @@ INSERT = """INSERT INTO {schema}.memory
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--copies", type=int, default=10, help=f"of {HUB_ROWS:,} memories")
+    parser.add_argument("--rows", type=int, default=10_000, help="memories that are imported")
+    parser.add_argument("--copies", type=int, default=10, help="of each")
     parser.add_argument("--partitions", type=int, default=16)
     parser.add_argument("--projects", type=int, default=100)
     parser.add_argument("--repeat", type=int, default=20)
     options = parser.parse_args()
     with started() as server, tempfile.TemporaryDirectory(prefix="partitions-") as folder:
-        fill_hub(server, Path(folder))
+        fill_hub(server, Path(folder), options.rows)
         url = f"postgres://postgres@/hub?host={server.folder}"
         with psycopg.connect(url, autocommit=True) as connection:
             make_tables(connection, options)
             print("\n".join(compare(connection, options)))
 
 
-def fill_hub(server: Postgres, folder: Path) -> None:
+def fill_hub(server: Postgres, folder: Path, rows: int) -> None:
     """Import generated memories into a new hub."""
     environment = store_environment(folder) | {"MEMORYHUB_EMBEDDINGS": "none"}
     environment["DATABASE_URL"] = server.create_database("hub")
     manage(environment, "migrate", "--verbosity", "0")
     source = folder / "import.jsonl"
-    lines = corpus.memories(corpus.own_text(), HUB_ROWS)
+    lines = corpus.memories(corpus.own_text(), rows)
     source.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     manage(environment, "import_memories", str(source))
 

@@ -60,8 +60,9 @@ class Postgres:
     def kill(self) -> None:
         """Kill the server without warning. Its other processes end when they notice."""
         os.kill(self._server.get_pid(), signal.SIGKILL)
-        # The package takes a process that no one has waited for as running.
+        # The package and the server take a process that no one has waited for as running.
         (self.folder / "postmaster.pid").unlink()
+        (self.folder / f"{SOCKET}.lock").unlink(missing_ok=True)
 
     def start(self) -> None:
         """Start it again after a kill, and wait until it has recovered."""
