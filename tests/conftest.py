@@ -41,7 +41,7 @@ from memoryhub.ops import checks
 from tests.cases import clear_caches
 from tests.maintenance.fixtures import five, lifting  # noqa: F401 fixtures
 from tests.search.corpus import make_corpus
-from tests.settings import HOME_OF_TESTS, POSTGRES
+from tests.settings import HOME_OF_TESTS, NODES, POSTGRES
 from tools import slow_tests
 
 # How long an example takes depends on what else the machine does.
@@ -102,7 +102,7 @@ def migrated_store(request: pytest.FixtureRequest) -> Path:
 def django_db_keepdb(django_db_modify_db_settings: None, migrated_store: Path) -> bool:
     """Start with the copy. ``migrate`` then finds nothing to do. PostgreSQL has a template instead."""
     if POSTGRES or not migrated_store.exists():
-        return False
+        return bool(NODES)
     shutil.copyfile(migrated_store, django_settings.DATABASES["default"]["TEST"]["NAME"])
     return True
 
@@ -140,24 +140,25 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any, migrated_stor
             yield
 
 
+# Servers write them while tests run (``python -m tools.cluster --journeys``).
+TABLES_OF_SERVERS = {"memoryhub_serverprocess", "memoryhub_lease"}
+
+
 def _restore_tables(blocker: Any) -> Iterator[None]:
-    """Undo commits of a test on PostgreSQL: empty the tables, but those that migrations have filled."""
+    """Undo commits of a test on PostgreSQL: give every table the rows that it had before the tests."""
     with blocker.unblock(), connection.cursor() as cursor:
-        tables = [name for name in connection.introspection.table_names() if "migrations" not in name]
-        filled = {}
+        names = set(connection.introspection.table_names())
+        tables = sorted(one for one in names - TABLES_OF_SERVERS if "migrations" not in one)
+        cursor.execute("DROP SCHEMA IF EXISTS before CASCADE; CREATE SCHEMA before")
         for table in tables:
-            cursor.execute(f"SELECT * FROM {table}")
-            if rows := cursor.fetchall():
-                filled[table] = rows
+            cursor.execute(f"CREATE TABLE before.{table} AS TABLE {table}")
 
     def restore(case: TransactionTestCase) -> None:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SET LOCAL session_replication_role = replica")  # no triggers, no foreign keys
             for table in tables:
                 cursor.execute(f"DELETE FROM {table}")
-                for row in filled.get(table, ()):
-                    marks = ", ".join(["%s"] * len(row))
-                    cursor.execute(f"INSERT INTO {table} VALUES ({marks})", row)
+                cursor.execute(f"INSERT INTO {table} OVERRIDING SYSTEM VALUE TABLE before.{table}")
             change_log.stop_tracking(cursor)
             change_log.start_tracking(cursor, restart=False)
 

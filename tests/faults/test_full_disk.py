@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from django.db import OperationalError, connection
 
 from memoryhub.audit import journal
 from memoryhub.models import Memory
+from tests.disk import mounted
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 MEGABYTE = 1024 * 1024
@@ -22,20 +21,9 @@ MEGABYTE = 1024 * 1024
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 16 MB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if os.geteuid() or not shutil.which("mount"):
-        pytest.skip("only root can mount a small file system")
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", folder], capture_output=True, text=True
-    )
-    if done.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
-    try:
+    with mounted(tmp_path / "small", megabytes=16) as folder:
         yield folder
-    finally:
         connection.close()
-        subprocess.run(["umount", folder], check=True)
 
 
 @pytest.fixture

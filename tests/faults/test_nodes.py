@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import random
+import shutil
 import threading
 import time
 from collections import Counter
@@ -14,7 +16,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from memoryhub import __version__
+from tests.commands import hub as hubs
+from tests.disk import mounted
 from tools.bench.clients import Client
 from tools.bench.hub import manage
 from tools.cluster import mixed, postgres
@@ -32,6 +38,24 @@ def until(happened: Callable[[], object]) -> None:
         time.sleep(0.2)
 
 
+MEGABYTE = 1024 * 1024
+METRICS_TOKEN = "a-token-for-prometheus"
+
+
+def fill(node: Node, headers: dict[str, str]) -> list[str]:
+    """Store memories until the disk is full: a write is refused with 503. Return the ids of those stored."""
+    stored: list[str] = []
+    with closing(Client(node.port, headers)) as client:
+        for number in range(1000):
+            body = {"content": f"memory {number} {random.randbytes(8000).hex()}"}
+            answer, content = client.send("POST", mixed.MEMORIES, body)
+            if answer.status != 201:
+                assert answer.status == 503, content
+                return stored
+            stored.append(Client.decode(content)["memory"]["id"])
+    raise AssertionError("the disk is not full")
+
+
 class Cluster:
     """Two nodes of one database. The connections of the second one pass a proxy that can stall."""
 
@@ -40,7 +64,8 @@ class Cluster:
         self.url = url = self.database.create_database("hub")
         self.network = StallingProxy(self.database.socket)
         stalling = f"postgres://postgres@127.0.0.1:{self.network.port}/hub"
-        limits = {"MEMORYHUB_REQUEST_SECONDS": "5"}
+        limits = {"MEMORYHUB_REQUEST_SECONDS": "5", "MEMORYHUB_LOG_FORMAT": "json"}
+        limits["MEMORYHUB_METRICS_TOKEN"] = METRICS_TOKEN
         self.nodes = [
             Node("first", folder / "first", url, **limits),
             Node("second", folder / "second", stalling, **limits),
@@ -99,6 +124,32 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         made = Cluster(tmp_path_factory.mktemp("cluster"), database)
         yield made
         made.stop()
+
+
+def figures(node: Node) -> dict[tuple[str, ...], float]:
+    """Return the metrics of a node by name and values of their labels."""
+    with closing(Client(node.port, {"Authorization": f"Bearer {METRICS_TOKEN}"})) as client:
+        answer, content = client.send("GET", "/metrics")
+    assert answer.status == 200
+    families = text_string_to_metric_families(content.decode())
+    samples = [sample for family in families for sample in family.samples]
+    return {(one.name, *one.labels.values()): one.value for one in samples}
+
+
+def test_each_node_reports_its_own_requests_and_the_whole_store(cluster: Cluster) -> None:
+    first = cluster.nodes[0]
+    key = ("memoryhub_requests_total", "GET", "api/v1/facts", "200")
+    before = [figures(node).get(key, 0) for node in cluster.nodes]
+    for _ in range(3):
+        assert cluster.ask(first, "GET", "/api/v1/facts")[0] == 200
+    after = [figures(node) for node in cluster.nodes]
+    assert [found.get(key, 0) for found in after] == [before[0] + 3, before[1]]
+    live = ("memoryhub_memories", "live")
+    assert after[0][live] == after[1][live]
+    lines = [json.loads(line) for line in first.log.read_text().splitlines() if line.startswith("{")]
+    requests = [line for line in lines if line.get("route") == "api/v1/facts"]
+    assert len({line["request_id"] for line in requests}) >= 3
+    assert {line["status"] for line in requests} == {200}
 
 
 def test_writes_survive_the_kill_of_a_node(cluster: Cluster) -> None:
@@ -187,3 +238,58 @@ def test_requests_reach_a_ready_node_while_another_is_killed(cluster: Cluster) -
     cluster.wait_until_ready()
     proxy.close()
     assert statuses == {200: 20}
+
+
+def test_nodes_of_two_versions_serve_the_same_store(cluster: Cluster, tmp_path: Path) -> None:
+    first, newer = cluster.nodes[0], "9.9.9"
+    sources = hubs.copy(tmp_path).folder
+    module = sources / "memoryhub" / "__init__.py"
+    module.write_text(module.read_text().replace(f'"{__version__}"', f'"{newer}"'))
+    node = Node("upgraded", tmp_path / "home of node", cluster.url)
+    node.sources = sources
+    node.start()
+    try:
+        node.wait_until_ready()
+        for number, (writer, reader) in enumerate([(first, node), (node, first)]):
+            body = {"content": f"stored by version {number} of the rolling upgrade"}
+            assert cluster.ask(writer, "POST", mixed.MEMORIES, body)[0] == 201
+            _, found = cluster.ask(reader, "GET", "/api/v1/search?query=rolling+upgrade")
+            assert body["content"].encode() in found
+        assert first.readiness() == 200
+        versions = {row[0] for row in cluster.execute("SELECT version FROM memoryhub_serverprocess")}
+        assert {__version__, newer} <= versions, "doctor reports both"
+    finally:
+        node.stop()
+
+
+def test_full_tablespace_refuses_writes_and_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    with mounted(cluster.database.folder.parent / f"{cluster.database.folder.name}-small", 64) as disk:
+        cluster.database.add_tablespace("small", disk / "data")
+        url = cluster.database.create_database("crowded", tablespace="small")
+        node = Node("crowded", tmp_path / "crowded", url)
+        manage(node.environment, "migrate", "--verbosity", "0")
+        token = manage(node.environment, "create_token", "faults", "--rights", "read,write")
+        headers = {"Authorization": f"Bearer {token}"}
+        node.start()
+        try:
+            node.wait_until_ready()
+            (disk / "filler").write_bytes(bytes(shutil.disk_usage(disk).free - 2 * MEGABYTE))
+            stored = fill(node, headers)
+            assert stored, "something was stored"
+            with closing(Client(node.port, headers)) as client:
+                answer, content = client.send("GET", f"{mixed.MEMORIES}/{stored[0]}")
+                assert answer.status == 200, content
+                (disk / "filler").unlink()
+                until(
+                    lambda: (
+                        client.send("POST", mixed.MEMORIES, {"content": "there is space"})[0].status == 201
+                    )
+                )
+            node.wait_until_ready()
+        finally:
+            node.stop()
+        found = mixed.read_store(node.environment)
+        assert found["intact"]
+        assert set(stored) <= {uid for uid, *_ in found["memories"]}
+        cluster.database.query("postgres", "DROP DATABASE crowded WITH (FORCE)")
+        cluster.database.query("postgres", "DROP TABLESPACE small")

@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from django.conf import settings
 from django.test import Client
 
 from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
 from tests.commands import hub as hubs
 from tests.commands.hub import Hub
+from tests.settings import NODES, POSTGRES
 
 RIGHTS = ("read", "write", "maintain")
 STATELESS = "2026-07-28"
@@ -125,11 +128,14 @@ class Served:
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A production server: granian with two worker processes."""
+    """A production server: granian with two worker processes. Or nodes that serve already."""
     hub = hubs.copy(tmp_path_factory.mktemp("mcp"))
     _run(hub, "migrate", "--verbosity", "0")
     everything = _run(hub, "create_token", "bot", "--clearance", "secret", "--rights", ",".join(RIGHTS))
     reader = _run(hub, "create_token", "reader", "--rights", "read")
+    if NODES:
+        yield Served(hub, urlsplit(NODES).port or 80, everything, reader)
+        return
     port = hubs.free_port()
     more = {**PLAIN, "MEMORYHUB_PUBLIC_URL": f"http://127.0.0.1:{port}"}  # turns OAuth on
     with (
@@ -140,6 +146,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 PLAIN = {"MEMORYHUB_EMBEDDINGS": "none"}  # not needed here
+if NODES:
+    PLAIN |= {"DATABASE_URL": POSTGRES, "MEMORYHUB_SECRET_KEY": settings.SECRET_KEY}
 HERE = Path(__file__).resolve().parent
 
 

@@ -22,7 +22,7 @@ from mcp.shared.auth import (
 )
 
 from tests.mcp import node
-from tests.mcp.conftest import Served
+from tests.mcp.conftest import PLAIN, Served
 
 CALLBACK = "http://127.0.0.1:9/callback"
 SIGN_UP = (
@@ -35,7 +35,7 @@ SIGN_UP = (
 @pytest.fixture(scope="module")
 def browser(served: Served) -> Iterator[httpx2.Client]:
     """A signed-in browser of a superuser."""
-    done = served.hub.run_code(SIGN_UP)
+    done = served.hub.run_code(SIGN_UP, **PLAIN)
     assert done.returncode == 0, done.stderr
     with httpx2.Client(base_url=served.base) as browser:
         browser.get("/login/")

@@ -4,12 +4,14 @@ For each size: makes a store, imports the memories, starts ``manage.py serve``, 
 with 1, 8 and 32 clients, and prints a Markdown table. CPU and SQL are those of one request in one process,
 without network; server CPU is what all server processes used per request, over all clients. The bare FTS5
 query (every useful word, OR-ed, ten best) runs on the same file between the searches. With ``--peer``,
-mcp-memory-service answers the same queries in the same minutes. Nothing is asserted.
+mcp-memory-service answers the same queries in the same minutes. With ``--databases sqlite,postgres``, a store
+on PostgreSQL of the same size follows each one on SQLite. Nothing is asserted.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -28,6 +30,7 @@ from tools.bench.clients import crowd
 from tools.bench.figures import Row, client_cell, table
 from tools.bench.hub import ROOT, Server, manage, server, sign_in, store_environment
 from tools.bench.workloads import Lines, Workload, make_queries, workloads
+from tools.cluster.postgres import LockWatch, Postgres, started
 
 WARM_UP = 48  # requests of each kind before it is measured, by 8 clients: every worker gets some
 IMPORTED_INTO_READY_STORE = 2000
@@ -48,23 +51,39 @@ def main() -> None:
     add("--clients", default="1,8,32", help="numbers of clients, comma-separated")
     add("--requests", type=int, default=200, help="requests of each measurement")
     add("--only", default="", help="only kinds of requests whose name contains this")
+    add("--databases", default="sqlite", help="sqlite, postgres, or both with a comma")
     add("--peer", type=Path, help="python of a virtual environment that has mcp-memory-service")
     add("--maintenance", type=float, default=0, metavar="SECONDS", help="also measure stores during runs")
     options = parser.parse_args()
     lines = corpus.read(options.corpus)
-    for size in [0] if options.home else map(int, options.sizes.split(",")):
-        with tempfile.TemporaryDirectory(prefix="memoryhub-bench-") as folder:
-            print(Benchmark(options, lines, Path(folder), size).run(), flush=True)
+    sizes = [0] if options.home else map(int, options.sizes.split(","))
+    for size, database in itertools.product(sizes, options.databases.split(",")):
+        with tempfile.TemporaryDirectory(prefix="memoryhub-bench-") as folder, ExitStack() as running:
+            server = running.enter_context(started()) if database == "postgres" else None
+            print(Benchmark(options, lines, Path(folder), size, server).run(), flush=True)
 
 
 class Benchmark:
-    """The measurements of one store: a new one of ``size`` memories, or that of ``options.home``."""
+    """The measurements of one store: a new one of ``size`` memories, or that of ``options.home``.
 
-    def __init__(self, options: argparse.Namespace, lines: Lines, folder: Path, size: int) -> None:
+    ``postgres``: the server of a new database, instead of a SQLite file.
+    """
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        lines: Lines,
+        folder: Path,
+        size: int,
+        postgres: Postgres | None = None,
+    ) -> None:
+        self.postgres = postgres
         self.options, self.lines, self.folder = options, lines, folder
         self.home = options.home or folder / "hub"
         self.home.mkdir(exist_ok=True)
         self.environment = store_environment(self.home)
+        if postgres:
+            self.environment["DATABASE_URL"] = postgres.create_database("hub")
         self.clients = list(map(int, options.clients.split(",")))
         self.workloads = [one for one in workloads(lines) if options.only in one.name]
         searches = [one.name for one in self.workloads if one.mode]
@@ -83,7 +102,7 @@ class Benchmark:
         self.headers = {"Authorization": f"Bearer {token}"}
         self.page_headers = {"Cookie": cookie}
         self._import()
-        parts = [f"### {count_memories(self.database):,} memories"]
+        parts = [f"### {self._count_memories():,} memories, {'PostgreSQL' if self.postgres else 'SQLite'}"]
         self._measure_in_process()
         with ExitStack() as running:
             hub = running.enter_context(server(self.environment))
@@ -92,7 +111,7 @@ class Benchmark:
             for workload in self.workloads:
                 self._measure_served(hub, workload, other)
             self.notes.append(f"Its largest process had {hub.worker_megabytes():.0f} MB (PSS) at the end.")
-            if self.options.maintenance:
+            if self.options.maintenance and not self.postgres:
                 seconds = self.options.maintenance
                 self.notes += maintenance.report(hub.port, self.headers, self.database, seconds)
         parts.append(table([row for row in self.rows.values() if row.clients], self.clients))
@@ -102,6 +121,11 @@ class Benchmark:
     def database(self) -> Path:
         path: Path = self.home / "memory.db"
         return path
+
+    def _count_memories(self) -> int:
+        if self.postgres:
+            return int(self.postgres.query("hub", "SELECT count(*) FROM memoryhub_memory"))
+        return count_memories(self.database)
 
     def _import(self) -> None:
         """Import the memories, or into a ready store some new ones; start-up of the command is included."""
@@ -117,6 +141,8 @@ class Benchmark:
         manage(self.environment, "import_memories", str(source))
         rate = count / (time.perf_counter() - began)
         self.notes.append(f"Import: {rate:,.0f} lines per second, start-up included.")
+        if self.postgres:
+            self.notes += describe_database(self.postgres)
 
     def _count(self, workload: Workload) -> int:
         """Return the number of requests of one measurement: fewer if each stores many memories."""
@@ -148,13 +174,19 @@ class Benchmark:
         crowd(hub.port, headers, workload.requests(WARM_UP // workload.units or 2, 0), 8)
         began, sent = hub.cpu_seconds(), 0
         for clients in self.clients:
-            measured = crowd(hub.port, headers, workload.requests(self._count(workload), clients), clients)
+            with ExitStack() as watching:
+                lock = watching.enter_context(LockWatch(self.postgres, "hub")) if self.postgres else None
+                measured = crowd(
+                    hub.port, headers, workload.requests(self._count(workload), clients), clients
+                )
+            if lock and "store" in workload.name:
+                self.notes.append(f"{workload.name}, {clients} clients: {lock.describe()}.")
             times = measured.milliseconds(first_byte=workload.is_page)
             cell = client_cell(times, measured.rate * workload.units, measured.failed)
             self.rows[workload.name].clients.append(cell)
             sent += len(measured.answers)
         self.rows[workload.name].server_cpu = 1000 * (hub.cpu_seconds() - began) / sent
-        if workload.mode:
+        if workload.mode and not self.postgres:
             self._measure_bare()
         if workload.mode == "hybrid" and other is not None:
             self._measure_peer(other)
@@ -183,13 +215,16 @@ class Benchmark:
         """Fill in CPU time and SQL statements of each kind of request, in a copy of the store."""
         copy = self.folder / "copy"
         shutil.copytree(self.home, copy)
+        environment = store_environment(copy)
+        if self.postgres:
+            environment["DATABASE_URL"] = self.postgres.create_database("copy", template="hub")
         for headers, is_page in ((self.headers, False), (self.page_headers, True)):
             made = {
                 one.name: one.requests(self._count(one), IN_PROCESS_SEED)
                 for one in self.workloads
                 if one.is_page is is_page
             }
-            for name, found in run_in_process(store_environment(copy), headers, made).items():
+            for name, found in run_in_process(environment, headers, made).items():
                 self.rows[name].cpu, self.rows[name].statements = found["cpu"], found["statements"]
 
 
@@ -229,6 +264,19 @@ def query_fts(database: Path, queries: list[str]) -> tuple[list[float], list[flo
     connection.close()
     warm_up = len(expressions[:WARM_UP])
     return cpu[warm_up:], wall[warm_up:]
+
+
+def describe_database(postgres: Postgres) -> list[str]:
+    """Return the size of the database, and of the largest tables and indexes."""
+    postgres.query("hub", "VACUUM ANALYZE")
+    sizes = postgres.query(
+        "hub",
+        "SELECT string_agg(relname || ' ' || pg_size_pretty(size), ', ') FROM (SELECT relname,"
+        " pg_total_relation_size(oid) AS size FROM pg_class WHERE relkind IN ('r', 'i')"
+        " ORDER BY size DESC LIMIT 10) largest",
+    )
+    total = postgres.query("hub", "SELECT pg_size_pretty(pg_database_size('hub'))")
+    return [f"The database has {total}; largest tables and indexes: {sizes}."]
 
 
 def count_memories(database: Path) -> int:

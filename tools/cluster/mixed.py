@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +20,9 @@ from tools.cluster.nodes import Node
 
 MEMORIES = "/api/v1/memories"
 WORDS = "harbour tide beacon ledger attic lantern orchard quarry meadow cellar bridge kiln".split()
-WEIGHTS = {"store": 50, "update": 15, "delete": 10, "search": 25}
+BATCH = 100  # memories of a batch; each is an operation
+WEIGHTS = {"batch": 3, "store": 20, "update": 20, "delete": 10, "search": 26}
+AGED_PROJECTS, AGED_MEMORIES = 10, 100  # of each project
 
 
 @dataclass
@@ -54,10 +58,11 @@ class Agent:
         self.run_id = secrets.token_hex(4)  # a text of an earlier run would not be stored again
 
     def run(self) -> None:
-        for number in range(self.count):
-            kinds = list(WEIGHTS)
+        kinds, number = list(WEIGHTS), 0
+        while number < self.count:
             kind = self.random.choices(kinds, list(WEIGHTS.values()))[0] if self._own() else "store"
             getattr(self, f"_{kind}")(number)
+            number += BATCH if kind == "batch" else 1
         for client in self.clients.values():
             client.close()
 
@@ -90,6 +95,13 @@ class Agent:
         status, answer = self._send("store", "POST", MEMORIES, body)
         if status in (200, 201):
             self.outcome.stored[answer["memory"]["id"]] = body["content"]
+
+    def _batch(self, number: int) -> None:
+        drafts = [{"content": self._text(number + n), "project": f"p{n % 5}"} for n in range(BATCH)]
+        status, answer = self._send("batch", "POST", f"{MEMORIES}/batch", {"memories": drafts})
+        if status == 200:
+            for draft, result in zip(drafts, answer["results"], strict=True):
+                self.outcome.stored[result["id"]] = draft["content"]
 
     def _update(self, number: int) -> None:
         uid, title = self.random.choice(self._own()), f"Title {number}"
@@ -131,6 +143,53 @@ def work(
     return found, time.monotonic() - began
 
 
+_AGE = """
+from datetime import timedelta
+from django.db.models import F
+from memoryhub.models import Memory
+memories = Memory.objects.filter(project__startswith="aged-")
+print(memories.update(updated_at=F("updated_at") - timedelta(days=10)))
+"""
+
+
+def store_aged_memories(node: Node, headers: dict[str, str], environment: dict[str, str]) -> None:
+    """Store memories of some projects that each consolidation changes once."""
+    client = Client(node.port, headers)
+    for project in range(AGED_PROJECTS):
+        texts = [f"Aged note {number} of project {project}" for number in range(AGED_MEMORIES)]
+        body = {"memories": [{"content": text, "project": f"aged-{project}"} for text in texts]}
+        answer, _ = client.send("POST", f"{MEMORIES}/batch", body)
+        if answer.status != 200:
+            raise OSError(f"the aged memories were not stored: {answer.status}")
+    client.close()
+    manage(environment, "shell", "--no-imports", "-c", _AGE)
+
+
+def request_runs(nodes: Sequence[Node], headers: dict[str, str], pause: Callable[[], object]) -> None:
+    """Request a consolidation of each aged project, each from another node, until it was accepted."""
+    numbers = itertools.count()
+    for project in range(AGED_PROJECTS):
+        body = {"operation": "consolidate", "project": f"aged-{project}"}
+        status = 0
+        while status not in (202, 409):  # 409: the request without an answer was accepted
+            pause()
+            with (
+                suppress(OSError),
+                closing(Client(nodes[next(numbers) % len(nodes)].port, headers)) as client,
+            ):
+                status = client.send("POST", "/api/v1/maintenance", body)[0].status
+
+
+def find_faults_of_runs(stored: dict[str, Any]) -> list[str]:
+    """Return which runs did not end, and which of their changes were left out or made twice."""
+    runs = [tuple(run[1:]) for run in stored["runs"] if run[0] == "consolidate"]
+    faults = [f"a run is {run[0]} ({run[1]}) after {run[2]} memories" for run in runs if run[0] != "done"]
+    times = Counter(dict(stored["consolidated"]).values())
+    if times != {1: AGED_PROJECTS * AGED_MEMORIES}:
+        faults.append(f"memories by the number of their consolidations: {dict(times)}")
+    return faults
+
+
 _READ = """
 import json, sys
 from collections import Counter
@@ -163,6 +222,8 @@ def find_faults(answers: Outcome, stored: dict[str, Any]) -> list[str]:
     memories = {uid: (content, title, live) for uid, content, title, live in stored["memories"]}
     journal = Counter({(operation, uid): count for operation, uid, count in stored["journal"]})
     faults = [] if stored["intact"] else ["the journal is not intact"]
+    texts = Counter(content for content, _, _ in memories.values())
+    faults += [f"stored {count} times: {text}" for text, count in texts.items() if count > 1]
     for uid, content in answers.stored.items():
         if uid not in memories or memories[uid][0] != content:
             faults.append(f"{uid} was stored and is lost")

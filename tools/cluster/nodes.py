@@ -8,7 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tools.bench.hub import ROOT, store_environment
@@ -38,7 +40,9 @@ def free_port() -> int:
 
 
 class Node:
-    """One server with several worker processes."""
+    """One server with several worker processes. ``sources``: where its ``manage.py`` is."""
+
+    sources = ROOT
 
     def __init__(self, name: str, home: Path, url: str, workers: int = 1, **variables: str) -> None:
         home.mkdir(exist_ok=True, parents=True)
@@ -60,7 +64,12 @@ class Node:
         ]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                command, env=self.environment, cwd=ROOT, stdout=log, stderr=log, start_new_session=True
+                command,
+                env=self.environment,
+                cwd=self.sources,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def wait_until_ready(self, seconds: float = SECONDS_TO_START) -> None:
@@ -96,3 +105,34 @@ class Node:
             except subprocess.TimeoutExpired:
                 self.kill()
             self.process = None
+
+
+class Killer:
+    """Kills one node after the other, and starts it again, while the ``with`` block runs.
+
+    ``seconds``: between two kills, and longer if a node takes longer to start; 0: none is killed.
+    """
+
+    def __init__(self, nodes: Sequence[Node], seconds: float) -> None:
+        self.nodes, self.seconds, self.kills = nodes, seconds, 0
+        self._ending, self._thread = threading.Event(), threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Killer:
+        if self.seconds:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ending.set()
+        if self.seconds:
+            self._thread.join()
+
+    def _run(self) -> None:
+        pause = self.seconds
+        while not self._ending.wait(max(pause, 0)):
+            began, node = time.monotonic(), self.nodes[self.kills % len(self.nodes)]
+            self.kills += 1
+            node.kill()
+            node.start()
+            node.wait_until_ready()
+            pause = self.seconds - (time.monotonic() - began)

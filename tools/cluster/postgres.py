@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -13,7 +14,10 @@ from pathlib import Path
 from subprocess import SubprocessError
 from typing import Any
 
+import psycopg
+
 SECONDS_TO_RESTART = 60
+SECONDS_BETWEEN_SAMPLES = 0.01
 SOCKET = ".s.PGSQL.5432"
 
 
@@ -28,14 +32,26 @@ class Postgres:
             self.folder = folder.resolve()
             self._server: Any = get_server(self.folder, cleanup_mode="stop")
 
-    def create_database(self, name: str) -> str:
-        """Create an empty database and return its URL."""
-        self._server.psql(f"CREATE DATABASE {name};")
-        return f"postgres://postgres@/{name}?host={self.folder}"
+    def create_database(self, name: str, template: str = "template1", tablespace: str = "pg_default") -> str:
+        """Create an empty database, or a copy of one that is not in use, and return its URL."""
+        self._server.psql(f"CREATE DATABASE {name} TEMPLATE {template} TABLESPACE {tablespace};")
+        return self.url(name)
 
-    def execute(self, statement: str) -> str:
-        """Execute a statement with psql and return what it prints."""
-        return str(self._server.psql(statement))
+    def url(self, database: str) -> str:
+        return f"postgres://postgres@/{database}?host={self.folder}"
+
+    def add_tablespace(self, name: str, folder: Path) -> None:
+        """Create a tablespace in a new folder, which becomes one of the server's user."""
+        folder.mkdir()
+        owner = self.folder.stat()
+        os.chown(folder, owner.st_uid, owner.st_gid)
+        self._server.psql(f"CREATE TABLESPACE {name} LOCATION '{folder}';")
+
+    def query(self, database: str, statement: str) -> str:
+        """Execute a statement in a database and return the first value of its result."""
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            cursor = connection.execute(statement)
+            return str(cursor.fetchone()[0]) if cursor.description else ""  # type: ignore[index]
 
     @property
     def socket(self) -> Path:
@@ -44,8 +60,9 @@ class Postgres:
     def kill(self) -> None:
         """Kill the server without warning. Its other processes end when they notice."""
         os.kill(self._server.get_pid(), signal.SIGKILL)
-        # The package takes a process that no one has waited for as running.
+        # The package and the server take a process that no one has waited for as running.
         (self.folder / "postmaster.pid").unlink()
+        (self.folder / f"{SOCKET}.lock").unlink(missing_ok=True)
 
     def start(self) -> None:
         """Start it again after a kill, and wait until it has recovered."""
@@ -61,6 +78,37 @@ class Postgres:
 
     def stop(self) -> None:
         self._server.cleanup()
+
+
+class LockWatch:
+    """Samples the write lock of a database while the ``with`` block runs."""
+
+    def __init__(self, server: Postgres, database: str) -> None:
+        self.samples: list[tuple[int, int]] = []  # how many sessions had the lock, and how many waited for it
+        self._url, self._ending = server.url(database), threading.Event()
+        self._thread = threading.Thread(target=self._sample)
+
+    def __enter__(self) -> LockWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        counts = "count(*) FILTER (WHERE granted), count(*) FILTER (WHERE NOT granted)"
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            while not self._ending.wait(SECONDS_BETWEEN_SAMPLES):
+                cursor = connection.execute(f"SELECT {counts} FROM pg_locks WHERE locktype = 'advisory'")
+                self.samples.append(cursor.fetchone() or (0, 0))
+
+    def describe(self) -> str:
+        """Return the share of samples in which a session had the lock, and how many waited on average."""
+        count = max(len(self.samples), 1)
+        held = sum(granted > 0 for granted, _ in self.samples) / count
+        waiting = sum(waited for _, waited in self.samples) / count
+        return f"the write lock was held {held:.0%} of the time, {waiting:.1f} sessions waited for it"
 
 
 @contextmanager

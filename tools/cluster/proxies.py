@@ -61,6 +61,11 @@ class StallingProxy:
                 one.shutdown(socket.SHUT_RDWR)
 
 
+class _QuietServer(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Print nothing: a browser closes connections before it has read the answers."""
+
+
 class BalancingProxy:
     """Sends each request to the next node whose ``/readyz`` answers 200.
 
@@ -69,8 +74,9 @@ class BalancingProxy:
 
     def __init__(self, ports: Sequence[int], port: int = 0) -> None:
         self.ready = dict.fromkeys(ports, False)
+        self.cut_off = 0  # requests that may have been executed, and got no answer
         self._turns = itertools.count()
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
+        self._server = _QuietServer(("127.0.0.1", port), self._handler())
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
         for one in ports:
@@ -121,6 +127,7 @@ class BalancingProxy:
             except (OSError, http.client.HTTPException):
                 self.ready[port] = False
                 if method not in ("GET", "HEAD"):
+                    self.cut_off += 1
                     return 502, [], b""
             finally:
                 connection.close()

@@ -1,6 +1,7 @@
 """Load a served store for long, kill its processes under load, and check every acknowledged write.
 
-``python -m tools.soak --minutes 10 --kills 100`` prints two Markdown tables for ``docs/reliability.md``. The
+``python -m tools.soak --minutes 10 --kills 100`` prints two Markdown tables for ``docs/reliability.md``. With
+``--database postgres``, the store is on a PostgreSQL server that it starts, and kills in turn. The
 exit code is 1 if a write was lost, a process was left behind, an answer was a server error, or the store is
 not sound. Linux only.
 """
@@ -19,26 +20,32 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 
 from tools.bench import corpus
 from tools.bench.hub import ROOT, Server, manage, start, store_environment
+from tools.cluster.postgres import Postgres, started
 from tools.soak.load import Crowd, Record, count_repeated, find_lost
 
 SAMPLE_SECONDS = 2.0
 SECONDS_TO_END = 30  # of processes whose main process was killed
 TARGETS = ("the main process", "a worker", "all processes")
+DATABASE = "PostgreSQL"
 Figures = list[tuple[str, str]]
 
 
 class Soak:
     """One store, its server, and the figures of both parts."""
 
-    def __init__(self, folder: Path, clients: int, workers: int) -> None:
-        self.clients, self.workers, self.home = clients, workers, folder / "hub"
+    def __init__(self, folder: Path, clients: int, workers: int, postgres: Postgres | None = None) -> None:
+        self.clients, self.workers, self.home, self.postgres = clients, workers, folder / "hub", postgres
         self.home.mkdir()
         self.environment = store_environment(self.home)
+        self.database: Path | str = self.home / "memory.db"
+        if postgres:
+            self.database = postgres.create_database(f"soak_{os.urandom(4).hex()}")
+            self.environment["DATABASE_URL"] = self.database
         manage(self.environment, "migrate", "--verbosity", "0")
         rights = ("--clearance", "secret", "--rights", "read,write,maintain")
         self.headers = {
@@ -95,20 +102,25 @@ class Soak:
     def run_kills(self, rounds: int) -> Figures:
         """Kill the server under load, again and again, and check what it acknowledged after each time."""
         left_behind, restarted, lost = list[str](), list[float](), set[str]()
-        for number, target in zip(range(rounds), itertools.cycle(TARGETS)):
+        targets = (*TARGETS, DATABASE) if self.postgres else TARGETS
+        for number, target in zip(range(rounds), itertools.cycle(targets)):
             with self.serve() as server:
                 restarted.append(server.ready_seconds)
                 crowd = self.crowd()
                 crowd.start()
                 time.sleep(random.uniform(0.3, 2))
-                left_behind += kill(server, target)
+                if self.postgres and target == DATABASE:
+                    self.postgres.kill()
+                    self.postgres.start()
+                else:
+                    left_behind += kill(server, target)
                 crowd.stop()
-            lost.update(find_lost(self.home / "memory.db", self.record))
+            lost.update(find_lost(self.database, self.record))
             print(f"{number + 1} of {rounds}: killed {target}, lost {len(lost)}", file=sys.stderr)
         if left_behind:
             self.failures.append(f"processes were left behind: {left_behind}")
         return [
-            ("kills", f"{rounds:,} ({', '.join(TARGETS)}, in turn)"),
+            ("kills", f"{rounds:,} ({', '.join(targets)}, in turn)"),
             ("answers by status (0: none, because of the kill)", describe(self.record)),
             ("restart on the same port until ready, s: p50 / longest", spread(restarted)),
             ("processes left behind", str(len(left_behind))),
@@ -117,8 +129,7 @@ class Soak:
 
     def check(self) -> Figures:
         """Check all acknowledged writes and the store, with the server stopped."""
-        database = self.home / "memory.db"
-        lost, repeated = find_lost(database, self.record), count_repeated(database)
+        lost, repeated = find_lost(self.database, self.record), count_repeated(self.database)
         found = [("acknowledged writes", f"{self.record.writes:,}"), ("lost or altered", str(len(lost)))]
         found.append(("texts stored twice", str(repeated)))
         if lost or repeated:
@@ -216,26 +227,35 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10, help="duration of the load without kills (10)")
     parser.add_argument("--kills", type=int, default=100, help="rounds of kills under load (100)")
     parser.add_argument("--clients", type=int, default=8, help="clients (8)")
+    parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
     parser.add_argument("--workers", type=int, default=2, help="workers of the server (2)")
     options = parser.parse_args()
+    with ExitStack() as running:
+        postgres = running.enter_context(started()) if options.database == "postgres" else None
+        failures = run(options, postgres)
+    for failure in failures:
+        print(f"FAILED: {failure}")
+    sys.exit(bool(failures))
+
+
+def run(options: argparse.Namespace, postgres: Postgres | None) -> list[str]:
+    """Run both parts, each with a store of its own; print their tables and return what failed."""
     failures = []
-    for title, amount, run in (
+    for title, amount, part in (
         ("Soak", options.minutes, Soak.run_long),
         ("Kills under load", options.kills, Soak.run_kills),
     ):
         if not amount:
             continue
         folder = Path(tempfile.mkdtemp(prefix="memoryhub-soak-"))
-        soak = Soak(folder, options.clients, options.workers)
-        print(table(title, run(soak, amount)), flush=True)
+        soak = Soak(folder, options.clients, options.workers, postgres)
+        print(table(f"{title}, {options.database}", part(soak, amount)), flush=True)
         failures += soak.failures
         if soak.failures:
             print(f"The store is left in {folder}.")
         else:
             shutil.rmtree(folder)
-    for failure in failures:
-        print(f"FAILED: {failure}")
-    sys.exit(bool(failures))
+    return failures
 
 
 if __name__ == "__main__":

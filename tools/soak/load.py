@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from tools.bench.clients import Client
 from tools.bench.workloads import Lines, make_queries
 
@@ -127,15 +129,21 @@ class Crowd:
             time.sleep(PAUSE_SECONDS)
 
 
-def find_lost(database: Path, record: Record) -> list[str]:
+def find_lost(database: Path | str, record: Record) -> list[str]:
     """Return the ids of acknowledged memories that are missing or have a text that was never sent last."""
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as file:
-        stored = dict(file.execute("SELECT uid, content FROM memoryhub_memory"))
+    stored = dict(_query(database, "SELECT uid, content FROM memoryhub_memory"))
     return [uid for uid, allowed in record.allowed.items() if stored.get(uid) not in allowed]
 
 
-def count_repeated(database: Path) -> int:
+def count_repeated(database: Path | str) -> int:
     """Return the number of texts that are stored twice."""
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as file:
-        sql = "SELECT count(*) FROM (SELECT 1 FROM memoryhub_memory GROUP BY content HAVING count(*) > 1)"
-        return int(file.execute(sql).fetchone()[0])
+    return len(_query(database, "SELECT 1 FROM memoryhub_memory GROUP BY content HAVING count(*) > 1"))
+
+
+def _query(database: Path | str, statement: str) -> list[Any]:
+    """Return the rows of a statement in a SQLite file, or in the PostgreSQL database at a URL."""
+    if isinstance(database, Path):
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as file:
+            return file.execute(statement).fetchall()
+    with psycopg.connect(database) as connection:
+        return connection.execute(statement).fetchall()

@@ -36,7 +36,8 @@ def test_a_new_agent_gets_a_token_for_one_project_and_loses_it_again(
     expect(page.get_by_text("Waiting for the first event")).to_be_visible()
     assert remember(token, "bakery") == 201
     assert remember(token, "bank") in (403, 404, 422)
-    assert [memory.project for memory in Memory.objects.all()] == ["bakery"]
+    stored = Memory.objects.filter(content__contains="runs hot")
+    assert [memory.project for memory in stored] == ["bakery"]
     if not scripts:
         page.get_by_role("link", name="Check again").click()
     expect(page.get_by_text("Connected.")).to_be_visible()
@@ -48,5 +49,5 @@ def test_a_new_agent_gets_a_token_for_one_project_and_loses_it_again(
     page.get_by_text("Change… baker-bot").click()
     page.get_by_role("button", name="Revoke permanently").click()
     expect(page.get_by_text("baker-bot is revoked.")).to_be_visible()
-    assert AgentToken.objects.active().count() == 0
+    assert not AgentToken.objects.active().filter(name="baker-bot").exists()
     assert remember(token, "bakery") == 401
