@@ -27,7 +27,7 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import lexical, scoring
 from memoryhub.search.lexical import RowScorer, Scores, TermMatches, best_positions, match_texts
-from memoryhub.search.prompts import match_prompt
+from memoryhub.search.prompts import clean_prompt, match_prompt
 from memoryhub.search.reranking import prefer_similar, prefer_times
 from memoryhub.search.scoring import (
     MATCH_CURVE,
@@ -124,7 +124,7 @@ def search_memories(
     config = settings.MEMORYHUB
     limit = config.search_limit if limit is None else limit
     min_score = config.min_score if min_score is None else min_score
-    query = queries.parse_query(typed)
+    query = queries.parse_query(clean_prompt(typed) if is_prompt else typed)
     if not query.terms:
         return SearchResults(mode=mode)
     now = now or timezone.now()
