@@ -27,7 +27,8 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import lexical, scoring
 from memoryhub.search.lexical import RowScorer, Scores, TermMatches, best_positions, match_texts
-from memoryhub.search.prompts import match_prompt
+from memoryhub.search.prompts import clean_prompt, match_prompt
+from memoryhub.search.reranking import prefer_similar, prefer_times
 from memoryhub.search.scoring import (
     MATCH_CURVE,
     NEIGHBOUR_WORD_SHARES,
@@ -42,6 +43,7 @@ from memoryhub.search.scoring import (
 from memoryhub.search.semantic import SemanticMatches, match_meaning
 from memoryhub.search.snippets import snippet_of_first_match
 from memoryhub.search.text_matching import QueryMatcher
+from memoryhub.search.time_words import asks_for_time, find_periods
 from memoryhub.search.visible_rows import Positions
 
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
@@ -122,13 +124,14 @@ def search_memories(
     config = settings.MEMORYHUB
     limit = config.search_limit if limit is None else limit
     min_score = config.min_score if min_score is None else min_score
-    query = queries.parse_query(typed)
+    query = queries.parse_query(clean_prompt(typed) if is_prompt else typed)
     if not query.terms:
         return SearchResults(mode=mode)
-    words = TermMatches.load(memories, query)
+    now = now or timezone.now()
+    words = TermMatches.load(memories, query, find_periods(query.text, timezone.localdate(now)))
     rows = words.rows
     ranking = Ranking(memories, words, mode)
-    scorer = RowScorer(rows, weights or default_weights(), now or timezone.now())
+    scorer = RowScorer(rows, weights or default_weights(), now)
     match = ranking.match_rows(scorer)
     if is_prompt:
         match = match_prompt(rows, typed, match)
@@ -263,6 +266,10 @@ class Ranking:
             exact = np.maximum(match[self._exact_positions], scoring.EXACT_MATCH)
             match = np.minimum(match, scoring.LOOSE_MATCH)
             match[self._exact_positions] = exact
+        if asks_for_time(self._query.text):
+            match = prefer_times(self._rows, match)
+        if self.mode == "hybrid" and self.meaning.cosines is not None and not self._exact_positions:
+            match = prefer_similar(self._rows, match, self.meaning)
         return match
 
     def _estimate(self, words: lexical.WordScores, words_alone: Scores) -> Scores:
@@ -306,7 +313,9 @@ class Ranking:
         lines = np.searchsorted(candidates, closely)
         terms, by_words = self._words.shares(candidates), by_words[candidates]
         if compared:
-            terms[lines] = [found.terms for found in compared]
+            terms[lines] = np.maximum(
+                [found.terms for found in compared], terms[lines] * self._words.is_dated
+            )
             by_words[lines] = [found.match for found in compared]
         columns = self._rows.columns[candidates]
         speakers = self._rows.speakers(candidates)

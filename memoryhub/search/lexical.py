@@ -23,6 +23,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
 from memoryhub.search.scoring import FIELD_CREDIT, LOOSE_CREDIT
 from memoryhub.search.text_matching import QueryMatcher, TextMatch
+from memoryhub.search.time_words import Period
 from memoryhub.search.visible_rows import Positions, VisibleRows, is_among, julian_day, load_visible_rows
 
 MAX_SCANNED_LITERALS = 3  # literals of one query that are too short for the trigram index
@@ -80,7 +81,8 @@ class TermMatches:
     """Where the terms of a query occur as words among visible rows.
 
     One statement, or none if ``known``, the matches of another query with the same rows, has all its words,
-    or with ``keys``, the result of that statement.
+    or with ``keys``, the result of that statement. Rows that were created in one of ``periods`` count as if
+    they contained the words that name it.
     """
 
     _titles: dict[str, Positions]
@@ -92,6 +94,7 @@ class TermMatches:
         query: Query,
         known: TermMatches | None = None,
         keys: Sequence[Keys] | None = None,
+        periods: Sequence[Period] = (),
     ) -> None:
         self.rows, self.query = rows, query
         new = [word for word in query.words if known is None or word not in known._words]
@@ -105,15 +108,21 @@ class TermMatches:
             titles, words = known._titles | titles, known._words | words
         self._titles = {word: titles[word] for word in query.words}
         self._words = {word: words[word] for word in query.words}
+        for period in periods:
+            created = rows.created_between(period.start, period.end)
+            for word in period.words & self._words.keys():
+                self._words[word] = np.union1d(self._words[word], created)
+        dated = frozenset[str]().union(*(period.words for period in periods))
+        self.is_dated = np.array([not dated.isdisjoint(term.words) for term in query.terms])
         self._phrases = dict(zip(_phrases(query), found[2 * count :], strict=True))
         of_stems = {stem(word): len(positions) for word, positions in self._words.items()}
         self.frequencies = TermFrequencies(of_stems, len(rows))
 
     @classmethod
-    def load(cls, memories: MemoryQuerySet, query: Query) -> TermMatches:
+    def load(cls, memories: MemoryQuerySet, query: Query, periods: Sequence[Period] = ()) -> TermMatches:
         """Load the visible rows and the matches in one statement, or in three after changes."""
         keys, position = matching_keys_and_position(_expressions(query.words, query))
-        return cls(load_visible_rows(memories, position), query, keys=keys)
+        return cls(load_visible_rows(memories, position), query, keys=keys, periods=periods)
 
     @property
     def phrase_frequencies(self) -> dict[str, int]:

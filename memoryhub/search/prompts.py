@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memoryhub.backends.fts_query import MAX_CHARS, Query, Term, parse_query
-from memoryhub.core.text import CJK, STOP_WORDS, stem, words
+from memoryhub.core.text import CJK, GERMAN_STOP_WORDS, STOP_WORDS, WORD, fold, stem, words
 from memoryhub.search import scoring
 from memoryhub.search.lexical import Scores, TermMatches
 from memoryhub.search.visible_rows import VisibleRows
@@ -20,7 +20,8 @@ MAX_NAME_PARTS = 5  # a name with more words is an address or a line of code
 # A match of a smaller share of the best one is a coincidence: the prompt clearly means another memory.
 MIN_SHARE_OF_BEST, MIN_SHARE_AMONG_MANY_WORDS = 0.6, 0.85
 FEW_WORDS, MANY_WORDS = 16, 28  # informative words of a prompt
-MIN_SENTENCE_WORDS = 3
+MIN_SENTENCE_WORDS = 2
+MIN_GERMAN_WORDS = 3  # different function words of a prompt in German
 NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
 SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
 
@@ -28,7 +29,7 @@ SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
 CHATTER = frozenset(
     stem(word)
     for word in """
-    add again ahead alright anything aside awesome back bit bug change check code commit could course
+    add again ahead alright anything aside awesome back bit bug change check code could course
     create currently decide decided do done else everything exactly example explain file find fine first
     fix follow following get give go going good got great hello help hey hi idea implement improve
     instead interesting issue just keep know last let like line look looks lot lovely make makes maybe
@@ -40,6 +41,7 @@ CHATTER = frozenset(
     """.split()
 )
 _PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
+_LINE_NUMBER = re.compile(r"(\.[A-Za-z]\w{0,7})(?::\d+){1,2}\b")  # of a path
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+|(?<=[。！？；])")
 _CONTEXT_BLOCK = re.compile(r"<memory-context\b.*?(?:</memory-context>|\Z)", re.DOTALL | re.IGNORECASE)
 
@@ -65,12 +67,23 @@ class ParsedPrompt:
 
 def parse_prompt(prompt: str) -> ParsedPrompt:
     """Parse a prompt. Of a long one only the beginning and the end, which usually contain the request."""
-    text = strip_context_blocks(prompt).replace('"', " ")
+    text = clean_prompt(strip_context_blocks(prompt)).replace('"', " ")
     parts = [text] if len(text) <= MAX_CHARS else [text[:MAX_CHARS], text[-MAX_CHARS:]]
     sentences = [clause for part in parts for clause in _SENTENCE_END.split(part) if clause.strip()]
     clauses = [_informative_terms(sentence) for sentence in sentences]
     terms = dict.fromkeys(term for clause in clauses for term in clause)
     return ParsedPrompt(tuple(terms), tuple(clauses), _find_files(prompt))
+
+
+def clean_prompt(prompt: str) -> str:
+    """Remove the line numbers of paths, and German function words if the prompt is in German.
+
+    Some are names elsewhere: "es" is an alias of Elasticsearch.
+    """
+    prompt = _LINE_NUMBER.sub(r"\1", prompt)
+    if len(GERMAN_STOP_WORDS.intersection(words(prompt))) < MIN_GERMAN_WORDS:
+        return prompt
+    return WORD.sub(lambda word: "" if fold(word[0]) in GERMAN_STOP_WORDS else word[0], prompt)
 
 
 def strip_context_blocks(prompt: str) -> str:
@@ -137,8 +150,8 @@ def min_share_of_best(words: int) -> float:
 def match_prompt(rows: VisibleRows, prompt: str, match: Scores) -> Scores:
     """Return the match of every row with a prompt, given its match with the prompt as a query.
 
-    A sentence without an informative word matches nothing. Matches far below the best one are coincidences.
-    One or two words are a search query, whatever they are.
+    Words of which none is informative match nothing, unless it is one word, which is a search query. Matches
+    far below the best one are coincidences.
     """
     if len(words(prompt)) < MIN_SENTENCE_WORDS:
         return match

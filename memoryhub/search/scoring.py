@@ -245,6 +245,11 @@ def combine_evidence(question: Question, signals: Signals, pairs: Sequence[Pairs
     return Evidence(coverage, cosine_weight(total) * cosines, _speaker_factors(question, signals.speakers))
 
 
+def add_evidence(match: Values, evidence: Values | float) -> Values:
+    """Return the match with more evidence. No match and a match of 1 stay."""
+    return np.where(match > 0, 1 - (1 - match) * np.exp(-MATCH_CURVE * np.asarray(evidence)), match)
+
+
 def _speaker_factors(question: Question, speakers: Sequence[str]) -> Values:
     """Return the weight of each memory by its speaker; texts without a speaker have the full weight.
 

@@ -139,6 +139,20 @@ class SemanticMatches:
         lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
         return np.asarray(vectors @ query / np.maximum(lengths, MIN_LENGTH), np.float64)
 
+    def likeness(self, rows: VisibleRows, positions: Positions, leaders: int) -> NDArray[np.float32]:
+        """Return the cosine of each of these rows with the first ``leaders`` of them, together.
+
+        The first count most: each by the square root of its rank.
+        """
+        if self.query is None:
+            return np.zeros(len(positions), np.float32)
+        index = vector_index.get_index(self.model, len(self.query)).view(rows.position)
+        vectors, present = index.in_order(rows.pks[positions])
+        vectors = np.where(present[:, None], vectors - _visible_mean(rows, index, self.model), 0.0)
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1), MIN_LENGTH)[:, None]
+        direction = (vectors[:leaders].T / np.sqrt(np.arange(1, len(vectors[:leaders]) + 1))).sum(axis=1)
+        return np.asarray(vectors @ direction / max(float(np.linalg.norm(direction)), MIN_LENGTH), np.float32)
+
 
 def match_meaning(
     memories: MemoryQuerySet,

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
+from django.utils import timezone
 
 from memoryhub.backends.fts_query import parse_query
 from memoryhub.memories.snapshots import Snapshot
@@ -22,6 +23,7 @@ from memoryhub.search.hybrid import (
 )
 from memoryhub.search.lexical import TermMatches, score_parts
 from memoryhub.search.scoring import Weights, composite_score
+from memoryhub.search.time_words import find_periods
 
 
 def search_snapshot(
@@ -91,7 +93,8 @@ def _find_versions(
     query = parse_query(typed)
     if not snapshot.versions or not query.terms:
         return []
-    ranking = Ranking(snapshot.rows, TermMatches.load(snapshot.rows, query), mode)
+    periods = find_periods(query.text, timezone.localdate(snapshot.moment))
+    ranking = Ranking(snapshot.rows, TermMatches.load(snapshot.rows, query, periods), mode)
     hits = []
     for version, match in zip(
         snapshot.versions, ranking.match_versions(snapshot.versions).tolist(), strict=True

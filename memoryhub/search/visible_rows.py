@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime
 from functools import cached_property
 from itertools import count
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.lookups import CurrentMoment
 from memoryhub.backends.statements import Keys, key_list, read_ranking_columns
 from memoryhub.core.clock import expiry_time, unconfirmed_lead
+from memoryhub.core.dates import start_of_day
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.scoring import Pairs, length_factor, parse_speaker
 
@@ -190,6 +191,12 @@ class VisibleRows:
     @cached_property
     def length_factors(self) -> NDArray[np.float32]:
         return length_factor(self.columns["chars"]).astype(np.float32)
+
+    def created_between(self, start: date, end: date) -> Positions:
+        """Return the rows that were created from one day to before another, or a day earlier or later."""
+        first, last = julian_day(start_of_day(start)) - 1, julian_day(start_of_day(end)) + 1
+        created = self.columns["created"]
+        return np.flatnonzero((created >= first) & (created < last))
 
     def speakers(self, positions: Positions) -> list[str]:
         return [_speakers.names[number] for number in self.columns["speaker"][positions].tolist()]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from memoryhub.access.policy import Clearance
 from memoryhub.memories import update_memory
 from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.models import Memory
+from memoryhub.search.hybrid import search_memories
+from memoryhub.search.prompts import parse_prompt
 
 RAMBLING = (
     "Good morning! I hope you slept better than I did, because the neighbours had a party until three. "
@@ -74,3 +78,55 @@ def test_question_about_a_replaced_memory_brings_its_replacement(ask, team, reme
     assert shown(ask("what about pgpool?")) == [old.uid]
     update_memory(old.uid, MemoryPatch(superseded_by=team.uid), actor)
     assert shown(ask("what about pgpool?")) == [team.uid]
+
+
+@pytest.mark.parametrize("place", ["", ":88", ":88:4"])
+def test_memory_that_contains_a_path_is_found_by_the_path_with_a_line(ask, remember, place):
+    about = remember("Fixed in firmware/src/dog.rs by a comparison.", created_at="2021-01-01T00:00:00Z")
+    prompt = f"firmware/src/dog.rs{place} panics with overflow"
+    assert parse_prompt(prompt).terms[0].literal == "firmware/src/dog.rs"
+    assert shown(ask(prompt)) == [about.uid]
+
+
+def test_commit_messages_are_a_subject(ask, remember):
+    rule = remember(
+        "They follow Conventional Commits, from which the changelog is written.",
+        title="Commit messages follow a convention",
+        created_at="2021-01-01T00:00:00Z",
+    )
+    assert shown(ask("Before I hand anything in: how do we write commit messages these days?")) == [rule.uid]
+
+
+@pytest.fixture
+def elastic(remember):
+    """Store a memory whose alias is a German word."""
+    return remember("An index for addresses.", title="Elasticsearch", aliases=["es"])
+
+
+def test_german_function_word_is_no_alias(ask, elastic, recalled):
+    prompt = "Wie spät ist es gerade in Lissabon, und regnet es dort?"
+    assert shown(ask(prompt)) == recalled(prompt) == []
+
+
+def test_alias_that_is_a_german_word_is_found_in_english(ask, elastic, recalled):
+    assert shown(ask("the es index for addresses")) == recalled("the es index for addresses") == [elastic.uid]
+
+
+@pytest.fixture
+def recalled(db):
+    def recall(prompt):
+        memories = Memory.objects.visible_to(Clearance()).live()
+        return [hit.memory.uid for hit in search_memories(memories, prompt, is_prompt=True).hits]
+
+    return recall
+
+
+@pytest.mark.parametrize("prompt", ["go on", "Anything else?", "Thanks!! Great"])
+def test_two_words_of_conversation_recall_nothing(recalled, remember, prompt):
+    remember("Everything else goes on to the channel, thanks to a great script, or anything like it")
+    assert recalled(prompt) == []
+
+
+def test_one_word_of_conversation_is_a_search_query(recalled, remember):
+    memory = remember("How an issue is reported", title="Issue")
+    assert recalled("issue") == [memory.uid]

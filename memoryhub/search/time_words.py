@@ -1,0 +1,119 @@
+"""Times in queries and texts: the periods that a query names, and whether a text says when. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import date, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from memoryhub.core.rule_files import RuleSchema, Words, load_rule_file
+from memoryhub.core.text import words
+
+MAX_PERIODS = 16  # of one query
+LATEST_YEARS = 6  # a month without a year may be in any of these
+_UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
+
+
+class TimeWords(RuleSchema):
+    months: tuple[str, ...]
+    times: Words
+
+
+_RULES = load_rule_file(Path(__file__).with_name("time_words.toml"), TimeWords)
+_MONTH, _UNIT = "|".join(_RULES.months), "|".join(_UNIT_DAYS)
+_DAY = r"(?:(\d\d?)(?:st|nd|rd|th)?)"
+_ISO_DATE = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
+_MONTH_DATE = re.compile(
+    rf"\b(?:{_DAY} (?:of )?|(in |since ))?({_MONTH})\b(?: {_DAY}\b)?(?:,? ((?:19|20)\d\d)\b)?"
+)
+_YEAR = re.compile(r"(?<![\w.:/-])((?:19|20)\d\d)(?![\w:/-]|\.\d)")
+_RELATIVE = re.compile(r"\b(?:(today|yesterday)|(this|last|past) (week|month|year))\b(?! of\b)")
+_AGO = re.compile(rf"\b(\d\d?|an?|one) ({_UNIT})s? ago\b")
+_ASKS_FOR_TIME = re.compile(r"when\b|how long\b|(?:(?:on|in|at) )?(?:what|which) (?:date|day|month|year)\b")
+_AMBIGUOUS = ("march", "may")  # months only with a number or a preposition
+
+
+class Period(NamedTuple):
+    """The days from ``start`` to before ``end``, and the words of the query that name them."""
+
+    start: date
+    end: date
+    words: frozenset[str]
+
+
+def asks_for_time(query: str) -> bool:
+    """Return whether a folded query asks when something happened."""
+    return bool(_ASKS_FOR_TIME.match(query))
+
+
+def names_time(text: str) -> bool:
+    """Return whether a text says when something happened."""
+    return not _RULES.times.isdisjoint(words(text)) or bool(_YEAR.search(text))
+
+
+def find_periods(query: str, today: date) -> list[Period]:
+    """Return the periods that a folded query names, the most exact first."""
+    return list(islice(_periods(query, today), MAX_PERIODS))
+
+
+def _periods(query: str, today: date) -> Iterator[Period]:
+    dates = [*_ISO_DATE.finditer(query), *_MONTH_DATE.finditer(query)]
+    for found in dates:
+        yield from _date_periods(found, today)
+    for found in _RELATIVE.finditer(query):
+        yield Period(*_relative_days(found, today), frozenset(words(found[0])))
+    for found in _AGO.finditer(query):
+        length = _UNIT_DAYS[found[2]]
+        day = today - timedelta(days=length * (int(found[1]) if found[1].isdecimal() else 1))
+        around = timedelta(days=length // 2)
+        yield Period(day - around, day + around + timedelta(days=1), frozenset(words(found[0])))
+    for found in _YEAR.finditer(query):
+        if not any(one.start() <= found.start() < one.end() for one in dates):
+            year = int(found[1])
+            yield Period(date(year, 1, 1), date(year + 1, 1, 1), frozenset({found[1]}))
+
+
+def _date_periods(found: re.Match[str], today: date) -> Iterator[Period]:
+    """Yield a day or a month; of a month without a year, that of each of the latest years."""
+    if found.re is _ISO_DATE:
+        year, month, day = found[1], int(found[2]), found[3]
+    else:
+        before, preposition, name, after, year = found.groups()
+        if name in _AMBIGUOUS and not (before or preposition or after or year):
+            return
+        month, day = _RULES.months.index(name) + 1, before or after
+    for one in [int(year)] if year else range(today.year, today.year - LATEST_YEARS, -1):
+        with suppress(ValueError):  # no such day
+            start = date(one, month, int(day or 1))
+            end = start + timedelta(days=1) if day else _next_month(start)
+            yield Period(start, end, frozenset(words(found[0])))
+
+
+def _relative_days(found: re.Match[str], today: date) -> tuple[date, date]:
+    """Return the first day and the day after the last of "today", "last week" and the like."""
+    which, unit = found[2], found[3]
+    if found[1]:
+        start = today - timedelta(days=found[1] == "yesterday")
+        return start, start + timedelta(days=1)
+    if which == "past":
+        return today - timedelta(days=_UNIT_DAYS[unit]), today + timedelta(days=1)
+    if unit == "week":
+        start = today - timedelta(days=today.weekday() + 7 * (which == "last"))
+        return start, start + timedelta(days=7)
+    if unit == "month":
+        start = today.replace(day=1)
+        return (start, _next_month(start)) if which == "this" else (_previous_month(start), start)
+    year = today.year - (which == "last")
+    return date(year, 1, 1), date(year + 1, 1, 1)
+
+
+def _next_month(first: date) -> date:
+    return (first + timedelta(days=31)).replace(day=1)
+
+
+def _previous_month(first: date) -> date:
+    return (first - timedelta(days=1)).replace(day=1)
