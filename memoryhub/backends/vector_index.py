@@ -1,4 +1,7 @@
-"""The vectors of one model on SQLite: exact cosines of all of them in a few milliseconds.
+"""The vectors of one model on SQLite: the cosines of all of them in a few milliseconds.
+
+They are exact. If there are many vectors, only those of the nearest are, and the others are estimated
+(:mod:`memoryhub.backends.vector_codes`).
 
 All processes of a store share them in a mapped file (:mod:`memoryhub.backends.vector_file`), which takes 4
 bytes for each dimension of each vector: 104 MB for 100 000 vectors of 256. Each use applies the changes since
@@ -17,6 +20,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -27,6 +31,7 @@ from numpy.typing import NDArray
 from memoryhub.backends import change_log, vector_file
 from memoryhub.backends.change_log import NO_POSITION, LogPosition
 from memoryhub.backends.dialect import IS_POSTGRES
+from memoryhub.backends.vector_codes import VectorCodes
 from memoryhub.backends.vector_file import Identity, Records, VectorFile
 from memoryhub.core.database import store_path
 
@@ -40,6 +45,9 @@ MAX_INDEXES = 2  # while vectors of a new model replace the old ones, there are 
 # A mean is computed as if this number of zero vectors took part, because the mean of a few vectors is noise.
 PRIOR = 32
 MAX_CACHED_MEANS = 4  # for which the distances to all vectors are cached
+MIN_CODED_ROWS = 30_000  # rows from which cosines are estimated: reading fewer vectors takes no longer
+MAX_UNCODED_ROWS = 4096  # rows at the end whose products are computed, until they are coded too
+MIN_NEAREST = 2000  # nearest visible memories with exact cosines, at least
 RETRY_SECONDS = 60.0  # after the file could not be written
 _EPSILON = 1e-6  # the smallest divisor for a squared length
 _MAX_LENGTH_ERROR = 0.01  # of the vectors in an undamaged file
@@ -54,15 +62,17 @@ class Scores(NamedTuple):
 
 
 class Among(NamedTuple):
-    """The visible memories of a search: a query of their keys, and their number.
+    """The visible memories of a search: a query of their keys, their number, and the keys themselves.
 
-    If they are many, PostgreSQL compares the nearest, of which ``limit`` are needed, and the ``others``.
+    The ``limit`` nearest are needed exactly. If they are many, PostgreSQL compares only the nearest and the
+    ``others``.
     """
 
     query: str
     params: Sequence[Any]
     size: int
     limit: int
+    keys: Keys
     others: Callable[[], list[int]] = list
 
 
@@ -105,6 +115,7 @@ class VectorView:
     dead: int
     extra: Vectors
     distances: OrderedDict[bytes, Vectors] = field(default_factory=OrderedDict, repr=False)
+    codes: VectorCodes | None = field(default=None, repr=False)  # of the first rows
 
     def __len__(self) -> int:
         return len(self.keys) - self.dead
@@ -124,15 +135,26 @@ class VectorView:
         """Return the cosine of every vector with this unit vector, or nothing for a zero vector.
 
         ``mean`` is subtracted from both first, ``(q-m)·(x-m) / (|q-m| |x-m|)``, which removes what all texts
-        have in common. ``among`` has no effect: all vectors are compared.
+        have in common. If there are many vectors, only the nearest of those ``among`` the visible have exact
+        cosines: the others are estimates that depend on nothing but the vector.
         """
         if not len(self) or not query.any():
             return Scores(np.empty(0, np.int64), np.empty(0, np.float32))
-        cosines = self._times(query) if mean is None else self._centred(query, mean)
+        cosines = self._cosines(query, mean)
+        if among is not None and self.codes is not None:
+            nearest = self._nearest(cosines, among)
+            cosines[nearest] = self._cosines(query, mean, nearest)
         if not self.dead:
             return Scores(self.keys, cosines)
         present = self.keys != 0
         return Scores(self.keys[present], cosines[present])
+
+    def exact_cosines(self, query: Vectors, mean: Vectors, pks: Keys) -> Vectors:
+        """Return the exact cosine of each of these memories, NaN without a vector."""
+        rows = self._rows_of(pks)
+        cosines = np.full(len(pks), np.nan, np.float32)
+        cosines[rows >= 0] = self._cosines(query, mean, rows[rows >= 0])
+        return cosines
 
     def of(self, pks: Sequence[int] | Keys) -> dict[int, Vectors]:
         """Return the vectors of these memories, if they have one."""
@@ -155,32 +177,77 @@ class VectorView:
         mean: Vectors = self._vectors(rows).sum(axis=0, dtype=np.float64) / (len(rows) + PRIOR)
         return mean.astype(np.float32)
 
+    @cached_property
+    def _rows_by_key(self) -> NDArray[np.int32]:
+        """The row of each memory, -1 for other keys."""
+        present = np.flatnonzero(self.keys)
+        rows = np.full(int(self.keys.max(initial=0)) + 2, -1, np.int32)
+        rows[self.keys[present]] = present
+        return rows
+
+    def _rows_of(self, pks: Sequence[int] | Keys) -> Keys:
+        """Return the row of each memory, -1 without a vector."""
+        places = np.clip(np.asarray(pks, np.int64), 0, len(self._rows_by_key) - 1)
+        return self._rows_by_key[places].astype(np.int64)
+
     def _where(self, pks: Sequence[int] | Keys) -> Keys:
-        wanted = np.asarray(pks, np.int64)
-        return np.flatnonzero(np.isin(self.keys, wanted[wanted > 0]))
+        """Return the rows of these memories, ascending, without those that have no vector."""
+        rows = self._rows_of(np.unique(np.asarray(pks, np.int64)))
+        return np.sort(rows[rows >= 0])
+
+    def _nearest(self, cosines: Vectors, among: Among) -> Keys:
+        """Return the rows of the nearest visible memories. Hidden ones have no effect on which they are."""
+        rows = self._rows_of(among.keys)
+        rows = rows[rows >= 0]
+        count = max(2 * among.limit, MIN_NEAREST)
+        if len(rows) <= count:
+            return rows
+        values = cosines[rows]
+        return rows[values >= np.partition(values, -count)[-count]]
 
     def _vectors(self, rows: Keys) -> Vectors:
-        vectors: Vectors = self.matrix[rows[rows < self.rows]]
-        beyond = rows[rows >= self.rows] - self.rows
-        return np.concatenate([vectors, self.extra[beyond]]) if len(beyond) else vectors
+        beyond = rows >= self.rows
+        if not beyond.any():
+            return np.asarray(self.matrix[rows])
+        vectors = np.empty((len(rows), self.matrix.shape[1]), np.float32)
+        vectors[~beyond], vectors[beyond] = self.matrix[rows[~beyond]], self.extra[rows[beyond] - self.rows]
+        return vectors
 
     def _times(self, vector: Vectors) -> Vectors:
         """Multiply all rows by a vector."""
         product: Vectors = self.matrix @ vector
         return np.concatenate([product, self.extra @ vector]) if len(self.extra) else product
 
-    def _centred(self, query: Vectors, mean: Vectors) -> Vectors:
-        """Compute centred cosines in one pass: ``(q-m)·(x-m)`` is ``(q-m)·x`` minus a constant."""
-        difference, name = query - mean, mean.tobytes()
+    def _estimate(self, vector: Vectors) -> Vectors:
+        """Multiply all rows by a vector, approximately if there are many."""
+        if self.codes is None:
+            return self._times(vector)
+        following = self.matrix[len(self.codes) :] @ vector
+        return np.concatenate([self.codes.multiply(vector), following, self.extra @ vector])
+
+    def _cosines(self, query: Vectors, mean: Vectors | None, rows: Keys | None = None) -> Vectors:
+        """Return the exact cosines of these rows, or estimates of all.
+
+        With a mean, ``(q-m)·(x-m)`` is ``(q-m)·x`` minus a constant.
+        """
+        direction = query if mean is None else query - mean
+        products = self._estimate(direction) if rows is None else self._vectors(rows) @ direction
+        if mean is None:
+            return products
+        length = float(np.sqrt(max(float(direction @ direction), _EPSILON)))
+        distances = self._distances_to(mean) if rows is None else self._distances_to(mean)[rows]
+        cosines: Vectors = (products - np.float32(mean @ direction)) / (distances * np.float32(length))
+        return cosines
+
+    def _distances_to(self, mean: Vectors) -> Vectors:
+        """Return the distance of each row to a mean."""
+        name = mean.tobytes()
         distances = self.distances.get(name)
         if distances is None:
-            distances = _distances(self._times(mean), mean)
-            self.distances[name] = distances
+            distances = self.distances[name] = _distances(self._times(mean), mean)
             while len(self.distances) > MAX_CACHED_MEANS:
                 self.distances.popitem(last=False)
-        length = float(np.sqrt(max(float(difference @ difference), _EPSILON)))
-        cosines: Vectors = (self._times(difference) - float(mean @ difference)) / (distances * length)
-        return cosines
+        return distances
 
 
 class VectorIndex:
@@ -284,6 +351,7 @@ class VectorIndex:
             dead=0,
             extra=np.zeros((0, self.dimensions), np.float32),
             distances=_extend_distances(known, records["vector"][known.rows : rows]),
+            codes=_extend_codes(known.codes, records["vector"][:rows]),
         )
         if known.position == NO_POSITION:
             deleted = np.flatnonzero(~np.isin(view.ids, change_log.vector_ids(self.model)))
@@ -291,6 +359,8 @@ class VectorIndex:
             deleted = _find_rows(view, change_log.deleted_vectors_between(known.position, now))
         view.keys[deleted] = 0
         file.erase(deleted)
+        if view.codes is not None:
+            view.codes.erase(deleted)
         view = replace(view, dead=int(np.count_nonzero(view.keys == 0)))
         is_full = view.dead > max(MIN_DEAD_ROWS, MAX_DEAD_SHARE * view.rows)
         return None if is_full else view
@@ -323,6 +393,13 @@ def get_index(model: str, dimensions: int) -> ModelIndex:
 
         return TableVectors(model, dimensions)
     return _own_index(model, dimensions)
+
+
+def exact_cosines(view: ModelVectors, query: Vectors, mean: Vectors, pks: Keys) -> Vectors | None:
+    """Return the exact cosine of each memory, NaN without a vector; None if the scores have no estimates."""
+    if not isinstance(view, VectorView) or view.codes is None:
+        return None
+    return view.exact_cosines(query, mean, pks)
 
 
 def find_obstacle() -> str:
@@ -385,6 +462,16 @@ def _extend_distances(view: VectorView, added: Vectors) -> OrderedDict[bytes, Ve
         mean = np.frombuffer(name, np.float32)
         extended[name] = np.concatenate([distances, _distances(added @ mean, mean)])
     return extended
+
+
+def _extend_codes(codes: VectorCodes | None, matrix: Vectors) -> VectorCodes | None:
+    """Return codes of about all vectors, if they are many, given those of the first."""
+    if len(matrix) < MIN_CODED_ROWS:
+        return None
+    if codes is None:
+        return VectorCodes.of(matrix)
+    added = matrix[len(codes) :]
+    return codes.followed_by(added) if len(added) > MAX_UNCODED_ROWS else codes
 
 
 def _is_sound(records: Records) -> bool:

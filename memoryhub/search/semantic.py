@@ -56,16 +56,17 @@ def row_cosines(
 ) -> NDArray[np.float32] | None:
     """Return the cosine of every row with a unit vector, NaN without a vector; None if none has one.
 
-    ``rows`` are those of ``memories``. On PostgreSQL, if they are many, only the nearest rows (at least
-    ``limit``) and the memories with the keys ``others`` have a cosine. ``centred`` subtracts the mean of the
-    visible vectors (of a sample if they are many), so hidden memories do not affect the cosines.
+    ``rows`` are those of ``memories``. If they are many, the cosines of the nearest (at least ``limit``) are
+    exact and those of the others are estimates; on PostgreSQL, only the nearest and the memories with the
+    keys ``others`` have a cosine. ``centred`` subtracts the mean of the visible vectors (of a sample if they
+    are many), so hidden memories do not affect the cosines.
     """
     vectors = vector_index.get_index(model, len(query)).view(rows.position)
     if not len(rows) or not query.any():
         return None
     mean = _visible_mean(rows, vectors, model) if centred else None
     filters = memories.order_by().values("pk").query.sql_with_params()
-    scores = vectors.scores(query, mean, Among(*filters, len(rows), limit, others))
+    scores = vectors.scores(query, mean, Among(*filters, len(rows), limit, rows.pks, others))
     by_key = np.full(max(int(scores.pks.max(initial=0)), int(rows.pks[-1])) + 1, np.nan, np.float32)
     by_key[scores.pks] = scores.cosines
     cosines: NDArray[np.float32] = by_key[rows.pks]
@@ -124,6 +125,14 @@ class SemanticMatches:
     failure: str = ""
     note: str = ""
     query: Vectors | None = None
+
+    def exact(self, rows: VisibleRows, positions: Positions) -> NDArray[np.float32] | None:
+        """Return the exact cosines of rows, NaN without a vector; None if ``cosines`` has them."""
+        if self.query is None or self.cosines is None:
+            return None
+        vectors = vector_index.get_index(self.model, len(self.query)).view(rows.position)
+        mean = _visible_mean(rows, vectors, self.model)
+        return vector_index.exact_cosines(vectors, self.query, mean, rows.pks[positions])
 
     def compare(self, rows: VisibleRows, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return the cosine of each text, computed like those of the rows.
