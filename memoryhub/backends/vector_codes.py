@@ -1,14 +1,15 @@
 """Two bits for each dimension of vectors: estimates of products without reading the vectors.
 
-Each number of a vector becomes one of four levels, and each number of the vector that it is multiplied by one
-of eight. The product of the levels is a sum of counts of common bits, which takes a quarter of the time of the
-exact product of 100 000 vectors. The estimate of a cosine is off by 0.03 on average. It depends on nothing but
-both vectors.
+Each number of a vector becomes one of four levels, and each number of the vector that it is multiplied by
+one of eight. The product of the levels is a sum of counts of common bits, which takes a quarter of the time
+of the exact product for 100,000 vectors. An estimated cosine differs from the exact one by 0.03 (standard
+deviation). It depends only on both vectors.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +27,8 @@ Vectors = NDArray[np.float32]
 class VectorCodes:
     """The codes of vectors.
 
-    ``planes``: by bit, word and row. ``sums``: of the levels of each row, counted from 0. ``scales``: by which
-    the product of the levels becomes that of the vector.
+    ``planes``: the bits, by bit, word and row. ``sums``: the sum of the numbers of the levels in each row.
+    ``scales``: factors that turn the product of the levels into that of the vector.
     """
 
     planes: NDArray[np.uint64]
@@ -85,9 +86,10 @@ class VectorCodes:
     def _count(self, other: NDArray[np.uint64]) -> Vectors:
         """Return the product of the numbers of each row with those of the other vector, given its bits."""
         most = self.dimensions * (2**_BITS - 1) * (2**_OTHER_BITS - 1)
-        counts = np.zeros(len(self), np.uint16 if most < 2**16 else np.uint32)
+        counts: NDArray[Any] = np.zeros(len(self), np.uint16 if most < 2**16 else np.uint32)
         for start in range(0, len(self), _BLOCK):
-            planes, total = self.planes[:, :, start : start + _BLOCK], counts[start : start + _BLOCK]
+            planes = self.planes[:, :, start : start + _BLOCK]
+            total: NDArray[Any] = counts[start : start + _BLOCK]
             for power in reversed(range(_BITS + _OTHER_BITS - 1)):
                 total += total
                 for bit in range(max(0, power - _OTHER_BITS + 1), min(power + 1, _BITS)):
@@ -97,14 +99,15 @@ class VectorCodes:
 
 
 def _centre(bits: int) -> float:
-    """Return the number that stands for 0: there are as many levels below as above."""
-    return (2**bits - 1) / 2
+    """Return what the number of a level is counted from: as many levels are below 0 as above."""
+    return ((1 << bits) - 1) / 2
 
 
 def _to_numbers(values: Vectors, step: float, bits: int) -> NDArray[np.uint8]:
     """Return the number of the level of each value, from 0. Levels are one step apart."""
-    levels = values * np.float32(1 / step) + 2 ** (bits - 1)
-    return np.clip(levels, 0, 2**bits - 1, out=levels).astype(np.uint8)
+    levels = values * np.float32(1 / step) + (1 << bits - 1)
+    numbers: NDArray[np.uint8] = np.clip(levels, 0, (1 << bits) - 1, out=levels).astype(np.uint8)
+    return numbers
 
 
 def _pack(numbers: NDArray[np.uint8], bits: int) -> NDArray[np.uint64]:

@@ -13,7 +13,9 @@ from memoryhub import embeddings
 from memoryhub.backends import vector_index
 from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.fts_query import Query
-from memoryhub.backends.vector_index import Among, ModelVectors, Vectors
+from memoryhub.backends.vector_index import ModelVectors
+from memoryhub.backends.vector_view import Among, Vectors
+from memoryhub.core.arrays import positions_of_highest
 from memoryhub.core.text import words
 from memoryhub.embeddings import Embedder, EmbeddingError, configured
 from memoryhub.embeddings.provider import log_failure
@@ -65,11 +67,12 @@ def row_cosines(
     if not len(rows) or not query.any():
         return None
     mean = _visible_mean(rows, vectors, model) if centred else None
-    filters = memories.order_by().values("pk").query.sql_with_params()
-    scores = vectors.scores(query, mean, Among(*filters, len(rows), limit, rows.pks, others))
-    by_key = np.full(max(int(scores.pks.max(initial=0)), int(rows.pks[-1])) + 1, np.nan, np.float32)
-    by_key[scores.pks] = scores.cosines
-    cosines: NDArray[np.float32] = by_key[rows.pks]
+    scores = vectors.scores(query, mean, Among(memories, rows.pks, limit, others))
+    cosines = scores.cosines
+    if scores.pks is not rows.pks:
+        by_key = np.full(max(int(scores.pks.max(initial=0)), int(rows.pks[-1])) + 1, np.nan, np.float32)
+        by_key[scores.pks] = scores.cosines
+        cosines = by_key[rows.pks]
     return None if np.isnan(cosines).all() else cosines
 
 
@@ -97,8 +100,7 @@ def find_nearest(
 def nearest_positions(cosines: NDArray[np.float32], limit: int) -> Positions:
     """Return the rows with the highest cosines, best first, without those that have no vector."""
     known = np.flatnonzero(~np.isnan(cosines))
-    if len(known) > limit:
-        known = known[cosines[known] >= np.partition(cosines[known], -limit)[-limit]]
+    known = known[positions_of_highest(cosines[known], limit)]
     return known[np.lexsort((-known, -cosines[known]))][:limit]
 
 
