@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from memoryhub.backends import bulk, vector_index
-from memoryhub.backends.vector_index import PRIOR, Vectors
+from memoryhub.backends.vector_view import PRIOR, Vectors
 from memoryhub.models import Embedding, Memory
 
 MODEL, SIZE = "tests/made-up", 8

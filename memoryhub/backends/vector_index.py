@@ -1,4 +1,4 @@
-"""The vectors of one model on SQLite: exact cosines of all of them in a few milliseconds.
+"""The vectors of one model on SQLite: the cosines of all of them in a few milliseconds.
 
 All processes of a store share them in a mapped file (:mod:`memoryhub.backends.vector_file`), which takes 4
 bytes for each dimension of each vector: 104 MB for 100 000 vectors of 256. Each use applies the changes since
@@ -15,10 +15,10 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 from django.db import connection
@@ -28,42 +28,25 @@ from memoryhub.backends import change_log, vector_file
 from memoryhub.backends.change_log import NO_POSITION, LogPosition
 from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.backends.vector_file import Identity, Records, VectorFile
+from memoryhub.backends.vector_view import (
+    Among,
+    Keys,
+    Scores,
+    Vectors,
+    VectorView,
+    extend_codes,
+    extend_distances,
+)
 from memoryhub.core.database import store_path
 
-Vectors: TypeAlias = NDArray[np.float32]
-Keys: TypeAlias = NDArray[np.int64]
 STORED_TYPE = np.dtype("<f2")
 PAGE_SIZE = 10_000  # vectors fetched at a time
 MIN_DEAD_ROWS = 1024  # deleted rows before a file is written anew, at least
 MAX_DEAD_SHARE = 0.25  # share of deleted rows from which a file is written anew
 MAX_INDEXES = 2  # while vectors of a new model replace the old ones, there are two
-# A mean is computed as if this number of zero vectors took part, because the mean of a few vectors is noise.
-PRIOR = 32
-MAX_CACHED_MEANS = 4  # for which the distances to all vectors are cached
 RETRY_SECONDS = 60.0  # after the file could not be written
-_EPSILON = 1e-6  # the smallest divisor for a squared length
 _MAX_LENGTH_ERROR = 0.01  # of the vectors in an undamaged file
 logger = logging.getLogger(__name__)
-
-
-class Scores(NamedTuple):
-    """Primary keys of memories and their cosines, in the same order, unsorted."""
-
-    pks: Keys
-    cosines: Vectors
-
-
-class Among(NamedTuple):
-    """The visible memories of a search: a query of their keys, and their number.
-
-    If they are many, PostgreSQL compares the nearest, of which ``limit`` are needed, and the ``others``.
-    """
-
-    query: str
-    params: Sequence[Any]
-    size: int
-    limit: int
-    others: Callable[[], list[int]] = list
 
 
 class ModelVectors(Protocol):
@@ -88,99 +71,6 @@ class ModelIndex(Protocol):
 def encode_vector(vector: Vectors) -> bytes:
     """Return a vector as the table stores it."""
     return vector.astype(STORED_TYPE).tobytes()
-
-
-@dataclass(frozen=True)
-class VectorView:
-    """The vectors of a model at one position of the log.
-
-    ``matrix`` is mapped: a vector that is deleted later becomes zero in it. ``extra``: rows that an open
-    transaction wrote and no other may see.
-    """
-
-    position: LogPosition
-    matrix: Vectors
-    ids: Keys  # of the Embedding rows, ascending
-    keys: Keys  # of the memories; 0: deleted
-    dead: int
-    extra: Vectors
-    distances: OrderedDict[bytes, Vectors] = field(default_factory=OrderedDict, repr=False)
-
-    def __len__(self) -> int:
-        return len(self.keys) - self.dead
-
-    @property
-    def rows(self) -> int:
-        """The number of rows in the file, deleted ones included."""
-        return len(self.matrix)
-
-    @property
-    def pks(self) -> Keys:
-        """The keys of memories with a vector."""
-        present: Keys = self.keys[self.keys != 0]
-        return present
-
-    def scores(self, query: Vectors, mean: Vectors | None = None, among: Among | None = None) -> Scores:
-        """Return the cosine of every vector with this unit vector, or nothing for a zero vector.
-
-        ``mean`` is subtracted from both first, ``(q-m)·(x-m) / (|q-m| |x-m|)``, which removes what all texts
-        have in common. ``among`` has no effect: all vectors are compared.
-        """
-        if not len(self) or not query.any():
-            return Scores(np.empty(0, np.int64), np.empty(0, np.float32))
-        cosines = self._times(query) if mean is None else self._centred(query, mean)
-        if not self.dead:
-            return Scores(self.keys, cosines)
-        present = self.keys != 0
-        return Scores(self.keys[present], cosines[present])
-
-    def of(self, pks: Sequence[int] | Keys) -> dict[int, Vectors]:
-        """Return the vectors of these memories, if they have one."""
-        rows = self._where(pks)
-        return dict(zip(self.keys[rows].tolist(), self._vectors(rows), strict=True))
-
-    def in_order(self, pks: Sequence[int] | Keys) -> tuple[Vectors, NDArray[np.bool_]]:
-        """Return the vectors of distinct memories in this order (zeros if missing), and which have one."""
-        wanted = np.asarray(pks, np.int64)
-        rows, order = self._where(wanted), np.argsort(wanted)
-        places = order[np.searchsorted(wanted, self.keys[rows], sorter=order)]
-        matrix = np.zeros((len(wanted), self.matrix.shape[1]), np.float32)
-        present = np.zeros(len(wanted), bool)
-        matrix[places], present[places] = self._vectors(rows), True
-        return matrix, present
-
-    def mean(self, pks: Sequence[int] | Keys) -> Vectors:
-        """Return the mean of these memories' vectors, shrunk towards zero if they are few (:data:`PRIOR`)."""
-        rows = self._where(pks)
-        mean: Vectors = self._vectors(rows).sum(axis=0, dtype=np.float64) / (len(rows) + PRIOR)
-        return mean.astype(np.float32)
-
-    def _where(self, pks: Sequence[int] | Keys) -> Keys:
-        wanted = np.asarray(pks, np.int64)
-        return np.flatnonzero(np.isin(self.keys, wanted[wanted > 0]))
-
-    def _vectors(self, rows: Keys) -> Vectors:
-        vectors: Vectors = self.matrix[rows[rows < self.rows]]
-        beyond = rows[rows >= self.rows] - self.rows
-        return np.concatenate([vectors, self.extra[beyond]]) if len(beyond) else vectors
-
-    def _times(self, vector: Vectors) -> Vectors:
-        """Multiply all rows by a vector."""
-        product: Vectors = self.matrix @ vector
-        return np.concatenate([product, self.extra @ vector]) if len(self.extra) else product
-
-    def _centred(self, query: Vectors, mean: Vectors) -> Vectors:
-        """Compute centred cosines in one pass: ``(q-m)·(x-m)`` is ``(q-m)·x`` minus a constant."""
-        difference, name = query - mean, mean.tobytes()
-        distances = self.distances.get(name)
-        if distances is None:
-            distances = _distances(self._times(mean), mean)
-            self.distances[name] = distances
-            while len(self.distances) > MAX_CACHED_MEANS:
-                self.distances.popitem(last=False)
-        length = float(np.sqrt(max(float(difference @ difference), _EPSILON)))
-        cosines: Vectors = (self._times(difference) - float(mean @ difference)) / (distances * length)
-        return cosines
 
 
 class VectorIndex:
@@ -283,7 +173,8 @@ class VectorIndex:
             keys=np.concatenate([known.keys, records["key"][known.rows : rows]]),
             dead=0,
             extra=np.zeros((0, self.dimensions), np.float32),
-            distances=_extend_distances(known, records["vector"][known.rows : rows]),
+            distances=extend_distances(known, records["vector"][known.rows : rows]),
+            codes=extend_codes(known.codes, records["vector"][:rows]),
         )
         if known.position == NO_POSITION:
             deleted = np.flatnonzero(~np.isin(view.ids, change_log.vector_ids(self.model)))
@@ -291,6 +182,8 @@ class VectorIndex:
             deleted = _find_rows(view, change_log.deleted_vectors_between(known.position, now))
         view.keys[deleted] = 0
         file.erase(deleted)
+        if view.codes is not None:
+            view.codes.erase(deleted)
         view = replace(view, dead=int(np.count_nonzero(view.keys == 0)))
         is_full = view.dead > max(MIN_DEAD_ROWS, MAX_DEAD_SHARE * view.rows)
         return None if is_full else view
@@ -323,6 +216,13 @@ def get_index(model: str, dimensions: int) -> ModelIndex:
 
         return TableVectors(model, dimensions)
     return _own_index(model, dimensions)
+
+
+def exact_cosines(view: ModelVectors, query: Vectors, mean: Vectors, pks: Keys) -> Vectors | None:
+    """Return the exact cosine of each memory, NaN without a vector; None if the scores have no estimates."""
+    if not isinstance(view, VectorView) or view.codes is None:
+        return None
+    return view.exact_cosines(query, mean, pks)
 
 
 def find_obstacle() -> str:
@@ -370,21 +270,6 @@ def _find_rows(view: VectorView, ids: list[int]) -> Keys:
     rows, wanted = rows[inside], wanted[inside]
     here: Keys = rows[(view.ids[rows] == wanted) & (view.keys[rows] != 0)]
     return here
-
-
-def _distances(products: Vectors, mean: Vectors) -> Vectors:
-    """Return the distances of vectors to a mean, given their products with it."""
-    distances: Vectors = np.sqrt(np.maximum(1 - 2 * products + float(mean @ mean), _EPSILON))
-    return distances
-
-
-def _extend_distances(view: VectorView, added: Vectors) -> OrderedDict[bytes, Vectors]:
-    """Return the cached distances of a view with those of the vectors that follow."""
-    extended = view.distances.copy()
-    for name, distances in extended.items():
-        mean = np.frombuffer(name, np.float32)
-        extended[name] = np.concatenate([distances, _distances(added @ mean, mean)])
-    return extended
 
 
 def _is_sound(records: Records) -> bool:

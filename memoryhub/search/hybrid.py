@@ -319,7 +319,9 @@ class Ranking:
             by_words[lines] = [found.match for found in compared]
         columns = self._rows.columns[candidates]
         speakers = self._rows.speakers(candidates)
-        signals = Signals(terms, self._cosines[candidates], columns["chars"], speakers, columns["asks"])
+        exact = self.meaning.exact(self._rows, candidates)
+        cosines = self._cosines[candidates] if exact is None else np.fmax(exact, 0)
+        signals = Signals(terms, cosines, columns["chars"], speakers, columns["asks"])
         links = [Pairs(*(np.searchsorted(candidates, side) for side in pair)) for pair in pairs]
         evidence = combine_evidence(self._question, signals, links)
         if self._query.is_literal and self.mode != "semantic":

@@ -17,6 +17,7 @@ from memoryhub.backends import lookups
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.statements import Keys, matching_keys, matching_keys_and_position, read_memories
 from memoryhub.backends.tables import TEXT_COLUMNS
+from memoryhub.core.arrays import positions_of_highest
 from memoryhub.core.text import fold, is_short, stem, words
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -342,9 +343,5 @@ def score_parts(memory: Memory, match: float, now: datetime) -> scoring.Componen
 def best_positions(scores: Scores, limit: int) -> Positions:
     """Return the rows with the highest positive scores, best first, the newest of equals first."""
     positive = np.flatnonzero(scores > 0)
-    if len(positive) > limit:
-        values = scores[positive]
-        least = np.partition(values, -limit)[-limit]
-        positive = positive[values >= least]
-    order = np.lexsort((-positive, -scores[positive]))
-    return positive[order][:limit]
+    best = positive[positions_of_highest(scores[positive], limit)]
+    return best[np.lexsort((-best, -scores[best]))][:limit]

@@ -13,7 +13,9 @@ from memoryhub import embeddings
 from memoryhub.backends import vector_index
 from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.fts_query import Query
-from memoryhub.backends.vector_index import Among, ModelVectors, Vectors
+from memoryhub.backends.vector_index import ModelVectors
+from memoryhub.backends.vector_view import Among, Vectors
+from memoryhub.core.arrays import positions_of_highest
 from memoryhub.core.text import words
 from memoryhub.embeddings import Embedder, EmbeddingError, configured
 from memoryhub.embeddings.provider import log_failure
@@ -56,19 +58,21 @@ def row_cosines(
 ) -> NDArray[np.float32] | None:
     """Return the cosine of every row with a unit vector, NaN without a vector; None if none has one.
 
-    ``rows`` are those of ``memories``. On PostgreSQL, if they are many, only the nearest rows (at least
-    ``limit``) and the memories with the keys ``others`` have a cosine. ``centred`` subtracts the mean of the
-    visible vectors (of a sample if they are many), so hidden memories do not affect the cosines.
+    ``rows`` are those of ``memories``. If they are many, the cosines of the nearest (at least ``limit``) are
+    exact and those of the others are estimates; on PostgreSQL, only the nearest and the memories with the
+    keys ``others`` have a cosine. ``centred`` subtracts the mean of the visible vectors (of a sample if they
+    are many), so hidden memories do not affect the cosines.
     """
     vectors = vector_index.get_index(model, len(query)).view(rows.position)
     if not len(rows) or not query.any():
         return None
     mean = _visible_mean(rows, vectors, model) if centred else None
-    filters = memories.order_by().values("pk").query.sql_with_params()
-    scores = vectors.scores(query, mean, Among(*filters, len(rows), limit, others))
-    by_key = np.full(max(int(scores.pks.max(initial=0)), int(rows.pks[-1])) + 1, np.nan, np.float32)
-    by_key[scores.pks] = scores.cosines
-    cosines: NDArray[np.float32] = by_key[rows.pks]
+    scores = vectors.scores(query, mean, Among(memories, rows.pks, limit, others))
+    cosines = scores.cosines
+    if scores.pks is not rows.pks:
+        by_key = np.full(max(int(scores.pks.max(initial=0)), int(rows.pks[-1])) + 1, np.nan, np.float32)
+        by_key[scores.pks] = scores.cosines
+        cosines = by_key[rows.pks]
     return None if np.isnan(cosines).all() else cosines
 
 
@@ -96,8 +100,7 @@ def find_nearest(
 def nearest_positions(cosines: NDArray[np.float32], limit: int) -> Positions:
     """Return the rows with the highest cosines, best first, without those that have no vector."""
     known = np.flatnonzero(~np.isnan(cosines))
-    if len(known) > limit:
-        known = known[cosines[known] >= np.partition(cosines[known], -limit)[-limit]]
+    known = known[positions_of_highest(cosines[known], limit)]
     return known[np.lexsort((-known, -cosines[known]))][:limit]
 
 
@@ -124,6 +127,14 @@ class SemanticMatches:
     failure: str = ""
     note: str = ""
     query: Vectors | None = None
+
+    def exact(self, rows: VisibleRows, positions: Positions) -> NDArray[np.float32] | None:
+        """Return the exact cosines of rows, NaN without a vector; None if ``cosines`` has them."""
+        if self.query is None or self.cosines is None:
+            return None
+        vectors = vector_index.get_index(self.model, len(self.query)).view(rows.position)
+        mean = _visible_mean(rows, vectors, self.model)
+        return vector_index.exact_cosines(vectors, self.query, mean, rows.pks[positions])
 
     def compare(self, rows: VisibleRows, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return the cosine of each text, computed like those of the rows.

@@ -59,7 +59,6 @@ _loading = threading.Lock()  # held by the thread of load_in_background
 MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 90 bytes, and up to as many for derived values
 MAX_REPLACEMENTS = 20  # of replacements of one memory that are followed
 MAX_HALF_LIVES = 1000  # that a row is in the future
-SESSION_HASHES = 1 << 16
 MAX_AGE_OF_NOW = 2.0  # seconds
 _UNIX_EPOCH = 2_440_587.5  # in Julian days
 Positions = NDArray[np.int64]
@@ -118,6 +117,10 @@ class VisibleRows:
     @cached_property
     def _sessions(self) -> Keys:
         return np.ascontiguousarray(self.columns["session"])
+
+    @cached_property
+    def _session_hashes(self) -> NDArray[np.uint16]:
+        return self._sessions.astype(np.uint16)
 
     @cached_property
     def _next_expiry(self) -> float:
@@ -208,9 +211,9 @@ class VisibleRows:
         wanted = wanted[wanted != 0]
         if not len(wanted):
             return []
-        hashes = np.zeros(SESSION_HASHES, np.bool_)  # to leave most rows out before the exact comparison
-        hashes[wanted & (SESSION_HASHES - 1)] = True
-        members = np.flatnonzero(hashes[sessions & (SESSION_HASHES - 1)])
+        hashes = np.zeros(1 << 16, np.bool_)  # to leave most rows out before the exact comparison
+        hashes[wanted.astype(np.uint16)] = True
+        members = np.flatnonzero(hashes[self._session_hashes])
         members = members[is_among(sessions[members], wanted)]
         rows = self.columns[members]
         members = members[np.lexsort((rows["pk"], rows["created"], rows["session"]))]

@@ -24,7 +24,8 @@ from memoryhub.backends import change_log
 from memoryhub.backends.change_log import NO_POSITION, VECTOR_TABLE, LogPosition
 from memoryhub.backends.postgres import KEYS_OF_JSON, server
 from memoryhub.backends.tables import Trigger
-from memoryhub.backends.vector_index import PRIOR, STORED_TYPE, Among, Keys, Scores, Vectors
+from memoryhub.backends.vector_index import STORED_TYPE
+from memoryhub.backends.vector_view import PRIOR, Among, Keys, Scores, Vectors
 
 logger = logging.getLogger(__name__)
 TABLE = "memoryhub_vector_index"

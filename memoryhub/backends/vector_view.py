@@ -1,0 +1,238 @@
+"""The vectors of one model as a process sees them, and their cosines with another vector.
+
+Cosines are exact. If there are many vectors, only those of the nearest are, and the others are estimated
+(:mod:`memoryhub.backends.vector_codes`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from django.db.models import QuerySet
+from numpy.typing import NDArray
+
+from memoryhub.backends.change_log import LogPosition
+from memoryhub.backends.vector_codes import VectorCodes
+from memoryhub.core.arrays import positions_of_highest
+
+Vectors: TypeAlias = NDArray[np.float32]
+Keys: TypeAlias = NDArray[np.int64]
+# A mean is computed as if this number of zero vectors took part, because the mean of a few vectors is noise.
+PRIOR = 32
+MAX_CACHED_MEANS = 4  # for which the distances to all vectors are cached
+MIN_CODED_ROWS = 30_000  # rows from which cosines are estimated: reading fewer vectors takes no longer
+MAX_UNCODED_ROWS = 4096  # rows at the end whose products are computed, until they are coded too
+MIN_NEAREST = 2000  # nearest visible memories with exact cosines, at least
+_EPSILON = 1e-6  # the smallest divisor for a squared length
+
+
+class Scores(NamedTuple):
+    """Primary keys of memories and their cosines, NaN without a vector, in the same order."""
+
+    pks: Keys
+    cosines: Vectors
+
+
+@dataclass(frozen=True)
+class Among:
+    """The visible memories of a search: a queryset, and their keys, ascending.
+
+    The ``limit`` nearest are needed exactly. If they are many, PostgreSQL compares only the nearest and the
+    ``others``.
+    """
+
+    memories: QuerySet[Any]
+    keys: Keys
+    limit: int
+    others: Callable[[], list[int]] = list
+
+    @property
+    def size(self) -> int:
+        return len(self.keys)
+
+    @cached_property
+    def _select(self) -> tuple[str, Sequence[Any]]:
+        select: tuple[str, Sequence[Any]] = self.memories.order_by().values("pk").query.sql_with_params()
+        return select
+
+    @property
+    def query(self) -> str:
+        return self._select[0]
+
+    @property
+    def params(self) -> Sequence[Any]:
+        return self._select[1]
+
+
+@dataclass(frozen=True)
+class VectorView:
+    """The vectors of a model at one position of the log.
+
+    ``matrix`` is mapped: a vector that is deleted later becomes zero in it. ``extra``: rows that an open
+    transaction wrote and no other may see.
+    """
+
+    position: LogPosition
+    matrix: Vectors
+    ids: Keys  # of the Embedding rows, ascending
+    keys: Keys  # of the memories; 0: deleted
+    dead: int
+    extra: Vectors
+    distances: OrderedDict[bytes, Vectors] = field(default_factory=OrderedDict, repr=False)
+    codes: VectorCodes | None = field(default=None, repr=False)  # of the first rows
+
+    def __len__(self) -> int:
+        return len(self.keys) - self.dead
+
+    @property
+    def rows(self) -> int:
+        """The number of rows in the file, deleted ones included."""
+        return len(self.matrix)
+
+    @property
+    def pks(self) -> Keys:
+        """The keys of memories with a vector."""
+        present: Keys = self.keys[self.keys != 0]
+        return present
+
+    def scores(self, query: Vectors, mean: Vectors | None = None, among: Among | None = None) -> Scores:
+        """Return the cosine of each visible memory, or of all, with this unit vector, NaN without a vector.
+
+        ``mean`` is subtracted from both first, ``(q-m)·(x-m) / (|q-m| |x-m|)``, which removes what all texts
+        have in common. If there are many vectors, only the nearest of the visible ones have exact cosines.
+        The others are estimates that depend only on the vector, ``query`` and ``mean``.
+        """
+        if not len(self) or not query.any():
+            return Scores(np.empty(0, np.int64), np.empty(0, np.float32))
+        keys, limit = (among.keys, among.limit) if among else (self.pks, len(self))
+        rows = self._rows_of(keys)
+        cosines = self._cosines(query, mean)[rows]
+        cosines[rows < 0] = -np.inf
+        if self.codes is not None:
+            nearest = positions_of_highest(cosines, max(2 * limit, MIN_NEAREST))
+            nearest = nearest[rows[nearest] >= 0]
+            cosines[nearest] = self._cosines(query, mean, rows[nearest])
+        cosines[rows < 0] = np.nan
+        return Scores(keys, cosines)
+
+    def exact_cosines(self, query: Vectors, mean: Vectors, pks: Keys) -> Vectors:
+        """Return the exact cosine of each of these memories, NaN without a vector."""
+        rows = self._rows_of(pks)
+        cosines = np.full(len(pks), np.nan, np.float32)
+        cosines[rows >= 0] = self._cosines(query, mean, rows[rows >= 0])
+        return cosines
+
+    def of(self, pks: Sequence[int] | Keys) -> dict[int, Vectors]:
+        """Return the vectors of these memories, if they have one."""
+        rows = self._where(pks)
+        return dict(zip(self.keys[rows].tolist(), self._vectors(rows), strict=True))
+
+    def in_order(self, pks: Sequence[int] | Keys) -> tuple[Vectors, NDArray[np.bool_]]:
+        """Return the vectors of distinct memories in this order (zeros if missing), and which have one."""
+        wanted = np.asarray(pks, np.int64)
+        rows, order = self._where(wanted), np.argsort(wanted)
+        places = order[np.searchsorted(wanted, self.keys[rows], sorter=order)]
+        matrix = np.zeros((len(wanted), self.matrix.shape[1]), np.float32)
+        present = np.zeros(len(wanted), bool)
+        matrix[places], present[places] = self._vectors(rows), True
+        return matrix, present
+
+    def mean(self, pks: Sequence[int] | Keys) -> Vectors:
+        """Return the mean of these memories' vectors, shrunk towards zero if they are few (:data:`PRIOR`)."""
+        rows = self._where(pks)
+        mean: Vectors = self._vectors(rows).sum(axis=0, dtype=np.float64) / (len(rows) + PRIOR)
+        return mean.astype(np.float32)
+
+    @cached_property
+    def _rows_by_key(self) -> NDArray[np.int32]:
+        """The row of each memory, -1 for other keys."""
+        present = np.flatnonzero(self.keys)
+        rows = np.full(int(self.keys.max(initial=0)) + 2, -1, np.int32)
+        rows[self.keys[present]] = present
+        return rows
+
+    def _rows_of(self, pks: Sequence[int] | Keys) -> Keys:
+        """Return the row of each memory, -1 without a vector."""
+        places = np.clip(np.asarray(pks, np.int64), 0, len(self._rows_by_key) - 1)
+        return self._rows_by_key[places].astype(np.int64)
+
+    def _where(self, pks: Sequence[int] | Keys) -> Keys:
+        """Return the rows of these memories, ascending, without those that have no vector."""
+        rows = self._rows_of(np.unique(np.asarray(pks, np.int64)))
+        return np.sort(rows[rows >= 0])
+
+    def _vectors(self, rows: Keys) -> Vectors:
+        beyond = rows >= self.rows
+        if not beyond.any():
+            return np.asarray(self.matrix[rows])
+        vectors = np.empty((len(rows), self.matrix.shape[1]), np.float32)
+        vectors[~beyond], vectors[beyond] = self.matrix[rows[~beyond]], self.extra[rows[beyond] - self.rows]
+        return vectors
+
+    def _times(self, vector: Vectors) -> Vectors:
+        """Multiply all rows by a vector."""
+        product: Vectors = self.matrix @ vector
+        return np.concatenate([product, self.extra @ vector]) if len(self.extra) else product
+
+    def _estimate(self, vector: Vectors) -> Vectors:
+        """Multiply all rows by a vector, approximately if there are many."""
+        if self.codes is None:
+            return self._times(vector)
+        following: Vectors = self.matrix[len(self.codes) :] @ vector
+        beyond: Vectors = self.extra @ vector
+        estimates: Vectors = np.concatenate([self.codes.multiply(vector), following, beyond])
+        return estimates
+
+    def _cosines(self, query: Vectors, mean: Vectors | None, rows: Keys | None = None) -> Vectors:
+        """Return the exact cosines of these rows, or estimates of all.
+
+        With a mean, ``(q-m)·(x-m)`` is ``(q-m)·x`` minus a constant.
+        """
+        direction: Vectors = query if mean is None else query - mean
+        products = self._estimate(direction) if rows is None else self._vectors(rows) @ direction
+        if mean is None:
+            return products
+        length = float(np.sqrt(max(float(direction @ direction), _EPSILON)))
+        distances = self._distances_to(mean) if rows is None else self._distances_to(mean)[rows]
+        cosines: Vectors = (products - np.float32(mean @ direction)) / (distances * np.float32(length))
+        return cosines
+
+    def _distances_to(self, mean: Vectors) -> Vectors:
+        """Return the distance of each row to a mean."""
+        name = mean.tobytes()
+        distances = self.distances.get(name)
+        if distances is None:
+            distances = self.distances[name] = _distances(self._times(mean), mean)
+            while len(self.distances) > MAX_CACHED_MEANS:
+                self.distances.popitem(last=False)
+        return distances
+
+
+def _distances(products: Vectors, mean: Vectors) -> Vectors:
+    """Return the distances of vectors to a mean, given their products with it."""
+    distances: Vectors = np.sqrt(np.maximum(1 - 2 * products + float(mean @ mean), _EPSILON))
+    return distances
+
+
+def extend_distances(view: VectorView, added: Vectors) -> OrderedDict[bytes, Vectors]:
+    """Return the cached distances of a view with those of the vectors that follow."""
+    extended = view.distances.copy()
+    for name, distances in extended.items():
+        mean = np.frombuffer(name, np.float32)
+        extended[name] = np.concatenate([distances, _distances(added @ mean, mean)])
+    return extended
+
+
+def extend_codes(codes: VectorCodes | None, matrix: Vectors) -> VectorCodes | None:
+    """Return codes of about all vectors, if they are many, given those of the first."""
+    if len(matrix) < MIN_CODED_ROWS:
+        return None
+    if codes is None:
+        return VectorCodes.of(matrix)
+    added = matrix[len(codes) :]
+    return codes.followed_by(added) if len(added) > MAX_UNCODED_ROWS else codes
