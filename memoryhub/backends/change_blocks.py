@@ -7,9 +7,12 @@ counts. Marks are random so that a rollback or a restored file cannot repeat one
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
+from memoryhub.backends.bulk import adapt_moment
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.tables import Trigger
 
@@ -27,6 +30,7 @@ Block = tuple[str, int]
 
 _TABLE_NAMES = {kind: f"memoryhub_{kind}" for kind in (MEMORY, SESSION)}
 _EVENT_TABLE = "memoryhub_event"
+_EXPIRED = "expired"  # no kind of block: marks an expired memory among the rows that read_marks reads
 # The columns that the counts depend on: access, live or ended, facets, day and session.
 _COUNTED_COLUMNS = (
     "id",
@@ -108,16 +112,24 @@ def stop_tracking(cursor: CursorWrapper) -> None:
         cursor.execute(f"DELETE FROM {MARK_TABLE}")
 
 
-def read_marks() -> dict[Block, str]:
-    """Return the marks of all blocks. They are empty while changes are not tracked."""
+def read_marks(since: datetime, until: datetime) -> tuple[dict[Block, str], list[int]]:
+    """Return the marks of all blocks, and the memories that expired between two times, which renewed none.
+
+    The marks are empty while changes are not tracked.
+    """
+    marks = f"SELECT kind, block, mark FROM {MARK_TABLE}"
+    expired = f"SELECT '{_EXPIRED}', id, '' FROM {_TABLE_NAMES[MEMORY]}"
+    between = "WHERE expires_at > %s AND expires_at <= %s"
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT kind, block, mark FROM {MARK_TABLE}")
+        cursor.execute(f"{marks} UNION ALL {expired} {between}", [adapt_moment(since), adapt_moment(until)])
         known = {(kind, block): mark for kind, block, mark in cursor.fetchall()}
+        ended = [key for kind, key in known if kind == _EXPIRED]
+        known = {block: mark for block, mark in known.items() if block[0] != _EXPIRED}
         if all((kind, 0) in known for kind in _TABLE_NAMES):
-            return known
+            return known, ended
         ends = " UNION ALL ".join(
             f"SELECT '{kind}', max(id) FROM {table}" for kind, table in _TABLE_NAMES.items()
         )
         cursor.execute(ends)
         lasts = [(kind, last or 0) for kind, last in cursor.fetchall()]
-    return {(kind, block): "" for kind, last in lasts for block in range((last >> SHIFT) + 1)}
+    return {(kind, block): "" for kind, last in lasts for block in range((last >> SHIFT) + 1)}, ended

@@ -14,16 +14,16 @@ if TYPE_CHECKING or not IS_POSTGRES:
 else:
     from memoryhub.backends.postgres import schema as _schema
 
+database_bytes = _schema.database_bytes
 derived_tables = _schema.derived_tables
 drop_triggers = _schema.drop_triggers
 drop_views = _schema.drop_views
-file_sizes = _schema.file_sizes
-index_bytes = _schema.index_bytes
 install = _schema.install
 is_index_sound = _schema.is_index_sound
 merge_step = _schema.merge_step
 rebuild_indexes = _schema.rebuild_indexes
 scrub_erased = _schema.scrub_erased
+storage_sizes = _schema.storage_sizes
 truncate_log = _schema.truncate_log
 uninstall = _schema.uninstall
 

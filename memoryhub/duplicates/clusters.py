@@ -21,7 +21,8 @@ from django.db.models.functions import Cast, Length, Substr
 from numpy.typing import NDArray
 
 from memoryhub.access.policy import Clearance
-from memoryhub.backends import change_log, vector_index
+from memoryhub.backends import vector_index
+from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.statements import Keys, key_list
 from memoryhub.backends.vector_index import ModelVectors
@@ -116,11 +117,16 @@ class DuplicateClusters:
 
 
 def find_clusters(
-    memories: MemoryQuerySet, clearance: Clearance, *, similarity: float | None = None
+    memories: MemoryQuerySet,
+    clearance: Clearance,
+    *,
+    similarity: float | None = None,
+    position: LogPosition | None = None,
 ) -> DuplicateClusters:
     """Find clusters among live memories that the caller can see.
 
-    ``similarity`` defaults to ``near_duplicate_similarity``. Never clustered are events and cases, summaries
+    ``similarity`` defaults to ``near_duplicate_similarity``; ``position``: the current position of the change
+    log, if the caller has read it. Never clustered are events and cases, summaries
     and checkpoints, two memories with keys, and pairs marked as not duplicates. Parts of a profile are from
     :data:`MIN_PROFILE_SIMILARITY`. Clusters
     with equal numbers come first, then by similarity; profile parts last. Five queries, and those that
@@ -129,7 +135,7 @@ def find_clusters(
     if similarity is None:
         similarity = settings.MEMORYHUB.near_duplicate_similarity
     candidates = memories.exclude(category__in=NEVER_MERGED).exclude(type__in=SUMMARY_TYPES)
-    groups, comparison = _read_groups(candidates), _Comparison(similarity)
+    groups, comparison = _read_groups(candidates), _Comparison(similarity, position)
     for group in groups:
         comparison.add_links(group)
     linked = read_rows(memories.filter(pk__in=key_list({pk for one in groups for pk in one.linked()})))
@@ -138,11 +144,6 @@ def find_clusters(
     clusters = _mark_differences(memories, sorted(clusters, key=lambda one: (-one.likeness, -one.keep)))
     total = sum(len(group.keys) for group in groups)
     return DuplicateClusters(clusters, comparison.compared, total, tuple(comparison.notes()))
-
-
-def vectors_token() -> str:
-    """Return a token that changes with any vector in the store. Internal only: never expose it."""
-    return repr(change_log.current_position())
 
 
 def _mark_differences(memories: MemoryQuerySet, clusters: Sequence[Cluster]) -> list[Cluster]:
@@ -250,12 +251,12 @@ class _Link(NamedTuple):
 class _Comparison:
     """Compare the vectors group by group, up to the maximum number of pairs."""
 
-    def __init__(self, min_similarity: float) -> None:
+    def __init__(self, min_similarity: float, position: LogPosition | None) -> None:
         self.min_similarity = min_similarity
         self.embedder, self.no_vectors = available_embedder()
         self.view: ModelVectors | None = None
         if self.embedder:
-            self.view = vector_index.get_index(self.embedder.name, self.embedder.dimensions).view()
+            self.view = vector_index.get_index(self.embedder.name, self.embedder.dimensions).view(position)
         self.pairs, self.links = MAX_PAIRS, MAX_LINKS
         self.compared = self.not_compared = self.without_vector = 0
 

@@ -202,7 +202,7 @@ def _count_by_status(model: type[Extraction | MaintenanceRun]) -> dict[str, int]
 
 def _file_sizes() -> dict[str, int]:
     if is_postgres():
-        return {"database": schema.file_sizes()["database_bytes"]}
+        return {"database": schema.database_bytes()}
     path, sizes = str(store_path()), {}
     for kind, suffix in (("database", ""), ("log", "-wal")):
         with suppress(OSError):  # there is no log before the first write

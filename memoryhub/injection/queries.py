@@ -22,7 +22,7 @@ from memoryhub.injection.selection import BELOW_FLOOR, OVER_PINNED_BUDGET, pinne
 from memoryhub.injection.services import find_pinned
 from memoryhub.memories.update import RATED
 from memoryhub.models import Injection, Memory, Session
-from memoryhub.models.querysets import live_memories
+from memoryhub.models.querysets import InjectionQuerySet, live_memories
 from memoryhub.stats.timeline import TimelineEntry
 
 HELPED_SPAN = timedelta(days=30)
@@ -117,13 +117,18 @@ class SessionKnowledge:
     reasons: list[tuple[str, int]]
 
 
+def decided_injections(clearance: Clearance, now: datetime) -> InjectionQuerySet:
+    """Return the visible injections of the last 30 days that are known to have helped or not. Lazy."""
+    rows: InjectionQuerySet = Injection.objects.visible_to(clearance)
+    return rows.filter(at__gte=now - HELPED_SPAN, helped__isnull=False)
+
+
 def count_helped(clearance: Clearance, now: datetime) -> dict[str, tuple[int, int]]:
-    """Return by agent in how many of its decided injections of the last 30 days a memory helped. One query.
+    """Return by agent in how many of its :func:`decided_injections` a memory helped. One query.
 
     Injections outside a session count for the agent "".
     """
-    rows = Injection.objects.visible_to(clearance).filter(at__gte=now - HELPED_SPAN, helped__isnull=False)
-    found = rows.order_by().values_list(Coalesce("session__agent", Value("")))
+    found = decided_injections(clearance, now).order_by().values_list(Coalesce("session__agent", Value("")))
     counts = found.annotate(helped=Count("pk", filter=Q(helped=True)), total=Count("pk"))
     return {agent: (helped, total) for agent, helped, total in counts}
 
@@ -187,11 +192,16 @@ def load_reports(rows: Iterable[Injection], clearance: Clearance) -> list[Inject
     return [_build_report(row, known) for row in rows]
 
 
-def attach_reports(entries: Iterable[TimelineEntry], clearance: Clearance) -> None:
-    """Set ``row.log`` of each injection among timeline entries to its report."""
+def attach_reports(
+    entries: Iterable[TimelineEntry], clearance: Clearance, loaded: Iterable[InjectionReport] = ()
+) -> None:
+    """Set ``row.log`` of each injection among timeline entries to its report, possibly one that is loaded."""
+    reports = {report.injection.pk: report for report in loaded}
     rows = [entry.row for entry in entries if isinstance(entry.row, Injection)]
-    for log in load_reports(rows, clearance) if rows else []:
-        log.injection.log = log  # type: ignore[attr-defined]
+    if missing := [row for row in rows if row.pk not in reports]:
+        reports |= {report.injection.pk: report for report in load_reports(missing, clearance)}
+    for row in rows:
+        row.log = reports[row.pk]  # type: ignore[attr-defined]
 
 
 def _build_report(row: Injection, known: dict[str, Memory]) -> InjectionReport:

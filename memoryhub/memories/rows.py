@@ -35,7 +35,7 @@ SCALAR_FIELDS = (
 ).split()
 _NO_PROJECT = "no project is open to you; ask for a membership"
 LIST_FIELDS = ("tags", "concepts", "aliases", "files_read", "files_modified", "entities")
-_LABEL_KINDS = {"tags": "tag", "concepts": "concept", "aliases": "alias"}
+LABEL_KINDS = {"tags": "tag", "concepts": "concept", "aliases": "alias"}
 
 
 def hash_content(content: str) -> str:
@@ -176,8 +176,8 @@ def _to_list_row(name: str, value: Any) -> tuple[type[Model], tuple[str, ...]]:
     """Return the table and the values (without the memory's key) of one item of a list-valued field."""
     if name == "entities":
         return Entity, (value.entity, value.entity_type)
-    if name in _LABEL_KINDS:
-        return Label, (_LABEL_KINDS[name], value)
+    if name in LABEL_KINDS:
+        return Label, (LABEL_KINDS[name], value)
     return FileLink, (name.removeprefix("files_"), value, value.rstrip("/").rpartition("/")[2])
 
 
@@ -195,8 +195,8 @@ def list_values(memory: Memory, name: str) -> list[Any]:
     if name == "entities":
         named = sorted((row.entity, row.entity_type) for row in memory.entities.all())
         return [{"entity": entity, "entity_type": entity_type} for entity, entity_type in named]
-    if name in _LABEL_KINDS:
-        return sorted(row.value for row in memory.labels.all() if row.kind == _LABEL_KINDS[name])
+    if name in LABEL_KINDS:
+        return sorted(row.value for row in memory.labels.all() if row.kind == LABEL_KINDS[name])
     access = name.removeprefix("files_")
     return sorted(row.path for row in memory.files.all() if row.access == access)
 
@@ -221,8 +221,8 @@ def replace_list_rows(memory: Memory, name: str, draft: Any) -> None:
     """Replace the join rows of one list-valued field."""
     if name == "entities":
         memory.entities.all().delete()
-    elif name in _LABEL_KINDS:
-        memory.labels.filter(kind=_LABEL_KINDS[name]).delete()
+    elif name in LABEL_KINDS:
+        memory.labels.filter(kind=LABEL_KINDS[name]).delete()
     else:
         memory.files.filter(access=name.removeprefix("files_")).delete()
     save_lists([(memory, draft)], [name])
@@ -262,7 +262,7 @@ def fetch_by_uids(memories: MemoryQuerySet, uids: Iterable[str]) -> list[Memory]
     return found
 
 
-_FIELD_NAMES = {kind: name for name, kind in _LABEL_KINDS.items()}
+_FIELD_NAMES = {kind: name for name, kind in LABEL_KINDS.items()}
 _FIELD_NAMES |= {"read": "files_read", "modified": "files_modified"}
 # The lists of a memory as JSON, in the order of the API: [kind, value, extra] of each item.
 _LISTS_SQL = " UNION ALL ".join(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from django.apps import apps
@@ -55,10 +55,11 @@ class JournalQuerySet(AccessQuerySet):
     """Journal rows. Rows for a reader are loaded without the hashes of texts that the reader cannot read."""
 
     _reader: Clearance | None = None
+    _hashes: Mapping[str, str] = {}  # of the texts of loaded memories, by id
 
     def _clone(self) -> Self:
         clone: Self = super()._clone()  # type: ignore[misc]
-        clone._reader = self._reader
+        clone._reader, clone._hashes = self._reader, self._hashes
         return clone
 
     def _fetch_all(self) -> None:
@@ -73,9 +74,10 @@ class JournalQuerySet(AccessQuerySet):
         A hash verifies a guess. The text can be gone since: redacted, erased or purged.
         """
         hashed = [row for row in rows if isinstance(row, self.model) and _is_memory_hash(row)]
-        uids = {row.object_id for row in hashed}
-        memories = apps.get_model("memoryhub", "Memory").objects.filter(uid__in=uids)
-        current = dict(memories.values_list("uid", "content_hash")) if uids else {}
+        current = dict(self._hashes)
+        if uids := {row.object_id for row in hashed} - current.keys():
+            memories = apps.get_model("memoryhub", "Memory").objects.filter(uid__in=uids)
+            current |= memories.values_list("uid", "content_hash")
         unknown = [row for row in hashed if row.detail["content_hash"] != current.get(row.object_id)]
         texts = _earlier_hashes({row.object_id for row in unknown} & current.keys())
         for row in unknown:
@@ -131,6 +133,7 @@ class JournalQuerySet(AccessQuerySet):
         The same rows as with :meth:`visible_to`, without the search for hidden objects.
         """
         rows = self.visible_as_recorded(clearance).filter(object_type="memory", object_id=memory.uid)
+        rows._hashes = {memory.uid: memory.content_hash}
         return rows._for_reader(clearance)
 
     def about_person(self, name: str) -> Self:

@@ -12,12 +12,13 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Value
 
 from memoryhub.access.policy import Clearance
 from memoryhub.backends import change_log, vector_index
 from memoryhub.core.text import STOP_WORDS, jaccard, stem, terms, words
 from memoryhub.embeddings import EmbeddingError, text_to_embed
+from memoryhub.memories.rows import LABEL_KINDS, list_values
 from memoryhub.models import Entity, FileLink, Label, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.lexical import count_terms, rows_sharing_words
@@ -29,7 +30,7 @@ MIN_SCORE = 0.5
 _MAX_CANDIDATES = 40  # by vectors, or by words
 # Weight of one shared file or label that few others share, and of shared words.
 _FILE_WEIGHT, _LABEL_WEIGHT, _WORD_WEIGHT = 0.5, 0.2, 1.5
-_LABEL_KINDS = ("tag", "concept", "entity")
+_NAMED_KINDS = ("tag", "concept", "entity")
 _MAX_FILE_LINKS = 5000
 _MAX_PATHS = 100  # files of the memory
 _MAX_NAMED = 3  # shared values that a reason lists
@@ -126,7 +127,8 @@ class _RelatedEvidence:
 
     def add_files(self, memory: Memory, others: MemoryQuerySet) -> None:
         """Add the memories with the same files, also those that are no candidates yet."""
-        paths = sorted({link.path for link in memory.files.all()})[:_MAX_PATHS]
+        paths = [*list_values(memory, "files_read"), *list_values(memory, "files_modified")]
+        paths = sorted(set(paths))[:_MAX_PATHS]
         if not paths:
             return
         links = FileLink.objects.filter(Exists(others.filter(pk=OuterRef("memory"))), path__in=paths)
@@ -138,13 +140,15 @@ class _RelatedEvidence:
 
     def add_labels(self, memory: Memory) -> None:
         """Add the tags, concepts and entities that candidates share with the memory."""
-        own = [(label.kind, label.value) for label in memory.labels.all()]
-        entities = {entity.entity for entity in memory.entities.all()}
-        candidates = list(self.doubt)
-        values = Label.objects.filter(memory__in=candidates, value__in={value for _, value in own})
-        found = [row for row in values.values_list("memory", "kind", "value") if row[1:] in own]
-        same = Entity.objects.filter(memory__in=candidates, entity__in=entities)
-        found += [(pk, "entity", name) for pk, name in set(same.values_list("memory", "entity"))]
+        own = {(kind, value) for name, kind in LABEL_KINDS.items() for value in list_values(memory, name)}
+        own |= {("entity", one["entity"]) for one in list_values(memory, "entities")}
+        named, candidates = {value for _, value in own}, list(self.doubt)
+        labels = Label.objects.filter(memory__in=candidates, value__in=named)
+        entities = Entity.objects.filter(memory__in=candidates, entity__in=named)
+        rows = labels.values_list("memory", "kind", "value").union(
+            entities.values_list("memory", Value("entity"), "entity")
+        )
+        found = [row for row in rows if row[1:] in own]
         counts = Counter((kind, value) for _, kind, value in found)
         for pk, kind, value in sorted(found):
             self.labels[pk][kind].append(value)
@@ -171,7 +175,7 @@ class _RelatedEvidence:
         if pk in self.paths:
             reasons.append(f"shares {_format_names('file', self.paths[pk])}")
         labels = self.labels.get(pk, {})
-        reasons += [f"shares {_format_names(kind, labels[kind])}" for kind in _LABEL_KINDS if kind in labels]
+        reasons += [f"shares {_format_names(kind, labels[kind])}" for kind in _NAMED_KINDS if kind in labels]
         return tuple(reasons)
 
 

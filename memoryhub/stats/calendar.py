@@ -15,6 +15,8 @@ from django.db.models import (
     Expression,
     F,
     IntegerField,
+    Max,
+    Min,
     QuerySet,
     TextField,
     Value,
@@ -78,7 +80,6 @@ def load_month(clearance: Clearance, project: str, first: date) -> list[Calendar
     memories = memories.annotate(day=_day_number("created_at", bounds))
     events = events.filter(at__gte=bounds[0], at__lt=bounds[-1]).annotate(day=_day_number("at", bounds))
     _add_counts(days, memories, events)
-    _add_sessions(days, memories, events)
     for memory in _most_important(memories):
         days[memory.day].named.append(memory)
     return days[::-1]
@@ -86,18 +87,23 @@ def load_month(clearance: Clearance, project: str, first: date) -> list[Calendar
 
 def find_adjacent_months(clearance: Clearance, project: str, first: date) -> tuple[date | None, date | None]:
     """Return the nearest earlier and later month with any content, by their first days."""
-    begin = start_of_day(first)
-    end = start_of_day(_next_month(first))
-    sources = [*zip(_visible_rows(clearance, project), ("created_at", "at"), strict=True)]
-    before = [_first_time(rows.filter(**{f"{column}__lt": begin}), f"-{column}") for rows, column in sources]
-    after = [_first_time(rows.filter(**{f"{column}__gte": end}), column) for rows, column in sources]
-    return _choose_month(before, max), _choose_month(after, min)
+    begin, end = start_of_day(first), start_of_day(_next_month(first))
+    memories, events = _visible_rows(clearance, project)
+    found = _read_moments(
+        [
+            (memories.filter(created_at__lt=begin), Max("created_at")),
+            (events.filter(at__lt=begin), Max("at")),
+            (memories.filter(created_at__gte=end), Min("created_at")),
+            (events.filter(at__gte=end), Min("at")),
+        ]
+    )
+    return _choose_month(found[:2], max), _choose_month(found[2:], min)
 
 
 def find_latest_month(clearance: Clearance, project: str) -> date:
     """Return the month of the newest memory or event, or the current month."""
-    sources = zip(_visible_rows(clearance, project), ("created_at", "at"), strict=True)
-    found = _choose_month([_first_time(rows, f"-{column}") for rows, column in sources], max)
+    memories, events = _visible_rows(clearance, project)
+    found = _choose_month(_read_moments([(memories, Max("created_at")), (events, Max("at"))]), max)
     return found or timezone.localdate().replace(day=1)
 
 
@@ -117,23 +123,21 @@ def _day_number(column: str, bounds: list[datetime]) -> Case:
 
 
 def _add_counts(days: list[CalendarDay], memories: QuerySet[Any], events: QuerySet[Any]) -> None:
-    counted = memories.values_list("day", "type").annotate(n=Count("pk"))
-    for number, kind, count in sorted(counted, key=lambda row: (row[0], -row[2], row[1])):
-        days[number].types[kind] = count
-    for number, count in events.values_list("day").annotate(n=Count("pk")):
-        days[number].events = count
-
-
-def _add_sessions(days: list[CalendarDay], memories: QuerySet[Any], events: QuerySet[Any]) -> None:
-    """Set the sessions of each day, those with most content first."""
-    found: list[Counter[tuple[str, str]]] = [Counter() for _ in days]
-    of_memories = memories.exclude(session_id="").values_list("day", "session_id", "project")
-    of_events = events.values_list("day", "session__session_id", "session__project")
-    counted = of_memories.annotate(n=Count("pk")).union(of_events.annotate(n=Count("pk")), all=True)
-    for number, session_id, project, count in counted:
-        found[number][session_id, project] += count
-    for day, counts in zip(days, found, strict=True):
-        day.sessions = sorted(counts, key=lambda one: (-counts[one], one))
+    """Set the counts of each day and its sessions, those with most content first. One statement."""
+    types: list[Counter[str]] = [Counter() for _ in days]
+    sessions: list[Counter[tuple[str, str]]] = [Counter() for _ in days]
+    of_memories = memories.values_list("day", "type", "session_id", "project").annotate(n=Count("pk"))
+    of_events = events.values_list("day", Value(""), "session__session_id", "session__project")
+    for number, kind, *session, count in of_memories.union(of_events.annotate(n=Count("pk")), all=True):
+        if kind:
+            types[number][kind] += count
+        else:
+            days[number].events += count
+        if session[0]:
+            sessions[number][session[0], session[1]] += count
+    for day, by_type, by_session in zip(days, types, sessions, strict=True):
+        day.types = dict(sorted(by_type.items(), key=lambda item: (-item[1], item[0])))
+        day.sessions = sorted(by_session, key=lambda one: (-by_session[one], one))
 
 
 def _most_important(memories: QuerySet[Any]) -> Iterable[Any]:
@@ -152,10 +156,13 @@ def _most_important(memories: QuerySet[Any]) -> Iterable[Any]:
     return sorted(named, key=lambda memory: (memory.day, memory.position))
 
 
-def _first_time(rows: QuerySet[Any], order: str) -> datetime | None:
-    """Return the first value in an order."""
-    at: datetime | None = rows.order_by(order).values_list(order.lstrip("-"), flat=True).first()
-    return at
+def _read_moments(sources: Iterable[tuple[QuerySet[Any], Max | Min]]) -> list[datetime | None]:
+    """Return the first or last moment of each queryset, in one statement. Each is one step in an index."""
+    first, *others = (
+        rows.values_list(Value(number)).annotate(moment=moment)
+        for number, (rows, moment) in enumerate(sources)
+    )
+    return [moment for _, moment in sorted(first.union(*others, all=True))]
 
 
 def _choose_month(times: Iterable[datetime | None], choose: Any) -> date | None:

@@ -17,6 +17,7 @@ from memoryhub import embeddings
 from memoryhub.access.policy import Clearance
 from memoryhub.backends import change_blocks, change_log, schema
 from memoryhub.backends.change_blocks import Block
+from memoryhub.backends.statements import key_list
 from memoryhub.core.clock import expiry_time
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.memories.delete import (
@@ -87,10 +88,11 @@ def load_visible_counts(clearance: Clearance, now: datetime | None = None) -> Vi
 
 def _update_counts(cached: _CachedCounts, clearance: Clearance, now: datetime) -> _CachedCounts:
     """Count the blocks again that changed, or in which rows expired."""
-    marks = change_blocks.read_marks()  # before counting, so rows written meanwhile are counted next time
-    unchanged = {block for block, mark in marks.items() if mark and cached.marks.get(block) == mark}
     at = expiry_time(now)
-    unchanged -= _expired_blocks(cached.at, at)
+    # Before counting, so rows written meanwhile are counted next time.
+    marks, expired = change_blocks.read_marks(cached.at, at)
+    unchanged = {block for block, mark in marks.items() if mark and cached.marks.get(block) == mark}
+    unchanged -= _blocks_of(expired)
     if at < cached.at:
         unchanged = set()  # expired rows are live again
     if len(unchanged) == len(marks) == len(cached.parts):
@@ -106,16 +108,13 @@ def _update_counts(cached: _CachedCounts, clearance: Clearance, now: datetime) -
     return _CachedCounts(at, marks, parts, +whole)
 
 
-def _expired_blocks(since: datetime, until: datetime) -> set[Block]:
-    """Return the blocks with rows that expired between two times, which no trigger marked."""
-    if until <= since:
-        return set()
-    expired = Memory.objects.filter(expires_at__gt=since, expires_at__lte=until).order_by()
-    memories = list(expired.values_list("pk", flat=True))
+def _blocks_of(memories: list[int]) -> set[Block]:
+    """Return the blocks of memories, and those of the sessions that they can make visible."""
     if not memories:
         return set()
-    own = Session.objects.filter(session_id__in=expired.exclude(session_id="").values("session_id"))
-    of_events = Event.objects.filter(memory__in=expired.values("pk")).order_by()
+    rows = Memory.objects.filter(pk__in=key_list(memories)).order_by()
+    own = Session.objects.filter(session_id__in=rows.exclude(session_id="").values("session_id"))
+    of_events = Event.objects.filter(memory__in=rows.values("pk")).order_by()
     sessions = [*own.values_list("pk", flat=True), *of_events.values_list("session", flat=True)]
     return {(change_blocks.MEMORY, pk >> change_blocks.SHIFT) for pk in memories} | {
         (change_blocks.SESSION, pk >> change_blocks.SHIFT) for pk in sessions
@@ -254,9 +253,12 @@ def store_statistics(clearance: Clearance, now: datetime | None = None) -> dict[
 
 
 def statistics_days_and_caps(
-    clearance: Clearance, now: datetime | None = None
+    clearance: Clearance, now: datetime | None = None, **more: QuerySet[Any]
 ) -> tuple[dict[str, Any], calendar.DailyCounts, Caps]:
-    """Return :func:`store_statistics`, the memories created on each day by type, and the caps of projects."""
+    """Return :func:`store_statistics`, the memories created on each day by type, and the caps of projects.
+
+    The statistics include the number of rows of ``more`` querysets.
+    """
     now = now or timezone.now()
     visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
     live = visible.live(now)
@@ -268,6 +270,7 @@ def statistics_days_and_caps(
         expired=visible.expired(now),
         trashed=visible.trashed(),
         facts=Fact.objects.visible_to(clearance),
+        **more,
     )
     numbers = {
         "total": sum(found["sensitivity"].values()),
@@ -289,7 +292,7 @@ def database_sizes(clearance: Clearance) -> dict[str, int | None]:
     if not clearance.is_whole:
         return dict.fromkeys(("database_bytes", "free_bytes", "index_bytes", "vector_bytes"))
     vectors = sum(size for _, size in change_log.sizes_by_model().values())
-    return {**schema.file_sizes(), "index_bytes": schema.index_bytes(), "vector_bytes": vectors}
+    return {**schema.storage_sizes(), "vector_bytes": vectors}
 
 
 def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, Any]:

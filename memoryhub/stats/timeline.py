@@ -18,6 +18,7 @@ from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.replacements import visible_replacements
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.models.querysets import DETAIL_RELATIONS, SessionQuerySet
+from memoryhub.stats.counts import count_each
 
 # Order of entries with the same time: an end is listed above other entries, a start below them.
 _KIND_ORDER = ("session_start", "event", "boundary", "injection", "memory", "session_end")
@@ -25,6 +26,8 @@ _KIND_ORDER = ("session_start", "event", "boundary", "injection", "memory", "ses
 API_KINDS = tuple(kind for kind in _KIND_ORDER if kind != "injection")
 PAGE_KINDS = _KIND_ORDER
 _SESSION_KINDS = ("session_start", "session_end")
+# A queryset, the column with the time of its rows, and their kinds: events are of two.
+_Source = tuple[QuerySet[Any], str, tuple[str, ...]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -103,18 +106,16 @@ def load_timeline(
     """
     after = _decode_cursor(cursor) if cursor else None
     entries: list[TimelineEntry] = []
-    for rows, column, kind in _sources(clearance, wanted, of):
-        if kind not in kinds:
-            continue
-        if of and kind in _SESSION_KINDS:
-            entries += _session_entries(of, column, kind, after, oldest_first)
+    for rows, column, found in _sources(clearance, wanted, of, kinds):
+        if of and found[0] in _SESSION_KINDS:
+            entries += _session_entries(of, column, found[0], after, oldest_first)
         else:
-            if kind in ("event", "boundary"):
+            if rows.model is Event:
                 rows = which.select(rows)
             if len(entries) > limit:
                 # The page is full up to this time; later rows need no access checks.
                 rows = rows.filter(**{f"{column}__{'lte' if oldest_first else 'gte'}": entries[limit].at})
-            entries += _load_entries(rows, column, kind, limit, after, oldest_first)
+            entries += _load_entries(rows, column, found, limit, after, oldest_first)
         entries.sort(key=lambda entry: entry.order, reverse=not oldest_first)
     shown = entries[:limit]
     more = len(entries) > limit
@@ -160,12 +161,10 @@ def _find_entry(anchor: str, clearance: Clearance, of: Session) -> TimelineEntry
     if kind == "event":
         at, _, part = name.partition("-")
         return _find_event(at, part, clearance, of)
-    for rows, column, named in _sources(clearance, MemoryFilter(), of):
-        if named == kind and kind in ("memory", "injection"):
-            row = rows.filter(uid=name).first()
-            return TimelineEntry(getattr(row, column), named, row) if row else None
-        if named == anchor.replace("-", "_") and (row := rows.first()):
-            return TimelineEntry(getattr(row, column), named, row)
+    named = kind if kind in ("memory", "injection") else anchor.replace("-", "_")
+    for rows, column, _ in _sources(clearance, MemoryFilter(), of, [named]):
+        row = (rows.filter(uid=name) if named == kind else rows).first()
+        return TimelineEntry(getattr(row, column), named, row) if row else None
     return None
 
 
@@ -174,7 +173,11 @@ def _find_event(at: str, part: str, clearance: Clearance, of: Session) -> Timeli
         return None
     rows = Event.objects.visible_to(clearance).filter(session=of, at=_EPOCH + timedelta(microseconds=int(at)))
     row = next((row for row in rows if _event_mark(row.pk) == part), None)
-    return TimelineEntry(row.at, "boundary" if row.boundary else "event", row) if row else None
+    return TimelineEntry(row.at, _event_kind(row), row) if row else None
+
+
+def _event_kind(row: Event) -> str:
+    return "boundary" if row.boundary else "event"
 
 
 def count_entries(
@@ -185,17 +188,20 @@ def count_entries(
     of: Session | None = None,
 ) -> int:
     """Count the entries of the whole timeline."""
-    return sum(rows.count() for rows, _, kind in _sources(clearance, wanted, of) if kind in kinds)
+    return _count(rows for rows, _, _ in _sources(clearance, wanted, of, kinds))
+
+
+def _count(sources: Iterable[QuerySet[Any]]) -> int:
+    """Count the rows of some querysets, in one statement."""
+    return sum(count_each(**{f"n{number}": rows for number, rows in enumerate(sources)}).values())
 
 
 def count_entries_before(cursor: str, clearance: Clearance, of: Session) -> int:
     """Count the entries of a session before a cursor, oldest first."""
     after = _decode_cursor(cursor)
-    sources = list(_sources(clearance, MemoryFilter(), of))
-    behind = sum(
-        _filter_after(rows, column, kind, after, oldest_first=True).count() for rows, column, kind in sources
-    )
-    return sum(rows.count() for rows, _, _ in sources) - behind
+    sources = list(_sources(clearance, MemoryFilter(), of, PAGE_KINDS))
+    behind = _count(_filter_after(*source, after, oldest_first=True) for source in sources)
+    return _count(rows for rows, _, _ in sources) - behind
 
 
 def _includes_events(wanted: MemoryFilter) -> bool:
@@ -205,20 +211,21 @@ def _includes_events(wanted: MemoryFilter) -> bool:
 
 
 def _sources(
-    clearance: Clearance, wanted: MemoryFilter, of: Session | None
-) -> Iterator[tuple[QuerySet[Any], str, str]]:
-    """Yield querysets, the column with their time, and their kind."""
+    clearance: Clearance, wanted: MemoryFilter, of: Session | None, kinds: Container[str]
+) -> Iterator[_Source]:
+    """Yield the querysets that have entries of these kinds."""
     memories = wanted.select(clearance)
     if of:
         memories = memories.in_session(of.session_id, project=of.project)
-    yield memories, "created_at", "memory"
+    if "memory" in kinds:
+        yield memories, "created_at", ("memory",)
     if _includes_events(wanted):
-        yield from _event_sources(clearance, wanted, of)
+        yield from _event_sources(clearance, wanted, of, kinds)
 
 
 def _event_sources(
-    clearance: Clearance, wanted: MemoryFilter, of: Session | None
-) -> Iterator[tuple[QuerySet[Any], str, str]]:
+    clearance: Clearance, wanted: MemoryFilter, of: Session | None, kinds: Container[str]
+) -> Iterator[_Source]:
     """Yield the sources other than memories."""
     events = Event.objects.visible_to(clearance).select_related("session", "memory")
     sessions = Session.objects.visible_to(clearance)
@@ -234,34 +241,41 @@ def _event_sources(
         events = events.filter(session__session_id=wanted.session_id)
         sessions = sessions.filter(session_id=wanted.session_id)
         injections = injections.filter(session__session_id=wanted.session_id)
-    for rows, column, kind in (
-        (events.filter(boundary=False), "at", "event"),
-        (events.filter(boundary=True), "at", "boundary"),
-        (injections, "at", "injection"),
-        (sessions, "first_seen", "session_start"),
-        (sessions.filter(ended_seen__isnull=False), "ended_seen", "session_end"),
+    of_events = tuple(kind for kind in ("event", "boundary") if kind in kinds)
+    if len(of_events) == 1:
+        events = events.filter(boundary=of_events == ("boundary",))
+    for rows, column, found in (
+        (events, "at", of_events),
+        (injections, "at", ("injection",)),
+        (sessions, "first_seen", ("session_start",)),
+        (sessions.filter(ended_seen__isnull=False), "ended_seen", ("session_end",)),
     ):
+        if not any(kind in kinds for kind in found):
+            continue
         if wanted.since:
             rows = rows.filter(**{f"{column}__gte": wanted.since})
         if wanted.until:
             rows = rows.filter(**{f"{column}__lt": wanted.until})
-        yield rows, column, kind
+        yield rows, column, found
 
 
 def _load_entries(
     rows: QuerySet[Any],
     column: str,
-    kind: str,
+    kinds: tuple[str, ...],
     limit: int,
     after: tuple[datetime, int, int] | None,
     oldest_first: bool,
 ) -> list[TimelineEntry]:
-    """Return the first entries of one kind after the cursor, one more than the limit if there are more."""
-    sign = "" if oldest_first else "-"
+    """Return the first entries of a source after the cursor, one more than the limit if there are more."""
     if after:
-        rows = _filter_after(rows, column, kind, after, oldest_first=oldest_first)
-    rows = rows.order_by(f"{sign}{column}", f"{sign}pk")[: limit + 1]
-    return [TimelineEntry(getattr(row, column), kind, row) for row in rows]
+        rows = _filter_after(rows, column, kinds, after, oldest_first=oldest_first)
+    order = (column, "boundary", "pk") if rows.model is Event else (column, "pk")
+    rows = rows.order_by(*(one if oldest_first else f"-{one}" for one in order))[: limit + 1]
+    return [
+        TimelineEntry(getattr(row, column), _event_kind(row) if rows.model is Event else kinds[0], row)
+        for row in rows
+    ]
 
 
 def _session_entries(
@@ -276,18 +290,25 @@ def _session_entries(
 
 
 def _filter_after(
-    rows: QuerySet[Any], column: str, kind: str, after: tuple[datetime, int, int], *, oldest_first: bool
+    rows: QuerySet[Any],
+    column: str,
+    kinds: tuple[str, ...],
+    after: tuple[datetime, int, int],
+    *,
+    oldest_first: bool,
 ) -> QuerySet[Any]:
-    """Return the rows of one kind after the cursor."""
+    """Return the rows of a source after the cursor."""
     operator = "gt" if oldest_first else "lt"
     at, cursor_order, pk = after
-    order = _KIND_ORDER.index(kind)
-    same = Q(pk__in=[])
-    if order == cursor_order:
-        same = Q(**{column: at, f"pk__{operator}": pk})
-    elif (order > cursor_order) == oldest_first:
-        same = Q(**{column: at})
-    return rows.filter(Q(**{f"{column}__{operator}": at}) | same)
+    found = Q(**{f"{column}__{operator}": at})
+    for kind in kinds:
+        of_kind = Q(boundary=kind == "boundary") if len(kinds) > 1 else Q()
+        order = _KIND_ORDER.index(kind)
+        if order == cursor_order:
+            found |= of_kind & Q(**{column: at, f"pk__{operator}": pk})
+        elif (order > cursor_order) == oldest_first:
+            found |= of_kind & Q(**{column: at})
+    return rows.filter(found)
 
 
 def _decode_cursor(cursor: str) -> tuple[datetime, int, int]:

@@ -19,7 +19,7 @@ from memoryhub.accounts.people import may_manage_people
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.digests.services import failed_digests
-from memoryhub.injection.queries import count_helped
+from memoryhub.injection.queries import decided_injections
 from memoryhub.maintenance.forms import can_view_runs
 from memoryhub.memories.delete import Caps
 from memoryhub.models import JournalEntry
@@ -44,17 +44,19 @@ VERIFICATION_TIMEOUT = 300  # seconds for which the verification of an unchanged
 def home_page(request: HttpRequest) -> HttpResponse:
     clearance = narrow_to_project(request_clearance(request), request.GET.get("project", ""))
     about = f"{clearance_key(clearance)} {timezone.get_current_timezone_name()}"
-    (numbers, days, caps), helped = cached_until_change(
+    decided = decided_injections(clearance, timezone.now())
+    numbers, days, caps = cached_until_change(
         request,
         "home",
         about,
-        lambda: (counts.statistics_days_and_caps(clearance), count_helped(clearance, timezone.now())),
+        lambda: counts.statistics_days_and_caps(
+            clearance, decided=decided, helped=decided.filter(helped=True)
+        ),
         depends_on_events=True,  # the number of sessions
     )
     loss = _loss(request)
     context: dict[str, Any] = {
         "numbers": numbers,
-        "helped": [sum(column) for column in zip(*helped.values(), strict=True)],
         "address": request.build_absolute_uri("/"),
         "loss": loss,
         "may_acknowledge": loss is not None and may_manage_people(request.user),
@@ -73,7 +75,7 @@ def home_page(request: HttpRequest) -> HttpResponse:
             **attention,
         }
     caching.set_etag(
-        request, numbers, helped, [(memory.uid, memory.updated_at) for memory in recent], loss, attention
+        request, numbers, [(memory.uid, memory.updated_at) for memory in recent], loss, attention
     )
     return render(request, "home.html", context)
 

@@ -287,8 +287,8 @@ def test_memory_filter_shows_only_memories(db, filters, kinds):
 
 def test_number_of_timeline_queries_is_constant(db, django_assert_num_queries):
     build([NOON] * 3, [NOON] * 3, [NOON])
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(4):
         timelines.load_timeline(CLEARANCE, MemoryFilter(), limit=5)
     rows_of([NOON + timedelta(seconds=n) for n in range(3, 40)], session_id="x", project="p2")
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(4):
         timelines.load_timeline(CLEARANCE, MemoryFilter(), limit=30)

@@ -402,19 +402,19 @@ def truncate_log() -> None:
     """Do nothing: the server removes its write-ahead log by itself."""
 
 
-def file_sizes() -> dict[str, int]:
-    """Return the bytes of the database and of its free pages, which PostgreSQL does not report."""
+def database_bytes() -> int:
+    """Return the bytes of the database."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_database_size(current_database())")
-        return {"database_bytes": int(cursor.fetchone()[0]), "free_bytes": 0}
+        return int(cursor.fetchone()[0])
 
 
-def index_bytes() -> int:
-    """Return the bytes of the full-text indexes."""
+def storage_sizes() -> dict[str, int]:
+    """Return the bytes of the database and of the full-text indexes. PostgreSQL reports no free pages."""
     sizes = " + ".join(f"pg_total_relation_size('{table}')" for table in INDEXES)
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {sizes}")
-        return int(cursor.fetchone()[0])
+        cursor.execute(f"SELECT pg_database_size(current_database()), 0, {sizes}")
+        return dict(zip(("database_bytes", "free_bytes", "index_bytes"), cursor.fetchone(), strict=True))
 
 
 def is_index_complete(table: str) -> bool:

@@ -320,20 +320,22 @@ def _truncate_log_later() -> None:
         connection.close()
 
 
-def file_sizes() -> dict[str, int]:
-    """Return the bytes of the database file and of its free pages."""
+def database_bytes() -> int:
+    """Return the bytes of the database file."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT * FROM pragma_page_size, pragma_page_count, pragma_freelist_count")
-        page, count, free = cursor.fetchone()
-    return {"database_bytes": page * count, "free_bytes": page * free}
+        cursor.execute("SELECT page_size * page_count FROM pragma_page_size, pragma_page_count")
+        return int(cursor.fetchone()[0])
 
 
-def index_bytes() -> int:
-    """Return the bytes of the full-text indexes."""
+def storage_sizes() -> dict[str, int]:
+    """Return the bytes of the database file, of its free pages and of the full-text indexes."""
     sizes = (f"(SELECT coalesce(sum(length(block)), 0) FROM {table}_data)" for table in INDEXES)
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {' + '.join(sizes)}")
-        return int(cursor.fetchone()[0])
+        cursor.execute(
+            f"SELECT page_size * page_count, page_size * freelist_count, {' + '.join(sizes)}"
+            " FROM pragma_page_size, pragma_page_count, pragma_freelist_count"
+        )
+        return dict(zip(("database_bytes", "free_bytes", "index_bytes"), cursor.fetchone(), strict=True))
 
 
 def _present_objects(kind: str) -> dict[str, str]:

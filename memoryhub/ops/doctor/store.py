@@ -30,7 +30,7 @@ def _server() -> Iterator[Finding]:
         )
         return
     facts = server.read_facts()
-    size = schema.file_sizes()["database_bytes"] / 1e6
+    size = schema.database_bytes() / 1e6
     yield ok(f"PostgreSQL {facts.version}, database {connection.settings_dict['NAME']}, {size:,.1f} MB")
     yield _backup_of_server(server.read_backup_facts())
 
@@ -184,7 +184,8 @@ def text_index() -> Iterator[Finding]:
     for problem in found:
         yield fail(f"{problem}: searches miss memories or find what is gone", "doctor --fix")
     if not found:
-        yield ok(f"fits the memories, {schema.index_bytes() / 1e6:,.1f} MB")
+        size = schema.storage_sizes()["index_bytes"] / 1e6
+        yield ok(f"fits the memories, {size:,.1f} MB")
 
 
 def _damaged_lines() -> list[str]:

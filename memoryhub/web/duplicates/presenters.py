@@ -17,6 +17,7 @@ from django.http import HttpRequest
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
+from memoryhub.backends.change_log import LogPosition, current_position
 from memoryhub.core.text import decisive_words, words
 from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED
 from memoryhub.duplicates.clusters import (
@@ -26,7 +27,6 @@ from memoryhub.duplicates.clusters import (
     find_clusters,
     read_rows,
     similarities_to,
-    vectors_token,
 )
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -341,15 +341,21 @@ class Comparison:
         return self.memories.order_by()[MAX_COMPARED_AT_ONCE : MAX_COMPARED_AT_ONCE + 1].exists()
 
     def _compare(self) -> DuplicateClusters:
-        return find_clusters(self.memories, self.clearance, similarity=self.min_similarity)
+        return find_clusters(
+            self.memories, self.clearance, similarity=self.min_similarity, position=self._position
+        )
 
     @property
     def _about(self) -> str:
         return repr((clearance_key(self.clearance), self.project, self.category, self.min_similarity))
 
     @cached_property
+    def _position(self) -> LogPosition:
+        return current_position()
+
+    @property
     def _token(self) -> object:
-        return vectors_token(), store_token(self.request).without_events
+        return self._position, store_token(self.request).without_events
 
 
 def build_first_cards(found: DuplicateClusters, clearance: Clearance, most: int) -> list[ClusterCard]:

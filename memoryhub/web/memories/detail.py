@@ -150,7 +150,6 @@ def _journaled_context(memory: Memory, clearance: Clearance) -> dict[str, Any]:
     linked = queries.linked_memories(memory, clearance)
     return {
         "session": queries.session_of(memory),
-        "evidence_count": memory.evidence.count(),
         "facts": facts[: queries.MAX_FACTS],
         "more_facts": len(facts) > queries.MAX_FACTS,
         "journal": rows[: queries.MAX_JOURNAL_ENTRIES],

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Q
+from django.db.models import OuterRef, Q
 from django.http import Http404, HttpRequest
 from django.utils import timezone
 
 from memoryhub.access import policy
 from memoryhub.access.policy import Clearance, Sensitivity, level_rank
 from memoryhub.accounts.clearance import full_clearance, record_reveal, request_clearance
+from memoryhub.memories.rows import attach_lists
 from memoryhub.memories.versions import memory_journal
-from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
+from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.stats.timeline import count_rows
 
 MAX_RELATED = 6
 MAX_FACTS = 50
@@ -29,11 +31,13 @@ def live_memories(clearance: Clearance, project: str = "") -> MemoryQuerySet:
 
 
 def get_visible_memory(request: HttpRequest, uid: str) -> Memory:
-    """Return the memory, even if expired or in the trash; 404 if it is not visible."""
-    visible = Memory.objects.visible_to(request_clearance(request)).with_details()
-    memory: Memory | None = visible.filter(uid=uid).first()
+    """Return the memory with its lists and ``evidence_count``, even if expired or in the trash, or 404."""
+    visible = Memory.objects.visible_to(request_clearance(request))
+    evidence = count_rows(Evidence.objects.filter(memory=OuterRef("pk")))
+    memory: Memory | None = visible.annotate(evidence_count=evidence).filter(uid=uid).first()
     if memory is None:
         raise Http404
+    attach_lists([memory])
     return memory
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ from memoryhub.access import policy
 from memoryhub.access.policy import Clearance
 from memoryhub.capture.observation import tool_kind
 from memoryhub.core.text import shorten
-from memoryhub.injection.queries import InjectionReport, load_session_reports
+from memoryhub.injection.queries import InjectionReport
 from memoryhub.models import Event, Memory
 from memoryhub.web.sessions.picture_layout import END, START, PictureItem, lay_out_picture
 from memoryhub.web.templatetags.pages import event_name, session_url
@@ -46,12 +46,12 @@ def fit_to_bytes(
     return markup, count
 
 
-def render_picture(session: Any, clearance: Clearance) -> str:
-    """Return the markup of the picture of a visible session; empty without items.
+def render_picture(session: Any, clearance: Clearance, reports: Iterable[InjectionReport]) -> str:
+    """Return the markup of the picture of a visible session and its injections; empty without items.
 
     To stay within the byte budget, first the titles of small marks are left out, then the last items.
     """
-    drawn, more = _collect_items(session, clearance)
+    drawn, more = _collect_items(session, clearance, reports)
     if not drawn:
         return ""
     markup = _render_items(drawn, more=more, titled=True)
@@ -72,12 +72,14 @@ def _render_items(drawn: Sequence[PictureItem], *, more: bool, titled: bool) -> 
     )
 
 
-def _collect_items(session: Any, clearance: Clearance) -> tuple[list[PictureItem], bool]:
+def _collect_items(
+    session: Any, clearance: Clearance, reports: Iterable[InjectionReport]
+) -> tuple[list[PictureItem], bool]:
     """Return the items to draw in their order, and whether more of them exist."""
     events = _event_rows(session, clearance)
     more = len(events) > MAX_ITEMS
     drawn = [_event_item(item) for item in events[:MAX_ITEMS]]
-    drawn += [_injection_item(log, session) for log in load_session_reports(session, clearance, MAX_ITEMS)]
+    drawn += [_injection_item(report, session) for report in reports]
     drawn += [
         _memory_item(item) for item in _other_memories(session, clearance, {e.memory_id for e in events})
     ]

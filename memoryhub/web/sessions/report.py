@@ -16,12 +16,11 @@ from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Injection, Memory, Session
 from memoryhub.models.querysets import InjectionQuerySet
 from memoryhub.stats import timeline
-from memoryhub.stats.timeline import sessions_with_counts
 from memoryhub.web.base.filters import InjectionFilter
 from memoryhub.web.base.requests import cursor_page
 from memoryhub.web.sessions.overview import name_sessions
 from memoryhub.web.sessions.picture import fit_to_bytes
-from memoryhub.web.sessions.views import read_entries, visible_summary
+from memoryhub.web.sessions.views import read_entries, sessions_with_titles, visible_summary
 
 MAX_ENTRIES = 500
 MAX_REPORT_BYTES = 78_000  # of the entries in one part
@@ -41,7 +40,7 @@ def session_report(request: HttpRequest, session_id: str) -> HttpResponse:
     if len(sessions) > 1:
         return redirect("session", session_id)
     [found] = sessions
-    summary = visible_summary(found, clearance)
+    summary = visible_summary(found)
     entries, next_cursor = read_entries(
         found, clearance, cursor, limit=MAX_ENTRIES, kinds=timeline.PAGE_KINDS, oldest_first=True
     )
@@ -80,7 +79,7 @@ def _render_entries(entries: list[timeline.TimelineEntry], summary: Memory | Non
 
 def _find_sessions(session_id: str, project: str | None, clearance: Clearance) -> list[Session]:
     """Return up to two sessions with this id, in one project or, with None, in any."""
-    rows = sessions_with_counts(clearance).filter(session_id=session_id)
+    rows = sessions_with_titles(clearance).filter(session_id=session_id)
     return list((rows if project is None else rows.filter(project=project))[:2])
 
 

@@ -22,6 +22,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.capture.projects import mode_note
 from memoryhub.injection import queries
+from memoryhub.injection.queries import InjectionReport
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Injection, Memory, Project, Session
 from memoryhub.models.querysets import SessionQuerySet
@@ -170,7 +171,7 @@ def _apply_filter(rows: SessionQuerySet, form: SessionFilter, clearance: Clearan
 @caching.answers_polls
 def session(request: HttpRequest, session_id: str) -> HttpResponse:
     """Show one session's timeline, or a choice if several projects have a session with this id."""
-    rows = _sessions_with_titles(request_clearance(request)).filter(session_id=session_id)
+    rows = sessions_with_titles(request_clearance(request)).filter(session_id=session_id)
     if (project := request.GET.get("project")) is not None:
         rows = rows.filter(project=project)
     found = list(rows.order_by("-last_seen", "-pk")[:_MAX_SAME_ID])
@@ -194,13 +195,13 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
     return render(request, "sessions/page.html", context)
 
 
-def _sessions_with_titles(clearance: Clearance) -> SessionQuerySet:
-    """Return the visible sessions with their counts and with what their titles need."""
+def sessions_with_titles(clearance: Clearance) -> SessionQuerySet:
+    """Return the visible sessions with their counts, with what their titles need and with their summaries."""
     injections = Injection.objects.visible_to(clearance).filter(session=OuterRef("pk"))
     rows: SessionQuerySet = sessions_with_counts(clearance).annotate(
         injection_count=count_rows(injections), **overview.title_columns(clearance)
     )
-    return rows
+    return rows.select_related("summary")
 
 
 def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
@@ -209,58 +210,70 @@ def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
     kind, order = request.GET.get("kind", ""), request.GET.get("order", "")
     if kind not in KINDS or order not in ("", "newest"):
         raise BadRequest("unknown kind or order")
-    page = _entries_context(request, found, clearance, kind, order)
+    cursor = _first_cursor(request, found, clearance, order)
     about = repr((clearance_key(clearance), found.pk, timezone.get_current_timezone_name(), get_language()))
-    head = cached_until_change(
-        request, "session", about, lambda: _head_context(found, clearance), depends_on_events=True
+    counted = cached_until_change(
+        request,
+        "session",
+        about,
+        lambda: count_events(Event.objects.visible_to(clearance).filter(session=found)),
+        depends_on_events=True,
     )
-    picture = page["first"] and cached_until_change(
-        request, "picture", about, lambda: render_picture(found, clearance), depends_on_events=True
-    )
-    counted = head["counted"]
+    reports = queries.load_session_reports(found, clearance, MAX_ITEMS) if kind == "injection" else []
+
+    def draw() -> str:
+        reports[:] = reports or queries.load_session_reports(found, clearance, MAX_ITEMS)
+        return render_picture(found, clearance, reports)
+
+    picture = not cursor and cached_until_change(request, "picture", about, draw, depends_on_events=True)
+    page = _entries_context(request, found, clearance, kind, order, cursor, reports)
     return {
         "session": found,
-        "summary": head["summary"],
+        "summary": visible_summary(found),
         "boundaries": sum(one.count for one in counted if one.boundary),
         "picture": picture,
         "chips": chip_groups(request, counted) if kind in _WITH_EVENTS else [],
         "injections": found.injection_count,  # type: ignore[attr-defined]
-        "known": queries.summarize_reports(queries.load_session_reports(found, clearance, MAX_ITEMS))
-        if kind == "injection"
-        else None,
+        "known": queries.summarize_reports(reports) if kind == "injection" else None,
         "mode": (mode_note(Project.named(found.project)) or "automatic") if found.project else "",
         "kind": kind,
         "tab": kind if kind in TABS else "",
         "tabs": TABS.items(),
         "narrowed_to": NARROWED.items() if kind in NARROWED else (),
         "order": order,
+        "first": not cursor,
         **page,
     }
 
 
-def _head_context(found: Session, clearance: Clearance) -> dict[str, Any]:
-    """Return what is the same on every page of a session."""
-    return {
-        "summary": visible_summary(found, clearance),
-        "counted": count_events(Event.objects.visible_to(clearance).filter(session=found)),
-    }
+def _first_cursor(request: HttpRequest, found: Session, clearance: Clearance, order: str) -> str | None:
+    """Return the cursor of the page, or one shortly before the entry that the address names."""
+    cursor, anchor = request.GET.get("cursor"), request.GET.get("entry", "")
+    if anchor and not cursor:
+        return timeline.cursor_before(anchor, clearance, found, CONTEXT_ENTRIES, oldest_first=not order)
+    return cursor
 
 
 def _entries_context(
-    request: HttpRequest, found: Session, clearance: Clearance, kind: str, order: str
+    request: HttpRequest,
+    found: Session,
+    clearance: Clearance,
+    kind: str,
+    order: str,
+    cursor: str | None,
+    reports: Sequence[InjectionReport],
 ) -> dict[str, Any]:
     which = parse_event_filter(request) if kind in _WITH_EVENTS else EventFilter()
     is_filtered = which != EventFilter()
     # A filter for events leaves out the memories between them.
     kinds = KINDS["event" if kind in ("", "kept") and is_filtered else kind]
     which = replace(which, decided=kind == "kept")
-    cursor, anchor = request.GET.get("cursor"), request.GET.get("entry", "")
-    if anchor and not cursor:
-        cursor = timeline.cursor_before(anchor, clearance, found, CONTEXT_ENTRIES, oldest_first=not order)
+    anchor = request.GET.get("entry", "")
     entries, next_cursor = read_entries(
         found,
         clearance,
         cursor,
+        reports,
         limit=ENTRIES_PER_PAGE,
         kinds=kinds,
         oldest_first=not order,
@@ -276,20 +289,26 @@ def _entries_context(
         "listing": listing,
         "shown": len(entries),
         "next_cursor": next_cursor,
-        "first": not cursor,
         "narrowed": is_filtered,
         "lost": bool(anchor) and anchor not in anchors,
     }
 
 
 def read_entries(
-    found: Session, clearance: Clearance, cursor: str | None, **options: Any
+    found: Session,
+    clearance: Clearance,
+    cursor: str | None,
+    reports: Iterable[InjectionReport] = (),
+    **options: Any,
 ) -> tuple[list[timeline.TimelineEntry], str | None]:
-    """Return one page of a session's entries with their injection logs, and the cursor of the next page."""
+    """Return one page of a session's entries with their injection logs, and the cursor of the next page.
+
+    ``reports``: those of the logs that are loaded already.
+    """
     entries, next_cursor = timeline.load_timeline(
         clearance, MemoryFilter(), cursor=cursor, of=found, **options
     )
-    queries.attach_reports(entries, clearance)
+    queries.attach_reports(entries, clearance, reports)
     return entries, next_cursor
 
 
@@ -352,9 +371,7 @@ def fold_routine(
     return folded
 
 
-def visible_summary(found: Session, clearance: Clearance) -> Memory | None:
-    """Return the summary memory of the session if it is visible."""
-    if found.summary_id is None:
-        return None
-    summary: Memory | None = Memory.objects.visible_to(clearance).live().filter(pk=found.summary_id).first()
+def visible_summary(found: Any) -> Memory | None:
+    """Return the summary of a session of :func:`sessions_with_titles` if it is visible."""
+    summary: Memory | None = found.summary if found.summary_uid else None
     return summary
