@@ -256,3 +256,15 @@ def test_oldest_listed_change_is_found_in_the_index(remember: Callable[..., Any]
     plan = run_sql(f"EXPLAIN DELETE FROM memoryhub_change WHERE id <= {sql.LAST_KEY} - 5")
     assert "Index" in str(plan)
     assert "Seq Scan" not in str(plan)
+
+
+@only_postgres
+@pytest.mark.django_db
+def test_search_for_words_starts_no_parallel_workers(remember: Callable[..., Any]) -> None:
+    remember("a harbour")
+    settings = ("parallel_setup_cost", "parallel_tuple_cost", "min_parallel_table_scan_size")
+    for name in (*settings, "min_parallel_index_scan_size"):
+        run_sql(f"SET LOCAL {name} = 0")
+    query = " UNION ALL ".join([sql.KEYS_BY_EXPRESSION] * 6)
+    plan = run_sql(f"EXPLAIN {query}", *["0", "'harbour'"] * 6)
+    assert "Parallel" not in str(plan)
