@@ -2,12 +2,13 @@
 
 Each limit is a token bucket that refills continuously: a steady rate, and ``burst`` requests at once.
 Buckets live in the memory of one process: nothing is written, each worker process counts separately, and
-a restart resets the counts. Full buckets are dropped, and above ``MAX_BUCKETS`` those used least
-recently.
+a restart resets the counts. On PostgreSQL, all nodes share the buckets of tokens, registrations and
+sign-ins. Full buckets are dropped, and above ``MAX_BUCKETS`` those used least recently.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -15,9 +16,13 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from django.conf import settings
+from django.db import DatabaseError, connection
 
+from memoryhub.backends.dialect import IS_POSTGRES
+from memoryhub.backends.postgres import rates
 from memoryhub.core.client_ip import client_network
 
+logger = logging.getLogger(__name__)
 _ROUNDING_TOLERANCE = 1e-6  # seconds
 MAX_BUCKETS = 20_000  # per limit; a bucket takes about 200 bytes
 
@@ -33,8 +38,9 @@ class RateLimitExceeded(Exception):
 class TokenBuckets:
     """Token buckets by caller. Thread-safe."""
 
-    def __init__(self, max_size: int = MAX_BUCKETS) -> None:
-        self.max_size = max_size
+    def __init__(self, max_size: int = MAX_BUCKETS, shared_as: str = "") -> None:
+        """``shared_as``: the name of the buckets in a database that nodes share."""
+        self.max_size, self.shared_as = max_size, shared_as
         # When the bucket of each caller is full again (monotonic clock), least recently used first.
         self._full_at: OrderedDict[str, float] = OrderedDict()
         self._lock = threading.Lock()
@@ -46,6 +52,14 @@ class TokenBuckets:
         """
         if per_second <= 0:
             return 0
+        if IS_POSTGRES and self.shared_as:
+            try:
+                return rates.take(f"{self.shared_as} {key}", per_second, burst, cost)
+            except DatabaseError as error:
+                if connection.connection is None or getattr(connection.connection, "broken", False):
+                    raise
+                # A full disk must not stop reads.
+                logger.warning("requests are counted in this process: %s", error)
         now = time.monotonic()
         with self._lock:
             full_at = max(self._full_at.get(key, now), now) + cost / per_second
@@ -111,12 +125,12 @@ class RecentTokens:
 REGISTRATIONS_PER_HOUR = 10  # from one address
 SIGN_INS_PER_MINUTE = 60  # from one address, of those that start with a link or script
 _PER_TOKEN, _PER_ADDRESS, _INVALID_TOKENS, _VALID_TOKENS, _REGISTRATIONS, _SIGN_INS = (
-    TokenBuckets(),
+    TokenBuckets(shared_as="token"),
     TokenBuckets(),
     TokenBuckets(),
     RecentTokens(),
-    TokenBuckets(),
-    TokenBuckets(),
+    TokenBuckets(shared_as="registration"),
+    TokenBuckets(shared_as="sign-in"),
 )
 
 

@@ -7,6 +7,7 @@ import inspect
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
@@ -25,9 +26,10 @@ from memoryhub import config
 from memoryhub.audit import journal
 from memoryhub.backends import release
 from memoryhub.backends.dialect import IS_POSTGRES, sql
-from memoryhub.backends.postgres import server
+from memoryhub.backends.postgres import rates, server
 from memoryhub.core import database
 from memoryhub.core.text import stem, words
+from memoryhub.http import rate_limit
 from memoryhub.ops import checks
 from memoryhub.ops.doctor import Status, store
 from tests.conftest import run_sql
@@ -268,3 +270,38 @@ def test_search_for_words_starts_no_parallel_workers(remember: Callable[..., Any
     query = " UNION ALL ".join([sql.KEYS_BY_EXPRESSION] * 6)
     plan = run_sql(f"EXPLAIN {query}", *["0", "'harbour'"] * 6)
     assert "Parallel" not in str(plan)
+
+
+@only_postgres
+@pytest.mark.django_db(transaction=True)
+def test_nodes_share_the_limit_of_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections of several threads take from one bucket, no more than there is in it."""
+    taken = []
+
+    def work() -> None:
+        buckets = rate_limit.TokenBuckets(shared_as="token")  # as in another process
+        taken.extend(buckets.take("one", 0.001, 50) == 0 for _ in range(20))
+        connection.close()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(taken) == 50
+    assert 0 < rate_limit.TokenBuckets(shared_as="token").take("one", 0.001, 50) <= 1000
+    assert rate_limit.TokenBuckets(shared_as="token").take("other", 0.001, 50) == 0
+
+
+@only_postgres
+@pytest.mark.django_db
+def test_shared_bucket_fills_again_and_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rates.take("one", 1, 1, 1) == 0
+    assert 0 < rates.take("one", 1, 1, 1) <= 1
+    run_sql("UPDATE memoryhub_rate SET full_at = full_at - 1")
+    assert rates.take("one", 1, 1, 1) == 0
+    assert rates.take("one", 1, 1, 2) == 1, "more than a full bucket"
+    run_sql("UPDATE memoryhub_rate SET full_at = full_at - 10")
+    monkeypatch.setattr(rates, "_SHARE_CLEANED", 1)
+    rates.take("two", 1, 1, 1)
+    assert run_sql("SELECT name FROM memoryhub_rate") == [("two",)]

@@ -17,7 +17,9 @@ from memoryhub.http import rate_limit
 
 
 @pytest.fixture(autouse=True)
-def _count_anew() -> Iterator[None]:
+def _count_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Count in this process, whose clock a test may change."""
+    monkeypatch.setattr(rate_limit, "IS_POSTGRES", False)
     rate_limit.reset_limits()
     yield
     rate_limit.reset_limits()

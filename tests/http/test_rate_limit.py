@@ -6,8 +6,10 @@ import json
 import threading
 
 import pytest
+from django.db import OperationalError, connection
 from django.test import Client
 
+from memoryhub.backends.postgres import rates
 from memoryhub.core.client_ip import client_network
 from memoryhub.http import rate_limit
 from memoryhub.http.rate_limit import RecentTokens, TokenBuckets
@@ -265,3 +267,15 @@ def test_default_limits_are_far_above_normal_use(token):
         rate_limit.count_request_of_token("an agent", raw)
         rate_limit.count_request_of_address(FAR)
     assert ask(raw).status_code == 200
+
+
+@pytest.mark.django_db
+def test_requests_are_counted_in_the_process_if_the_database_cannot(monkeypatch):
+    def fail(*arguments):
+        raise OperationalError("could not extend file: No space left on device")
+
+    monkeypatch.setattr(rate_limit, "IS_POSTGRES", True)
+    monkeypatch.setattr(rates, "take", fail)
+    buckets = TokenBuckets(shared_as="token")
+    connection.ensure_connection()
+    assert [buckets.take("one", 0.001, 2) == 0 for _ in range(3)] == [True, True, False]

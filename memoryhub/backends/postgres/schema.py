@@ -19,6 +19,7 @@ from memoryhub.backends.postgres import (
     JOURNAL_COPIES,
     NOW,
     RELEASE_TABLE,
+    rates,
     refuse,
     trigger_statements,
     vectors,
@@ -134,7 +135,7 @@ def _tables() -> dict[str, SchemaObject]:
         )
         for table in INDEXES
     }
-    plain = {**change_log.TABLES, **change_blocks.TABLES}
+    plain = {**change_log.TABLES, **change_blocks.TABLES, rates.TABLE: rates.CREATE_TABLE}
     made |= {table: (statement,) for table, statement in plain.items()}
     return {table: SchemaObject(f"TABLE {table}", statements) for table, statements in made.items()}
 
