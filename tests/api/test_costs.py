@@ -138,6 +138,7 @@ def test_search_takes_few_statements(bot, configure, path, body, most):
     assert len(sent) <= most + vectors, "\n".join(sent)
 
 
+@pytest.mark.sqlite
 @pytest.mark.usefixtures("transactional_db", "embedding")
 def test_search_after_a_write_reads_only_the_changed_memory(bot):
     fill(bot, 0, 8)

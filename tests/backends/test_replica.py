@@ -33,16 +33,16 @@ class Replica:
         options = ("-h", str(primary.folder), "-U", "postgres", "-D", str(data), "-R", "-c", "fast")
         pgexec("pg_basebackup", options, bin_path=server.bin_path, user=server.system_user)
         for copied in (".handle_pids.json", f"{postgres.SOCKET}.lock"):
-            (data / copied).unlink()
+            (data / copied).unlink(missing_ok=True)
         self.server = postgres.Postgres(data)
-        self.url = f"postgres://postgres@/hub?host={self.server.folder}"
+        self.url = self.server.url("hub")
 
     def pause(self) -> None:
         """Stop to replay what the primary writes. It still answers."""
-        self.server.execute("SELECT pg_wal_replay_pause();")
+        self.server.query("hub", "SELECT pg_wal_replay_pause()")
 
     def resume(self) -> None:
-        self.server.execute("SELECT pg_wal_replay_resume();")
+        self.server.query("hub", "SELECT pg_wal_replay_resume()")
 
 
 # Defines ``count(read)``, which returns what a read returns and how many statements each server answered.
@@ -219,7 +219,14 @@ print(json.dumps(JournalEntry.objects.filter(operation="reveal").count()))
     assert answers > found[1]
 
 
+def findings(hub: Hub, **variables: str) -> str:
+    return manage(hub.environment | variables, "doctor", "--quick")
+
+
 def test_replica_that_is_no_replica_is_not_read(hub: Hub) -> None:
+    assert "the replica has 0 journal rows to replay" in findings(hub)
+    primary = hub.environment["DATABASE_URL"]
+    assert "names a server that is no replica" in findings(hub, DATABASE_REPLICA_URL=primary)
     assert (
         hub.run(
             """print(json.dumps(statements("/api/v1/memories")))""",

@@ -26,6 +26,23 @@ _PRIMARY_SQL = f"""SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint,
     EXISTS (SELECT 1 FROM {JOURNAL_TABLE} WHERE seq > %s AND (actor = %s OR seq > %s))"""
 
 
+class ReplicaError(Exception):
+    """The replica cannot be read; the message says why."""
+
+
+def read_position() -> tuple[int, int]:
+    """Return how far the replica has replayed the log of the primary, and its newest journal row."""
+    try:
+        with read_timeout(_SECONDS_TO_ANSWER), connections[REPLICA].cursor() as cursor:
+            cursor.execute(_REPLICA_SQL)
+            is_replica, replayed, seq = cursor.fetchone()
+    except DatabaseError as error:
+        raise ReplicaError(f"the replica does not answer: {error}") from error
+    if not is_replica:
+        raise ReplicaError("DATABASE_REPLICA_URL names a server that is no replica")
+    return replayed, seq
+
+
 class _Replica:
     """What this process knows about the replica. Thread-safe.
 
@@ -42,16 +59,10 @@ class _Replica:
         if time.monotonic() < self._retry_at:
             return False
         try:
-            with read_timeout(_SECONDS_TO_ANSWER), connections[REPLICA].cursor() as cursor:
-                cursor.execute(_REPLICA_SQL)
-                is_replica, replayed, seq = cursor.fetchone()
-        except DatabaseError as error:
+            replayed, seq = read_position()
+        except ReplicaError as error:
             self._retry_at = time.monotonic() + _RETRY_SECONDS
-            logger.warning("reads go to the primary: the replica does not answer: %s", error)
-            return False
-        if not is_replica:
-            self._retry_at = time.monotonic() + _RETRY_SECONDS
-            logger.warning("reads go to the primary: DATABASE_REPLICA_URL names a server that is no replica")
+            logger.warning("reads go to the primary: %s", error)
             return False
         with connection.cursor() as cursor:
             cursor.execute(_PRIMARY_SQL, [seq, caller, seq + _MAX_ROWS_BEHIND])

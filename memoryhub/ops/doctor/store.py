@@ -6,14 +6,15 @@ import sqlite3
 from collections.abc import Iterator
 
 from django.apps import apps
+from django.conf import settings
 from django.db import DatabaseError, OperationalError, connection, connections, models
 from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import reindexing, release, schema, tables
-from memoryhub.backends.postgres import server
+from memoryhub.backends.postgres import replica, server
 from memoryhub.core import damage
-from memoryhub.core.database import is_database_busy, is_postgres, write_transaction
+from memoryhub.core.database import REPLICA, is_database_busy, is_postgres, write_transaction
 from memoryhub.ops import backup, checks, restore, salvage
 from memoryhub.ops.doctor import REBUILD, RESTORE, Finding, Status, check, fail, of_messages, ok, warn
 
@@ -33,6 +34,12 @@ def _server() -> Iterator[Finding]:
     size = schema.database_bytes() / 1e6
     yield ok(f"PostgreSQL {facts.version}, database {connection.settings_dict['NAME']}, {size:,.1f} MB")
     yield _backup_of_server(server.read_backup_facts())
+    if REPLICA in settings.DATABASES:
+        try:
+            _, seq = replica.read_position()
+            yield ok(f"the replica has {journal.last_seq() - seq:,} journal rows to replay")
+        except replica.ReplicaError as error:
+            yield warn(f"reads go to the primary: {error}", "Start it, or correct DATABASE_REPLICA_URL.")
 
 
 def _backup_of_server(facts: server.BackupFacts) -> Finding:
