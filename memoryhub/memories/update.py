@@ -312,13 +312,13 @@ def count_outcomes(changes: Mapping[int, tuple[int, int]]) -> None:
         rows.update(shown_count=total, helped_count=Least(Greatest(F("helped_count") + helped, 0), total))
 
 
-def renew_expiry(uids: Iterable[str], least: float, now: datetime | None = None) -> dict[str, datetime]:
+def renew_expiry(uids: Iterable[str], least: float) -> dict[str, datetime]:
     """Restart the days to live of live memories with at least this importance. Return the new expiry by id.
 
     The caller has checked that the memories are visible. Memories that never expire, or would expire sooner,
     stay as they are. Not journaled; ``updated_at`` does not change.
     """
-    now = now or timezone.now()
+    now = timezone.now()
     live = Memory.objects.live(now).filter(uid__in=list(uids), importance__gte=least)
     renewed: dict[str, datetime] = {}
     by_end: dict[datetime, list[int]] = defaultdict(list)
