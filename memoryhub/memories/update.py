@@ -27,7 +27,7 @@ from memoryhub.memories.replacements import change_replacement
 from memoryhub.memories.rows import compute_expiry, fetch_by_uids
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, journal_refusals
-from memoryhub.models import Injection, Memory, Project, Revision
+from memoryhub.models import Fact, Injection, Memory, Project, Revision
 from memoryhub.models.querysets import MemoryQuerySet, unapproved_filter
 
 # A change of one of these may make a memory equal to another.
@@ -229,6 +229,17 @@ def _update_copy_number(memory: Memory, actor: Actor, *, moved: bool, ignored: C
         fix = "restore or erase the one in the trash" if known.deleted_at else "change or delete that one"
         raise Conflict(f"memory {known.uid} has this {field} already; {fix}", field)
     memory.copy = next_copy_number(twins)
+
+
+FACT_IDENTITY = ("subject", "predicate", "object", "project", "sensitivity")
+
+
+def find_equal(row: Memory | Fact) -> QuerySet[Any]:
+    """Return the rows from which only its copy number distinguishes a memory or a fact."""
+    if isinstance(row, Memory):
+        return find_twins(row)
+    same = {name: getattr(row, name) for name in FACT_IDENTITY}
+    return Fact.objects.filter(**same).exclude(pk=row.pk)
 
 
 def find_twins(memory: Memory) -> MemoryQuerySet:
