@@ -256,12 +256,12 @@ class BrowserSession:
     is_this: bool
 
 
-def touch_session(request: HttpRequest, now: datetime | None = None) -> None:
+def touch_session(request: HttpRequest) -> None:
     """Record that the session is in use, at most every five minutes: a read must not always write.
 
     Sessions created by scripts are ignored. Failure is logged, not raised: the page can be shown.
     """
-    now = now or timezone.now()
+    now = timezone.now()
     if not request.session.get("device"):
         return
     seen = parse_moment(request.session.get("seen"))

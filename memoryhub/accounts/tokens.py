@@ -7,15 +7,15 @@ SHA-256: a random secret needs no slower hash, and every request looks one up.
 from __future__ import annotations
 
 import hashlib
-import logging
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
-from django.db import DatabaseError, connection
+from django.db import connection
 from django.db.models import Q
 from django.db.models.signals import pre_delete
 from django.utils import timezone
@@ -33,13 +33,11 @@ from memoryhub.accounts import identities
 from memoryhub.accounts.clearance import confined_owner_clearance, user_clearance
 from memoryhub.audit import journal
 from memoryhub.backends.bulk import column_names, to_object
-from memoryhub.core.database import write_transaction
+from memoryhub.core.database import side_write, write_transaction
 from memoryhub.core.vocabulary import RIGHTS, Right
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import AgentToken, OAuthClient, Profile
 from memoryhub.models.account import default_rights
-
-logger = logging.getLogger(__name__)
 
 PREFIX = "mh_"
 _PREFIX_CHARS = 10  # characters of a token shown in lists
@@ -321,29 +319,21 @@ def hash_token(raw: str) -> str:
 
 
 def _record_use(token: AgentToken, address: str, now: datetime) -> None:
-    """Record the last use, at most once a minute: a read must not become a write. Failure is logged,
-    not raised.
-    """
+    """Record the last use, at most once a minute: a read must not become a write."""
     if token.last_used_at and now - token.last_used_at < USE_WRITE_INTERVAL:
         return
     stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=now)
-    try:
-        with write_transaction(patience=USE_WRITE_TIMEOUT):
-            used = AgentToken.objects.filter(stale, pk=token.pk)
-            used.update(last_used_at=now, last_used_from=address[:45])
-    except DatabaseError as error:
-        logger.warning("use of token %s not recorded: %s", token.prefix, error)
+    used = AgentToken.objects.filter(stale, pk=token.pk)
+    values = {"last_used_at": now, "last_used_from": address[:45]}
+    side_write(f"use of token {token.prefix} not recorded", partial(used.update, **values), USE_WRITE_TIMEOUT)
 
 
 def record_waiting(token: AgentToken, count: int) -> None:
-    """Record how many events wait on the agent's machine, if that has changed. Failure is logged."""
-    if count == token.waiting_events:
-        return
-    try:
-        with write_transaction(patience=USE_WRITE_TIMEOUT):
-            AgentToken.objects.filter(pk=token.pk).update(waiting_events=count)
-    except DatabaseError as error:
-        logger.warning("waiting events of token %s not recorded: %s", token.prefix, error)
+    """Record how many events wait on the agent's machine, if that has changed."""
+    if count != token.waiting_events:
+        found = AgentToken.objects.filter(pk=token.pk)
+        what = f"waiting events of token {token.prefix} not recorded"
+        side_write(what, partial(found.update, waiting_events=count), USE_WRITE_TIMEOUT)
 
 
 _CHANGEABLE_FIELDS = ("name", "clearance", "rights", "projects", "expires_at")

@@ -182,7 +182,7 @@ def _rows(run: str, *operations: str) -> QuerySet[JournalEntry]:
     return rows.exclude(detail__has_key="imported")
 
 
-def undo_backfill(run: str, actor: Actor, now: datetime | None = None) -> Counter[str]:
+def undo_backfill(run: str, actor: Actor) -> Counter[str]:
     """Move the memories of a run to the trash and delete its events and sessions. Return how many.
 
     A memory that a person pinned or changed since stays, and so does a session with other events.
@@ -191,7 +191,7 @@ def undo_backfill(run: str, actor: Actor, now: datetime | None = None) -> Counte
     rows = [row for row in own if actor.clearance.includes_project(row.project)]
     if not rows or _rows(run, UNDO_BACKFILL).exists():
         raise NotFound("there is no such run of yours, or it was undone")
-    undo = Undo(run, actor, now or timezone.now(), rows)
+    undo = Undo(run, actor, timezone.now(), rows)
     for _ in undo.steps(lambda rows: batched(rows, _ROWS_IN_TRANSACTION)):
         pass
     undone: dict[AccessKey, dict[str, Any]] = {access_key(row): {} for row in undo.rows}

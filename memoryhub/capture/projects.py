@@ -132,7 +132,6 @@ def _to_detail(values: Mapping[str, Any]) -> dict[str, Any]:
 def undo_configuration(
     uid: str,
     actor: Actor,
-    now: datetime | None = None,
     *,
     allowed: Collection[str] = SETTINGS,
     operations: Collection[str] = (CONFIGURE,),
@@ -141,7 +140,7 @@ def undo_configuration(
 
     Raise Forbidden if the change is of other settings than the ``allowed`` ones.
     """
-    undo = Undo.of_action(uid, actor, operations, now, about="project")
+    undo = Undo.of_action(uid, actor, operations, about="project")
     if not undo.rows:
         raise NotFound("there is no such change")
     if any(not set(row.detail.get("was", SETTINGS)) <= set(allowed) for row in undo.rows):

@@ -175,11 +175,11 @@ def _identify_file(connection: BaseDatabaseWrapper) -> tuple[int, int] | None:
 SIDE_WRITE_SECONDS = 1.0  # that a read waits for other writers
 
 
-def side_write(what: str, write: Callable[[], object]) -> bool:
+def side_write(what: str, write: Callable[[], object], patience: float = SIDE_WRITE_SECONDS) -> bool:
     """Make a write that belongs to a read. Return whether it succeeded: a failure is logged, not raised."""
     try:
         # Inside a transaction a savepoint would not help: its owner commits or fails.
-        with nullcontext() if connection.in_atomic_block else write_transaction(SIDE_WRITE_SECONDS):
+        with nullcontext() if connection.in_atomic_block else write_transaction(patience):
             write()
     except DatabaseError as error:
         logger.warning("%s: %s", what, error)

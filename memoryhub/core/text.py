@@ -164,9 +164,9 @@ def without_title_prefix(text: str, title: str) -> str:
     return text[len(prefix) :].lstrip(" .…:-") if text.startswith(prefix) else text
 
 
-def make_title(content: str, chars: int = 80) -> str:
+def make_title(content: str) -> str:
     """Return a title made from the content."""
-    return shorten(first_line(content), chars)
+    return shorten(first_line(content), 80)
 
 
 def make_summary(content: str, limit: int = 20) -> str:

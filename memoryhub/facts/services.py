@@ -24,14 +24,13 @@ from memoryhub.memories.rows import is_unchanged, refuse_if_off, resolve_project
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.memories.secret_check import FACT_FIELDS, find_refusal, journal_refusals
 from memoryhub.memories.undo import Inverse, Undo, inverse_of
-from memoryhub.memories.update import next_copy_number
+from memoryhub.memories.update import FACT_IDENTITY, next_copy_number
 from memoryhub.models import Fact, JournalEntry, Memory, Project
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import FactQuerySet
 
 _TRIPLE_FIELDS = ("subject", "predicate", "object")
 MAX_FACTS = 500  # ended or deleted in one action
-_IDENTITY_FIELDS = frozenset({*_TRIPLE_FIELDS, "project", "sensitivity"})
 
 
 def create_fact(
@@ -275,7 +274,7 @@ def update_fact(uid: str, draft: FactDraft, actor: Actor, *, unchanged_since: da
         changed = sorted(name for name, value in values.items() if getattr(fact, name) != value)
         if not changed:
             return fact
-        if not _IDENTITY_FIELDS.isdisjoint(changed):
+        if not set(FACT_IDENTITY).isdisjoint(changed):
             fact.copy = _copy_for_update(_same_facts(values).exclude(pk=fact.pk), actor)
         for name, value in values.items():
             setattr(fact, name, value)
@@ -425,7 +424,7 @@ def _find_fact(uid: str, actor: Actor) -> Fact:
 
 def _same_facts(values: Mapping[str, object]) -> FactQuerySet:
     """Return the facts with the same content, project and level."""
-    identity = {name: values[name] for name in _IDENTITY_FIELDS}
+    identity = {name: values[name] for name in FACT_IDENTITY}
     found: FactQuerySet = Fact.objects.filter(**identity)
     return found
 

@@ -29,7 +29,7 @@ from memoryhub.memories.undo import (
     inverse_of,
     record_action,
 )
-from memoryhub.memories.update import find_twins, next_copy_number
+from memoryhub.memories.update import FACT_IDENTITY, find_equal, next_copy_number
 from memoryhub.memories.vectors import PreparedVectors
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -242,63 +242,54 @@ inverse_of(Inverse(_summary_sources, _restore_sources), "compress", "summarize_o
 
 
 _PLACE = ("scope", "owner", "sensitivity", "key")
-_FACT = ("subject", "predicate", "object", "sensitivity")
 Moved = list[list[int]]  # the primary key and the copy number of each row, before it was moved
 
 
 def move_memories(source: str, target: str, keys: Sequence[int] | None = None) -> Moved:
     """Move memories between projects: all, or those with these keys. Call it in a transaction."""
-    moved: Moved = []
     twins = Memory.objects.filter(
         Q(content_hash=OuterRef("content_hash")) | Q(key=OuterRef("key")) & ~Q(key=""),
         project=target,
         **{name: OuterRef(name) for name in _PLACE},
     )
-    for rows in _chunks(Memory.objects.filter(project=source), keys):
-        moved += [list(pair) for pair in rows.values_list("pk", "copy")]
-        for memory in rows.filter(Exists(twins)).order_by("copy", "pk"):
-            memory.project = target
-            memory.copy = next_copy_number(find_twins(memory))
-            memory.save(update_fields=["project", "copy"])
-        rows.update(project=target)
-    return moved
+    return _move(Memory, twins, source, target, keys)
 
 
 def move_facts(source: str, target: str, keys: Sequence[int] | None = None) -> Moved:
     """Move facts between projects, like :func:`move_memories`."""
+    same = {name: OuterRef(name) for name in FACT_IDENTITY}
+    return _move(Fact, Fact.objects.filter(**{**same, "project": target}), source, target, keys)
+
+
+def _move(
+    model: type[Memory | Fact], twins: Any, source: str, target: str, keys: Sequence[int] | None
+) -> Moved:
+    """Move rows. One that has a twin in the target gets a copy number of its own."""
     moved: Moved = []
-    twins = Fact.objects.filter(project=target, **{name: OuterRef(name) for name in _FACT})
-    for rows in _chunks(Fact.objects.filter(project=source), keys):
+    for rows in _chunks(model._default_manager.filter(project=source), keys):
         moved += [list(pair) for pair in rows.values_list("pk", "copy")]
-        for fact in rows.filter(Exists(twins)).order_by("copy", "pk"):
-            equal = Fact.objects.filter(project=target, **{name: getattr(fact, name) for name in _FACT})
-            fact.project, fact.copy = target, next_copy_number(equal)
-            fact.save(update_fields=["project", "copy"])
+        for row in rows.filter(Exists(twins)).order_by("copy", "pk"):
+            row.project = target
+            row.copy = next_copy_number(find_equal(row))
+            row.save(update_fields=["project", "copy"])
         rows.update(project=target)
     return moved
 
 
 def move_back(model: type[Memory | Fact], source: str, target: str, moved: Moved) -> None:
-    """Undo a move. Rows that were erased or moved elsewhere since stay as they are."""
+    """Undo a move. Rows that were erased or moved elsewhere since stay as they are.
+
+    A row gets its earlier copy number back, unless a twin has it now.
+    """
     move = move_memories if model is Memory else move_facts
     move(source, target, [pk for pk, _ in moved])
     copies = {pk: copy for pk, copy in moved}  # noqa: C416 pairs are lists
     for chunk in batched(copies, CHUNK_SIZE):
         for row in model._default_manager.filter(pk__in=chunk, project=target):
-            if row.copy != copies[row.pk]:
-                _restore_copy(row, copies[row.pk])
-
-
-def _restore_copy(row: Any, copy: int) -> None:
-    """Set an earlier copy number, unless a twin has it now."""
-    if isinstance(row, Memory):
-        is_taken = find_twins(row).filter(copy=copy).exists()
-    else:
-        equal = {name: getattr(row, name) for name in (*_FACT, "project")}
-        is_taken = Fact.objects.filter(**equal, copy=copy).exclude(pk=row.pk).exists()
-    if not is_taken:
-        row.copy = copy
-        row.save(update_fields=["copy"])
+            copy = copies[row.pk]
+            if row.copy != copy and not find_equal(row).filter(copy=copy).exists():
+                row.copy = copy
+                row.save(update_fields=["copy"])
 
 
 def _chunks(rows: Any, keys: Sequence[int] | None) -> Any:

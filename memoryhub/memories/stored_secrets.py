@@ -16,7 +16,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, Q
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS, WAITING_LEVELS, Actor, Sensitivity, stricter_level
@@ -26,7 +26,7 @@ from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.pagination import row_pages
 from memoryhub.memories import rows, vectors
 from memoryhub.memories.secret_check import MEMORY_FIELDS
-from memoryhub.memories.update import find_twins, next_copy_number
+from memoryhub.memories.update import find_equal, next_copy_number
 from memoryhub.models import (
     Entity,
     Event,
@@ -317,16 +317,12 @@ def _make_unique(row: Any) -> None:
     if isinstance(row, Memory):
         if row.key and REDACTED in row.key:
             row.key = f"{REDACTED} {row.uid}"
-        equal: QuerySet[Any] = find_twins(row)
-    elif isinstance(row, Fact):
-        names = ("subject", "predicate", "object", "project", "sensitivity")
-        equal = Fact.objects.filter(**{name: getattr(row, name) for name in names}).exclude(pk=row.pk)
-    else:
+    elif not isinstance(row, Fact):
         same = Q(session_id=row.session_id, project=row.project) if isinstance(row, Session) else Q(pk=None)
         if Session.objects.filter(same).exclude(pk=row.pk).exists():
             row.session_id = f"{row.session_id[:180]} {row.pk}"
         return
-    row.copy = next_copy_number(equal)
+    row.copy = next_copy_number(find_equal(row))
 
 
 def _to_change(operation: str, row: Any, findings: list[SecretFinding], **detail: Any) -> journal.Change:

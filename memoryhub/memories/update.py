@@ -27,7 +27,7 @@ from memoryhub.memories.replacements import change_replacement
 from memoryhub.memories.rows import compute_expiry, fetch_by_uids
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, journal_refusals
-from memoryhub.models import Injection, Memory, Project, Revision
+from memoryhub.models import Fact, Injection, Memory, Project, Revision
 from memoryhub.models.querysets import MemoryQuerySet, unapproved_filter
 
 # A change of one of these may make a memory equal to another.
@@ -231,6 +231,17 @@ def _update_copy_number(memory: Memory, actor: Actor, *, moved: bool, ignored: C
     memory.copy = next_copy_number(twins)
 
 
+FACT_IDENTITY = ("subject", "predicate", "object", "project", "sensitivity")
+
+
+def find_equal(row: Memory | Fact) -> QuerySet[Any]:
+    """Return the rows from which only its copy number distinguishes a memory or a fact."""
+    if isinstance(row, Memory):
+        return find_twins(row)
+    same = {name: getattr(row, name) for name in FACT_IDENTITY}
+    return Fact.objects.filter(**same).exclude(pk=row.pk)
+
+
 def find_twins(memory: Memory) -> MemoryQuerySet:
     """Return the other memories with the same content or key in the same project, scope, owner and level."""
     place = Q(project=memory.project, scope=memory.scope, owner=memory.owner, sensitivity=memory.sensitivity)
@@ -312,13 +323,13 @@ def count_outcomes(changes: Mapping[int, tuple[int, int]]) -> None:
         rows.update(shown_count=total, helped_count=Least(Greatest(F("helped_count") + helped, 0), total))
 
 
-def renew_expiry(uids: Iterable[str], least: float, now: datetime | None = None) -> dict[str, datetime]:
+def renew_expiry(uids: Iterable[str], least: float) -> dict[str, datetime]:
     """Restart the days to live of live memories with at least this importance. Return the new expiry by id.
 
     The caller has checked that the memories are visible. Memories that never expire, or would expire sooner,
     stay as they are. Not journaled; ``updated_at`` does not change.
     """
-    now = now or timezone.now()
+    now = timezone.now()
     live = Memory.objects.live(now).filter(uid__in=list(uids), importance__gte=least)
     renewed: dict[str, datetime] = {}
     by_end: dict[datetime, list[int]] = defaultdict(list)
