@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tools.cluster import mixed
+from tools.cluster import journeys, mixed
 from tools.cluster.mixed import AGED_MEMORIES, AGED_PROJECTS, Outcome
 
 
@@ -74,3 +75,11 @@ def test_runs_that_changed_each_memory_once_have_no_fault() -> None:
 @pytest.mark.parametrize("found", [runs(times=2), runs(status="running"), runs(left_out=1)])
 def test_a_run_that_was_done_twice_stuck_or_left_something_out_is_reported(found: dict[str, Any]) -> None:
     assert len(mixed.find_faults_of_runs(found)) == 1
+
+
+def test_a_test_that_fails_twice_counts_once_and_a_skipped_one_did_not_run(tmp_path: Path) -> None:
+    case = '<testcase classname="journeys" name="{}">{}</testcase>'
+    cases = [("walk", ""), ("hide", "<failure/>"), ("hide", "<error/>"), ("node", "<skipped/>")]
+    report = tmp_path / "report.xml"
+    report.write_text(f"<testsuite>{''.join(case.format(*one) for one in cases)}</testsuite>")
+    assert journeys.count_tests(report) == (2, 1)

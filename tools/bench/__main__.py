@@ -14,6 +14,7 @@ import argparse
 import itertools
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -50,7 +51,7 @@ def main() -> None:
     add("--corpus", type=Path, help="JSONL in the API's shape; default: generated text")
     add("--clients", default="1,8,32", help="numbers of clients, comma-separated")
     add("--requests", type=int, default=200, help="requests of each measurement")
-    add("--only", default="", help="only kinds of requests whose name contains this")
+    add("--only", default="", help="only kinds of requests whose name matches this expression")
     add("--databases", default="sqlite", help="sqlite, postgres, or both with a comma")
     add("--peer", type=Path, help="python of a virtual environment that has mcp-memory-service")
     add("--maintenance", type=float, default=0, metavar="SECONDS", help="also measure stores during runs")
@@ -85,7 +86,7 @@ class Benchmark:
         if postgres:
             self.environment["DATABASE_URL"] = postgres.create_database("hub")
         self.clients = list(map(int, options.clients.split(",")))
-        self.workloads = [one for one in workloads(lines) if options.only in one.name]
+        self.workloads = [one for one in workloads(lines) if re.search(options.only, one.name)]
         searches = [one.name for one in self.workloads if one.mode]
         others = [one.name for one in self.workloads if not one.mode]
         self.rows = {name: Row(name) for name in (*searches, BARE, PEER, *others)}

@@ -102,14 +102,22 @@ class Journeys:
         command = [sys.executable, "-m", "pytest", "-q", "--tb=short", f"--junit-xml={report}", *paths]
         command += ["--last-failed"] if again else []
         subprocess.run(command, cwd=ROOT, env=environment | {"TEST_DATABASE_URL": self.url})
-        ran, failed = set(), set()  # a test that fails twice, the second time at its end, is listed twice
-        for case in ElementTree.parse(report).iter("testcase"):
-            results = {part.tag for part in case}
-            if "skipped" not in results:
-                ran.add(case.attrib["classname"] + case.attrib["name"])
-            if results & {"failure", "error"}:
-                failed.add(case.attrib["classname"] + case.attrib["name"])
-        return len(ran), len(failed)
+        return count_tests(report)
+
+
+def count_tests(report: Path) -> tuple[int, int]:
+    """Return how many tests of a JUnit report ran, and how many failed.
+
+    A test that fails, and again when its fixtures end, is listed twice.
+    """
+    ran, failed = set(), set()
+    for case in ElementTree.parse(report).iter("testcase"):
+        results, name = {part.tag for part in case}, case.attrib["classname"] + case.attrib["name"]
+        if "skipped" not in results:
+            ran.add(name)
+        if results & {"failure", "error"}:
+            failed.add(name)
+    return len(ran), len(failed)
 
 
 def read_store(environment: dict[str, str]) -> Any:

