@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memoryhub import embeddings
 from memoryhub.backends import vector_index
 from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.fts_query import Query
@@ -17,8 +16,8 @@ from memoryhub.backends.vector_index import ModelVectors
 from memoryhub.backends.vector_view import Among, Vectors
 from memoryhub.core.arrays import positions_of_highest
 from memoryhub.core.text import words
-from memoryhub.embeddings import Embedder, EmbeddingError, configured
-from memoryhub.embeddings.provider import log_failure
+from memoryhub.embeddings import Embedder, EmbeddingError, provider
+from memoryhub.embeddings.provider import configured, log_failure
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
 from memoryhub.search.lexical import TermFrequencies
@@ -177,7 +176,7 @@ def match_meaning(
     ``others``: the keys of memories that are compared even if many others are nearer.
     """
     try:
-        embedder = embeddings.configured()
+        embedder = provider.configured()
         if embedder is None:
             return SemanticMatches(failure=NOT_CONFIGURED)
         if obstacle := vector_index.find_obstacle():
