@@ -59,7 +59,7 @@ def choose(monkeypatch):
                 raise provider
             return provider
 
-        monkeypatch.setattr(provider, "configured", answer)
+        monkeypatch.setattr("memoryhub.embeddings.provider.configured", answer)
         return provider
 
     return configured
