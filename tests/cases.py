@@ -13,7 +13,7 @@ from django.core.cache import cache
 from django.db import transaction
 
 from memoryhub.api import health
-from memoryhub.core import clock
+from memoryhub.core import dates
 from memoryhub.models import querysets
 from memoryhub.search import visible_rows
 from memoryhub.stats import counts
@@ -32,7 +32,7 @@ def clear_caches() -> None:
     querysets._live_memories.cache_clear()
     counts._cache.clear()
     cache.clear()
-    clock.set_lead(timedelta(0))
+    dates.set_lead(timedelta(0))
     health._written_at.clear()
 
 

@@ -31,10 +31,10 @@ from hypothesis import HealthCheck, settings
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
-from memoryhub import embeddings, memories
+from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.backends import change_log, schema
-from memoryhub.embeddings import Embedder
+from memoryhub.embeddings import Embedder, provider
 from memoryhub.memories.schemas import EntityDraft, MemoryDraft
 from memoryhub.models import Memory
 from memoryhub.ops import checks
@@ -272,7 +272,7 @@ def configure(settings: Any) -> Callable[..., None]:
 def embedding(configure: Callable[..., None]) -> Embedder:
     """Turn embeddings on, with the built-in provider."""
     configure(embeddings="wordllama")
-    embedder = embeddings.configured()
+    embedder = provider.configured()
     assert embedder is not None
     return embedder
 

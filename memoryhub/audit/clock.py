@@ -8,15 +8,19 @@ clock that a time service keeps right is trusted.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import math
+import struct
+import sys
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import NamedTuple
 
 from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.audit import journal
-from memoryhub.core import clock
-from memoryhub.core.clock import Reading
+from memoryhub.core import dates
 from memoryhub.core.database import write_transaction
 from memoryhub.models import ClockState, JournalEntry, MaintenanceRun
 
@@ -25,6 +29,38 @@ CONFIRMED = "clock_confirmed"
 TOLERANCE = timedelta(days=1)  # a larger jump needs confirmation
 SAVE_INTERVAL = timedelta(minutes=10)
 MAX_DAYS = 400  # remembered
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_UPTIME = Path("/proc/uptime")  # counts while the machine sleeps, too
+_STATUS_OFFSET = 40  # of ``status`` in C's struct timex on 64-bit Linux
+_STA_UNSYNC = 0x40  # from <linux/timex.h>
+
+
+class Reading(NamedTuple):
+    """The wall clock at one moment, and the seconds since the boot with this id. No id: they are unknown."""
+
+    at: datetime
+    boot: str
+    seconds: float
+
+
+def read() -> Reading:
+    now = datetime.now(UTC)
+    try:
+        seconds = float(_UPTIME.read_text().split()[0])
+        return Reading(now, _BOOT_ID.read_text().strip(), seconds)
+    except (OSError, ValueError, IndexError):  # another system than Linux
+        return Reading(now, "", 0.0)
+
+
+def is_synchronised() -> bool:
+    """Whether a time service keeps the clock right. Setting the clock by hand ends this."""
+    if sys.platform != "linux" or struct.calcsize("P") != 8:
+        return False
+    state = ctypes.create_string_buffer(512)
+    if ctypes.CDLL(None).adjtimex(state) < 0:
+        return False
+    [status] = struct.unpack_from("i", state, _STATUS_OFFSET)
+    return not status & _STA_UNSYNC
 
 
 @dataclass(frozen=True)
@@ -46,7 +82,7 @@ class Pause:
 
 def check() -> Pause | None:
     """Read the clock. Return why expiry, decay, purge and eviction are paused, or None."""
-    state, reading = ClockState.objects.first(), clock.read()
+    state, reading = ClockState.objects.first(), read()
     if state is None or _needs_saving(state, reading):
         with write_transaction():
             state = _advance(ClockState.objects.first(), reading)
@@ -63,7 +99,7 @@ def current_pause() -> Pause | None:
 def inspect() -> Pause | None:
     """Read the clock like :func:`check`, but write nothing."""
     state = ClockState.objects.first()
-    return _apply(_advance(state, clock.read())) if state else None
+    return _apply(_advance(state, read())) if state else None
 
 
 def confirm(actor: Actor) -> Pause | None:
@@ -75,7 +111,7 @@ def confirm(actor: Actor) -> Pause | None:
             detail = {"days": pause.days, "proven": pause.proven}
             level = Sensitivity.SECRET.value
             journal.record(actor, [journal.Change(CONFIRMED, "clock", "", detail, sensitivity=level)])
-    clock.set_lead(timedelta(0))
+    dates.set_lead(timedelta(0))
     return pause
 
 
@@ -97,7 +133,7 @@ def removal_limit(grace_days: float, now: datetime) -> datetime:
 def _apply(state: ClockState) -> Pause | None:
     ahead = timedelta(seconds=state.ahead)
     pause = Pause(ahead, state.proven) if ahead > TOLERANCE else None
-    clock.set_lead(pause.ahead if pause else timedelta(0))
+    dates.set_lead(pause.ahead if pause else timedelta(0))
     return pause
 
 
@@ -114,7 +150,7 @@ def _advance(state: ClockState | None, reading: Reading) -> ClockState:
         state = ClockState(at=reading.at, boot=reading.boot, seconds=reading.seconds, days=days)
     was_paused = _is_paused(state)
     _measure_lead(state, reading)
-    if _is_paused(state) and (clock.is_synchronised() or timedelta(seconds=state.waited) > TOLERANCE):
+    if _is_paused(state) and (is_synchronised() or timedelta(seconds=state.waited) > TOLERANCE):
         state.ahead = 0
     if not _is_paused(state):
         state.proven, state.waited = False, 0

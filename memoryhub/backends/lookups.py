@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.fts_query import MAX_TERMS, MAX_TRIGRAMS, TRIGRAM_LENGTH, Query
-from memoryhub.core.clock import expiry_time
+from memoryhub.core.dates import expiry_time
 from memoryhub.core.text import words
 
 if TYPE_CHECKING:

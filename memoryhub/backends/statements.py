@@ -20,7 +20,7 @@ from memoryhub.backends.bulk import adapt_moment
 from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
-from memoryhub.core.clock import expiry_time
+from memoryhub.core.dates import expiry_time
 from memoryhub.core.vocabulary import SCOPES
 
 Keys = NDArray[np.int64]

@@ -1,9 +1,9 @@
-"""The languages and time zones of dates, and ISO 8601."""
+"""The languages and time zones of dates, ISO 8601, and the moment up to which memories have expired."""
 
 from __future__ import annotations
 
 import zoneinfo
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from django.utils import timezone
@@ -79,3 +79,27 @@ def activate(profile: Any | None, browser_zone: str = "") -> None:
         timezone.activate(zoneinfo.ZoneInfo(chosen))
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         timezone.deactivate()
+
+
+_lead = timedelta(0)
+
+
+def set_lead(lead: timedelta) -> None:
+    """Set how far the wall clock is ahead of the time that this process counts for expiry."""
+    global _lead
+    _lead = lead
+
+
+def unconfirmed_lead() -> timedelta:
+    """Return how far the wall clock is ahead without confirmation."""
+    return _lead
+
+
+def expiry_time(now: datetime) -> datetime:
+    """Return the moment up to which memories have expired: ``now`` without an unconfirmed jump."""
+    return now - _lead
+
+
+def is_in_doubt() -> bool:
+    """Whether the wall clock is ahead without confirmation."""
+    return bool(_lead)

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from memoryhub.access.policy import LEVELS, Clearance, Sensitivity, level_rank
 from memoryhub.accounts.clearance import user_clearance
-from memoryhub.core.clock import expiry_time
+from memoryhub.core.dates import expiry_time
 from memoryhub.core.text import first_line, shorten
 from memoryhub.facts.contradictions import Contradiction, find_contradictions
 from memoryhub.models import Digest, Fact, Memory

@@ -183,7 +183,10 @@ _loaded = _LoadedProvider()
 
 
 def configured() -> Embedder | None:
-    """Return the provider; see ``memoryhub.embeddings.configured``."""
+    """Return the configured provider, or None for ``embeddings = "none"``.
+
+    Raise EmbeddingError if it cannot load.
+    """
     return _loaded.get(EmbeddingSettings.now())
 
 

@@ -39,6 +39,7 @@ from memoryhub.accounts.sign_in import client_address
 from memoryhub.backends import schema
 from memoryhub.core.database import is_postgres, store_path
 from memoryhub.core.logs import request_id
+from memoryhub.embeddings import provider
 from memoryhub.http import rate_limit
 from memoryhub.http.problems import Problem, get_request_id, too_many_requests
 from memoryhub.memories.vectors import memories_without_vector
@@ -187,7 +188,7 @@ class StoreCollector:
         runs = _count_by_status(MaintenanceRun)
         yield _family("memoryhub_maintenance_runs", "Maintenance runs.", "status", runs)
         with suppress(embeddings.EmbeddingError):  # doctor reports it
-            if embedder := embeddings.configured():
+            if embedder := provider.configured():
                 waiting = memories_without_vector(embedder.name).count()
                 yield _gauge("memoryhub_memories_without_vector", "Memories that wait for a vector.", waiting)
         yield _family("memoryhub_store_bytes", "Size of the store's files.", "file", _file_sizes())

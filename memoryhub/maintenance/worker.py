@@ -16,11 +16,10 @@ from django.db import DatabaseError, connections
 from django.db.models import Q
 from django.utils import timezone
 
-from memoryhub import embeddings
 from memoryhub.access.policy import system_actor
 from memoryhub.audit import clock
 from memoryhub.backends import vector_index
-from memoryhub.embeddings import Embedder, EmbeddingError
+from memoryhub.embeddings import Embedder, EmbeddingError, provider
 from memoryhub.maintenance import nodes, runs, scheduler
 from memoryhub.maintenance.executor import execute, mark_interrupted
 from memoryhub.maintenance.operations import run_now
@@ -64,7 +63,7 @@ class EmbeddingBackfill:
         if start < self._due:
             return
         try:
-            embedder = embeddings.configured()
+            embedder = provider.configured()
             self._model = embedder.name if embedder else ""
             if embedder and embedder.dimensions:
                 vector_index.get_index(embedder.name, embedder.dimensions).prepare()

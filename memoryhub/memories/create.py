@@ -264,7 +264,7 @@ class _Batch:
         return [same_content, self.by_key[(memory.key, *place)]] if memory.key else [same_content]
 
     def store(self, draft: MemoryDraft, history: ImportedHistory | None = None) -> StoreResult:
-        owner = imported_history.resolve_imported_owner(draft.scope, history, self.actor)
+        owner = rows.resolve_owner(draft.scope, self.actor, history.owner if history else "")
         memory = rows.build_memory(draft, self.actor, self.now, self.imported_at, owner)
         rows.refuse_if_off(memory.project, self.actor, self.off_projects)
         if self.needs_approval:

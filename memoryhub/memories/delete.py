@@ -16,8 +16,8 @@ from memoryhub.access.filters import memory_filter
 from memoryhub.access.policy import LEVELS, Actor, level_rank, stricter_level
 from memoryhub.audit import clock, journal
 from memoryhub.backends import schema, vector_index
-from memoryhub.core.clock import is_in_doubt
 from memoryhub.core.database import batched, write_transaction
+from memoryhub.core.dates import is_in_doubt
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.rows import CHUNK_SIZE, fetch_by_uids, is_unchanged, restart_expiry
 from memoryhub.models import Event, Fact, Memory, Project

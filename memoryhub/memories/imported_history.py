@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from memoryhub.access.policy import LEVELS, Actor
 from memoryhub.core.database import batched
-from memoryhub.core.vocabulary import Scope, TrashReason
-from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
-from memoryhub.memories.rows import CHUNK_SIZE, LIST_FIELDS, SCALAR_FIELDS, resolve_owner
+from memoryhub.core.vocabulary import TrashReason
+from memoryhub.memories.errors import Conflict, NotFound, StoreError
+from memoryhub.memories.rows import CHUNK_SIZE, LIST_FIELDS, SCALAR_FIELDS
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal
 from memoryhub.models import AbsenceSpan, CodeReference, Evidence, Memory, Revision
@@ -91,15 +91,6 @@ def apply_history(memory: Memory, past: ImportedHistory, now: datetime) -> None:
     memory.flags = list(past.flags)
     memory.scale = past.scale
     memory.copy = max(past.copy, 0)
-
-
-def resolve_imported_owner(scope: str, past: ImportedHistory | None, actor: Actor) -> str:
-    """Return the owner. Raise Forbidden if the history names an owner whom the actor may not write for."""
-    if past is None or not past.owner or scope != Scope.PERSONAL.value or past.owner == actor.owner:
-        return resolve_owner(scope, actor)
-    if not actor.clearance.every_owner:
-        raise Forbidden("this personal memory belongs to someone else, who must import it", "owner")
-    return past.owner
 
 
 Outcome = bool | StoreError  # of an imported row: whether it is new, or why it is refused

@@ -60,10 +60,17 @@ def refuse_if_off(project: str, actor: Actor, off_projects: Collection[str]) -> 
         raise Forbidden(f"memory is switched off in the project {project}; a person can change its mode")
 
 
-def resolve_owner(scope: str, actor: Actor) -> str:
-    """Return the owner of a new memory: the actor's for a personal one, empty for a shared one."""
+def resolve_owner(scope: str, actor: Actor, imported: str = "") -> str:
+    """Return the owner of a new memory: the actor's for a personal one, empty for a shared one.
+
+    ``imported``: the owner that an import names. It may be someone else if the actor writes for every owner.
+    """
     if scope != Scope.PERSONAL.value:
         return ""
+    if imported and imported != actor.owner:
+        if not actor.clearance.every_owner:
+            raise Forbidden("this personal memory belongs to someone else, who must import it", "owner")
+        return imported
     if not actor.owner:
         raise Forbidden("a personal memory needs an owner; store it as project or team", "scope")
     return actor.owner

@@ -18,7 +18,7 @@ from memoryhub.backends import bulk
 from memoryhub.backends.tables import EMBEDDED_COLUMNS
 from memoryhub.backends.vector_index import encode_vector
 from memoryhub.core.database import batched, write_transaction
-from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
+from memoryhub.embeddings import Embedder, EmbeddingError, Vectors, provider
 from memoryhub.embeddings.provider import EmbeddingSettings, log_failure
 from memoryhub.memories.rows import CHUNK_SIZE
 from memoryhub.models import Embedding, Memory
@@ -99,7 +99,7 @@ def _local_provider() -> Embedder | None:
     if _left_out.get():
         return None
     try:
-        embedder = embeddings.configured()
+        embedder = provider.configured()
     except EmbeddingError as error:
         log_failure(logger, STORED_WITHOUT_VECTORS, error)
         return None

@@ -27,7 +27,7 @@ from memoryhub.backends.lookups import (
 )
 from memoryhub.backends.statements import keys_of_files
 from memoryhub.backends.tables import TEXT_COLUMNS
-from memoryhub.core.clock import expiry_time
+from memoryhub.core.dates import expiry_time
 
 DETAIL_RELATIONS = ("labels", "files", "entities")  # the list-valued fields of a memory
 

@@ -29,6 +29,7 @@ from memoryhub import embeddings, wsgi
 from memoryhub.access.policy import system_actor
 from memoryhub.backends import bulk
 from memoryhub.core.database import write_transaction
+from memoryhub.embeddings import provider
 from memoryhub.extraction.queue import ExtractionWorker
 from memoryhub.http import monitoring
 from memoryhub.http.request_buffering import RequestBuffer
@@ -159,7 +160,7 @@ def _use_one_heap() -> None:
 
 def _load_embeddings() -> None:
     try:
-        embeddings.configured()
+        provider.configured()
     except embeddings.EmbeddingError as error:
         logger.warning("the hub starts without vectors: %s", error)
     except Exception:

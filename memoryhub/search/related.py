@@ -92,7 +92,9 @@ def _nearest_by_vector(memory: Memory, others: MemoryQuerySet) -> tuple[dict[int
         return {}, f"compared by words: {error}"
     if vector is None:
         return {}, "compared by words: this memory has no vector yet"
-    found = find_nearest(others, vector, embedder.name, _MAX_CANDIDATES, centred=False, position=position)
+    found = find_nearest(
+        others, vector, embedder.name, _MAX_CANDIDATES, centred=False, position=position, vectors=vectors
+    )
     return {pk: round(max(cosine, 0.0), 4) for pk, cosine in found}, ""
 
 

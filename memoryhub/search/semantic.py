@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memoryhub import embeddings
 from memoryhub.backends import vector_index
 from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.fts_query import Query
@@ -17,8 +16,8 @@ from memoryhub.backends.vector_index import ModelVectors
 from memoryhub.backends.vector_view import Among, Vectors
 from memoryhub.core.arrays import positions_of_highest
 from memoryhub.core.text import words
-from memoryhub.embeddings import Embedder, EmbeddingError, configured
-from memoryhub.embeddings.provider import log_failure
+from memoryhub.embeddings import Embedder, EmbeddingError, provider
+from memoryhub.embeddings.provider import configured, log_failure
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
 from memoryhub.search.lexical import TermFrequencies
@@ -55,15 +54,18 @@ def row_cosines(
     centred: bool = True,
     limit: int = 0,
     others: Callable[[], list[int]] = list,
+    vectors: ModelVectors | None = None,
 ) -> NDArray[np.float32] | None:
     """Return the cosine of every row with a unit vector, NaN without a vector; None if none has one.
 
-    ``rows`` are those of ``memories``. If they are many, the cosines of the nearest (at least ``limit``) are
-    exact and those of the others are estimates; on PostgreSQL, only the nearest and the memories with the
-    keys ``others`` have a cosine. ``centred`` subtracts the mean of the visible vectors (of a sample if they
-    are many), so hidden memories do not affect the cosines.
+    ``rows`` are those of ``memories``; ``vectors`` those of the model, if loaded. If the rows are many, the
+    cosines of the nearest (at least ``limit``) are exact and those of the others are estimates; on
+    PostgreSQL, only the nearest and the memories with the keys ``others`` have a cosine. ``centred``
+    subtracts the mean of the visible vectors (of a sample if they are many), so hidden memories do not affect
+    the cosines.
     """
-    vectors = vector_index.get_index(model, len(query)).view(rows.position)
+    if vectors is None:
+        vectors = vector_index.get_index(model, len(query)).view(rows.position)
     if not len(rows) or not query.any():
         return None
     mean = _visible_mean(rows, vectors, model) if centred else None
@@ -84,14 +86,15 @@ def find_nearest(
     *,
     centred: bool = True,
     position: LogPosition | None = None,
+    vectors: ModelVectors | None = None,
 ) -> list[tuple[int, float]]:
     """Return primary keys and cosines of the nearest memories of a queryset, the newer of equals first.
 
-    Memories without a vector of the model are left out. ``position``: the
-    current position of the change log, if the caller has read it.
+    Memories without a vector of the model are left out. ``position``: the current position of the change
+    log, ``vectors``: those of the model, if the caller has read them.
     """
     rows = load_visible_rows(memories, position)
-    cosines = row_cosines(memories, rows, query, model, centred=centred, limit=limit)
+    cosines = row_cosines(memories, rows, query, model, centred=centred, limit=limit, vectors=vectors)
     if cosines is None or limit < 1:
         return []
     return [(int(rows.pks[one]), float(cosines[one])) for one in nearest_positions(cosines, limit)]
@@ -127,14 +130,14 @@ class SemanticMatches:
     failure: str = ""
     note: str = ""
     query: Vectors | None = None
+    vectors: ModelVectors | None = None
 
     def exact(self, rows: VisibleRows, positions: Positions) -> NDArray[np.float32] | None:
         """Return the exact cosines of rows, NaN without a vector; None if ``cosines`` has them."""
-        if self.query is None or self.cosines is None:
+        if self.query is None or self.vectors is None or self.cosines is None:
             return None
-        vectors = vector_index.get_index(self.model, len(self.query)).view(rows.position)
-        mean = _visible_mean(rows, vectors, self.model)
-        return vector_index.exact_cosines(vectors, self.query, mean, rows.pks[positions])
+        mean = _visible_mean(rows, self.vectors, self.model)
+        return vector_index.exact_cosines(self.vectors, self.query, mean, rows.pks[positions])
 
     def compare(self, rows: VisibleRows, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return the cosine of each text, computed like those of the rows.
@@ -142,10 +145,9 @@ class SemanticMatches:
         Zeros without an embedding model, and if another process would have to embed the texts.
         """
         embedder, _ = available_embedder()
-        if self.query is None or embedder is None or not embedder.in_process:
+        if self.query is None or self.vectors is None or embedder is None or not embedder.in_process:
             return np.zeros(len(texts))
-        index = vector_index.get_index(self.model, len(self.query)).view(rows.position)
-        mean = _visible_mean(rows, index, self.model)
+        mean = _visible_mean(rows, self.vectors, self.model)
         vectors, query = embedder.documents(texts) - mean, self.query - mean
         lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
         return np.asarray(vectors @ query / np.maximum(lengths, MIN_LENGTH), np.float64)
@@ -155,11 +157,10 @@ class SemanticMatches:
 
         The first count most: each by the square root of its rank.
         """
-        if self.query is None:
+        if self.vectors is None:
             return np.zeros(len(positions), np.float32)
-        index = vector_index.get_index(self.model, len(self.query)).view(rows.position)
-        vectors, present = index.in_order(rows.pks[positions])
-        vectors = np.where(present[:, None], vectors - _visible_mean(rows, index, self.model), 0.0)
+        vectors, present = self.vectors.in_order(rows.pks[positions])
+        vectors = np.where(present[:, None], vectors - _visible_mean(rows, self.vectors, self.model), 0.0)
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1), MIN_LENGTH)[:, None]
         direction = (vectors[:leaders].T / np.sqrt(np.arange(1, len(vectors[:leaders]) + 1))).sum(axis=1)
         return np.asarray(vectors @ direction / max(float(np.linalg.norm(direction)), MIN_LENGTH), np.float32)
@@ -177,7 +178,7 @@ def match_meaning(
     ``others``: the keys of memories that are compared even if many others are nearer.
     """
     try:
-        embedder = embeddings.configured()
+        embedder = provider.configured()
         if embedder is None:
             return SemanticMatches(failure=NOT_CONFIGURED)
         if obstacle := vector_index.find_obstacle():
@@ -189,11 +190,12 @@ def match_meaning(
     other_models = set(rows.position.models) - {embedder.name, ""}
     note = MODEL_CHANGING if other_models else ""
     try:
-        cosines = row_cosines(memories, rows, vector, embedder.name, others=others)
+        vectors = vector_index.get_index(embedder.name, len(vector)).view(rows.position)
+        cosines = row_cosines(memories, rows, vector, embedder.name, others=others, vectors=vectors)
     except OSError as error:
         logger.warning("%s: the vectors cannot be read: %s", LEXICAL_ONLY, error)
         return SemanticMatches(failure=f"{LEXICAL_ONLY}: the vectors cannot be read")
-    return SemanticMatches(cosines, embedder.name, note=note, query=vector)
+    return SemanticMatches(cosines, embedder.name, note=note, query=vector, vectors=vectors)
 
 
 def word_weights(query: Query, frequencies: TermFrequencies) -> Mapping[str, float]:

@@ -29,8 +29,7 @@ from memoryhub.backends import change_log
 from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.lookups import CurrentMoment
 from memoryhub.backends.statements import Keys, key_list, read_ranking_columns
-from memoryhub.core.clock import expiry_time, unconfirmed_lead
-from memoryhub.core.dates import start_of_day
+from memoryhub.core.dates import expiry_time, start_of_day, unconfirmed_lead
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.scoring import Pairs, length_factor, parse_speaker
 

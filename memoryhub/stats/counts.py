@@ -13,13 +13,12 @@ from django.conf import settings
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Value
 from django.utils import timezone
 
-from memoryhub import embeddings
 from memoryhub.access.policy import Clearance
 from memoryhub.backends import change_blocks, change_log, schema
 from memoryhub.backends.change_blocks import Block
 from memoryhub.backends.statements import key_list
-from memoryhub.core.clock import expiry_time
-from memoryhub.embeddings import EmbeddingError
+from memoryhub.core.dates import expiry_time
+from memoryhub.embeddings import EmbeddingError, provider
 from memoryhub.memories.delete import (
     AUTHOR,
     Caps,
@@ -301,7 +300,7 @@ def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict
     Without a usable model, none are missing.
     """
     try:
-        embedder = embeddings.configured()
+        embedder = provider.configured()
     except EmbeddingError:
         embedder = None  # the doctor and every search report the error
     model = embedder.name if embedder else ""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub import embeddings
 from memoryhub.access.policy import Clearance
-from memoryhub.embeddings import EmbeddingError
+from memoryhub.embeddings import EmbeddingError, provider
 from memoryhub.models import Embedding
 from memoryhub.ops.doctor import Status
 from memoryhub.ops.doctor import content as doctor
@@ -32,7 +31,7 @@ def test_statistics_work_without_a_loadable_provider(db, monkeypatch):
     def fail():
         raise EmbeddingError("wordllama cannot be loaded")
 
-    monkeypatch.setattr(embeddings, "configured", fail)
+    monkeypatch.setattr(provider, "configured", fail)
     assert vector_statistics(Clearance())["embedding_model"] == ""
 
 
@@ -59,6 +58,6 @@ def test_missing_provider_does_not_fail_readiness(client, remember, monkeypatch)
     def fail():
         raise EmbeddingError("wordllama cannot be loaded")
 
-    monkeypatch.setattr(embeddings, "configured", fail)
+    monkeypatch.setattr(provider, "configured", fail)
     remember("zebra")
     assert client.get("/readyz").status_code == 200

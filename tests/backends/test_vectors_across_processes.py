@@ -47,9 +47,9 @@ SEEN = Clearance.up_to("secret", owner="ada")
 
 def found(question: str) -> list[str]:
     """Return the contents of the live memories nearest to a question in this process."""
-    from memoryhub import embeddings
+    from memoryhub.embeddings import provider
 
-    embedder = embeddings.configured()
+    embedder = provider.configured()
     assert embedder
     near = find_nearest(
         Memory.objects.visible_to(SEEN).live(), embedder.query(question), embedder.name, 5, centred=False
@@ -146,9 +146,9 @@ def test_nearest_memories_respect_access(four_levels, remember):
     stranger = Actor("token:stranger", Clearance.up_to("secret", owner="bob"))
     remember("zebra stripes of somebody else", by=stranger, scope="personal")
     remember("zebra stripes elsewhere", project="elsewhere")
-    from memoryhub import embeddings
+    from memoryhub.embeddings import provider
 
-    embedder = embeddings.configured()
+    embedder = provider.configured()
 
     def seen(clearance: Clearance) -> set[str]:
         rows = Memory.objects.visible_to(clearance).live()

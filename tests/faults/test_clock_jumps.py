@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.audit import clock
-from memoryhub.core import clock as core_clock
-from memoryhub.core.clock import Reading
+from memoryhub.audit.clock import Reading
+from memoryhub.core import dates
 from memoryhub.maintenance import runs, scheduler
 from memoryhub.maintenance.operations import OPERATIONS, run_now
 from memoryhub.maintenance.worker import Worker
@@ -59,8 +59,8 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine(datetime(2026, 5, 4, 12, tzinfo=UTC))
-    monkeypatch.setattr(core_clock, "read", lambda: machine.read())
-    monkeypatch.setattr(core_clock, "is_synchronised", lambda: machine.is_synchronised)
+    monkeypatch.setattr(clock, "read", lambda: machine.read())
+    monkeypatch.setattr(clock, "is_synchronised", lambda: machine.is_synchronised)
     monkeypatch.setattr(timezone, "now", lambda: machine.at)
     clock.check()
     return machine
@@ -96,7 +96,7 @@ def test_a_corrected_clock_ends_the_pause(machine):
     machine.run(DAY / 2)
     machine.at -= 135 * DAY
     assert clock.check() is None
-    assert not core_clock.is_in_doubt()
+    assert not dates.is_in_doubt()
 
 
 def test_a_clock_that_was_behind_and_is_corrected_pauses_nothing(machine):

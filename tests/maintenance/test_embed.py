@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from django.utils import timezone
 
-from memoryhub import embeddings, memories
+from memoryhub import memories
 from memoryhub.access.policy import system_actor
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.maintenance import nodes, runs, scheduler
@@ -59,7 +59,7 @@ def choose(monkeypatch):
                 raise provider
             return provider
 
-        monkeypatch.setattr(embeddings, "configured", answer)
+        monkeypatch.setattr("memoryhub.embeddings.provider.configured", answer)
         return provider
 
     return configured

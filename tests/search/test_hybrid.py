@@ -7,7 +7,6 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import embeddings
 from memoryhub import memories as store
 from memoryhub.access.policy import Clearance
 from memoryhub.embeddings import EmbeddingError, provider
@@ -144,7 +143,7 @@ def test_search_with_failing_provider_falls_back_to_words(corpus, monkeypatch):
     def fail():
         raise EmbeddingError("the endpoint did not answer in time")
 
-    monkeypatch.setattr(embeddings, "configured", fail)
+    monkeypatch.setattr(provider, "configured", fail)
     found = search_memories(seen(), "payment webhook")
     assert found.hits
     assert found.mode == "lexical"
@@ -155,7 +154,7 @@ def test_failing_provider_is_logged_once(corpus, monkeypatch, caplog):
     def fail():
         raise EmbeddingError("the endpoint did not answer in time")
 
-    monkeypatch.setattr(embeddings, "configured", fail)
+    monkeypatch.setattr(provider, "configured", fail)
     monkeypatch.setattr(provider, "_warned", {})
     for _ in range(3):
         search_memories(seen(), "payment webhook")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.backends.change_log import LogPosition
-from memoryhub.core import clock
+from memoryhub.core import dates
 from memoryhub.models import Label, Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.search import visible_rows
@@ -245,5 +245,5 @@ def test_expired_rows_are_live_again_when_the_clock_is_found_ahead(transactional
     memory = remember("zebra")
     Memory.objects.update(expires_at=timezone.now() - timedelta(days=1))
     assert not len(load_visible_rows(Memory.objects.live()))
-    clock.set_lead(timedelta(days=30))
+    dates.set_lead(timedelta(days=30))
     assert load_visible_rows(Memory.objects.live()).pks.tolist() == [memory.pk]

@@ -31,7 +31,7 @@ PAGES = {
 }
 # Pages that list much: the most after a change, and after an event.
 FULL_PAGES = {
-    "/memories/{uid}/": (25, MAX_STATEMENTS),
+    "/memories/{uid}/": (24, MAX_STATEMENTS),
     "/sessions/night/": (15, 13),
     "/sessions/night/?kind=injection": (13, 11),
     "/sessions/night/?kind=kept": (14, MAX_STATEMENTS),

@@ -16,8 +16,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from memoryhub import embeddings
-from memoryhub.embeddings import EmbeddingError
+from memoryhub.embeddings import EmbeddingError, provider
 from memoryhub.memories import restore_memories, trash_memories, update_memory
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory, SavedSearch
@@ -404,7 +403,7 @@ class TestSemanticFailure:
         def fail() -> None:
             raise EmbeddingError("<b>the endpoint</b> did not answer in time")
 
-        monkeypatch.setattr(embeddings, "configured", fail)
+        monkeypatch.setattr(provider, "configured", fail)
 
     @pytest.mark.parametrize("q", ["zebra", "quokka"])
     def test_failed_provider_is_reported(self, visitor: Client, zoo: None, down: None, q: str) -> None:

@@ -13,7 +13,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.backends import change_log, reindexing
 from memoryhub.backends.tables import EMBEDDED_COLUMNS, INDEXES
 from memoryhub.core.database import write_transaction
-from memoryhub.embeddings import Embedder, EmbeddingError, text_to_embed
+from memoryhub.embeddings import Embedder, EmbeddingError, provider, text_to_embed
 from memoryhub.maintenance.operations.base import (
     CHARS_PER_WEIGHT,
     Change,
@@ -167,7 +167,7 @@ class Embed(Operation[ProjectParams]):
 def require_embedder() -> Embedder | None:
     """Return the configured provider, None if there is none; StoreError if it cannot be loaded."""
     try:
-        return embeddings.configured()
+        return provider.configured()
     except EmbeddingError as error:
         raise StoreError(str(error), "embeddings") from error
 

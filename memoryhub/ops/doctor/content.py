@@ -17,8 +17,8 @@ from memoryhub.accounts.second_factors import count_unreadable
 from memoryhub.audit import clock as jumps
 from memoryhub.backends import change_log
 from memoryhub.core.text import format_count
-from memoryhub.embeddings import EmbeddingError, configured
-from memoryhub.embeddings.provider import EmbeddingSettings, find_problems
+from memoryhub.embeddings import EmbeddingError
+from memoryhub.embeddings.provider import EmbeddingSettings, configured, find_problems
 from memoryhub.maintenance import nodes, scheduler
 from memoryhub.maintenance.executor import is_lost, mark_interrupted
 from memoryhub.memories.delete import count_by_quota, fullest, load_caps
