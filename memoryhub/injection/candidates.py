@@ -23,6 +23,7 @@ from memoryhub.memories.rows import load_memories
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.search import scoring
+from memoryhub.search.fallback import correct_spelling
 from memoryhub.search.hybrid import default_weights
 from memoryhub.search.lexical import (
     RowScorer,
@@ -47,6 +48,7 @@ from memoryhub.search.text_matching import TextMatch
 MAX_TERMS = 8  # about as many as in a normal search
 MAX_UNKNOWN_TERMS = 1  # of these, terms that no memory contains; a prompt about another topic finds less
 MAX_CLAUSES = 3  # sentences that are matched alone
+MAX_CORRECTED_WORDS = 4  # informative words of a prompt in which typing errors are corrected
 MIN_SUBSTRING_LENGTH = 5  # letters of a word that is searched inside other words
 NAME_BONUS = 1.3
 # Shared terms of less weight are coincidence: so many memories share them with any prompt.
@@ -133,6 +135,11 @@ def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> lis
     """Return the best candidates, also those below the minimum score; none if no term is informative."""
     parsed = parse_prompt(prompt)
     words = TermMatches.load(memories, words_query(parsed.words))
+    if 0 < len(words.known_words) < len(parsed.words) <= MAX_CORRECTED_WORDS:
+        correction = correct_spelling(memories, prompt, fields=("title", "alias_text"))
+        if correction is not None:
+            parsed = parse_prompt(correction.typed)
+            words = TermMatches(words.rows, words_query(parsed.words), words)
     rows = words.rows
     prompt_query = build_query(parsed, words.frequencies.of_stems, len(rows))
     if prompt_query is None:

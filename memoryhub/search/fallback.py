@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -88,12 +88,15 @@ def search_or_correct(
 
 
 def correct_spelling(
-    memories: MemoryQuerySet, typed: str, known: MemoryQuerySet | None = None
+    memories: MemoryQuerySet,
+    typed: str,
+    known: MemoryQuerySet | None = None,
+    fields: Sequence[str] = TEXT_COLUMNS,
 ) -> Correction | None:
     """Correct unknown words of a query; None if all words are known or no word is similar.
 
     Corrections come only from ``memories``, which the caller can see. ``known``: more visible memories, whose
-    words and parts of words are spelt correctly.
+    words and parts of words are spelt correctly. ``fields``: whose words are corrections.
     """
     known = memories if known is None else known
     query = queries.parse_query(typed)
@@ -101,7 +104,7 @@ def correct_spelling(
     frequencies = count_terms(known, tuple(long))
     unknown = [word for word in long if not frequencies.of(word)][:MAX_CORRECTED_WORDS]
     misspelt = [word for word in unknown if not known.containing([word]).exists()]
-    similar = {word: _most_similar(memories, word) for word in misspelt}
+    similar = {word: _most_similar(memories, word, fields) for word in misspelt}
     changed = {word: best for word, best in similar.items() if best is not None}
     if not changed:
         return None
@@ -109,14 +112,14 @@ def correct_spelling(
     return Correction(corrected, min(similarity for _, similarity in changed.values()))
 
 
-def _most_similar(memories: MemoryQuerySet, word: str) -> tuple[str, float] | None:
+def _most_similar(memories: MemoryQuerySet, word: str, fields: Sequence[str]) -> tuple[str, float] | None:
     """Return the most similar word, of equal ones the most frequent, and its similarity; None without one.
 
     A single typo leaves one half of the word as it is, so memories with a half are read first.
     """
     halves = word[: len(word) // 2], word[len(word) // 2 :]
     for rows in (*(memories.containing([half]) for half in halves), memories.sharing_trigrams([word])):
-        counts = _count_words(rows)
+        counts = _count_words(rows, fields)
         found = process.extract(
             word,
             list(counts),
@@ -130,10 +133,10 @@ def _most_similar(memories: MemoryQuerySet, word: str) -> tuple[str, float] | No
     return None
 
 
-def _count_words(memories: MemoryQuerySet) -> Counter[str]:
+def _count_words(memories: MemoryQuerySet, fields: Sequence[str]) -> Counter[str]:
     """Count the long words of the newest of these memories."""
     counts: Counter[str] = Counter()
-    for texts in memories.values_list(*TEXT_COLUMNS)[:MAX_VOCABULARY_ROWS]:
+    for texts in memories.values_list(*fields)[:MAX_VOCABULARY_ROWS]:
         for text in texts:
             counts.update(word for word in words(text[:_MAX_TEXT_CHARS]) if len(word) >= MIN_WORD_LENGTH)
     return counts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub.access.policy import Clearance
+from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories import update_memory
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory
@@ -130,3 +130,20 @@ def test_two_words_of_conversation_recall_nothing(recalled, remember, prompt):
 def test_one_word_of_conversation_is_a_search_query(recalled, remember):
     memory = remember("How an issue is reported", title="Issue")
     assert recalled("issue") == [memory.uid]
+
+
+def test_typing_error_next_to_a_known_word_is_corrected(ask):
+    assert titles(ask("wiregaurd platform group")) == titles(ask("wireguard platform group"))
+
+
+def test_word_of_a_hidden_title_is_no_correction(ask, remember):
+    bob = Actor("token:bob", Clearance())
+
+    def injected():
+        return [(one.uid, one.score) for one in ask("zanzibarum keycloak", by=bob, record=False).injected]
+
+    before = injected()
+    remember("About Keycloak", title="Zanzibarium", sensitivity="secret", project="other")
+    assert before == injected() != []
+    remember("About nothing", title="Zanzibarium in public")
+    assert before != injected()
