@@ -91,7 +91,7 @@ class QueryMatcher:
         found = [weight for weight, (credit, _) in zip(self._weights, credits, strict=True) if credit]
         if not found:
             return TextMatch(terms=(0.0,) * len(self._matchers))
-        match = max(self._match_part(part, credits, texts, title) for part in self._parts)
+        match = max([self._match_part(part, credits, texts, title) for part in self._parts])
         shares = tuple(min(credit / FIELD_CREDIT["content"], 1.0) for credit, _ in credits)
         return TextMatch(match, sum(found), shares)
 
@@ -103,11 +103,16 @@ class QueryMatcher:
         title: str,
     ) -> float:
         """Combine the credits of the terms of a part into a match, 0..0.99."""
-        covered = sum(self._weights[number] for number in part.terms if credits[number][0])
+        covered, earned, in_title = 0.0, 0.0, 0
+        for number in part.terms:
+            credit, hits = credits[number]
+            if credit:
+                weight = self._weights[number]
+                covered += weight
+                earned += weight * credit
+                in_title += hits
         if not covered:
             return 0.0
-        earned = sum(self._weights[number] * credits[number][0] for number in part.terms)
-        in_title = sum(credits[number][1] for number in part.terms)
         share = covered / part.weight
         value = scoring.word_match(covered, earned, part.weight)
         if len(part.terms) > 1 and any(part.text in text for _, text in texts):
@@ -125,12 +130,14 @@ class _TermMatcher:
         self._literal_words = len(words(term.literal))
         self._stems = term.stems
         self._words = term.words
-        self._at_start = re.compile(rf"(?<![^\W_]){re.escape(term.words[0])}") if term.at_start else None
+        self._is_at_start = term.at_start
         self._starts = [one[: max(len(one) - 1, 1)] for one in term.stems]
 
     @cached_property
     def _text(self) -> re.Pattern[str]:
         """The pattern of the term inside words. Most searches do not need it."""
+        if self._is_at_start:
+            return re.compile(rf"(?<![^\W_]){re.escape(self._words[0])}")
         return compile_text(self._literal or self._words[0])
 
     def credit(self, texts: Sequence[tuple[str, str]], *, is_word: bool = True) -> tuple[float, int]:
@@ -164,7 +171,7 @@ class _TermMatcher:
             return hits, 1.0
         if self._words[0] not in text:
             return 0, 0.0
-        return len((self._at_start or self._text).findall(text)), SUBSTRING_CREDIT
+        return len(self._text.findall(text)), SUBSTRING_CREDIT
 
     def _count_words(self, number: int, text: str) -> int:
         """Count the words of the text with this stem, up to the number that changes the credit."""

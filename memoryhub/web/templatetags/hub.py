@@ -201,13 +201,13 @@ def score(hit: Hit | Candidate) -> dict[str, Any]:
         value, weight = getattr(hit.components, name), getattr(weights, name)
         width = round(value * weight * 100, 2)
         numbers = {"value": value, "weight": weight, "points": value * weight}
-        shown = {key: floatformat(number, 2) for key, number in numbers.items()}
+        shown = {key: f"{number:.2f}" for key, number in numbers.items()}
         parts.append({"name": name, "x": round(at, 2), "width": width, **shown})
         at += width
     memory = hit.memory
     # Search follows the documented sum alone; only the order of an injection uses the factor.
     factor = f"{hit.factor:.3f}" if isinstance(hit, Candidate) and hit.factor != 1 else ""
-    return {"total": floatformat(hit.score, 2), "parts": parts, "memory": memory, "factor": factor}
+    return {"total": f"{hit.score:.2f}", "parts": parts, "memory": memory, "factor": factor}
 
 
 @register.simple_tag
