@@ -41,6 +41,7 @@ LISTS = (
     *("/facts/contradictions/", "/facts/graph/", "/journal/", "/maintenance/", "/maintenance/runs/"),
     *("/agents/", "/people/", "/transfer/", "/glance/", "/preview/", "/you/"),
     *("/connect/", "/connect/codex/", "/connect/codex/snippet/", "/memories/new/"),
+    *("/api/v1/docs", "/api/v1/docs/search_by_query", "/api/v1/docs/store_memory"),
 )
 
 

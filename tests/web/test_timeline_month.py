@@ -73,10 +73,10 @@ class TestMonth:
 
     def test_quiet_days_are_one_line(self, visitor: Client) -> None:
         words = page_text(visitor, project="zoo", month="2024-03")
-        assert re.findall(r"[\d-]+ to [\d-]+: nothing", words) == [
-            "2024-03-16 to 2024-03-31: nothing",
-            "2024-03-11 to 2024-03-14: nothing",
-            "2024-03-01 to 2024-03-09: nothing",
+        assert re.findall(r"[\d-]+ to [\d-]+: no activity", words) == [
+            "2024-03-16 to 2024-03-31: no activity",
+            "2024-03-11 to 2024-03-14: no activity",
+            "2024-03-01 to 2024-03-09: no activity",
         ]
 
     def test_without_a_project_there_is_everything_and_each_names_its_own(self, visitor: Client) -> None:
@@ -120,7 +120,7 @@ class TestMonth:
             remember(f"note {n}", project="full", created_at=NOON)
         words = page_text(visitor, project="full")
         assert len(re.findall(r"note \d", words)) == calendar.MAX_NAMED_MEMORIES
-        assert "all 10 memories" in words
+        assert "All 10 memories" in words
 
     def test_the_number_of_queries_does_not_grow(self, visitor: Client, remember: Remember) -> None:
         counts = []
