@@ -21,7 +21,7 @@ from memoryhub.capture.projects import configure_project
 from memoryhub.facts import services
 from memoryhub.maintenance import runs
 from memoryhub.memories.schemas import FactDraft
-from memoryhub.models import JournalEntry, Membership, Memory
+from memoryhub.models import Injection, JournalEntry, Membership, Memory
 from tests.conftest import cut_journal
 
 
@@ -53,6 +53,15 @@ class TestFirstRun:
 
 
 class TestNumbers:
+    def test_decided_visible_injections_of_30_days_are_counted(self, visitor: Client, remember: Any) -> None:
+        shown = [{"id": remember("one").uid}]
+        for helped in (True, True, False, None):
+            Injection.objects.create(injected=shown, helped=helped)
+        Injection.objects.create(injected=shown, helped=True, sensitivity="secret")
+        old = Injection.objects.create(injected=shown, helped=True)
+        Injection.objects.filter(pk=old.pk).update(at=timezone.now() - timedelta(days=31))
+        assert "helped 2 of 3 times in 30 days" in text(visitor.get("/"))
+
     def test_memories_are_counted(self, visitor: Client, remember: Any, actor: Any) -> None:
         remember("one", session_id="s1", project="zoo", type="decision", ttl_days=1)
         remember("two", project="zoo", category="farm")
