@@ -92,7 +92,7 @@ class TestHealth:
         remember("two")
         remember("three", project="zoo")
         assert "file 2 66.7 %" in table_row(visitor, "Without files")
-        assert "list 1 33.3 %" in table_row(visitor, "Without a project")
+        assert "project 1 33.3 %" in table_row(visitor, "Without a project")
 
     def test_contradictions_are_counted_and_linked(self, visitor: Client, remember: Any, actor: Any) -> None:
         remember("one")
