@@ -28,7 +28,8 @@ TABLES = {
 FILL = {
     "memory": """INSERT INTO {schema}.memory SELECT m.id + 1000000 * round.number, m.uid || round.number,
         'project-' || (m.id + round.number) % {projects}, m.created_at - round.number * interval '1 hour',
-        m.content || ' ' || round.number, t.memoryhub_text
+        m.content || ' ' || round.number,
+        t.memoryhub_text || array_to_tsvector(ARRAY['@project-' || (m.id + round.number) % {projects}])
         FROM memoryhub_memory m JOIN memoryhub_text t ON t.rowid = m.id,
         generate_series(0, {copies} - 1) AS round(number)""",
     "journal": """INSERT INTO {schema}.journal SELECT j.seq + 1000000 * round.number,
@@ -52,6 +53,10 @@ QUERIES = {
     "memory by its id": "SELECT content FROM {schema}.memory WHERE uid = %(uid)s",
     "two words, one project": (
         "SELECT id FROM {schema}.memory WHERE project = %(project)s AND words @@ %(words)s::tsquery"
+        " ORDER BY ts_rank(words, %(words)s::tsquery) DESC LIMIT 10"
+    ),
+    "two words, the project as a word": (
+        "SELECT id FROM {schema}.memory WHERE words @@ %(words_of_project)s::tsquery"
         " ORDER BY ts_rank(words, %(words)s::tsquery) DESC LIMIT 10"
     ),
     "two words, all projects": (
@@ -125,10 +130,12 @@ def compare(connection: psycopg.Connection, options: argparse.Namespace) -> list
     for name, query in {**QUERIES, f"store {INSERTED} memories": INSERT}.items():
         times: dict[str, list[float]] = {"one": [], "parted": []}
         for number in range(options.repeat):
+            found_words = f"{words[number % len(words)]} & {words[(number * 7 + 3) % len(words)]}"
             params = {
                 "project": f"project-{number % options.projects}",
                 "uid": uids[number % len(uids)],
-                "words": f"{words[number % len(words)]} & {words[(number * 7 + 3) % len(words)]}",
+                "words": found_words,
+                "words_of_project": f"{found_words} & '@project-{number % options.projects}'",
                 "round": number,
                 "inserted": INSERTED,
             }
