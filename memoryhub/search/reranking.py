@@ -32,7 +32,7 @@ def prefer_times(rows: VisibleRows, match: Scores) -> Scores:
 def prefer_similar(rows: VisibleRows, match: Scores, meaning: SemanticMatches) -> Scores:
     """Return the match of every row after the rows behind the first were ordered by likeness to the first.
 
-    The same values are given to the same rows in another order, so no row passes a minimum because of it.
+    They exchange their values, so about as many rows pass a minimum as before.
     """
     best = _best(match, REORDERED_RESULTS)
     rest = best[FIXED_RESULTS:]
