@@ -312,7 +312,7 @@ def test_what_is_wrong_in_a_row_keeps_it_open_with_the_focus_in_it(
     form.get_by_label("Title", exact=True).fill("Typed and not lost")
     form.get_by_label("Importance").fill("5")
     page.keyboard.press("Enter")
-    expect(form.locator(".error")).to_have_text("Enter a number up to 1.")
+    expect(form.locator(".error")).to_have_text("Enter a number of at most 1.")
     expect(form.get_by_label("Title", exact=True)).to_have_value("Typed and not lost")
     expect(form.get_by_label("Importance")).to_be_focused()
     assert not find_state_problems(page)

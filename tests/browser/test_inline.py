@@ -91,7 +91,7 @@ class TestFields:
         link(page, "importance").click()
         page.get_by_label("Importance", exact=True).fill("7")
         page.keyboard.press("Enter")
-        expect(page.get_by_text("Enter a number up to 1.")).to_be_visible()
+        expect(page.get_by_text("Enter a number of at most 1.")).to_be_visible()
         expect(page.get_by_label("Importance", exact=True)).to_have_value("7")
         expect(page.get_by_label("Importance", exact=True)).to_be_focused()
         page.keyboard.press("ControlOrMeta+a")

@@ -149,7 +149,7 @@ class TestSaving:
         wrong = editor.post(address(memory, "importance"), fields)
         assert wrong.status_code == 422
         page = main(wrong)
-        assert "up to 1" in page.words
+        assert "at most 1" in page.words
         assert page.value_of("importance") == "7"
         right = editor.post(address(memory, "importance"), fields | {"importance": "0.7"}, follow=True)
         assert right.redirect_chain[-1][0] == f"/memories/{memory.uid}/"
@@ -172,7 +172,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("name", "value", "shown"),
         [
-            ("importance", "7", "up to 1"),
+            ("importance", "7", "at most 1"),
             ("importance", "", "Enter a number"),
             ("importance", "much", "Enter a number"),
             ("title", "x" * 501, "at most 500"),
