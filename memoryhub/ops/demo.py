@@ -19,7 +19,7 @@ from django.utils.crypto import get_random_string
 
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance, system_actor
-from memoryhub.accounts import identities, people, tokens
+from memoryhub.accounts import identities, people, saved_searches, tokens
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.facts import services
 from memoryhub.maintenance import results, runs
@@ -28,7 +28,6 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import AgentToken, Event, Injection, JournalEntry, MaintenanceRun, Memory, Session
 from memoryhub.ops import bootstrap
 from memoryhub.ops.replay import Player, inside, read_transcript
-from memoryhub.web.saved_searches import save_search
 
 OWNER = "admin"  # owns the personal memories that the demo's agents and administrator share
 MARKER = bootstrap.DEMO_MARKER
@@ -363,7 +362,7 @@ def gather(admin: User) -> None:
     for agent, (level, rights, reach, used) in AGENTS.items():
         _issue(admin, agent, level, rights, reach, used)
     for name, (page, query) in SEARCHES.items():
-        save_search(admin, name, page, query, replace=True)
+        saved_searches.save_search(admin, name, page, query, replace=True)
     actor = Actor(f"user:{admin.get_username()}", Clearance.up_to("public", owner=admin.get_username()))
     runs.execute(runs.enqueue("consolidate", {}, actor, dry_run=True))
 
