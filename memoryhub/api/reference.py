@@ -8,16 +8,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 Schema = dict[str, Any]
-_COMMON_STATUSES = {
-    "400",
-    "401",
-    "403",
-    "413",
-    "415",
-    "422",
-    "429",
-    "503",
-}  # the page of all operations has them
+# The page of all operations explains them.
+_COMMON_STATUSES = frozenset(["400", "401", "403", "413", "415", "422", "429", "503"])
 _LIMITS = {
     "minimum": "at least {:,}",
     "maximum": "at most {:,}",
@@ -74,7 +66,7 @@ class Operation:
         return list(self._objects(self.answer))
 
     def statuses(self) -> list[tuple[str, str]]:
-        """Return the statuses that not every operation has."""
+        """Return the statuses of this operation, without the common ones."""
         own = {str(status): answer["description"] for status, answer in self.responses.items()}
         return [(status, meaning) for status, meaning in own.items() if status not in _COMMON_STATUSES]
 

@@ -116,7 +116,8 @@ class PathMiddleware:
         return self.get_response(request)
 
 
-# What may come from a replica: lists, searches and figures. All else, and all that authenticates, does not.
+# Lists, searches and figures can be read from a replica. Everything else uses the primary, as does
+# authentication.
 _REPLICA_PATHS = tuple(
     f"/api/v1/{name}"
     for name in ("duplicates", "facts", "memories", "search", "sessions", "stats", "timeline")
@@ -128,7 +129,7 @@ _REPLICA_PAGES = tuple(
 
 
 class ReplicaMiddleware:
-    """Lets pages and API requests that only read use the replica, after their caller is known."""
+    """Sends the reads of pages and API requests to the replica, once their caller is known."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         if REPLICA not in settings.DATABASES:
@@ -146,7 +147,7 @@ class ReplicaMiddleware:
     def process_view(
         self, request: HttpRequest, view_func: Callable[..., Any], view_args: Any, view_kwargs: Any
     ) -> None:
-        """Choose for a page. The permissions of its viewer are read first, and cached."""
+        """Choose the server for a page, after the permissions of its viewer are read and cached."""
         is_page = view_func.__module__.startswith(_REPLICA_PAGES) and request.method in ("GET", "HEAD")
         if is_page and request.user.is_authenticated:
             full_clearance(request)

@@ -1,9 +1,9 @@
 """Rate limits: requests by token, requests by address, and invalid tokens by address.
 
 Each limit is a token bucket that refills continuously: a steady rate, and ``burst`` requests at once.
-Buckets live in the memory of one process: nothing is written, each worker process counts separately, and
-a restart resets the counts. On PostgreSQL, all nodes share the buckets of tokens, registrations and
-sign-ins. Full buckets are dropped, and above ``MAX_BUCKETS`` those used least recently.
+On PostgreSQL, all nodes share the buckets of tokens, registrations and sign-ins (``rates``). All others are
+in the memory of one process: each worker process counts separately, and a restart resets the counts. There,
+full buckets are dropped, and above ``MAX_BUCKETS`` those used least recently.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TokenBuckets:
             except DatabaseError as error:
                 if connection.connection is None or getattr(connection.connection, "broken", False):
                     raise
-                # A full disk must not stop reads.
+                # A full disk, or a server that is read-only, must not stop reads.
                 logger.warning("requests are counted in this process: %s", error)
         now = time.monotonic()
         with self._lock:

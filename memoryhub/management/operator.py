@@ -1,4 +1,4 @@
-"""The person at the command line: who the journal says it was, and what every command of theirs shares."""
+"""Helpers of the management commands: the actor of a command, and texts for the terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_NAME = 200
 
 
 def operator(clearance: Clearance, name: str | None = None) -> Actor:
-    """Who runs this command: ``command:<login>``, or the name they give."""
+    """Return the actor for the journal: ``command:<login>``, or ``name`` if it is given."""
     if name is None:
         return Actor(f"command:{login()}", clearance)
     if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
@@ -28,7 +28,7 @@ def operator(clearance: Clearance, name: str | None = None) -> Actor:
 
 
 def login() -> str:
-    """The operating system's name for the user; in a container that knows none, ``unknown``."""
+    """Return the user name in the operating system; ``unknown`` in a container that has none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -36,19 +36,19 @@ def login() -> str:
 
 
 def plural(count: int, word: str) -> str:
-    """``1 memory``, ``1,234 memories``."""
+    """Return a count with its noun: ``1 memory``, ``1,234 memories``."""
     many = word[:-1] + "ies" if word.endswith("y") else word + "s"
     return f"{count:,} {word if count == 1 else many}"
 
 
 def shown(text: str, chars: int = 60) -> str:
-    """A foreign text for the terminal: short, on one line, without control characters."""
+    """Shorten a stored text for the terminal. Escape it if it contains control characters."""
     short = text if len(text) <= chars else text[: chars - 1] + "…"
     return short if short.isprintable() else ascii(short)
 
 
 def short_name(text: str, option: str) -> str:
-    """A name given as an option, trimmed like one in a draft; CommandError names the option."""
+    """Return the name in an option, trimmed like one in a draft. CommandError names the option."""
     try:
         return TypeAdapter(Name).validate_python(text)
     except ValidationError as error:

@@ -290,7 +290,8 @@ def test_any_recorded_change_verifies(db, actor, detail, operation, project, own
         journal.record(writer, changes, timezone.now())
         assert journal.verify() == journal.Verification(True, 2, None)
         row = JournalEntry.objects.get(seq=2)
-        assert as_numbers(row.detail) == as_numbers(json.loads(json.dumps(detail)))
+        same = as_numbers if IS_POSTGRES else lambda value: value
+        assert same(row.detail) == same(json.loads(json.dumps(detail)))
         assert journal.to_line(row)["hash"] == row.hash
 
 

@@ -295,6 +295,16 @@ def test_nodes_share_the_limit_of_a_token(monkeypatch: pytest.MonkeyPatch) -> No
 
 @only_postgres
 @pytest.mark.django_db
+def test_rounding_does_not_refuse_the_only_token_of_a_full_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates, "_TAKE_SQL", rates._TAKE_SQL.replace("clock_timestamp", "now"))  # stands still
+    per_second = range(3, 100, 2)
+    assert {rates.take(f"{number}", number, 1, 1) for number in per_second} == {0}
+    run_sql("UPDATE memoryhub_rate SET full_at = full_at - 1")
+    assert {rates.take(f"{number}", number, 1, 1) for number in per_second} == {0}
+
+
+@only_postgres
+@pytest.mark.django_db
 def test_shared_bucket_fills_again_and_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rates.take("one", 1, 1, 1) == 0
     assert 0 < rates.take("one", 1, 1, 1) <= 1

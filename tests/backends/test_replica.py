@@ -226,7 +226,7 @@ def findings(hub: Hub, **variables: str) -> str:
 def test_replica_that_is_no_replica_is_not_read(hub: Hub) -> None:
     assert "the replica has 0 journal rows to replay" in findings(hub)
     primary = hub.environment["DATABASE_URL"]
-    assert "names a server that is no replica" in findings(hub, DATABASE_REPLICA_URL=primary)
+    assert "the server in DATABASE_REPLICA_URL is no replica" in findings(hub, DATABASE_REPLICA_URL=primary)
     assert (
         hub.run(
             """print(json.dumps(statements("/api/v1/memories")))""",
@@ -234,6 +234,11 @@ def test_replica_that_is_no_replica_is_not_read(hub: Hub) -> None:
         )
         == 0
     )
+
+
+def test_lists_are_read_while_both_servers_are_standbys(hub: Hub) -> None:
+    count = """print(json.dumps(until(lambda: statements("/api/v1/memories"))))"""
+    assert hub.run(count, DATABASE_URL=hub.environment["DATABASE_REPLICA_URL"])
 
 
 def test_reads_go_to_the_primary_while_the_replica_is_down(hub: Hub) -> None:

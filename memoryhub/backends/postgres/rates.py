@@ -10,6 +10,7 @@ TABLE = "memoryhub_rate"
 # Not logged: a crash of the server only fills the buckets again.
 CREATE_TABLE = f"CREATE UNLOGGED TABLE {TABLE} (name text PRIMARY KEY, full_at double precision NOT NULL)"
 _SHARE_CLEANED = 0.001  # of the requests that delete full buckets
+_ROUNDING_TOLERANCE = 1e-6  # seconds; as a float, the time of today has steps of 0.2 µs
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 # ``at``: when the bucket was full, or now. A bucket that lacks the tokens is not changed.
 _TAKE_SQL = f"""WITH taken AS (
@@ -32,7 +33,7 @@ def take(name: str, per_second: float, burst: int, cost: int) -> float:
     # Not through Django's cursor, which would count it as a query of the request.
     with connection.wrap_database_errors:
         execute = connection.connection.execute
-        numbers = {"name": name, "cost": cost / per_second, "room": burst / per_second}
+        numbers = {"name": name, "cost": cost / per_second, "room": burst / per_second + _ROUNDING_TOLERANCE}
         [missing] = execute(_TAKE_SQL, numbers).fetchone()
         if random.random() < _SHARE_CLEANED:  # noqa: S311 no secret
             execute(f"DELETE FROM {TABLE} WHERE full_at < {_NOW}")

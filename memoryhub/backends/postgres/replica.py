@@ -22,7 +22,9 @@ _SECONDS_TO_ANSWER = 1.0
 _RETRY_SECONDS = 10.0  # after the replica did not answer
 _REPLICA_SQL = f"""SELECT pg_is_in_recovery(), pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint,
     (SELECT coalesce(max(seq), 0) FROM {JOURNAL_TABLE})"""
-_PRIMARY_SQL = f"""SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint,
+# After a failover, the server that was the primary may be a standby, too.
+_END_SQL = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END"
+_PRIMARY_SQL = f"""SELECT pg_wal_lsn_diff({_END_SQL}, '0/0')::bigint,
     EXISTS (SELECT 1 FROM {JOURNAL_TABLE} WHERE seq > %s AND (actor = %s OR seq > %s))"""
 
 
@@ -39,12 +41,12 @@ def read_position() -> tuple[int, int]:
     except DatabaseError as error:
         raise ReplicaError(f"the replica does not answer: {error}") from error
     if not is_replica:
-        raise ReplicaError("DATABASE_REPLICA_URL names a server that is no replica")
+        raise ReplicaError("the server in DATABASE_REPLICA_URL is no replica")
     return replayed, seq
 
 
 class _Replica:
-    """What this process knows about the replica. Thread-safe.
+    """The state of the replica as this process knows it. Thread-safe.
 
     ``_ends``: where the log of the primary ended, with moments of the monotonic clock.
     """

@@ -122,7 +122,10 @@ _CONFIGURATION_OBJECT = SchemaObject(
 
 
 def _parallel(function: str) -> str:
-    """Searches for words call this function: to start parallel workers takes longer than to find a word."""
+    """Return the parallel mode of a function.
+
+    Every search for words calls ``memoryhub_endings``. Parallel workers would take longer to start.
+    """
     return "UNSAFE" if function == "memoryhub_endings" else "SAFE"
 
 
