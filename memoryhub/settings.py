@@ -212,7 +212,9 @@ def _replica() -> dict[str, Any]:
             "DATABASE_REPLICA_URL: write postgres://USER:PASSWORD@HOST/DATABASE of a replica of the server in"
             " DATABASE_URL, or unset it"
         )
-    return _postgres(parsed)
+    found = _postgres(parsed)
+    found["OPTIONS"]["pool"]["timeout"] = 1  # then the read uses the primary, which must not wait longer
+    return found
 
 
 DATABASES = {"default": _database()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -239,6 +240,19 @@ def test_replica_that_is_no_replica_is_not_read(hub: Hub) -> None:
 def test_lists_are_read_while_both_servers_are_standbys(hub: Hub) -> None:
     count = """print(json.dumps(until(lambda: statements("/api/v1/memories"))))"""
     assert hub.run(count, DATABASE_URL=hub.environment["DATABASE_REPLICA_URL"])
+
+
+def test_reads_wait_one_second_for_a_replica_that_is_silent(hub: Hub) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgres://postgres@127.0.0.1:{silent.getsockname()[1]}/hub"
+        found = hub.run(
+            """
+timeout = settings.DATABASES["replica"]["OPTIONS"]["pool"]["timeout"]
+print(json.dumps([statements("/api/v1/memories"), timeout]))
+""",
+            DATABASE_REPLICA_URL=url,
+        )
+    assert found == [0, 1]
 
 
 def test_reads_go_to_the_primary_while_the_replica_is_down(hub: Hub) -> None:

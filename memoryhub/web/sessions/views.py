@@ -220,12 +220,7 @@ def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
         depends_on_events=True,
     )
     reports = queries.load_session_reports(found, clearance, MAX_ITEMS) if kind == "injection" else []
-
-    def draw() -> str:
-        reports[:] = reports or queries.load_session_reports(found, clearance, MAX_ITEMS)
-        return render_picture(found, clearance, reports)
-
-    picture = not cursor and cached_until_change(request, "picture", about, draw, depends_on_events=True)
+    picture = "" if cursor else _load_picture(request, found, clearance, about, reports)
     page = _entries_context(request, found, clearance, kind, order, cursor, reports)
     return {
         "session": found,
@@ -244,6 +239,19 @@ def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
         "first": not cursor,
         **page,
     }
+
+
+def _load_picture(
+    request: HttpRequest, found: Session, clearance: Clearance, about: str, reports: list[InjectionReport]
+) -> str:
+    """Return the picture of a session. If it must be drawn, add its injections to ``reports``."""
+
+    def draw() -> str:
+        reports[:] = reports or queries.load_session_reports(found, clearance, MAX_ITEMS)
+        return render_picture(found, clearance, reports)
+
+    picture: str = cached_until_change(request, "picture", about, draw, depends_on_events=True)
+    return picture
 
 
 def _first_cursor(request: HttpRequest, found: Session, clearance: Clearance, order: str) -> str | None:
