@@ -1,4 +1,4 @@
-"""A second look at the best results, which changes their order."""
+"""Reorder the best results: by the times in their texts, and by likeness to the first results."""
 
 from __future__ import annotations
 
