@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from memoryhub.backends import bulk, vector_index
-from memoryhub.backends.vector_view import PRIOR, Vectors
+from memoryhub.backends.vector_view import PRIOR_VECTORS, Vectors
 from memoryhub.models import Embedding, Memory
 
 MODEL, SIZE = "tests/made-up", 8
@@ -52,7 +52,7 @@ def cosines(query: Vectors, among: dict[int, Any], mean_of: Sequence[int] | None
     """Return the cosines of a query. ``mean_of``: subtract the mean of these vectors first."""
     mean = np.zeros(len(query))
     if mean_of is not None:
-        mean = sum((among[pk] for pk in mean_of if pk in among), mean) / (len(mean_of) + PRIOR)
+        mean = sum((among[pk] for pk in mean_of if pk in among), mean) / (len(mean_of) + PRIOR_VECTORS)
     aside = query - mean
     return {
         pk: float(aside @ (vector - mean) / np.linalg.norm(aside) / np.linalg.norm(vector - mean))

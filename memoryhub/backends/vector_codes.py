@@ -1,9 +1,9 @@
-"""Two bits for each dimension of vectors: estimates of products without reading the vectors.
+"""Codes of vectors, with two bits for each dimension, from which dot products are estimated.
 
 Each number of a vector becomes one of four levels, and each number of the vector that it is multiplied by
-one of eight. The product of the levels is a sum of counts of common bits, which takes a quarter of the time
-of the exact product for 100,000 vectors. An estimated cosine differs from the exact one by 0.03 (standard
-deviation). It depends only on both vectors.
+one of eight. The product of the levels is a sum of counts of common bits. For 100,000 vectors, it takes a
+quarter of the time of the exact product. An estimated cosine differs from the exact one by 0.03 (standard
+deviation). An estimate depends only on the two vectors.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_BITS, _OTHER_BITS = 2, 3
-_STEP = 0.6  # of the levels of the other vector, relative to its usual number
+_BITS, _OTHER_BITS = 2, 3  # for each number of a coded vector, and of the vector that it is multiplied by
+_STEP = 0.6  # between levels of the other vector, relative to the root mean square of its numbers
 _WORD_BITS = 64
 _BLOCK = 65_536  # rows whose bits are counted at once
 _CODING_BLOCK = 4096  # vectors that are coded at once
-_EPSILON = 1e-6
+_EPSILON = 1e-6  # the smallest divisor
 Vectors = NDArray[np.float32]
 
 
@@ -74,19 +74,20 @@ class VectorCodes:
         self.sums[rows] = self.scales[rows] = 0
 
     def multiply(self, vector: Vectors) -> Vectors:
-        """Estimate the product of each vector with this one, which is not zero."""
+        """Estimate the product of each coded vector with this one, which must not be zero."""
         numbers = _to_numbers(vector, _STEP * float(np.sqrt(np.mean(vector**2))), _OTHER_BITS)
         levels = numbers - _centre(_OTHER_BITS)
         scale = float(vector @ vector) / float(vector @ levels)
-        products = self._count(_pack(numbers[None], _OTHER_BITS)[:, 0]) - _centre(_OTHER_BITS) * self.sums
+        products = self._multiply_numbers(_pack(numbers[None], _OTHER_BITS)[:, 0])
+        products -= np.float32(_centre(_OTHER_BITS)) * self.sums
         products -= np.float32(_centre(_BITS) * levels.sum())
         products *= self.scales * np.float32(scale)
         return products
 
-    def _count(self, other: NDArray[np.uint64]) -> Vectors:
+    def _multiply_numbers(self, other: NDArray[np.uint64]) -> Vectors:
         """Return the product of the numbers of each row with those of the other vector, given its bits."""
-        most = self.dimensions * (2**_BITS - 1) * (2**_OTHER_BITS - 1)
-        counts: NDArray[Any] = np.zeros(len(self), np.uint16 if most < 2**16 else np.uint32)
+        highest = self.dimensions * (2**_BITS - 1) * (2**_OTHER_BITS - 1)
+        counts: NDArray[Any] = np.zeros(len(self), np.uint16 if highest < 2**16 else np.uint32)
         for start in range(0, len(self), _BLOCK):
             planes = self.planes[:, :, start : start + _BLOCK]
             total: NDArray[Any] = counts[start : start + _BLOCK]
@@ -99,7 +100,7 @@ class VectorCodes:
 
 
 def _centre(bits: int) -> float:
-    """Return what the number of a level is counted from: as many levels are below 0 as above."""
+    """Return the number at which a level is 0. Half of the levels are below it."""
     return ((1 << bits) - 1) / 2
 
 

@@ -29,11 +29,11 @@ from memoryhub.backends.change_log import NO_POSITION, LogPosition
 from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.backends.vector_file import Identity, Records, VectorFile
 from memoryhub.backends.vector_view import (
-    Among,
     Keys,
     Scores,
     Vectors,
     VectorView,
+    VisibleMemories,
     extend_codes,
     extend_distances,
 )
@@ -54,7 +54,7 @@ class ModelVectors(Protocol):
 
     @property
     def position(self) -> LogPosition: ...
-    def scores(self, query: Vectors, mean: Vectors | None, among: Among) -> Scores: ...
+    def scores(self, query: Vectors, mean: Vectors | None, visible: VisibleMemories) -> Scores: ...
     def of(self, pks: Sequence[int] | Keys) -> dict[int, Vectors]: ...
     def in_order(self, pks: Sequence[int] | Keys) -> tuple[Vectors, NDArray[np.bool_]]: ...
     def mean(self, pks: Sequence[int] | Keys) -> Vectors: ...

@@ -22,12 +22,12 @@ from memoryhub.core.arrays import positions_of_highest
 
 Vectors: TypeAlias = NDArray[np.float32]
 Keys: TypeAlias = NDArray[np.int64]
-# A mean is computed as if this number of zero vectors took part, because the mean of a few vectors is noise.
-PRIOR = 32
-MAX_CACHED_MEANS = 4  # for which the distances to all vectors are cached
+# Number of zero vectors that each mean includes, because the mean of a few vectors is noise.
+PRIOR_VECTORS = 32
+MAX_CACHED_MEANS = 4  # means to which the distances of all vectors are cached
 MIN_CODED_ROWS = 30_000  # rows from which cosines are estimated: reading fewer vectors takes no longer
 MAX_UNCODED_ROWS = 4096  # rows at the end whose products are computed, until they are coded too
-MIN_NEAREST = 2000  # nearest visible memories with exact cosines, at least
+MIN_NEAREST = 2000  # of the nearest visible memories, at least so many have exact cosines
 _EPSILON = 1e-6  # the smallest divisor for a squared length
 
 
@@ -39,11 +39,11 @@ class Scores(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Among:
+class VisibleMemories:
     """The visible memories of a search: a queryset, and their keys, ascending.
 
-    The ``limit`` nearest are needed exactly. If they are many, PostgreSQL compares only the nearest and the
-    ``others``.
+    The cosines of the ``limit`` nearest must be exact. If the memories are many, PostgreSQL compares only the
+    nearest and those whose keys ``others`` returns.
     """
 
     memories: QuerySet[Any]
@@ -73,15 +73,16 @@ class Among:
 class VectorView:
     """The vectors of a model at one position of the log.
 
-    ``matrix`` is mapped: a vector that is deleted later becomes zero in it. ``extra``: rows that an open
-    transaction wrote and no other may see.
+    ``matrix`` is a mapped file: a vector that is deleted later becomes zero in it. ``extra``: rows after it,
+    which an open transaction wrote and no other transaction may see. ``distances``: those of all rows to
+    means, by the bytes of the mean.
     """
 
     position: LogPosition
     matrix: Vectors
     ids: Keys  # of the Embedding rows, ascending
     keys: Keys  # of the memories; 0: deleted
-    dead: int
+    dead: int  # number of deleted rows
     extra: Vectors
     distances: OrderedDict[bytes, Vectors] = field(default_factory=OrderedDict, repr=False)
     codes: VectorCodes | None = field(default=None, repr=False)  # of the first rows
@@ -91,7 +92,7 @@ class VectorView:
 
     @property
     def rows(self) -> int:
-        """The number of rows in the file, deleted ones included."""
+        """The number of rows in the file, including deleted ones."""
         return len(self.matrix)
 
     @property
@@ -100,7 +101,9 @@ class VectorView:
         present: Keys = self.keys[self.keys != 0]
         return present
 
-    def scores(self, query: Vectors, mean: Vectors | None = None, among: Among | None = None) -> Scores:
+    def scores(
+        self, query: Vectors, mean: Vectors | None = None, visible: VisibleMemories | None = None
+    ) -> Scores:
         """Return the cosine of each visible memory, or of all, with this unit vector, NaN without a vector.
 
         ``mean`` is subtracted from both first, ``(q-m)·(x-m) / (|q-m| |x-m|)``, which removes what all texts
@@ -109,7 +112,7 @@ class VectorView:
         """
         if not len(self) or not query.any():
             return Scores(np.empty(0, np.int64), np.empty(0, np.float32))
-        keys, limit = (among.keys, among.limit) if among else (self.pks, len(self))
+        keys, limit = (visible.keys, visible.limit) if visible else (self.pks, len(self))
         rows = self._rows_of(keys)
         cosines = self._cosines(query, mean)[rows]
         cosines[rows < 0] = -np.inf
@@ -129,13 +132,13 @@ class VectorView:
 
     def of(self, pks: Sequence[int] | Keys) -> dict[int, Vectors]:
         """Return the vectors of these memories, if they have one."""
-        rows = self._where(pks)
+        rows = self._find_rows(pks)
         return dict(zip(self.keys[rows].tolist(), self._vectors(rows), strict=True))
 
     def in_order(self, pks: Sequence[int] | Keys) -> tuple[Vectors, NDArray[np.bool_]]:
         """Return the vectors of distinct memories in this order (zeros if missing), and which have one."""
         wanted = np.asarray(pks, np.int64)
-        rows, order = self._where(wanted), np.argsort(wanted)
+        rows, order = self._find_rows(wanted), np.argsort(wanted)
         places = order[np.searchsorted(wanted, self.keys[rows], sorter=order)]
         matrix = np.zeros((len(wanted), self.matrix.shape[1]), np.float32)
         present = np.zeros(len(wanted), bool)
@@ -143,9 +146,9 @@ class VectorView:
         return matrix, present
 
     def mean(self, pks: Sequence[int] | Keys) -> Vectors:
-        """Return the mean of these memories' vectors, shrunk towards zero if they are few (:data:`PRIOR`)."""
-        rows = self._where(pks)
-        mean: Vectors = self._vectors(rows).sum(axis=0, dtype=np.float64) / (len(rows) + PRIOR)
+        """Return the mean vector of these memories, shrunk towards zero (:data:`PRIOR_VECTORS`)."""
+        rows = self._find_rows(pks)
+        mean: Vectors = self._vectors(rows).sum(axis=0, dtype=np.float64) / (len(rows) + PRIOR_VECTORS)
         return mean.astype(np.float32)
 
     @cached_property
@@ -161,7 +164,7 @@ class VectorView:
         places = np.clip(np.asarray(pks, np.int64), 0, len(self._rows_by_key) - 1)
         return self._rows_by_key[places].astype(np.int64)
 
-    def _where(self, pks: Sequence[int] | Keys) -> Keys:
+    def _find_rows(self, pks: Sequence[int] | Keys) -> Keys:
         """Return the rows of these memories, ascending, without those that have no vector."""
         rows = self._rows_of(np.unique(np.asarray(pks, np.int64)))
         return np.sort(rows[rows >= 0])
@@ -174,7 +177,7 @@ class VectorView:
         vectors[~beyond], vectors[beyond] = self.matrix[rows[~beyond]], self.extra[rows[beyond] - self.rows]
         return vectors
 
-    def _times(self, vector: Vectors) -> Vectors:
+    def _multiply(self, vector: Vectors) -> Vectors:
         """Multiply all rows by a vector."""
         product: Vectors = self.matrix @ vector
         return np.concatenate([product, self.extra @ vector]) if len(self.extra) else product
@@ -182,7 +185,7 @@ class VectorView:
     def _estimate(self, vector: Vectors) -> Vectors:
         """Multiply all rows by a vector, approximately if there are many."""
         if self.codes is None:
-            return self._times(vector)
+            return self._multiply(vector)
         following: Vectors = self.matrix[len(self.codes) :] @ vector
         beyond: Vectors = self.extra @ vector
         estimates: Vectors = np.concatenate([self.codes.multiply(vector), following, beyond])
@@ -207,7 +210,7 @@ class VectorView:
         name = mean.tobytes()
         distances = self.distances.get(name)
         if distances is None:
-            distances = self.distances[name] = _distances(self._times(mean), mean)
+            distances = self.distances[name] = _distances(self._multiply(mean), mean)
             while len(self.distances) > MAX_CACHED_MEANS:
                 self.distances.popitem(last=False)
         return distances

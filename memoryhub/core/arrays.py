@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_STEP = 16  # every so many values are the sample
-_MARGIN = 16  # values of the sample that are high by chance
+_STEP = 16  # one of so many values is in the sample
+_MARGIN = 16  # more values of the sample than needed, because a sample differs from all by chance
 
 
 def positions_of_highest(values: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:

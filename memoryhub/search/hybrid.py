@@ -128,7 +128,7 @@ def search_memories(
     if not query.terms:
         return SearchResults(mode=mode)
     now = now or timezone.now()
-    words = TermMatches.load(memories, query, find_periods(query.text, timezone.localdate(now)))
+    words = TermMatches.load(memories, query, find_periods(query.text, now))
     rows = words.rows
     ranking = Ranking(memories, words, mode)
     scorer = RowScorer(rows, weights or default_weights(), now)

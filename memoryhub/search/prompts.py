@@ -20,7 +20,7 @@ MAX_NAME_PARTS = 5  # a name with more words is an address or a line of code
 # A match of a smaller share of the best one is a coincidence: the prompt clearly means another memory.
 MIN_SHARE_OF_BEST, MIN_SHARE_AMONG_MANY_WORDS = 0.6, 0.85
 FEW_WORDS, MANY_WORDS = 16, 28  # informative words of a prompt
-MIN_SENTENCE_WORDS = 2
+MIN_SENTENCE_WORDS = 3
 MIN_GERMAN_WORDS = 3  # different function words of a prompt in German
 NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
 SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
@@ -150,14 +150,17 @@ def min_share_of_best(words: int) -> float:
 def match_prompt(rows: VisibleRows, prompt: str, match: Scores) -> Scores:
     """Return the match of every row with a prompt, given its match with the prompt as a query.
 
-    Words of which none is informative match nothing, unless it is one word, which is a search query. Matches
-    far below the best one are coincidences.
+    Words of which none is informative ("go on") match nothing. Otherwise one or two words are a search
+    query, and one word is in any case. In a sentence, matches far below the best one are coincidences.
     """
-    if len(words(prompt)) < MIN_SENTENCE_WORDS:
+    count = len(words(prompt))
+    if count < 2:
         return match
     parsed = parse_prompt(prompt)
     if not parsed.terms:
         return np.zeros(len(rows))
+    if count < MIN_SENTENCE_WORDS:
+        return match
     match = np.maximum(match, match_subjects(rows, TermMatches(rows, words_query(parsed.words))))
     least = min_share_of_best(len(parsed.words)) * match.max(initial=0.0)
     return np.where(match >= least, match, 0.0)

@@ -13,7 +13,7 @@ from memoryhub.backends import vector_index
 from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.vector_index import ModelVectors
-from memoryhub.backends.vector_view import Among, Vectors
+from memoryhub.backends.vector_view import Vectors, VisibleMemories
 from memoryhub.core.arrays import positions_of_highest
 from memoryhub.core.text import words
 from memoryhub.embeddings import Embedder, EmbeddingError, provider
@@ -69,7 +69,7 @@ def row_cosines(
     if not len(rows) or not query.any():
         return None
     mean = _visible_mean(rows, vectors, model) if centred else None
-    scores = vectors.scores(query, mean, Among(memories, rows.pks, limit, others))
+    scores = vectors.scores(query, mean, VisibleMemories(memories, rows.pks, limit, others))
     cosines = scores.cosines
     if scores.pks is not rows.pks:
         by_key = np.full(max(int(scores.pks.max(initial=0)), int(rows.pks[-1])) + 1, np.nan, np.float32)

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.utils import timezone
 
 from memoryhub.backends.fts_query import parse_query
 from memoryhub.memories.snapshots import Snapshot
@@ -93,7 +92,7 @@ def _find_versions(
     query = parse_query(typed)
     if not snapshot.versions or not query.terms:
         return []
-    periods = find_periods(query.text, timezone.localdate(snapshot.moment))
+    periods = find_periods(query.text, snapshot.moment)
     ranking = Ranking(snapshot.rows, TermMatches.load(snapshot.rows, query, periods), mode)
     hits = []
     for version, match in zip(

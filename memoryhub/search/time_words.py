@@ -1,20 +1,22 @@
-"""Times in queries and texts: the periods that a query names, and whether a text says when. Pure."""
+"""Times in queries and texts: the periods that a query names, and whether a text says when."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from django.utils import timezone
+
 from memoryhub.core.rule_files import RuleSchema, Words, load_rule_file
 from memoryhub.core.text import words
 
-MAX_PERIODS = 16  # of one query
-LATEST_YEARS = 6  # a month without a year may be in any of these
+MAX_PERIODS = 16  # that are read from one query
+LATEST_YEARS = 6  # in any of which a month without a year may be
 _UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 
@@ -34,7 +36,9 @@ _YEAR = re.compile(r"(?<![\w.:/-])((?:19|20)\d\d)(?![\w:/-]|\.\d)")
 _RELATIVE = re.compile(r"\b(?:(today|yesterday)|(this|last|past) (week|month|year))\b(?! of\b)")
 _AGO = re.compile(rf"\b(\d\d?|an?|one) ({_UNIT})s? ago\b")
 _ASKS_FOR_TIME = re.compile(r"when\b|how long\b|(?:(?:on|in|at) )?(?:what|which) (?:date|day|month|year)\b")
-_AMBIGUOUS = ("march", "may")  # months only with a number or a preposition
+_AMBIGUOUS_MONTHS = ("march", "may")  # other words unless there is a number or a preposition
+# Moments from which every time of a query can be counted.
+_EARLIEST, _LATEST = datetime(1000, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 
 class Period(NamedTuple):
@@ -55,8 +59,9 @@ def names_time(text: str) -> bool:
     return not _RULES.times.isdisjoint(words(text)) or bool(_YEAR.search(text))
 
 
-def find_periods(query: str, today: date) -> list[Period]:
-    """Return the periods that a folded query names, the most exact first."""
+def find_periods(query: str, now: datetime) -> list[Period]:
+    """Return the periods that a folded query names: dates, times counted from ``now``, then years."""
+    today = timezone.localdate(min(max(now, _EARLIEST), _LATEST))
     return list(islice(_periods(query, today), MAX_PERIODS))
 
 
@@ -83,7 +88,7 @@ def _date_periods(found: re.Match[str], today: date) -> Iterator[Period]:
         year, month, day = found[1], int(found[2]), found[3]
     else:
         before, preposition, name, after, year = found.groups()
-        if name in _AMBIGUOUS and not (before or preposition or after or year):
+        if name in _AMBIGUOUS_MONTHS and not (before or preposition or after or year):
             return
         month, day = _RULES.months.index(name) + 1, before or after
     for one in [int(year)] if year else range(today.year, today.year - LATEST_YEARS, -1):

@@ -138,5 +138,13 @@ def test_filters_of_tools_compare_the_values_of_that_time(bot):
 
 
 @pytest.mark.parametrize("path", ["/search", "/recall"])
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_times_in_the_query_are_read_at_the_ends_of_the_calendar(bot, old, settings, path, moment):
+    settings.TIME_ZONE = "America/New_York"
+    query = "valve last month, yesterday, 99 years ago, in december"
+    assert bot.post(path, {"query": query, "as_of": moment}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/search", "/recall"])
 def test_invalid_time_names_the_field(bot, path):
     assert "as_of" in bad_fields(bot.post(path, {"query": "valve", "as_of": "yesterday"}))

@@ -183,7 +183,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("body", [httpx2.Response(200, text="hello"), ok({"id": "m1"}), ok([])])
     def test_answer_of_another_shape_is_unexpected(self, script: Script, body: httpx2.Response) -> None:
-        with pytest.raises(UnexpectedAnswer, match="does not answer as a hub"):
+        with pytest.raises(UnexpectedAnswer, match="does not answer like a hub"):
             script.call("get", "m1", answers=[body])
 
     def test_missing_token_names_the_variable(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ class TestErrors:
         "server", ["hub:8000", "ftp://hub", "http://", "http://u:p@hub", "http://hub?x=1"]
     )
     def test_address_of_no_hub_is_refused(self, server: str) -> None:
-        with pytest.raises(ConfigurationError, match="no address of a hub"):
+        with pytest.raises(ConfigurationError, match="not the address of a hub"):
             AsyncClient(server, "mh_t")
 
     def test_token_with_a_line_break_is_refused(self) -> None:

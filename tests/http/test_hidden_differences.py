@@ -87,7 +87,7 @@ def api_reads() -> dict[str, list[Call]]:
         "get /search": [get("/search", mode=mode, **searched) for mode in modes]
         + [
             get("/search", query=text, min_score=0)
-            for text in ("zebr", "qoukka", "gatewya", '"the fence"', "hush")
+            for text in ("zebr", "qoukka", "gatewya", '"the fence"', "hush", "when did zebras move last week")
         ]
         + [get("/search", as_of=timezone.now().isoformat(), **searched)],
         "post /search": [post("/search", **searched)],
@@ -105,7 +105,7 @@ def api_reads() -> dict[str, list[Call]]:
                 token_budget=50_000,
                 max_count=100,
             )
-            for text in (f"what about {QUERY}?", "the fence in src/gate.py")
+            for text in (f"what about {QUERY}?", "the fence in src/gate.py", "qoukka gatewya last month")
             for session, project in (("", ""), (SESSION, PROJECT))
         ],
         "get /checks": [pages("/checks", **LEVELS)],

@@ -145,6 +145,8 @@ class StoreMachine(RuleBasedStateMachine):
         allowed = self.visible_uids(who)
         if what == "expire":
             done = memories.apply_bulk_action(what, [uid], ACTORS[who], now=self.now).done
+        elif what == "erase":
+            done = memories.erase_memories([uid], ACTORS[who])
         else:
             done = getattr(memories, f"{what}_memories")([uid], ACTORS[who], now=self.now)
         assert len(done) <= (uid in allowed)

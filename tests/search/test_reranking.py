@@ -33,6 +33,18 @@ def test_equal_rows_stay_equal():
     assert changed[5] == changed[6]
 
 
+def test_row_as_good_as_the_last_fixed_result_stays():
+    match = [0.9, 0.8, 0.75, 0.7, 0.65, 0.65, 0.5, 0.45, 0.4]
+    assert reorder(match, [1, 1, 1, 1, 0, 0, 1, 1, 1]) == match
+
+
+def test_row_as_good_as_the_first_that_is_not_reordered_stays():
+    equal = [0.3] * 30
+    match = [0.9, 0.8, 0.75, 0.7, 0.65, 0.5, 0.45, *equal]
+    likeness = [1, 1, 1, 1, 1, 0, 0.9, *[1.0] * 23]
+    assert reorder(match, likeness) == [0.9, 0.8, 0.75, 0.7, 0.65, 0.45, 0.5, *equal]
+
+
 def test_no_row_gets_a_better_match_than_one_of_them_had():
     match = [0.9, 0.8, 0.75, 0.7, 0.65, 0.5, 0.3, 0.0]
     changed = reorder(match, [1, 1, 1, 1, 1, 0.1, 0.9])

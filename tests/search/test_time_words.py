@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.utils import timezone
@@ -12,11 +12,11 @@ from memoryhub.models import Memory
 from memoryhub.search.hybrid import search_memories
 from memoryhub.search.time_words import asks_for_time, find_periods, names_time
 
-TODAY = date(2026, 11, 28)  # a Saturday
+NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)  # a Saturday
 
 
 def days(query):
-    return [(str(one.start), str(one.end)) for one in find_periods(query, TODAY)]
+    return [(str(one.start), str(one.end)) for one in find_periods(query, NOW)]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,15 @@ def test_query_without_a_date_names_no_period(query):
 
 @pytest.mark.parametrize("query", ["99 years ago", "in august " * 40, "1900-01-01", "31 december 2099"])
 def test_extreme_dates_are_answered(query):
-    assert 1 <= len(find_periods(query, TODAY)) <= 16
+    assert 1 <= len(find_periods(query, NOW)) <= 16
+
+
+@pytest.mark.parametrize("now", [datetime.min, datetime(50, 1, 2), datetime.max])
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
+def test_times_are_read_at_the_ends_of_the_calendar(now, zone):
+    query = "yesterday, today, last week, last month, past year, last year, this year, 99 years ago, december"
+    with timezone.override(zone):
+        assert len(find_periods(query, now.replace(tzinfo=UTC))) >= 9
 
 
 def test_question_asks_for_a_time_and_a_text_names_it():

@@ -190,7 +190,7 @@ class TestCreate:
     def test_existing_key_updates_its_memory(self, writer: Client, remember: Remember) -> None:
         memory = remember("old words", key="k")
         response = writer.post("/memories/new/", NEW | {"key": "k"}, follow=True)
-        assert "had this key already" in main(response).words
+        assert "A memory with this key existed already" in main(response).words
         memory.refresh_from_db()
         assert memory.content == "new words"
 

@@ -208,7 +208,7 @@ class TestVisibility:
         assert "show them with the Visibility menu" in shown
         assert client.post(f"{all_levels}undo/")["Location"] == all_levels
         assert not MaintenanceRun.objects.filter(undoes__isnull=False).exists()
-        assert "reaches further than you may see" in text_of(client.get(all_levels))
+        assert "This run covers more than you can see" in text_of(client.get(all_levels))
 
     def test_a_project_is_named_only_to_users_who_may_see_it(
         self, sign_in: Any, visitor: Client, remember: Any, actor: Actor

@@ -83,7 +83,7 @@ def test_active_switch_is_shown_on_every_page(sign_in: Any) -> None:
     for path in ("/", "/memories/", "/trash/", "/nowhere/"):
         page = client.get(path).content.decode()
         assert 'aria-label="Visibility: secret shown"' in page, path
-        assert '<span class="tool-text">Secret shown</span>' in page, path
+        assert '<span class="tool-text only-wide">Secret shown</span>' in page, path
         assert page.count('aria-pressed="true"') == 1, path
 
 

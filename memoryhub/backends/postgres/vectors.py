@@ -25,7 +25,7 @@ from memoryhub.backends.change_log import NO_POSITION, VECTOR_TABLE, LogPosition
 from memoryhub.backends.postgres import KEYS_OF_JSON, server
 from memoryhub.backends.tables import Trigger
 from memoryhub.backends.vector_index import STORED_TYPE
-from memoryhub.backends.vector_view import PRIOR, Among, Keys, Scores, Vectors
+from memoryhub.backends.vector_view import PRIOR_VECTORS, Keys, Scores, Vectors, VisibleMemories
 
 logger = logging.getLogger(__name__)
 TABLE = "memoryhub_vector_index"
@@ -143,7 +143,7 @@ class TableVectors:
     def view(self, now: LogPosition | None = None) -> TableVectors:
         return replace(self, position=now or change_log.current_position())
 
-    def scores(self, query: Vectors, mean: Vectors | None, among: Among) -> Scores:
+    def scores(self, query: Vectors, mean: Vectors | None, visible: VisibleMemories) -> Scores:
         """Return the cosines of the visible memories with a unit vector: of all, or of the nearest if many.
 
         ``mean`` is subtracted from both first.
@@ -152,13 +152,13 @@ class TableVectors:
         difference = query - mean
         if not difference.any() or find_obstacle():
             return Scores(np.empty(0, np.int64), np.empty(0, np.float32))
-        if among.size <= MAX_EXACT_ROWS:
-            rows = self._compare(difference, mean, f"memory_id IN ({among.query})", among.params)
+        if visible.size <= MAX_EXACT_ROWS:
+            rows = self._compare(difference, mean, f"memory_id IN ({visible.query})", visible.params)
         else:
-            rows = self._find_nearest(difference, mean, among)
-            if others := among.others():
-                condition = f"memory_id IN ({KEYS_OF_JSON}) AND memory_id IN ({among.query})"
-                rows += self._compare(difference, mean, condition, [json.dumps(others), *among.params])
+            rows = self._find_nearest(difference, mean, visible)
+            if others := visible.others():
+                condition = f"memory_id IN ({KEYS_OF_JSON}) AND memory_id IN ({visible.query})"
+                rows += self._compare(difference, mean, condition, [json.dumps(others), *visible.params])
         found = {pk: cosine for pk, cosine in rows if cosine is not None}
         return Scores(np.fromiter(found, np.int64), np.fromiter(found.values(), np.float32))
 
@@ -176,7 +176,7 @@ class TableVectors:
         return rows
 
     def _find_nearest(
-        self, difference: Vectors, mean: Vectors, among: Among
+        self, difference: Vectors, mean: Vectors, visible: VisibleMemories
     ) -> list[tuple[int, float | None]]:
         """Return the nearest visible memories from the HNSW index, with their exact cosines."""
         with transaction.atomic(), connection.cursor() as cursor:
@@ -184,14 +184,14 @@ class TableVectors:
             cursor.execute(
                 "SELECT memory_id, 1 - ((l2_normalize(vector::vector) - %s::vector) <=> %s::vector)"
                 f" FROM {TABLE} WHERE model = %s AND dimensions = {self.dimensions:d}"
-                f" AND memory_id IN ({among.query}) ORDER BY {self._indexed} <=> %s{self._type} LIMIT %s",
+                f" AND memory_id IN ({visible.query}) ORDER BY {self._indexed} <=> %s{self._type} LIMIT %s",
                 [
                     _as_text(mean),
                     _as_text(difference),
                     self.model,
-                    *among.params,
+                    *visible.params,
                     _as_text(difference),
-                    max(2 * among.limit, MIN_NEAREST),
+                    max(2 * visible.limit, MIN_NEAREST),
                 ],
             )
             rows: list[tuple[int, float | None]] = cursor.fetchall()
@@ -223,7 +223,7 @@ class TableVectors:
     def mean(self, pks: Sequence[int] | Keys) -> Vectors:
         """Return the mean of these memories' vectors, shrunk towards zero if they are few."""
         _, vectors = self._read(pks)
-        mean: Vectors = vectors.sum(axis=0, dtype=np.float64) / (len(vectors) + PRIOR)
+        mean: Vectors = vectors.sum(axis=0, dtype=np.float64) / (len(vectors) + PRIOR_VECTORS)
         return mean.astype(np.float32)
 
     def _read(self, pks: Sequence[int] | Keys) -> tuple[Keys, Vectors]:
