@@ -150,8 +150,8 @@ def min_share_of_best(words: int) -> float:
 def match_prompt(rows: VisibleRows, prompt: str, match: Scores) -> Scores:
     """Return the match of every row with a prompt, given its match with the prompt as a query.
 
-    Words of which none is informative ("go on") match nothing. Otherwise one or two words are a search
-    query, and one word is in any case. In a sentence, matches far below the best one are coincidences.
+    One word is a search query. Two or more of which none is informative ("go on") match nothing. From three
+    words on, matches far below the best one are coincidences.
     """
     count = len(words(prompt))
     if count < 2:
@@ -159,8 +159,8 @@ def match_prompt(rows: VisibleRows, prompt: str, match: Scores) -> Scores:
     parsed = parse_prompt(prompt)
     if not parsed.terms:
         return np.zeros(len(rows))
+    match = np.maximum(match, match_subjects(rows, TermMatches(rows, words_query(parsed.words))))
     if count < MIN_SENTENCE_WORDS:
         return match
-    match = np.maximum(match, match_subjects(rows, TermMatches(rows, words_query(parsed.words))))
     least = min_share_of_best(len(parsed.words)) * match.max(initial=0.0)
     return np.where(match >= least, match, 0.0)
