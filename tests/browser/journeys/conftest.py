@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from memoryhub.models import Memory
+from memoryhub.models.querysets import MemoryQuerySet
 from tests.browser.conftest import OpenPage
 
 Walk = Callable[..., Page]
@@ -36,6 +38,13 @@ def set_out(open_page: OpenPage, scripts: bool) -> Walk:
         return open_page(path, user, java_script_enabled=scripts, **options)
 
     return open_
+
+
+@pytest.fixture(autouse=True)
+def new_memories(transactional_db: None) -> Callable[[], MemoryQuerySet]:
+    """Return a function that returns what the test has stored. On nodes, the database also has the demo."""
+    earlier = list(Memory.objects.values_list("pk", flat=True))
+    return lambda: Memory.objects.exclude(pk__in=earlier)
 
 
 def use_keyboard(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ import pytest
 from playwright.sync_api import expect
 
 from memoryhub.maintenance.worker import Worker, stop_workers
-from memoryhub.models import Memory
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +29,7 @@ def workers() -> Iterator[None]:
 
 
 def test_a_file_is_imported_for_ever_and_the_import_is_undone(
-    set_out: Any, person: Any, workers: None, tmp_path: Path
+    set_out: Any, person: Any, workers: None, tmp_path: Path, new_memories: Any
 ) -> None:
     path = tmp_path / "notes.jsonl"
     path.write_text("\n".join(json.dumps({"content": f"Mixer note {n}"}) for n in range(12)))
@@ -44,10 +43,9 @@ def test_a_file_is_imported_for_ever_and_the_import_is_undone(
     page.get_by_role("button", name="Import the file").click()
     page.get_by_role("link", name="View the 12 imported memories").click(timeout=20_000)
     expect(page.get_by_text("Mixer note 11").first).to_be_visible()
-    imported = Memory.objects.filter(content__startswith="Mixer note")
-    assert {memory.expires_at for memory in imported} == {None}
+    assert {memory.expires_at for memory in new_memories()} == {None}
     page.go_back()
     page.get_by_role("link", name="Undo this import…").click()
     page.get_by_role("button", name="Undo import").click()
     expect(page.get_by_text("Its memories are in the trash.")).to_be_visible(timeout=20_000)
-    assert imported.trashed().count() == 12
+    assert new_memories().trashed().count() == 12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from django.contrib.auth.models import User
 from django.core.cache import cache
 from playwright.sync_api import expect
 
-from memoryhub.models import Membership, Memory
+from memoryhub.models import Membership
 
 PROJECT = "runner"
 pytestmark = pytest.mark.usefixtures("embedding")
@@ -24,12 +25,13 @@ def ada(person: Any) -> User:
     return user
 
 
-def trashed() -> int:
-    return Memory.objects.trashed().filter(project=PROJECT).count()
+@pytest.fixture
+def trashed(new_memories: Any) -> Callable[[], int]:
+    return lambda: int(new_memories().trashed().count())
 
 
 def test_the_health_report_leads_to_duplicates_that_are_merged_and_parted(
-    set_out: Any, ada: User, remember: Any, scripts: bool
+    set_out: Any, ada: User, remember: Any, scripts: bool, trashed: Callable[[], int]
 ) -> None:
     cache.clear()
     remember(f"{SAYING} at two", title="Build cache", project=PROJECT)
@@ -50,7 +52,7 @@ def test_the_health_report_leads_to_duplicates_that_are_merged_and_parted(
 
 
 def test_all_sure_duplicates_are_merged_and_the_merge_is_undone(
-    set_out: Any, ada: User, remember: Any
+    set_out: Any, ada: User, remember: Any, trashed: Callable[[], int]
 ) -> None:
     cache.clear()
     for n in range(3):

@@ -26,7 +26,7 @@ def leaked(configure: Any, remember: Any) -> Memory:
 
 
 def test_a_memory_with_a_credential_is_found_and_erased_for_good(
-    set_out: Any, insider: Any, leaked: Memory, tmp_path: Path
+    set_out: Any, insider: Any, leaked: Memory, new_memories: Any
 ) -> None:
     page = set_out("/memories/?q=uploader&min_score=0", insider)
     page.get_by_role("link", name="Uploader").click()
@@ -37,7 +37,7 @@ def test_a_memory_with_a_credential_is_found_and_erased_for_good(
     expect(page.get_by_text("Erased for good.")).to_be_visible()
     page.goto("/memories/?q=uploader&min_score=0")
     expect(page.get_by_role("link", name="Uploader")).to_have_count(0)
-    assert not Memory.objects.filter(content__contains="uploader").exists()
+    assert not new_memories().exists()
     page.goto("/journal/?operation=erase")
     expect(page.get_by_role("row").filter(has_text=leaked.uid)).to_be_visible()
     folder = Path(connection.settings_dict["NAME"])
@@ -57,14 +57,14 @@ def test_a_scan_hides_what_it_finds_and_the_browser_shows_it_to_no_one(
 
 
 def test_a_credential_typed_into_a_form_is_refused_and_can_be_taken_out(
-    set_out: Any, insider: Any, watch: Watch
+    set_out: Any, insider: Any, watch: Watch, new_memories: Any
 ) -> None:
     watch.expect(422)
     page = set_out("/memories/new/", insider)
     page.get_by_label("Content").fill(f"The uploader signs in with {KEY}")
     page.get_by_role("button", name="Store").click()
     expect(page.get_by_text("Line 1 of content holds what looks like").first).to_be_visible()
-    assert not Memory.objects.filter(content__contains="uploader").exists()
+    assert not new_memories().exists()
     page.get_by_label("Content").fill("The uploader signs in with the key from the vault")
     page.get_by_role("button", name="Store").click()
     expect(page.get_by_text("Stored.", exact=True)).to_be_visible()
