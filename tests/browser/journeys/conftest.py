@@ -86,7 +86,8 @@ def _select_option(target: Locator, label: str) -> None:
 
 
 def _set_input_files(target: Locator, path: Any) -> None:
-    _reach(target)
+    # Playwright does not wait until Chromium hands over its dialogs, so ask before the keys to the field.
     with target.page.expect_file_chooser() as chooser:
+        _reach(target)
         target.page.keyboard.press("Space")
     chooser.value.set_files(path)
