@@ -118,24 +118,24 @@ def describe_failures(failures: Iterable[Mapping[str, Any]], viewer: Clearance) 
         uid: f"“{policy.format_display_name(title, uid, level)}”"
         for uid, title, level in rows.values_list("uid", "title", "sensitivity")
     }
-    return [_describe(one, names.get(one.get("id", ""), "a memory that is no longer here")) for one in listed]
+    return [_describe(one, names.get(one.get("id", ""), "a memory that no longer exists")) for one in listed]
 
 
 def _describe(one: Mapping[str, Any], name: str) -> str:
     rule = one["rule"]
     if rule == OWNER_LEFT:
-        return "Its owner may not see this project or level any more. Save the check again to own it."
+        return "Its owner can no longer see this project or level. Save the check again to become its owner."
     if rule == "must_words":
-        return f"Expected a memory with “{one['word']}”; none that came contains it."
+        return f"Expected a memory with “{one['word']}”; no returned memory contains it."
     if rule == "must_bring":
         return f"Expected {name}; {_describe_missing(one)}."
     because = {
-        "never_bring": "it must never come",
-        "never_projects": f"nothing of the project {one.get('project')} may come",
-        "never_level": f"nothing {one.get('level')} may come",
-        "never_words": f"nothing with “{one.get('word')}” may come",
+        "never_bring": "it must never be returned",
+        "never_projects": f"no memory of the project {one.get('project')} may be returned",
+        "never_level": f"no {one.get('level')} memory may be returned",
+        "never_words": f"no memory with “{one.get('word')}” may be returned",
     }[rule]
-    return f"{name[:1].upper()}{name[1:]} came; {because}."
+    return f"{name[:1].upper()}{name[1:]} was returned, but {because}."
 
 
 def _describe_missing(one: Mapping[str, Any]) -> str:
@@ -144,7 +144,7 @@ def _describe_missing(one: Mapping[str, Any]) -> str:
     score = f"score {one['score']:.2f}"
     if one["score"] < one["floor"]:
         return f"its {score} is below the minimum of {one['floor']:.2f}"
-    where = f"it came at place {one['place']} with {score}"
+    where = f"its rank is {one['place']} with {score}"
     if one["place"] > one["limit"]:
         return f"{where}, below the limit of {one['limit']}"
     return f"{where}, {one['reason'] or 'but others were preferred'}"

@@ -53,11 +53,11 @@ class CheckDraft(BaseModel):
 
     prompt: Prompt
     project: Name = Field("", description="The project of the prompt. Limits memories as in POST /inject.")
-    level: Sensitivity = Field(Sensitivity.PUBLIC, description="Up to which level the prompt asks.")
+    level: Sensitivity = Field(Sensitivity.PUBLIC, description="Highest level that the prompt asks for.")
     must_bring: Ids = Field(default_factory=list, description="Ids of memories.")
-    must_words: Words = Field(default_factory=list, description="Words that a memory shown must contain.")
+    must_words: Words = Field(default_factory=list, description="Words that a returned memory must contain.")
     never_bring: Ids = Field(default_factory=list, description="Ids of memories.")
-    never_words: Words = Field(default_factory=list, description="Words that no memory shown may contain.")
+    never_words: Words = Field(default_factory=list, description="Words that no returned memory may contain.")
     never_projects: Words = Field(default_factory=list, description="Projects of memories.")
     never_level: Literal["", "private", "secret"] = Field("", description="This level and stricter ones.")
     enabled: bool = True
@@ -201,7 +201,7 @@ class RunChecks(Operation[ProjectParams]):
     name = operations.MEMORY_CHECKS
     label = "Run memory checks"
     help = (
-        "Runs the checks of what prompts must bring and must never bring. Failures are listed on the"
+        "Runs the checks of what prompts must return and must never return. Failures are listed on the"
         " page of the checks and on Home. Memories do not change, so there is nothing to undo."
     )
     Params = ProjectParams

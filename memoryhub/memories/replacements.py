@@ -94,7 +94,7 @@ def _import_replacement(uid: str, by: str, actor: Actor) -> bool:
     visible = Memory.objects.visible_to(actor.clearance)
     memory, target = visible.filter(uid=uid).first(), visible.filter(uid=by).first()
     if memory is None or target is None:
-        raise NotFound("a memory of this replacement is not here", "memory_id")
+        raise NotFound("a memory of this replacement is not in this store", "memory_id")
     if memory.superseded_by_id == target.pk:
         return False
     if memory.superseded_by_id is not None:
