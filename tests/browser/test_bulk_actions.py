@@ -119,7 +119,7 @@ def test_selected_memories_move_to_another_project_and_back(
     expect(page.locator("#messages")).to_contain_text("10 memories changed")
     assert Memory.objects.filter(project="attic").count() == 10
     page.get_by_role("button", name="Undo").click()
-    expect(page.locator("#messages")).to_contain_text("Undone: 10 memories")
+    expect(page.locator("#messages")).to_contain_text("Undone for 10 memories")
     assert Memory.objects.filter(project="p").count() == 10
 
 

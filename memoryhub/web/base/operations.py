@@ -1,4 +1,4 @@
-"""Labels of stored names: operations of the journal, and reasons why an event was not kept."""
+"""What the journal pages call the operations of the journal."""
 
 from __future__ import annotations
 
@@ -88,11 +88,3 @@ OPERATION_LABELS = {
 def operation_label(operation: str) -> str:
     """Return the label of a stored operation, such as ``Signed in`` for ``login``."""
     return OPERATION_LABELS.get(operation) or operation.replace("_", " ").capitalize()
-
-
-SKIP_REASON_LABELS = {"below the gate": "below the memorability threshold"}
-
-
-def skip_reason_label(reason: str) -> str:
-    """Return the text for a stored reason why an event was not kept."""
-    return SKIP_REASON_LABELS.get(reason, reason)

@@ -26,7 +26,7 @@ from memoryhub.maintenance.operations.base import Change
 from memoryhub.models import Event, Fact, MaintenanceRun, Memory, Session
 from memoryhub.stats.timeline import TimelineEntry
 from memoryhub.web.base.markdown import render, to_plain_text
-from memoryhub.web.base.operations import operation_label, skip_reason_label
+from memoryhub.web.base.operations import operation_label
 from memoryhub.web.sessions.picture_layout import Mark, Point, SessionPicture
 from memoryhub.web.templatetags.hub import type_name
 
@@ -59,6 +59,7 @@ _MEMORABILITY_WEIGHTS = {
     "type_weight": "type_weight",
 }
 BELOW_THRESHOLD = "below the gate"  # the reason given by capture
+SKIP_REASON_LABELS = {BELOW_THRESHOLD: "below the memorability threshold"}
 _ROUNDING_ERROR = 0.01  # parts are stored with three decimals
 
 
@@ -157,6 +158,12 @@ def withheld_reason(reason: str) -> str:
 
 
 @register.filter
+def skip_reason(reason: str) -> str:
+    """Return why an event did not become a memory, in words."""
+    return SKIP_REASON_LABELS.get(reason, reason)
+
+
+@register.filter
 def end_reason(reason: str) -> str:
     """Return in words why a session ended, as Claude Code names it."""
     return _END_REASONS.get(reason) or readable(reason)
@@ -188,9 +195,6 @@ def _value_to_text(value: Any) -> str:
     return field_value(value)
 
 
-register.filter(skip_reason_label)
-
-
 @register.inclusion_tag("timeline/page.html#memorability")
 def memorability(event: Event) -> dict[str, Any]:
     """Render the four parts of an event's memorability as bars, and their total against the threshold.
@@ -200,7 +204,7 @@ def memorability(event: Event) -> dict[str, Any]:
     config = settings.MEMORYHUB
     threshold = config.memorability_threshold
     context = {"gate": floatformat(threshold, 2), "gate_percent": round(100 * threshold, 1)}
-    context["reason"] = "" if event.memory else skip_reason_label(event.skip_reason)
+    context["reason"] = "" if event.memory else skip_reason(event.skip_reason)
     if event.memorability is None:
         return context
     stored = event.memorability_parts if isinstance(event.memorability_parts, dict) else {}
