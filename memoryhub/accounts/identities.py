@@ -21,7 +21,10 @@ from memoryhub.models import JournalEntry
 
 MAX_SUBJECT_CHARS = 255  # limit of the OpenID Connect standard
 # Reasons that the login page explains; they are stored in the journal.
-ALREADY_BOUND, PASSWORD_REQUIRED = "the account is another person's", "a superuser's password comes first"
+ALREADY_BOUND, PASSWORD_REQUIRED = (
+    "the account belongs to another person",
+    "a superuser must sign in with the password first",
+)
 
 
 class LoginRefused(Exception):
@@ -110,9 +113,9 @@ def _create_account(email: str) -> User:
     try:
         user.full_clean()
     except ValidationError:
-        raise LoginRefused("no name for an account") from None
+        raise LoginRefused("no usable account name") from None
     if User.objects.filter(username__iexact=email).exists():
-        raise LoginRefused("no name for an account")
+        raise LoginRefused("no usable account name")
     user.save()
     sign_in.record_account_event(user, "account_made", through=settings.OIDC_ISSUER)
     return user

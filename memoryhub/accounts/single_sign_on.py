@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 DISCOVERY_CACHE_SECONDS = 3600  # seconds
 FAILED_URL = "/login/?failed=1"
-NOT_CONFIRMED = "not vouched for"
+NOT_CONFIRMED = "not confirmed by the provider"
 EXPLAINED_REASONS = {
     identities.ALREADY_BOUND: "taken",
     identities.PASSWORD_REQUIRED: "password",

@@ -116,7 +116,8 @@ def test_provider_failure_is_not_a_server_error(provider, broken):
 def test_unusable_answer_of_the_provider_is_refused_and_journaled(provider, endpoint, answer):
     provider.answers = {f"/{endpoint}": answer}
     assert refused(go(provider)[1])
-    assert JournalEntry.objects.get(operation="login_refused").detail["why"] == "not vouched for"
+    [row] = JournalEntry.objects.filter(operation="login_refused")
+    assert row.detail["why"] == "not confirmed by the provider"
 
 
 def test_unreachable_provider_returns_to_the_login_page(provider, settings):
