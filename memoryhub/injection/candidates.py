@@ -24,13 +24,13 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.search import scoring
 from memoryhub.search.fallback import correct_spelling
-from memoryhub.search.hybrid import default_weights
 from memoryhub.search.lexical import (
     RowScorer,
     ScoredCandidate,
     Scores,
     TermMatches,
     best_positions,
+    default_weights,
     find_substrings,
     match_texts,
     score_parts,

@@ -26,9 +26,15 @@ from memoryhub.memories.vectors import embedding_text
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import lexical, scoring
-from memoryhub.search.lexical import RowScorer, Scores, TermMatches, best_positions, match_texts
+from memoryhub.search.lexical import (
+    RowScorer,
+    Scores,
+    TermMatches,
+    best_positions,
+    default_weights,
+    match_texts,
+)
 from memoryhub.search.prompts import clean_prompt, match_prompt
-from memoryhub.search.reranking import prefer_similar, prefer_times
 from memoryhub.search.scoring import (
     MATCH_CURVE,
     NEIGHBOUR_WORD_SHARES,
@@ -40,9 +46,8 @@ from memoryhub.search.scoring import (
     cosine_weight,
     parse_speaker,
 )
-from memoryhub.search.semantic import SemanticMatches, match_meaning
-from memoryhub.search.snippets import snippet_of_first_match
-from memoryhub.search.text_matching import QueryMatcher
+from memoryhub.search.semantic import SemanticMatches, match_meaning, prefer_similar, prefer_times
+from memoryhub.search.text_matching import QueryMatcher, snippet_of_first_match
 from memoryhub.search.time_words import asks_for_time, find_periods
 from memoryhub.search.visible_rows import Positions
 
@@ -171,14 +176,6 @@ def _reorder(scorer: RowScorer, found: Positions, match: Scores) -> tuple[Positi
     scores = scorer.scores(match, best)
     order = np.lexsort((-best, -match[best], -scores[best]))
     return np.concatenate([best[order], found[MAX_REORDERED:]]), scores
-
-
-def default_weights() -> scoring.Weights:
-    """Return the configured weights of LetsGo's ranking."""
-    config = settings.MEMORYHUB
-    return scoring.Weights(
-        config.match_weight, config.recency_weight, config.importance_weight, config.trust_weight
-    )
 
 
 def _load_hits(page: list[tuple[int, float, scoring.Components]], query: Query | None) -> list[Hit]:

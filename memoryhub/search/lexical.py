@@ -345,3 +345,11 @@ def best_positions(scores: Scores, limit: int) -> Positions:
     positive = np.flatnonzero(scores > 0)
     best = positive[positions_of_highest(scores[positive], limit)]
     return best[np.lexsort((-best, -scores[best]))][:limit]
+
+
+def default_weights() -> scoring.Weights:
+    """Return the configured weights of LetsGo's ranking."""
+    config = settings.MEMORYHUB
+    return scoring.Weights(
+        config.match_weight, config.recency_weight, config.importance_weight, config.trust_weight
+    )

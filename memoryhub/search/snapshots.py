@@ -16,11 +16,10 @@ from memoryhub.search.hybrid import (
     Ranking,
     SearchMode,
     SearchResults,
-    default_weights,
     make_snippet,
     search_memories,
 )
-from memoryhub.search.lexical import TermMatches, score_parts
+from memoryhub.search.lexical import TermMatches, default_weights, score_parts
 from memoryhub.search.scoring import Weights, composite_score
 from memoryhub.search.time_words import find_periods
 

@@ -14,20 +14,18 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
-from memoryhub.accounts.people import may_manage_people
+from memoryhub.accounts.clearance import full_clearance, may_manage_people, request_actor, request_clearance
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.digests.services import failed_digests
 from memoryhub.injection.queries import decided_injections
-from memoryhub.maintenance.forms import can_view_runs
 from memoryhub.memories.delete import Caps
 from memoryhub.models import JournalEntry
 from memoryhub.stats import counts
 from memoryhub.web.base import caching, charts
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.charts import breakdown
-from memoryhub.web.base.navigation import may_review
+from memoryhub.web.base.navigation import can_view_runs, may_review
 from memoryhub.web.base.requests import narrow_to_project, signed_in_user
 from memoryhub.web.checks import failed_checks
 from memoryhub.web.maintenance import find_faded, find_failed, recent_runs

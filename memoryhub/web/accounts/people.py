@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from memoryhub.accounts import identities, invitations, people, roles, second_factors
+from memoryhub.accounts import clearance, identities, invitations, people, roles, second_factors
 from memoryhub.accounts.clearance import is_confined
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import JournalEntry, Membership
@@ -40,7 +40,7 @@ def managers_only(view: View) -> View:
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if not people.may_manage_people(request.user):
+        if not clearance.may_manage_people(request.user):
             raise PermissionDenied
         return view(request, *args, **kwargs)
 

@@ -28,7 +28,7 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import Hit, search_memories
 from memoryhub.search.snapshots import search_snapshot
-from memoryhub.search.snippets import extract_snippet, highlight_text, snippet_of_first_match
+from memoryhub.search.text_matching import extract_snippet, highlight_text, snippet_of_first_match
 from memoryhub.stats import counts
 from memoryhub.web.base.fields import parse_whole_number
 from memoryhub.web.base.markdown import to_plain_text

@@ -25,10 +25,11 @@ from memoryhub.core.text import collapse_whitespace, shorten, without_title_pref
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.injection.candidates import Candidate
 from memoryhub.models import Memory
-from memoryhub.search.hybrid import Hit, default_weights
+from memoryhub.search.hybrid import Hit
+from memoryhub.search.lexical import default_weights
 from memoryhub.stats.counts import EXPIRING_DAYS
 from memoryhub.web import agents
-from memoryhub.web.base import bundles
+from memoryhub.web.base import middleware
 from memoryhub.web.base.markdown import to_plain_text
 from memoryhub.web.base.middleware import file_digest
 
@@ -60,7 +61,7 @@ def asset(path: str) -> str:
     return f"{static(path)}?v={file_digest(path)}" if not settings.DEBUG else static(path)
 
 
-register.simple_tag(bundles.render_tags, name="assets")
+register.simple_tag(middleware.render_bundle_tags, name="assets")
 
 
 @register.simple_tag

@@ -26,7 +26,7 @@ from memoryhub.maintenance.operations.base import Change
 from memoryhub.models import Event, Fact, MaintenanceRun, Memory, Session
 from memoryhub.stats.timeline import TimelineEntry
 from memoryhub.web.base.markdown import render, to_plain_text
-from memoryhub.web.base.operations import operation_label
+from memoryhub.web.journal import operation_label
 from memoryhub.web.sessions.picture_layout import Mark, Point, SessionPicture
 from memoryhub.web.templatetags.hub import type_name
 
