@@ -68,11 +68,6 @@ class ModelIndex(Protocol):
     def prepare(self) -> None: ...
 
 
-def encode_vector(vector: Vectors) -> bytes:
-    """Return a vector as the table stores it."""
-    return vector.astype(STORED_TYPE).tobytes()
-
-
 class VectorIndex:
     """All vectors of one model. Thread-safe."""
 

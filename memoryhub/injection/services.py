@@ -31,7 +31,6 @@ from memoryhub.injection.candidates import (
     full_match,
     injectable_memories,
 )
-from memoryhub.injection.log import page_was_shown, previously_shown, record_injection
 from memoryhub.injection.project_page import (
     PageEntry,
     clean_entry,
@@ -46,10 +45,13 @@ from memoryhub.injection.requests import (
     InjectionRequest,
     InjectionResult,
     WithheldItem,
+    page_was_shown,
+    previously_shown,
+    record_injection,
     with_default_project,
 )
 from memoryhub.injection.selection import WITHHOLD, Selection
-from memoryhub.memories.replacements import without_replaced
+from memoryhub.memories.rows import without_replaced
 from memoryhub.models import Memory, Project
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import MemoryQuerySet

@@ -14,7 +14,6 @@ from django.db.models import Max
 from memoryhub.access.policy import Clearance, stricter_level
 from memoryhub.backends.statements import key_list
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.rows import (
     LIST_FIELDS,
     SCALAR_FIELDS,
@@ -22,6 +21,7 @@ from memoryhub.memories.rows import (
     field_value,
     hash_content,
     join_aliases,
+    visible_replacements,
 )
 from memoryhub.memories.versions import rewind
 from memoryhub.models import Memory, Revision

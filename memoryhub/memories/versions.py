@@ -13,8 +13,7 @@ from pydantic import ValidationError
 from memoryhub.access.policy import Actor, Clearance, stricter_level
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import Conflict, NotFound
-from memoryhub.memories.replacements import visible_replacements
-from memoryhub.memories.rows import LIST_FIELDS, SCALAR_FIELDS, field_value
+from memoryhub.memories.rows import LIST_FIELDS, SCALAR_FIELDS, field_value, visible_replacements
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.update import get_memory, update_memory
 from memoryhub.models import JournalEntry, Memory, Revision

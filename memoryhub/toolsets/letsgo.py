@@ -187,7 +187,7 @@ def store_memory(caller: Caller, draft: NewMemory) -> ToolOutcome:
     """
     result = store.create_memory(draft, caller.actor)
     ignored = results.merge_repeat(result, draft, caller.actor)
-    answer = {"id": result.memory.uid, "outcome": result.outcome, **results.write_warnings(result.memory)}
+    answer = {"id": result.memory.uid, "outcome": result.outcome, **serializers.write_warnings(result.memory)}
     return ToolOutcome(answer, sorted({*ignored, *draft.ignored}))
 
 
@@ -242,7 +242,7 @@ def update_memory(caller: Caller, change: UpdateArguments) -> dict[str, Any]:
     previous values are saved as a revision.
     """
     memory, outcome = results.update_with_outcome(change.id, change, caller.actor)
-    return {"id": memory.uid, "outcome": outcome, **results.write_warnings(memory)}
+    return {"id": memory.uid, "outcome": outcome, **serializers.write_warnings(memory)}
 
 
 @LETSGO.tool(Right.WRITE, destructive=True)

@@ -199,9 +199,9 @@ def memory_store(caller: Caller, args: StoreArguments) -> ToolOutcome:
         )
         answer = {**_update(caller, patch, result.memory.uid), "outcome": result.outcome}
         return ToolOutcome(answer, ignored)
-    stored = results.serialize_written_memory(result, draft, caller.actor)
+    stored = serializers.serialize_written_memory(result, draft, caller.actor)
     reasons = {"importance_reasons": list(score.reasons)} if score.reasons else {}
-    more = (reasons if result.outcome == "created" else {}) | results.write_warnings(result.memory)
+    more = (reasons if result.outcome == "created" else {}) | serializers.write_warnings(result.memory)
     return ToolOutcome({"outcome": result.outcome, **serialize_stored(stored), **more}, ignored)
 
 
@@ -235,8 +235,8 @@ def _update(caller: Caller, args: StoreArguments, uid: str) -> dict[str, Any]:
         record_reveals([memory], caller.actor, "memory-mcp memory_store")
     return {
         "outcome": outcome,
-        **serialize_stored(results.serialize_memory(memory, caller.actor)),
-        **results.write_warnings(memory),
+        **serialize_stored(serializers.serialize_memory(memory, caller.actor)),
+        **serializers.write_warnings(memory),
     }
 
 

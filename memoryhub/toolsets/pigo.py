@@ -124,10 +124,10 @@ def memory_remember(caller: Caller, args: RememberArguments) -> ToolOutcome:
         replaced={"category"} | layers,
         applied={"type", "overview"} - layers if refreshed else {"type", "abstract", "overview"},
     )
-    stored = results.serialize_written_memory(result, draft, caller.actor)
+    stored = serializers.serialize_written_memory(result, draft, caller.actor)
     decision = "CREATE" if result.revived else _DECISIONS[result.outcome]
     response: dict[str, Any] = {"id": result.memory.uid, "outcome": result.outcome, "decision": decision}
-    response |= results.write_warnings(result.memory)
+    response |= serializers.write_warnings(result.memory)
     response |= {name: stored[name] for name in ("category", "abstract") if name in stored}
     return ToolOutcome(response, sorted({*ignored, *unknown_arguments(args)}))
 

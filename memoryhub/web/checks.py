@@ -22,8 +22,7 @@ from memoryhub.checks.services import MAX_PROMPT, CheckDraft
 from memoryhub.core.pagination import paginate
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import Memory, MemoryCheck
-from memoryhub.web.base.fields import normalize_newlines, to_sentence
-from memoryhub.web.base.filters import ProjectField
+from memoryhub.web.base.forms import ProjectField, normalize_newlines, to_sentence
 
 PERMISSION = "memoryhub.change_memory"
 PAGE_SIZE, MAX_ON_HOME, MAX_READ_FOR_HOME = 50, 5, 100

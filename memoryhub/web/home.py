@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, may_manage_people, request_actor, request_clearance
-from memoryhub.audit import journal
+from memoryhub.audit import journal, verification
 from memoryhub.core.database import write_transaction
 from memoryhub.digests.services import failed_digests
 from memoryhub.injection.queries import decided_injections
@@ -129,13 +129,13 @@ def journal_health(request: HttpRequest) -> HttpResponse:
     key = f"journal-health-{last}".replace(" ", "")
     cached = cache.get(key)
     if cached is None:
-        cached = (journal.verify(), timezone.now())
+        cached = (verification.verify(), timezone.now())
         cache.set(key, cached, VERIFICATION_TIMEOUT)
-    verification, verified_at = cached
+    found, verified_at = cached
     context = {
-        "verification": verification,
+        "verification": found,
         "at": verified_at,
-        "loss": verification.loss if full_clearance(request).is_whole else None,
+        "loss": found.loss if full_clearance(request).is_whole else None,
     }
     return render(request, "includes/journal_health.html", context)
 

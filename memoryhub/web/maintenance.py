@@ -37,7 +37,7 @@ from memoryhub.memories.delete import count_by_quota, load_caps
 from memoryhub.models import Event, MaintenanceRun, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats.counts import count_each
-from memoryhub.web.base.fields import to_sentence
+from memoryhub.web.base.forms import to_sentence
 from memoryhub.web.base.navigation import can_view_runs
 from memoryhub.web.runs import (
     IRREVERSIBLE_OPERATIONS,

@@ -24,8 +24,7 @@ from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.base import UNCHANGED, Operation
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import MaintenanceRun
-from memoryhub.web.base.fields import parse_whole_number, to_sentence
-from memoryhub.web.base.filters import ListFilter
+from memoryhub.web.base.forms import ListFilter, parse_whole_number, to_sentence
 from memoryhub.web.base.navigation import ADD_RUN, can_view_runs
 from memoryhub.web.base.requests import cursor_page
 from memoryhub.web.memories.bulk_actions import OPERATION_NAME, is_allowed

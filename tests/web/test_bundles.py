@@ -84,15 +84,15 @@ def test_bundle_cannot_be_written(client: Client) -> None:
 
 
 def test_page_loads_one_style_sheet_and_one_script_for_its_features() -> None:
-    tags = middleware.render_tags("memory lists")
+    tags = middleware.render_bundle_tags("memory lists")
     assert tags.count("<link") == tags.count("<script") == 1
     assert "/static/bundles/memory_lists.css?v=" in tags
 
 
 def test_page_without_scripts_of_its_own_loads_none() -> None:
-    assert "<script" not in middleware.render_tags("sessions")
+    assert "<script" not in middleware.render_bundle_tags("sessions")
 
 
 def test_unknown_feature_in_a_template_is_an_error() -> None:
     with pytest.raises(ValueError, match="nothing"):
-        middleware.render_tags("nothing")
+        middleware.render_bundle_tags("nothing")

@@ -23,8 +23,7 @@ from memoryhub.memories.errors import NotFound, StoreError
 from memoryhub.models import Digest
 from memoryhub.models.account import CHANNELS, PERIODS
 from memoryhub.web.accounts.forms import PlainForm
-from memoryhub.web.base.fields import to_sentence
-from memoryhub.web.base.filters import ProjectField
+from memoryhub.web.base.forms import ProjectField, to_sentence
 from memoryhub.web.base.requests import signed_in_user
 
 _LEVELS = [("public", "Public memories"), ("private", "Public and private memories")]

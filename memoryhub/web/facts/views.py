@@ -29,7 +29,7 @@ from memoryhub.facts.services import query_facts
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import Entity, Fact, FileLink, Memory
 from memoryhub.models.querysets import FactQuerySet
-from memoryhub.web.base.filters import FactFilter
+from memoryhub.web.base.forms import FactFilter
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, narrow_to_project, return_url
 from memoryhub.web.facts.filters import GraphAddress, suggested_predicates
 from memoryhub.web.memories.bulk_actions import changed_since_text, parse_journal_number

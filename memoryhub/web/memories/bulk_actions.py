@@ -44,7 +44,7 @@ from memoryhub.memories.bulk_undo import UNDO_OPERATIONS, bulk_action_kind
 from memoryhub.memories.undo import CHUNK_SIZE, Undo
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.web.base.fields import parse_whole_number
+from memoryhub.web.base.forms import parse_whole_number
 from memoryhub.web.base.requests import return_url
 from memoryhub.web.memories import queries
 from memoryhub.web.memories.selection import PERMISSIONS, TooManySelected, matching_memories, parse_selection

@@ -30,7 +30,7 @@ from memoryhub.search.hybrid import Hit, search_memories
 from memoryhub.search.snapshots import search_snapshot
 from memoryhub.search.text_matching import extract_snippet, highlight_text, snippet_of_first_match
 from memoryhub.stats import counts
-from memoryhub.web.base.fields import parse_whole_number
+from memoryhub.web.base.forms import parse_whole_number
 from memoryhub.web.base.markdown import to_plain_text
 from memoryhub.web.base.requests import HtmxHttpRequest, chosen_project, page_or_fragment, update_address_bar
 from memoryhub.web.memories.filters import MemoryListFilter, filter_url

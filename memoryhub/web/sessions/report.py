@@ -16,7 +16,7 @@ from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Injection, Memory, Session
 from memoryhub.models.querysets import InjectionQuerySet
 from memoryhub.stats import timeline
-from memoryhub.web.base.filters import InjectionFilter
+from memoryhub.web.base.forms import InjectionFilter
 from memoryhub.web.base.requests import cursor_page
 from memoryhub.web.sessions.overview import name_sessions
 from memoryhub.web.sessions.picture import fit_to_bytes

@@ -30,7 +30,7 @@ from memoryhub.stats import timeline
 from memoryhub.stats.timeline import EventFilter, count_rows, sessions_with_counts
 from memoryhub.web.base import caching
 from memoryhub.web.base.caching import cached_until_change, clearance_key
-from memoryhub.web.base.filters import SessionFilter
+from memoryhub.web.base.forms import SessionFilter
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
