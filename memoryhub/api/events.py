@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -86,7 +86,7 @@ def handle_hook(
     """
     name = hook.get("hook_event_name")
     event = _EVENT_OF_HOOK.get(name) if isinstance(name, str) else None
-    if event is None:
+    if name is None or event is None:
         return {}
     hook_event = capture.HookEvent(
         event=event,
@@ -122,6 +122,11 @@ def handle_hook(
         if event_id and isinstance(error, OperationalError) and not is_recorded():
             raise  # busy or full: the sender keeps the event and delivers it again
         logger.exception("hook of Claude Code failed: %s", event)
+    return _claude_answer(name, context, notes)
+
+
+def _claude_answer(name: str, context: str, notes: Sequence[str]) -> dict[str, Any]:
+    """Return the part of an answer that Claude Code reads at this hook."""
     if name not in _MESSAGE_HOOKS:
         return {}
     message = {"systemMessage": f"memoryhub: {'; '.join(notes)}"} if notes else {}

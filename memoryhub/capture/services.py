@@ -239,10 +239,33 @@ def _store_memory(
     old: Memory | None,
 ) -> None:
     """Store a candidate, in place of an old memory if there is one."""
+    try:
+        stored = memories.create_memory(
+            _build_draft(candidate, classified, tokens, context, old),
+            context.actor,
+            needs_approval=context.needs_approval,
+            imported_at=context.imported_at,
+        )
+        result.memory = stored.memory
+    except (memories.SecretDetected, memories.TooCostlyToCheck):
+        result.skip_reason = "secret"
+    else:
+        if old and not old.pinned and not context.needs_approval:
+            memories.trash_merged(result.memory, [old.uid], context.actor)
+
+
+def _build_draft(
+    candidate: Candidate,
+    classified: Classification,
+    tokens: int,
+    context: CaptureContext,
+    old: Memory | None,
+) -> MemoryDraft:
+    """Return the memory of a candidate. It is about the files of the old memory if it names none."""
     modified = list(candidate.files_modified)
     if old and not modified:
         modified = list(old.files.filter(access="modified").order_by("pk").values_list("path", flat=True))
-    draft = MemoryDraft(
+    return MemoryDraft(
         content=candidate.text,
         title=classified.title,
         subtitle=make_subtitle(modified or candidate.files_read, candidate.text),
@@ -260,16 +283,6 @@ def _store_memory(
         discovery_tokens=tokens or None,
         created_at=context.at,
     )
-    try:
-        stored = memories.create_memory(
-            draft, context.actor, needs_approval=context.needs_approval, imported_at=context.imported_at
-        )
-        result.memory = stored.memory
-    except (memories.SecretDetected, memories.TooCostlyToCheck):
-        result.skip_reason = "secret"
-    else:
-        if old and not old.pinned and not context.needs_approval:
-            memories.trash_merged(result.memory, [old.uid], context.actor)
 
 
 def _find_replaced_memory(candidate: Candidate, context: CaptureContext) -> Memory | None:

@@ -260,8 +260,22 @@ def _inject_in_time(
         shown_at = {} if is_empty else previously_shown(request, clearance, now)
         chosen, warnings = _select(candidates, request, shown_at, now, deadline, notes)
     notes = list(dict.fromkeys(notes))
-    context = _render(chosen, request.project)
-    result = InjectionResult(
+    result = _build_result(chosen, request.project, notes, warnings, deadline)
+    deadline.check()
+    if record == "shown" and not result.injected:
+        return result
+    if record and not record_injection(request, result, clearance, actor, now, deadline):
+        busy = "injection: it could not be logged in time, so nothing is shown"
+        return InjectionResult(skipped=[*notes, busy], took_ms=deadline.took())
+    return result
+
+
+def _build_result(
+    chosen: Selection, project: str, notes: list[str], warnings: list[str], deadline: Deadline
+) -> InjectionResult:
+    """Render the block and describe what is in it and what was withheld."""
+    context = _render(chosen, project)
+    return InjectionResult(
         context=context,
         injected=[
             InjectedItem(one.candidate.memory.uid, one.candidate.score, one.scale, one.candidate.factor)
@@ -276,13 +290,6 @@ def _inject_in_time(
         choice=chosen,
         page=chosen.page,
     )
-    deadline.check()
-    if record == "shown" and not result.injected:
-        return result
-    if record and not record_injection(request, result, clearance, actor, now, deadline):
-        busy = "injection: it could not be logged in time, so nothing is shown"
-        return InjectionResult(skipped=[*notes, busy], took_ms=deadline.took())
-    return result
 
 
 def _select(

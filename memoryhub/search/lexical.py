@@ -295,17 +295,17 @@ class RowScorer:
     """Composite scores of visible rows, given their match."""
 
     def __init__(self, rows: VisibleRows, weights: scoring.Weights, now: datetime) -> None:
-        self._rows, self._weights, self.now = rows, weights, now
+        self.rows, self._weights, self.now = rows, weights, now
 
     @cached_property
     def recency(self) -> Scores:
         half_life = settings.MEMORYHUB.recency_half_life_days
-        return self._rows.recency(julian_day(self.now), half_life)
+        return self.rows.recency(julian_day(self.now), half_life)
 
     @cached_property
     def _worth(self) -> Scores:
         """The part of the score that does not depend on the query."""
-        weights, columns, cached = self._weights, self._rows.columns, self._rows.cached
+        weights, columns, cached = self._weights, self.rows.columns, self.rows.cached
         if weights not in cached:
             worth = weights.importance * columns["importance"] + weights.trust * columns["trust"]
             cached[weights] = worth.astype(np.float32)
@@ -318,13 +318,13 @@ class RowScorer:
         """
         scores = self._weights.match * match + self._worth
         if used is not None and self._weights.frequency:
-            counts = dict(read_memories("id, accessed_count", self._rows.pks[used]))
-            frequency = [scoring.access_frequency(counts.get(pk, 0)) for pk in self._rows.pks[used].tolist()]
+            counts = dict(read_memories("id, accessed_count", self.rows.pks[used]))
+            frequency = [scoring.access_frequency(counts.get(pk, 0)) for pk in self.rows.pks[used].tolist()]
             scores[used] += self._weights.frequency * np.array(frequency)
         return np.round(scores, 4)
 
     def parts(self, position: int, match: float) -> scoring.Components:
-        row = self._rows.columns[position]
+        row = self.rows.columns[position]
         recency = round(float(self.recency[position]), 4)
         return scoring.Components(round(match, 4), recency, float(row["importance"]), float(row["trust"]))
 

@@ -64,11 +64,7 @@ def search_snapshot(
     )
     snapshot = replace(snapshot, rows=rows, versions=versions)
     hits = found.hits + _find_versions(snapshot, typed, mode, min_score, order, snippets=snippets)
-
-    def comes_first(hit: Hit) -> bool:
-        return pinned_first and hit.memory.pinned and hit.components.match >= found.min_match
-
-    hits.sort(key=lambda hit: (not comes_first(hit), -hit.score, -hit.memory.pk))
+    _sort_hits(hits, found.min_match if pinned_first else None)
     return replace(
         found,
         hits=hits[offset : offset + limit],
@@ -76,6 +72,15 @@ def search_snapshot(
         ids=[*found.ids, *(hit.memory.pk for hit in hits if hit.memory.pk not in found.ids)],
         exact=found.exact and snapshot.is_complete,
     )
+
+
+def _sort_hits(hits: list[Hit], min_pin_match: float | None) -> None:
+    """Sort by score, after the pinned hits with at least the match, if there is one."""
+
+    def comes_first(hit: Hit) -> bool:
+        return min_pin_match is not None and hit.memory.pinned and hit.components.match >= min_pin_match
+
+    hits.sort(key=lambda hit: (not comes_first(hit), -hit.score, -hit.memory.pk))
 
 
 def _find_versions(

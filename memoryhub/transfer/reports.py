@@ -158,6 +158,19 @@ def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limi
         without_ttl=counts.get(WITHOUT_TTL, 0),
         expiring=counts.get(EXPIRING, 0),
     )
+    notes, coming = _sum_up_changes(run, report, start, limit)
+    report.unmapped = notes[UNMAPPED].most_common()
+    report.ignored, report.not_taken = notes[IGNORED].most_common(), notes[NOT_IMPORTED].most_common()
+    report.inferred_types = notes[INFERRED_TYPE].most_common()
+    visible = Memory.objects.visible_to(clearance)
+    report.over_cap = sorted(find_projects_over_cap(coming, visible, run.dry_run).items())
+    return report
+
+
+def _sum_up_changes(
+    run: MaintenanceRun, report: ImportReport, start: int, limit: int
+) -> tuple[dict[str, Counter[str]], Counter[str]]:
+    """Add errors, caps and the first expiry to the report. Return the notes, and the memories by project."""
     notes: dict[str, Counter[str]] = {
         name: Counter() for name in (UNMAPPED, IGNORED, NOT_IMPORTED, INFERRED_TYPE)
     }
@@ -177,12 +190,7 @@ def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limi
             if start < seen <= start + limit:
                 report.errors.append(reason if count == 1 else f"{count:,} {reason}")
     report.more_errors = seen > start + limit
-    report.unmapped = notes[UNMAPPED].most_common()
-    report.ignored, report.not_taken = notes[IGNORED].most_common(), notes[NOT_IMPORTED].most_common()
-    report.inferred_types = notes[INFERRED_TYPE].most_common()
-    visible = Memory.objects.visible_to(clearance)
-    report.over_cap = sorted(find_projects_over_cap(coming, visible, run.dry_run).items())
-    return report
+    return notes, coming
 
 
 def _load_changes(run: MaintenanceRun) -> Iterator[tuple[str, str, int, float]]:

@@ -41,17 +41,7 @@ VERIFICATION_TIMEOUT = 300  # seconds for which the verification of an unchanged
 @caching.answers_polls
 def home_page(request: HttpRequest) -> HttpResponse:
     clearance = narrow_to_project(request_clearance(request), request.GET.get("project", ""))
-    about = f"{clearance_key(clearance)} {timezone.get_current_timezone_name()}"
-    decided = decided_injections(clearance, timezone.now())
-    numbers, days, caps = cached_until_change(
-        request,
-        "home",
-        about,
-        lambda: counts.statistics_days_and_caps(
-            clearance, decided=decided, helped=decided.filter(helped=True)
-        ),
-        depends_on_events=True,  # the number of sessions
-    )
+    numbers, days, caps = _statistics(request, clearance)
     loss = _loss(request)
     context: dict[str, Any] = {
         "numbers": numbers,
@@ -59,11 +49,7 @@ def home_page(request: HttpRequest) -> HttpResponse:
         "loss": loss,
         "may_acknowledge": loss is not None and may_manage_people(request.user),
     }
-    newest = live_memories(clearance).order_by("-created_at", "-pk")
-    # In the same statement as the memories: Home has a limit of statements.
-    failed_digest = failed_digests(signed_in_user(request)).order_by("-failed_at").values("uid")[:1]
-    newest = newest.annotate(failed_digest=Subquery(failed_digest))
-    recent = list(newest[:RECENT_COUNT]) if numbers["total"] else []
+    recent = _recent_memories(request, clearance) if numbers["total"] else []
     attention = _attention(request, clearance, numbers, caps, recent[0].failed_digest) if recent else {}
     if recent:
         context |= {
@@ -76,6 +62,29 @@ def home_page(request: HttpRequest) -> HttpResponse:
         request, numbers, [(memory.uid, memory.updated_at) for memory in recent], loss, attention
     )
     return render(request, "home.html", context)
+
+
+def _statistics(request: HttpRequest, clearance: Clearance) -> Any:
+    """Return the numbers, the days of the activity chart, and the caps of projects."""
+    about = f"{clearance_key(clearance)} {timezone.get_current_timezone_name()}"
+    decided = decided_injections(clearance, timezone.now())
+    return cached_until_change(
+        request,
+        "home",
+        about,
+        lambda: counts.statistics_days_and_caps(
+            clearance, decided=decided, helped=decided.filter(helped=True)
+        ),
+        depends_on_events=True,  # the number of sessions
+    )
+
+
+def _recent_memories(request: HttpRequest, clearance: Clearance) -> list[Any]:
+    """Return the newest memories, each with the id of the person's latest failed digest."""
+    newest = live_memories(clearance).order_by("-created_at", "-pk")
+    # In the same statement as the memories: Home has a limit of statements.
+    failed_digest = failed_digests(signed_in_user(request)).order_by("-failed_at").values("uid")[:1]
+    return list(newest.annotate(failed_digest=Subquery(failed_digest))[:RECENT_COUNT])
 
 
 def _attention(
