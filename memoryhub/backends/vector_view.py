@@ -22,7 +22,6 @@ from django.db.models import QuerySet
 from numpy.typing import NDArray
 
 from memoryhub.backends.change_log import LogPosition
-from memoryhub.core.arrays import positions_of_highest
 
 Vectors: TypeAlias = NDArray[np.float32]
 Keys: TypeAlias = NDArray[np.int64]
@@ -348,3 +347,26 @@ def _pack(numbers: NDArray[np.uint8], bits: int) -> NDArray[np.uint64]:
     for bit in range(bits):
         packed[bit, :, : -(-dimensions // 8)] = np.packbits(numbers >> bit & 1, axis=1)
     return packed.view(np.uint64)
+
+
+_SAMPLE_STEP = 16  # one of so many values is in the sample
+_SAMPLE_MARGIN = 16  # more values of the sample than needed, because a sample differs from all by chance
+
+
+def positions_of_highest(values: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:
+    """Return the positions of the ``count`` highest values and of their equals, ascending.
+
+    A sample leaves most values out before the exact comparison. There must be no NaN.
+    """
+    if len(values) <= count:
+        return np.arange(len(values))
+    candidates = None
+    sample = values[::_SAMPLE_STEP]
+    high_in_sample = 2 * count // _SAMPLE_STEP + _SAMPLE_MARGIN
+    if high_in_sample < len(sample):
+        candidates = np.flatnonzero(values >= np.partition(sample, -high_in_sample)[-high_in_sample])
+    if candidates is None or len(candidates) < count:
+        return np.flatnonzero(values >= np.partition(values, -count)[-count])
+    high = values[candidates]
+    found: NDArray[np.int64] = candidates[high >= np.partition(high, -count)[-count]]
+    return found

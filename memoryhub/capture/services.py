@@ -11,7 +11,15 @@ from django.utils import timezone
 from memoryhub import capabilities, memories
 from memoryhub.access.policy import Actor
 from memoryhub.capture import classification
-from memoryhub.capture.classification import Classification, Memorability, MemorabilityWeights, classify
+from memoryhub.capture.classification import (
+    Classification,
+    Memorability,
+    MemorabilityWeights,
+    classify,
+    make_subtitle,
+    make_title,
+    reverted_headline,
+)
 from memoryhub.capture.distillation import (
     ROUTINE,
     Candidate,
@@ -22,7 +30,6 @@ from memoryhub.capture.distillation import (
 from memoryhub.capture.events import ToolCall
 from memoryhub.capture.segments import SessionState, locked_state
 from memoryhub.capture.statements import MAX_CHARS
-from memoryhub.capture.titles import make_subtitle, make_title, reverted_headline
 from memoryhub.core.text import STOP_WORDS, jaccard, terms, words
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.rows import hash_content

@@ -13,11 +13,11 @@ from django.conf import settings
 from numpy.typing import NDArray
 
 from memoryhub.backends import fts_query as queries
-from memoryhub.backends import lookups
+from memoryhub.backends import statements
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.statements import Keys, matching_keys, matching_keys_and_position, read_memories
 from memoryhub.backends.tables import TEXT_COLUMNS
-from memoryhub.core.arrays import positions_of_highest
+from memoryhub.backends.vector_view import positions_of_highest
 from memoryhub.core.text import fold, is_short, stem, words
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -56,7 +56,7 @@ def count_terms(memories: MemoryQuerySet | VisibleRows, words: Collection[str]) 
     """Count the memories with each word among those that the caller can see."""
     rows = memories if isinstance(memories, VisibleRows) else load_visible_rows(memories)
     by_stem = {stem(word): word for word in words}
-    found = matching_keys([lookups.match_any([word]) for word in by_stem.values()])
+    found = matching_keys([statements.match_any([word]) for word in by_stem.values()])
     counts = [len(rows.find(keys)) for keys in found]
     return TermFrequencies(dict(zip(by_stem, counts, strict=True)), len(rows))
 
@@ -70,7 +70,7 @@ def rows_sharing_words(
     """
     rows = memories if isinstance(memories, VisibleRows) else load_visible_rows(memories)
     distinct = list({stem(word): word for word in words}.values())
-    found = [rows.find(keys) for keys in matching_keys([lookups.match_any([word]) for word in distinct])]
+    found = [rows.find(keys) for keys in matching_keys([statements.match_any([word]) for word in distinct])]
     scores = np.zeros(len(rows))
     for positions in sorted(filter(len, found), key=len)[:max_words]:
         scores[positions] += scoring.idf(len(positions), len(rows))
@@ -191,8 +191,8 @@ class TermMatches:
 
 def _expressions(words: Sequence[str], query: Query) -> list[str]:
     """Return what to look for: each word in titles and aliases, each word anywhere, and each phrase."""
-    in_titles = [lookups.in_titles(word) for word in words]
-    return [*in_titles, *(lookups.match_any([one]) for one in (*words, *_phrases(query)))]
+    in_titles = [statements.in_titles(word) for word in words]
+    return [*in_titles, *(statements.match_any([one]) for one in (*words, *_phrases(query)))]
 
 
 def _phrases(query: Query) -> list[str]:

@@ -17,8 +17,8 @@ from django.conf import settings
 from memoryhub.config import Config
 from memoryhub.core.text import estimate_tokens, make_summary
 from memoryhub.memories.rows import attach_lists
-from memoryhub.memories.snapshots import Snapshot
 from memoryhub.memories.temporal import count_accesses_and_promote
+from memoryhub.memories.versions import Snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import MAX_REORDERED, SearchMode, SearchResults, search_memories

@@ -17,8 +17,7 @@ from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.statements import read_memories
 from memoryhub.backends.vector_index import ModelVectors
-from memoryhub.backends.vector_view import Vectors, VisibleMemories
-from memoryhub.core.arrays import positions_of_highest
+from memoryhub.backends.vector_view import Vectors, VisibleMemories, positions_of_highest
 from memoryhub.core.text import words
 from memoryhub.embeddings import Embedder, EmbeddingError, provider
 from memoryhub.embeddings.provider import configured, log_failure

@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 
 from memoryhub.backends.fts_query import parse_query
-from memoryhub.memories.snapshots import Snapshot
+from memoryhub.memories.versions import Snapshot
 from memoryhub.search.hybrid import (
     LEAST_MATCH,
     Hit,

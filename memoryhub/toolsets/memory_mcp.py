@@ -41,7 +41,7 @@ from memoryhub.memories.schemas import (
     Word,
 )
 from memoryhub.memories.secret_check import journal_refusals, refuse_secrets
-from memoryhub.memories.snapshots import Snapshot, load_snapshot
+from memoryhub.memories.versions import Snapshot, load_snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.recall import MAX_TOKENS, MIN_TOKENS, RecallRequest, recall_memories

@@ -15,8 +15,8 @@ from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
 from memoryhub.memories.schemas import Content, Labels, Name, PersistentDraft, Text, TtlDays
-from memoryhub.memories.snapshots import load_snapshot
 from memoryhub.memories.temporal import count_accesses_and_promote
+from memoryhub.memories.versions import load_snapshot
 from memoryhub.search.fallback import SimilarMemory, search_earlier, search_with_fallback
 from memoryhub.toolsets import results
 from memoryhub.toolsets.base import Id, ToolArguments, ToolOutcome, Toolset, unknown_arguments

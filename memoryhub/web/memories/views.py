@@ -23,7 +23,7 @@ from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.pagination import InvalidCursor, paginate
 from memoryhub.core.text import collapse_whitespace, without_title_prefix
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.snapshots import Snapshot, load_snapshot
+from memoryhub.memories.versions import Snapshot, load_snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import Hit, SearchResults, search_memories
