@@ -1,4 +1,4 @@
-"""SQL that Django's ORM does not have: lookups, expressions for the indexes, and raw statements for hot paths."""
+"""SQL that Django's ORM does not have: lookups, index expressions, and raw statements for hot paths."""
 
 from __future__ import annotations
 

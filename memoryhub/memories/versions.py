@@ -1,6 +1,6 @@
 """Earlier versions of a memory, its visible revisions and journal rows, and undo of the last change.
 
-A snapshot contains the memories of a moment (``as_of``): rows that did not change since, and earlier versions.
+A snapshot contains the memories of a moment (``as_of``): unchanged rows, and earlier versions of others.
 """
 
 from __future__ import annotations
