@@ -37,8 +37,8 @@ CAPABILITIES: dict[str, Capability] = {
     one.name: one
     for one in (
         Capability(STORE, "", "keeps memories and facts; everything else needs it"),
-        Capability(MEMORABILITY, "capability_memorability", "the gate before capture"),
-        Capability(BOUNDARIES, "capability_boundaries", "a session falls into segments"),
+        Capability(MEMORABILITY, "capability_memorability", "only memorable observations are stored"),
+        Capability(BOUNDARIES, "capability_boundaries", "sessions are split into segments"),
         Capability(TEMPORAL, "capability_temporal", "injections balance the four scales"),
         Capability(CONSOLIDATION, "capability_consolidation", "importance depends on use"),
         Capability(COMPRESSION, "capability_compression", "similar old memories become one"),

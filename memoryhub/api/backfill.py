@@ -27,9 +27,7 @@ class PastEvent(EventBody):
     """An event of a past session. Without a project, the working directory names it."""
 
     at: Moment = Field(description="When it happened.")
-    id: EventId = Field(
-        description="By which a second delivery is recognised, for example of the transcript."
-    )
+    id: EventId = Field(description="Identifies a repeated delivery, for example the id in the transcript.")
     session_id: Annotated[Word, Field(max_length=200)]
 
 

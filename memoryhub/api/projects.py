@@ -37,7 +37,7 @@ class ProjectPatch(BaseModel):
 
     mode: ProjectMode | None = Field(None, description="off, observe, approve or automatic.")
     pause_hours: Annotated[float, Field(ge=0, le=projects.MAX_PAUSE_HOURS, allow_inf_nan=False)] | None = (
-        Field(None, description="Pause for so many hours from now; 0 ends the pause.")
+        Field(None, description="Number of hours to pause from now; 0 ends the pause.")
     )
     ignored_paths: Annotated[Text, Field(max_length=MAX_PATTERNS_CHARS)] | None = Field(
         None, description="Patterns of files, one on each line, in the syntax of .gitignore."
@@ -46,7 +46,7 @@ class ProjectPatch(BaseModel):
         None, description="Whether the project's page opens the sessions of agents."
     )
     max_memories: Annotated[int, Field(ge=0, le=projects.MAX_CAP)] | None = Field(
-        None, description="The most live memories of an owner; 0: no cap; null: as configured."
+        None, description="Maximum number of live memories of an owner; 0: no cap; null: as configured."
     )
 
 

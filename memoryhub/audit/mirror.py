@@ -2,7 +2,8 @@
 
 Every append first reads the end of the file. It also writes committed rows that another process, or a process
 that crashed, has not written. A file that does not end with a row of this journal is set aside under another
-name: it is of another store with the same path, or the journal has lost rows, which ``journal_loss`` records.
+name: it belongs to another store with the same path, or the journal has lost rows, which ``journal_loss``
+records.
 """
 
 from __future__ import annotations

@@ -55,11 +55,11 @@ class MirrorReport:
         """Return a sentence for each problem, the most serious first."""
         found = []
         if self.foreign:
-            found.append("its first line is not the first row here: it is of another store")
+            found.append("its first line is not the first row here: it belongs to another store")
         if self.lost:
             found.append(
                 f"lines without a row in the database: {self.lost}, from {self.first_lost} on;"
-                " rows were removed from the journal, or an older store was put back"
+                " rows were removed from the journal, or an older store was restored"
             )
         if self.different and not self.foreign:
             found.append(

@@ -53,7 +53,7 @@ def find_problems(deep: bool = False) -> list[str]:
     found = _schema.find_object_problems()
     for table in INDEXES:
         if deep and not is_index_sound(table):
-            found.append(f"index {table} does not fit its table")
+            found.append(f"index {table} does not match its table")
         elif not _schema.is_index_complete(table):
             found.append(f"index {table} does not hold as many rows as its table")
     return found

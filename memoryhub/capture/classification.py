@@ -255,7 +255,7 @@ def headline(text: str) -> str:
     """Return the first line without a commit prefix, a document number and trailing references."""
     head = first_line(text)[:MAX_HEADLINE_CHARS].replace("**", "")
     if reverted := reverted_headline(text):
-        return f"Taken back: {PREFIX.sub('', reverted)}"
+        return f"Reverted: {PREFIX.sub('', reverted)}"
     return _without_references(_NUMBER.sub("", PREFIX.sub("", head)))
 
 

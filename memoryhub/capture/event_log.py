@@ -171,7 +171,7 @@ def _event_time(at: datetime | None, now: datetime, is_late: bool) -> datetime:
     if at is None:
         return now
     if at > now + CLOCK_SKEW and not is_late:
-        raise StoreError("lies in the future; send the moment it happened, or nothing for now", "at")
+        raise StoreError("is in the future; send the time at which it happened, or omit it for now", "at")
     return min(at, now)
 
 

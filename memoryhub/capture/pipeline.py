@@ -310,11 +310,11 @@ def compress(context: HookContext) -> HandlerResult:
 def _run_maintenance(operation: str, mode: str, context: HookContext) -> HandlerResult:
     """Run an operation now in a small project; queue it in a large one, so that the agent does not wait."""
     if context.hook_event.is_backfilled:
-        return "skipped", "backfilled; the schedule and people run it"
+        return "skipped", "backfilled; the schedule or a person runs it"
     if mode != AUTO:
-        return "skipped", "set to manual; the schedule and people run it"
+        return "skipped", "set to manual; the schedule or a person runs it"
     if _is_hidden_end(context):
-        return "skipped", "the end of this session is not public; the schedule and people run it"
+        return "skipped", "the end of this session is not public; the schedule or a person runs it"
     session = context.session
     # The journal shows changes at the level of each memory. Readers who cannot see part of this session must
     # not learn its id from them.

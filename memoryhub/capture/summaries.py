@@ -88,7 +88,7 @@ def summarise_session(
     """
     draft = _build_draft(session, None, current)
     if draft is None:
-        return None, "nothing to sum up"
+        return None, "nothing to summarise"
     if current and current.needs_approval:
         return _store_draft(draft, session, at, actor, MemoryType.SESSION_SUMMARY, current), "made"
     with write_transaction():
@@ -104,7 +104,7 @@ def _save_summary(
 ) -> tuple[Memory | None, str]:
     before = session.summary
     if before and before.content == draft.text:
-        return (None, "thrown away before") if before.deleted_at else (before, "unchanged")
+        return (None, "moved to the trash before") if before.deleted_at else (before, "unchanged")
     if before and not before.has_ended(at):
         level = stricter_level(draft.sensitivity, before.sensitivity)
         fields = {**_fields(draft), "title": f"Session: {draft.title}", "sensitivity": level}

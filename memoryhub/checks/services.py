@@ -71,11 +71,11 @@ class CheckDraft(BaseModel):
 
     prompt: Prompt
     project: Name = Field("", description="The project of the prompt. Limits memories as in POST /inject.")
-    level: Sensitivity = Field(Sensitivity.PUBLIC, description="Up to which level the prompt asks.")
+    level: Sensitivity = Field(Sensitivity.PUBLIC, description="Highest level that the prompt asks for.")
     must_bring: Ids = Field(default_factory=list, description="Ids of memories.")
-    must_words: Words = Field(default_factory=list, description="Words that a memory shown must contain.")
+    must_words: Words = Field(default_factory=list, description="Words that a returned memory must contain.")
     never_bring: Ids = Field(default_factory=list, description="Ids of memories.")
-    never_words: Words = Field(default_factory=list, description="Words that no memory shown may contain.")
+    never_words: Words = Field(default_factory=list, description="Words that no returned memory may contain.")
     never_projects: Words = Field(default_factory=list, description="Projects of memories.")
     never_level: Literal["", "private", "secret"] = Field("", description="This level and stricter ones.")
     enabled: bool = True
@@ -219,7 +219,7 @@ class RunChecks(Operation[ProjectParams]):
     name = operations.MEMORY_CHECKS
     label = "Run memory checks"
     help = (
-        "Runs the checks of what prompts must bring and must never bring. Failures are listed on the"
+        "Runs the checks of what prompts must return and must never return. Failures are listed on the"
         " page of the checks and on Home. Memories do not change, so there is nothing to undo."
     )
     Params = ProjectParams
@@ -352,24 +352,24 @@ def describe_failures(failures: Iterable[Mapping[str, Any]], viewer: Clearance) 
         uid: f"“{policy.format_display_name(title, uid, level)}”"
         for uid, title, level in rows.values_list("uid", "title", "sensitivity")
     }
-    return [_describe(one, names.get(one.get("id", ""), "a memory that is no longer here")) for one in listed]
+    return [_describe(one, names.get(one.get("id", ""), "a memory that no longer exists")) for one in listed]
 
 
 def _describe(one: Mapping[str, Any], name: str) -> str:
     rule = one["rule"]
     if rule == OWNER_LEFT:
-        return "Its owner may not see this project or level any more. Save the check again to own it."
+        return "Its owner can no longer see this project or level. Save the check again to become its owner."
     if rule == "must_words":
-        return f"Expected a memory with “{one['word']}”; none that came contains it."
+        return f"Expected a memory with “{one['word']}”; no returned memory contains it."
     if rule == "must_bring":
         return f"Expected {name}; {_describe_missing(one)}."
     because = {
-        "never_bring": "it must never come",
-        "never_projects": f"nothing of the project {one.get('project')} may come",
-        "never_level": f"nothing {one.get('level')} may come",
-        "never_words": f"nothing with “{one.get('word')}” may come",
+        "never_bring": "it must never be returned",
+        "never_projects": f"no memory of the project {one.get('project')} may be returned",
+        "never_level": f"no {one.get('level')} memory may be returned",
+        "never_words": f"no memory with “{one.get('word')}” may be returned",
     }[rule]
-    return f"{name[:1].upper()}{name[1:]} came; {because}."
+    return f"{name[:1].upper()}{name[1:]} was returned, but {because}."
 
 
 def _describe_missing(one: Mapping[str, Any]) -> str:
@@ -378,7 +378,7 @@ def _describe_missing(one: Mapping[str, Any]) -> str:
     score = f"score {one['score']:.2f}"
     if one["score"] < one["floor"]:
         return f"its {score} is below the minimum of {one['floor']:.2f}"
-    where = f"it came at place {one['place']} with {score}"
+    where = f"its rank is {one['place']} with {score}"
     if one["place"] > one["limit"]:
         return f"{where}, below the limit of {one['limit']}"
     return f"{where}, {one['reason'] or 'but others were preferred'}"

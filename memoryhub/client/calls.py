@@ -266,7 +266,7 @@ class Call(Generic[Result]):
 
     def failed(self, error: httpx2.TransportError | httpx2.DecodingError) -> ConnectionFailed:
         """Return the exception for a request without an answer."""
-        reason = "gave no answer in time" if isinstance(error, httpx2.TimeoutException) else str(error)
+        reason = "did not answer in time" if isinstance(error, httpx2.TimeoutException) else str(error)
         return ConnectionFailed(reason or type(error).__name__, sent=not isinstance(error, _NEVER_SENT))
 
 

@@ -197,7 +197,7 @@ def _parse_lines(text: str, page: PageShape) -> Iterator[tuple[str, str]]:
             title = bare.lstrip("# ")
             if title.casefold() not in titles:
                 known = ", ".join(page.section_titles.values())
-                raise PageFileError(f"“{title}” is no section of the page. Use one of: {known}.")
+                raise PageFileError(f"“{title}” is not a section of the page. Use one of: {known}.")
             section = titles[title.casefold()]
         elif bare:
             current = item["text"] if item else bare

@@ -157,7 +157,7 @@ def _read_field(name: str, value: Any) -> Any:
     if name in ("id", "superseded_by"):
         return _read_id(value)
     if name in _CHOICES and value and value not in _CHOICES[name]:
-        raise ValueError(f"is none of {', '.join(_CHOICES[name])}")
+        raise ValueError(f"is not one of {', '.join(_CHOICES[name])}")
     return value or _DEFAULTS[name]
 
 

@@ -164,7 +164,7 @@ class Operator(BaseSettings):
         "the address of the hub for the Python client and commands such as `memoryhub search`",
     )
     spool: str = _variable(
-        "MEMORYHUB_SPOOL", "the folder in which the plugin's hooks keep events that the hub did not take"
+        "MEMORYHUB_SPOOL", "the folder in which the plugin's hooks keep events that the hub did not accept"
     )
 
     @classmethod

@@ -276,7 +276,7 @@ class Config(BaseModel):
     request_seconds: Float = _tunable(30, "time limit of a database read, seconds; 0: none", 0, 3600)
 
     # Capabilities that can be switched off
-    capability_memorability: Flag = _flag(True, "memory.memorability: the gate before capture")
+    capability_memorability: Flag = _flag(True, "memory.memorability: only memorable observations are stored")
     capability_boundaries: Flag = _flag(True, "memory.boundaries: sessions are split into segments")
     capability_temporal: Flag = _flag(True, "memory.temporal: injections balance the four scales")
     capability_consolidation: Flag = _flag(True, "memory.consolidation: importance depends on use")

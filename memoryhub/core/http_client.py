@@ -47,7 +47,7 @@ def find_endpoint_problems(
         )
     elif not is_valid_url(url):
         yield EndpointProblem(
-            f"{name}_url is no address that can be asked",
+            f"{name}_url is not a valid address",
             "Write it as https://host/v1, or https://host:port/v1, in ASCII.",
         )
     if not model:
@@ -57,7 +57,8 @@ def find_endpoint_problems(
         )
     if not (key.isascii() and key.isprintable()):
         yield EndpointProblem(
-            f"{variable} holds characters that no HTTP header may hold", "Copy the key again, on one line."
+            f"{variable} contains characters that are not allowed in an HTTP header",
+            "Copy the key again, on one line.",
         )
 
 
@@ -219,10 +220,10 @@ async def _check_peer(host: str, stream: Any, private_names: bool, public_only: 
     await stream.aclose()
     if public_only:  # its address would describe the network to the person who wrote the URL
         raise Unreachable("is not at a public address; use another address", passes=False)
-    fix = "no endpoint has such an address"
+    fix = "use an address that is not link-local"
     if not _unwrap_address(address).is_link_local:
         fix = "write the address instead of the name, or set endpoint_private_names"
-    raise Unreachable(f"has a name that leads to {address}, inside of the network: {fix}", passes=False)
+    raise Unreachable(f"has a name that resolves to the private address {address}: {fix}", passes=False)
 
 
 async def _read_body(response: httpx2.Response, most_bytes: int) -> bytes:
@@ -230,7 +231,7 @@ async def _read_body(response: httpx2.Response, most_bytes: int) -> bytes:
     async for chunk in response.aiter_raw():
         found += chunk
         if len(found) > most_bytes:
-            raise Unreachable(f"sent more than the {most_bytes:,} bytes that an answer may have", sent=True)
+            raise Unreachable(f"sent more than the {most_bytes:,} bytes that an answer can have", sent=True)
     return bytes(found)
 
 
@@ -253,10 +254,10 @@ def _headers(key: str) -> dict[str, str]:
 def _describe_error(error: BaseException) -> str:
     cause = _system_error(error)
     if isinstance(cause, TimeoutError):
-        return "gave no answer in time"
+        return "did not answer in time"
     if isinstance(cause, ssl.SSLError):
         words = getattr(cause, "verify_message", "") or cause.reason or type(cause).__name__
-        return f"cannot be asked over TLS: {words}"
+        return f"cannot be reached over TLS: {words}"
     if cause:
         # asyncio replaces the text of the system's errors. Negative numbers are those of the DNS lookup.
         known = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror

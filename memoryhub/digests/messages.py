@@ -109,7 +109,7 @@ def describe_mail_error(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "the mail server does not answer in time"
     if isinstance(error, smtplib.SMTPException):
-        return f"the mail server does not take the e-mail ({type(error).__name__})"
+        return f"the mail server does not accept the e-mail ({type(error).__name__})"
     if isinstance(error, OSError):
         return f"the mail server cannot be reached: {error.strerror or type(error).__name__}"
     return "the e-mail cannot be written; ask an administrator to check your e-mail address"

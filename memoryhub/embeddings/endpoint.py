@@ -174,7 +174,7 @@ class EndpointEmbedder:
     def _raise_if_paused(self, seconds: float) -> None:
         if left := self._pause.left(seconds):
             raise EmbeddingError(
-                f"the embeddings endpoint failed lately; it is asked again in {math.ceil(left)} seconds"
+                f"the embeddings endpoint failed lately; it is tried again in {math.ceil(left)} seconds"
             )
 
     def _start_pause(self, error: RequestFailed | _RequestRefused) -> EmbeddingError:

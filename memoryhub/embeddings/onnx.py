@@ -44,7 +44,7 @@ def bert_to_onnx(folder: Path) -> bytes:
     """
     config = json.loads((folder / "config.json").read_text())
     if config["model_type"] != "bert" or config["hidden_act"] != "gelu":
-        raise ValueError("config.json describes no BERT model with the GELU activation")
+        raise ValueError("config.json does not describe a BERT model with the GELU activation")
     return _BertGraph(config, load_file(folder / "model.safetensors")).build()
 
 
@@ -275,7 +275,7 @@ def _model_inputs(session: Any) -> dict[str, type[np.signedinteger[Any]]]:
     if unknown := set(inputs) - set(_INPUTS):
         raise EmbeddingError(f"{_UNUSABLE}: it asks for the input {', '.join(sorted(unknown))}")
     if "input_ids" not in inputs:
-        raise EmbeddingError(f"{_UNUSABLE}: it has no input input_ids, so it is no text encoder")
+        raise EmbeddingError(f"{_UNUSABLE}: it has no input input_ids, so it is not a text encoder")
     return inputs
 
 
@@ -305,7 +305,7 @@ def _pool_tokens(answer: Any, mask: TokenArray) -> Vectors:
     """Return one finite row per text: the model's sentence vector, or the mean of its token vectors."""
     found = np.asarray(answer)
     if found.dtype.kind != "f" or found.ndim not in (2, 3) or len(found) != len(mask):
-        raise EmbeddingError(f"{_UNUSABLE}: its output is no vector of a sentence or of its tokens")
+        raise EmbeddingError(f"{_UNUSABLE}: its output is not a vector of a sentence or of its tokens")
     rows: Vectors = found.astype(np.float32)
     if rows.ndim == 3:
         if rows.shape[1] != mask.shape[1]:
@@ -313,5 +313,5 @@ def _pool_tokens(answer: Any, mask: TokenArray) -> Vectors:
         shares = mask[:, :, None].astype(np.float32)
         rows = (rows * shares).sum(axis=1) / np.maximum(shares.sum(axis=1), 1)
     if not np.isfinite(rows).all():
-        raise EmbeddingError(f"{_UNUSABLE}: it answers with numbers that are not finite")
+        raise EmbeddingError(f"{_UNUSABLE}: its output contains numbers that are not finite")
     return rows

@@ -116,7 +116,7 @@ def import_superseded(uid: str, by: str, actor: Actor) -> bool:
     """Set the successor of an ended fact; False if it is set already. Call it in a transaction."""
     found = {fact.uid: fact for fact in _not_hidden(Fact.objects.filter(uid__in=[uid, by]), actor)}
     if len(found) < 2:
-        raise NotFound("a fact of this pair is not here", "fact_id")
+        raise NotFound("a fact of this pair is not in this store", "fact_id")
     fact, successor = found[uid], found[by]
     if fact.superseded_by_id == successor.pk:
         return False
@@ -159,7 +159,7 @@ def _find_imported_memory(uid: str | None, actor: Actor) -> Memory | None:
     known = memory_filter(actor.clearance) | written_only_by(actor)
     memory: Memory | None = Memory.objects.filter(known, uid=uid, sensitivity__in=LEVELS).first()
     if memory is None:
-        raise NotFound("its memory is not here", "memory_id")
+        raise NotFound("its memory is not in this store", "memory_id")
     return memory
 
 

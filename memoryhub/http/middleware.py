@@ -191,8 +191,8 @@ _IMPORT_PATH = "/api/v1/import"  # its body is a file, stored while it arrives
 _ERROR_MEDIA_TYPES = (MEDIA_TYPE, "application/json")  # problems, and the JSON-RPC errors of MCP
 _BODY_HEADERS = frozenset({"content-type", "content-length", "content-encoding", "content-disposition"})
 _PROBLEM_BY_STATUS = {
-    400: ("bad_request", "the request cannot be read; look at its headers and its host"),
-    403: ("forbidden", "this is not allowed"),
+    400: ("bad_request", "the request cannot be read; check its headers and its host"),
+    403: ("forbidden", "this request is not allowed"),
     404: ("not_found", "unknown path; /api/v1/openapi.json lists all paths"),
     405: ("method_not_allowed", "this method is not allowed here; the header Allow lists those that are"),
     413: ("body_too_large", "the body is too large"),

@@ -218,7 +218,7 @@ class EndpointChat:
     def ask(self, messages: Sequence[Message], max_tokens: int) -> Reply:
         if left := self._pause.left(self._config.timeout_seconds):
             raise ModelError(
-                f"{_ENDPOINT_LABEL} failed lately; it is asked again in {math.ceil(left)} seconds"
+                f"{_ENDPOINT_LABEL} failed lately; it is tried again in {math.ceil(left)} seconds"
             )
         until = time.monotonic() + self._config.timeout_seconds
         try:

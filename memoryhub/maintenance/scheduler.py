@@ -136,7 +136,7 @@ def delete_old_records(now: datetime) -> None:
 
 
 def daily_params(operation: str) -> dict[str, Any]:
-    """Return the parameters of a daily run. The purge spares memories that can still be revived."""
+    """Return the parameters of a daily run. The purge spares memories that can still be restored."""
     if operation == "purge_expired":
         return {"grace_days": settings.MEMORYHUB.expiry_grace_days}
     return {}

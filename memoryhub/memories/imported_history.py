@@ -104,7 +104,7 @@ def _import_rows(found: Sequence[tuple[Any, ...]], actor: Actor, store: Callable
     for uid, *values in found:
         try:
             if uid not in memories:
-                raise NotFound("its memory is not here", "memory_id")
+                raise NotFound("its memory is not in this store", "memory_id")
             results.append(store(memories[uid], *values))
         except StoreError as refusal:
             results.append(refusal)
@@ -215,7 +215,7 @@ def import_merges(found: Sequence[tuple[str, str]], actor: Actor) -> list[Outcom
     for one, into in found:
         memory, target = memories.get(one), memories.get(into)
         if memory is None or target is None:
-            results.append(NotFound("a memory of this merge is not here", "memory_id"))
+            results.append(NotFound("a memory of this merge is not in this store", "memory_id"))
         elif memory.merged_into_id == target.pk:
             results.append(False)
         elif memory.deleted_at is None or memory.merged_into_id or memory == target:
@@ -255,7 +255,7 @@ def _import_replacement(uid: str, by: str, actor: Actor) -> bool:
     visible = Memory.objects.visible_to(actor.clearance)
     memory, target = visible.filter(uid=uid).first(), visible.filter(uid=by).first()
     if memory is None or target is None:
-        raise NotFound("a memory of this replacement is not here", "memory_id")
+        raise NotFound("a memory of this replacement is not in this store", "memory_id")
     if memory.superseded_by_id == target.pk:
         return False
     if memory.superseded_by_id is not None:

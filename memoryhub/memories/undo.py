@@ -102,7 +102,7 @@ class Undo:
             )
             rows = list(found.exclude(detail__has_key="imported").order_by("-seq"))
         if not rows:
-            raise NotFound("there is no such act of yours")
+            raise NotFound("there is no such action of yours")
         return cls(uid, actor, now or timezone.now(), rows)
 
     def steps(

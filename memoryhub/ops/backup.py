@@ -136,13 +136,13 @@ def inspect(path: Path, called: Path | None = None) -> Contents:
                 raise BackupError(f"{name} is damaged: {damage[0]}")
             return _contents(path, file, name)
     except sqlite3.DatabaseError as error:
-        raise BackupError(f"{name} is damaged or no SQLite database: {error}") from None
+        raise BackupError(f"{name} is damaged or not an SQLite database: {error}") from None
 
 
 def _contents(path: Path, file: sqlite3.Connection, name: Path) -> Contents:
     tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if missing := {MEMORY_TABLE, JOURNAL_TABLE, "django_migrations"} - tables:
-        raise BackupError(f"{name} is no store of memoryhub: it lacks {', '.join(sorted(missing))}")
+        raise BackupError(f"{name} is not a store of memoryhub: it lacks {', '.join(sorted(missing))}")
 
     def count(table: str, condition: str = "1") -> int:
         sql = f"SELECT count(*) FROM {table} WHERE {condition}"  # noqa: S608 own names
@@ -223,7 +223,7 @@ def into_one_file(copy: Path, file: Path) -> None:
         with closing(open_store(copy)) as connected:
             connected.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.DatabaseError as error:
-        raise BackupError(f"{file} is damaged or no SQLite database: {error}") from None
+        raise BackupError(f"{file} is damaged or not an SQLite database: {error}") from None
 
 
 def open_store(path: Path, timeout: float = _BUSY_SECONDS) -> sqlite3.Connection:

@@ -78,7 +78,7 @@ def read_transcript(path: Path) -> Transcript:
             broken.append((number, str(problem)))
     if not hooks:
         where = f"line {broken[0][0]}: {broken[0][1]}" if broken else "it is empty"
-        raise NotATranscript(f"{path} is no recorded session; {where}. A line looks like {LINE}")
+        raise NotATranscript(f"{path} is not a recorded session; {where}. A line looks like {LINE}")
     return Transcript(hooks, broken)
 
 
@@ -326,7 +326,7 @@ class Player:
                 if entry.get("memory_id"):
                     return "kept", str(entry["memory_id"])
                 return ("skipped", entry["skip_reason"]) if entry.get("skip_reason") else ("taken", "")
-        return "failed", "the hub took it and did not record it; its log says why"
+        return "failed", "the hub accepted it but did not record it; its log says why"
 
     def _all(self, path: str, query: Row, inside: str = "") -> list[Row]:
         """All pages of a list."""

@@ -99,7 +99,7 @@ def prepare_store() -> Iterator[str]:
     if loss := journal.record_loss():
         yield f"{loss.summary()}. Find out why, then run: manage.py verify_journal --acknowledge-loss"
     if damage.is_recorded():
-        yield f"Damage was met before, and /readyz is 503: {damage.ADVICE}"
+        yield f"Damage was found before, and /readyz is 503: {damage.ADVICE}"
 
 
 def _repair_schema(problems: list[str]) -> None:

@@ -283,7 +283,7 @@ class _TextBuffer:
     def end(self) -> None:
         """Raise unless only blanks follow."""
         if self._skip_blanks():
-            raise self.broken("goes on behind its end")
+            raise self.broken("continues after its end")
 
     def _skip_blanks(self) -> bool:
         """Skip blanks; return whether anything follows."""

@@ -213,7 +213,7 @@ def _restore_summary(line: SummaryLine, actor: Actor, known: dict[str, str]) -> 
     uid = known.get(line.memory_id, line.memory_id)
     memory = Memory.objects.visible_to(actor.clearance).filter(uid=uid).first()
     if memory is None:
-        raise NotFound("its memory is not here", "memory_id")
+        raise NotFound("its memory is not in this store", "memory_id")
     place = {"session_id": line.session_id, "project": resolve_project(line.project, actor)}
     return bool(Session.objects.filter(**place, summary=None).update(summary=memory))
 
@@ -259,10 +259,10 @@ def _restore_event(
     project = resolve_project(line.project, actor)
     session = sessions.get((line.session_id, project))
     if session is None:
-        raise NotFound("its session is not here", "session_id")
+        raise NotFound("its session is not in this store", "session_id")
     memory = memories.get(known.get(line.memory_id, line.memory_id)) if line.memory_id else None
     if line.memory_id and memory is None:
-        raise NotFound("its memory is not here", "memory_id")
+        raise NotFound("its memory is not in this store", "memory_id")
     values = {name: getattr(line, name) for name in EVENT_COLUMNS}
     return Event(session=session, memory=memory, at=line.at, **values)
 

@@ -88,7 +88,7 @@ class FieldRule(NamedTuple):
             return rule
         method, *words = rule.split()
         if method not in _READERS:
-            raise ValueError(f"{method} is none of {', '.join(_READERS)}")
+            raise ValueError(f"{method} is not one of {', '.join(_READERS)}")
         options = dict(word.split("=", 1) for word in words if "=" in word)
         return cls(method, tuple(word for word in words if "=" not in word), options)
 

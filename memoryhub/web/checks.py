@@ -61,7 +61,7 @@ class CheckForm(forms.Form):
     never_level = forms.ChoiceField(
         label="Must never return memories of this level",
         required=False,
-        choices=[("", "any level may come"), ("private", "private or secret"), ("secret", "secret")],
+        choices=[("", "any level"), ("private", "private or secret"), ("secret", "secret")],
     )
     enabled = forms.BooleanField(required=False, initial=True, label="Run it daily and after maintenance")
 

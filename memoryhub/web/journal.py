@@ -16,6 +16,7 @@ from memoryhub.audit import verification
 from memoryhub.models import JournalEntry
 from memoryhub.models.journal import JournalQuerySet
 from memoryhub.web.base.forms import JournalFilter
+from memoryhub.web.base.operations import OPERATION_LABELS
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page
 from memoryhub.web.memories.queries import visible_titles
 
@@ -97,91 +98,3 @@ def _attach_titles(request: HttpRequest, rows: list[JournalEntry]) -> None:
     for row in rows:
         if row.object_id in titles:
             row.title = titles[row.object_id]  # type: ignore[attr-defined]
-
-
-# By the stored name, in the order of the suggestions of the filter. Others keep their stored name.
-OPERATION_LABELS = {
-    "insert": "Stored",
-    "update": "Edited",
-    "dedup_refresh": "Stored again",
-    "dedup_skip": "Duplicate skipped",
-    "delete": "Deleted",
-    "restore": "Restored",
-    "expire": "Expired",
-    "evict": "Moved to the trash: over the cap",
-    "purge": "Deleted permanently",
-    "erase": "Erased",
-    "login": "Signed in",
-    "login_failed": "Sign-in failed",
-    "login_refused": "Sign-in refused",
-    "logout": "Signed out",
-    "rights": "Rights changed",
-    "joined": "Joined a project",
-    "left": "Left a project",
-    "password_change": "Password changed",
-    "password_set": "Password set",
-    "invited": "Invited",
-    "invitation_accepted": "Invitation accepted",
-    "invitation_revoked": "Invitation revoked",
-    "account_made": "Account created",
-    "account_deleted": "Account deleted",
-    "bound": "Identity linked",
-    "unbound": "Identity unlinked",
-    "second_factor_added": "Second factor added",
-    "second_factor_removed": "Second factor removed",
-    "recovery_codes_created": "Recovery codes created",
-    "issue": "Token created",
-    "revoke": "Token revoked",
-    "digest_created": "Digest created",
-    "digest_changed": "Digest changed",
-    "digest_deleted": "Digest deleted",
-    "digest_secret": "Digest secret renewed",
-    "digest_sent": "Digest sent",
-    "digest_failed": "Digest failed",
-    "reveal": "Hidden memories viewed",
-    "secrets_on": "Secret memories shown",
-    "secret_blocked": "Credential refused",
-    "compressed": "Compressed",
-    "merged": "Merged",
-    "evidence": "Evidence added",
-    "supersede": "Replaced",
-    "reinstate": "Replacement undone",
-    "end": "Validity ended",
-    "undo_end": "End of validity undone",
-    "flag": "Flagged",
-    "review": "Reviewed",
-    "undo_review": "Review undone",
-    "accept": "Accepted",
-    "undo_accept": "Acceptance undone",
-    "rate": "Rated",
-    "undo_rate": "Rating undone",
-    "mark_outdated": "Marked as outdated",
-    "unmark_outdated": "Outdated mark removed",
-    "still_true": "Confirmed",
-    "undo_still_true": "Confirmation undone",
-    "configure": "Settings changed",
-    "undo_configure": "Change of settings undone",
-    "identify": "Project identified",
-    "rename": "Project renamed",
-    "split": "Project split",
-    "undo_move": "Move undone",
-    "backfill": "Past sessions stored",
-    "import": "Imported",
-    "undo_backfill": "Past sessions removed",
-    "hold_together": "Kept as compatible",
-    "undo_hold_together": "Kept as compatible: undone",
-    "consolidate": "Consolidated",
-    "run": "Run started",
-    "run_stop": "Run stopped",
-    "run_resume": "Run resumed",
-    "run_undo": "Run undone",
-    "journal_loss": "Loss of rows reported",
-    "journal_loss_acknowledged": "Loss acknowledged",
-    "clock_confirmed": "Clock confirmed",
-    "repair_schema": "Schema repaired",
-}
-
-
-def operation_label(operation: str) -> str:
-    """Return the label of a stored operation, such as ``Signed in`` for ``login``."""
-    return OPERATION_LABELS.get(operation) or operation.replace("_", " ").capitalize()

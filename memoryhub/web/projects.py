@@ -180,7 +180,7 @@ def project_undo(request: HttpRequest, change: str) -> HttpResponse:
     except StoreError as refusal:
         messages.error(request, f"Not undone: {refusal.message}.")
         return redirect("sessions")
-    messages.success(request, "Undone: the settings are as they were.")
+    messages.success(request, "Undone: the previous settings apply again.")
     return redirect("project-settings", project.name)
 
 

@@ -72,7 +72,7 @@ def test_keys_tick_a_range_act_and_undo_without_a_mouse(
     expect(page.locator(".row-check").first).to_be_focused()
     assert live() == 7
     page.keyboard.press("u")
-    expect(shown).to_contain_text("Undone: 3 memories are as they were.")
+    expect(shown).to_contain_text("Undone for 3 memories.")
     expect(page.locator(".row-check")).to_have_count(10)
     assert live() == 10
     page.keyboard.press("?")

@@ -113,7 +113,7 @@ def test_the_undo_button_shows_progress_and_works_once(
     expect(undo).to_be_disabled()
     page.keyboard.press("u")
     release_one(page, routes)
-    expect(page.locator("#messages")).to_contain_text("Undone: 3 memories are as they were.")
+    expect(page.locator("#messages")).to_contain_text("Undone for 3 memories.")
 
 
 def test_the_bar_of_facts_says_so_too(open_page: OpenPage, insider: User, actor: Actor) -> None:

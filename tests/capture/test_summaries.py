@@ -351,5 +351,5 @@ def test_session_without_summary_keeps_its_checkpoints(agent_session, configure,
     memories.trash_memories([summary(agent_session).uid], actor)
     [made] = Memory.objects.filter(type="checkpoint")
     memories.restore_memories([made.uid], actor)
-    assert "thrown away before" in agent_session.end()["handlers"][0]["detail"]
+    assert "moved to the trash before" in agent_session.end()["handlers"][0]["detail"]
     assert agent_session.memories("checkpoint") == [made]

@@ -40,7 +40,7 @@ LONG = (
         ("Note: this is no prefix of a commit", "Note: this is no prefix of a commit"),
         (
             'Revert "perf: cues are read one by one"\n\nErrors came late.',
-            "Taken back: cues are read one by one",
+            "Reverted: cues are read one by one",
         ),
         ("字幕の時間は整数のミリ秒で持つ。小数は使わない。", "字幕の時間は整数のミリ秒で持つ"),
     ],

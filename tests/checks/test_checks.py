@@ -63,12 +63,12 @@ def test_failure_says_that_a_memory_is_below_the_minimum(check, remember, ada, c
     assert text.endswith("is below the minimum of 0.99.")
 
 
-def test_failure_says_at_which_place_a_memory_came(check, remember, ada, configure):
+def test_failure_names_the_rank_of_a_memory(check, remember, ada, configure):
     weak = remember(ZEBRA, title="Zebras", importance=0.1)
     remember(f"{ZEBRA}, really", importance=1.0)
     configure(max_inject_count=1)
     [text] = said(check(must_words=[], must_bring=[weak.uid]), ada)
-    assert "it came at place 2 with score 0." in text
+    assert "its rank is 2 with score 0." in text
     assert text.endswith("below the limit of 1.")
 
 
@@ -83,16 +83,16 @@ def test_erased_memory_fails_without_its_title(check, remember, ada):
     one = check(must_words=[], must_bring=[memory.uid])
     memories.erase_memories([memory.uid], ada)
     [text] = said(services.get_check(one.uid, ada.clearance), ada)
-    assert "a memory that is no longer here" in text
+    assert "a memory that no longer exists" in text
 
 
 @pytest.mark.parametrize(
     ("expectation", "text"),
     [
         ({"must_words": ["quagga"]}, "Expected a memory with “quagga”"),
-        ({"never_words": ["FINGER"]}, "nothing with “FINGER” may come"),
-        ({"never_projects": ["zoo"]}, "nothing of the project zoo may come"),
-        ({"never_level": "private", "level": "secret"}, "nothing private may come"),
+        ({"never_words": ["FINGER"]}, "no memory with “FINGER” may be returned"),
+        ({"never_projects": ["zoo"]}, "no memory of the project zoo may be returned"),
+        ({"never_level": "private", "level": "secret"}, "no private memory may be returned"),
     ],
 )
 def test_failed_expectation_is_named(check, remember, ada, expectation, text):
@@ -104,7 +104,7 @@ def test_failed_expectation_is_named(check, remember, ada, expectation, text):
 def test_memory_that_must_never_come_fails(check, remember, ada):
     memory = remember(ZEBRA, title="Zebras")
     [failure] = said(check(must_words=[], never_bring=[memory.uid]), ada)
-    assert failure == "“Zebras” came; it must never come."
+    assert failure == "“Zebras” was returned, but it must never be returned."
 
 
 def test_run_is_not_logged_and_counts_no_access(check, remember, ada):

@@ -193,7 +193,7 @@ class TestToHub:
             ("---\ntitle: a\ntitle: b\n---\ntext", "x.md:3: the front matter repeats a field"),
             ("---\na: &x [1]\nb: *x\n---\ntext", "x.md:2: the front matter has an anchor or alias"),
             ("---\ntitle: a\nimportance: very\n---\ntext", "x.md:3: importance is not a number from 0 to 1"),
-            ("---\ntype: nonsense\n---\ntext", "x.md:2: type is none of"),
+            ("---\ntype: nonsense\n---\ntext", "x.md:2: type is not one of"),
             ("---\ntitle: a\ntag: b\n---\ntext", "x.md:3: a field is unknown; known fields are id, title"),
             ("---\ntitle: {a: b}\n---\ntext", "x.md:2: title is not a text"),
             ("---\ntags: {a: b}\n---\ntext", "x.md:2: tags is not a list of words"),

@@ -56,7 +56,7 @@ def test_expired_memories_are_warned_about_once_their_grace_is_over(sound, confi
     configure(expiry_grace_days=30)
     memory = remember("short lived", ttl_days=1)
     Memory.objects.filter(pk=memory.pk).update(expires_at=timezone.now() - timedelta(days=3))
-    assert look(named("expiry")) == ok("1 expired memories, all of them revivable still")
+    assert look(named("expiry")) == ok("1 expired memories can still be restored")
     Memory.objects.filter(pk=memory.pk).update(expires_at=timezone.now() - timedelta(days=31))
     assert look(named("expiry")).status is Status.WARN
     memories.purge_expired(system_actor("test"))

@@ -40,7 +40,7 @@ def test_a_file_that_is_no_database_fails(run, own_store):
     own_store.write_bytes(b"something else" * 1000)
     ran = run("doctor")
     assert ran.code == 1
-    assert "is no SQLite database" in ran.out
+    assert "is not an SQLite database" in ran.out
     assert own_store.read_bytes().startswith(b"something else")
 
 

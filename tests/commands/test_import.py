@@ -290,7 +290,7 @@ def test_source_that_is_no_tag_is_reported_as_ignored(run, jsonl, source):
 
 def test_what_lay_in_a_trash_lies_in_the_trash_here_and_is_pointed_out(run, jsonl):
     ran = run("import_memories", jsonl({"content": "a", "deleted_at": "2024-01-01T00:00:00Z"}))
-    assert "1 memory in the trash or expired: the same here" in ran.out
+    assert "1 memory in the trash or expired in the file: the same here" in ran.out
     assert Memory.objects.trashed().count() == 1
 
 

@@ -51,7 +51,7 @@ def test_a_grace_spares_what_expired_lately_and_says_so(run, expired):
     expired("long ago", 8)
     ran = run("purge_expired", "--grace-days", 7)
     assert left() == {"lately"}
-    assert "Spared 1 memory that expired in the last 7 days" in ran.out
+    assert "Kept 1 memory that expired in the last 7 days" in ran.out
 
 
 def test_the_scheduled_job_waits_as_long_as_the_configuration_says(run, expired, configure):

@@ -123,7 +123,7 @@ def test_a_broken_line_loses_nothing_else(run, transcript):
 def test_a_file_that_is_no_transcript_is_refused_with_its_first_line(run, transcript, line, reason):
     done = run("replay", transcript(line))
     assert done.code == 1
-    assert "is no recorded session" in done.err
+    assert "is not a recorded session" in done.err
     assert reason in done.err
     assert not AgentToken.objects.exists()
 

@@ -187,7 +187,7 @@ def test_a_raw_copy_with_its_log_beside_it_is_taken_and_left_as_it_is(run, own_s
 
 @pytest.mark.parametrize(
     ("raw", "said"),
-    [(b"no database at all" * 100, "no SQLite database"), (b"", "it lacks django_migrations")],
+    [(b"no database at all" * 100, "not an SQLite database"), (b"", "it lacks django_migrations")],
 )
 def test_what_is_no_store_is_refused(run, tmp_path, raw, said):
     remember("stays")
@@ -203,7 +203,7 @@ def test_what_is_no_store_is_refused(run, tmp_path, raw, said):
 def test_another_programs_database_is_refused(run, tmp_path):
     with closing(sqlite3.connect(tmp_path / "x.db")) as file:
         file.execute("CREATE TABLE notes(text)")
-    assert "is no store of memoryhub" in run("restore_backup", tmp_path / "x.db", "--yes").err
+    assert "is not a store of memoryhub" in run("restore_backup", tmp_path / "x.db", "--yes").err
 
 
 def test_a_backup_cut_short_is_refused(run, saved):
@@ -243,7 +243,7 @@ def test_a_tampered_backup_is_taken_only_by_force(run, saved):
     remember("of after")
     ran = run("restore_backup", saved, "--yes")
     assert ran.code == 1
-    assert "--force takes it as it is" in ran.err
+    assert "--force restores it anyway" in ran.err
     assert contents() == {"of before", "of after"}
     assert run("restore_backup", saved, "--yes", "--force").code == 0
     assert contents() == {"of before"}
@@ -255,7 +255,7 @@ def test_a_backup_with_a_changed_text_is_taken_only_by_force(run, saved):
     ran = run("restore_backup", saved, "--yes")
     assert ran.code == 1
     assert "the text of 1 memories was changed" in ran.out
-    assert "--force takes it as it is" in ran.err
+    assert "--force restores it anyway" in ran.err
     assert run("restore_backup", saved, "--yes", "--force").code == 0
 
 
@@ -296,7 +296,7 @@ def test_when_its_migration_fails_the_present_store_is_back(run, saved, own_stor
     monkeypatch.setattr(restore, "call_command", fail)
     ran = run("restore_backup", saved, "--yes")
     assert ran.code == 1
-    assert "The present store is back in its place" in ran.err
+    assert "The current store was put back" in ran.err
     assert contents() == {"of before", "of after"}
     assert verification.compare_mirror() == settings_log
     assert list(own_store.parent.glob("*before-restore*")) == []

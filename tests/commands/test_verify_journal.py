@@ -36,14 +36,14 @@ def edit(path: Path, change: Callable[[list[str]], list[str]]) -> None:
 def test_a_sound_journal_with_its_mirror_in_step(run, ten):
     ran = run("verify_journal")
     assert ran.code == 0
-    assert "Chain: whole, 10 rows" in ran.out
-    assert "Mirror: in step, 10 lines" in ran.out
+    assert "Chain: intact, 10 rows" in ran.out
+    assert "Mirror: up to date, 10 lines" in ran.out
 
 
 def test_an_empty_store_is_sound(run, db):
     ran = run("verify_journal")
     assert ran.code == 0
-    assert "Chain: whole, 0 rows" in ran.out
+    assert "Chain: intact, 0 rows" in ran.out
 
 
 def test_one_changed_byte_in_the_database_is_found_in_both(run, ten):
@@ -59,7 +59,7 @@ def test_a_cut_tail_is_a_whole_chain_but_the_mirror_still_holds_it(run, ten):
     sql("DELETE FROM memoryhub_journalentry WHERE seq > 7")
     ran = run("verify_journal")
     assert ran.code == 1
-    assert "Chain: whole, 7 rows" in ran.out
+    assert "Chain: intact, 7 rows" in ran.out
     assert "lines without a row in the database: 3, from 8 on" in ran.out
 
 
@@ -82,14 +82,14 @@ def test_a_changed_line_of_the_mirror_is_found(run, ten, old, new):
     edit(ten, lambda lines: [*lines[:5], lines[5].replace(old, new, 1), *lines[6:]])
     ran = run("verify_journal")
     assert ran.code == 1
-    assert "Chain: whole" in ran.out
+    assert "Chain: intact" in ran.out
 
 
 def test_a_mirror_of_another_store_is_foreign(run, ten):
     edit(ten, lambda lines: [line.replace("token:tests", "token:other") for line in lines])
     ran = run("verify_journal")
     assert ran.code == 1
-    assert "it is of another store" in ran.out
+    assert "it belongs to another store" in ran.out
 
 
 def test_lines_in_another_order_are_found(ten):
@@ -134,7 +134,7 @@ def test_a_mirror_that_is_not_there_is_told_of_and_no_failure(run, ten):
     ten.unlink()
     ran = run("verify_journal")
     assert ran.code == 0
-    assert "Mirror: not there" in ran.out
+    assert "Mirror: missing" in ran.out
 
 
 @pytest.mark.sqlite

@@ -64,7 +64,7 @@ def test_similar_memories_become_one_summary(alike, run, aged):
 def test_reason_contains_no_content_of_the_memories(alike, planned):
     alike()
     [change] = planned("compress")
-    assert change.reason.startswith("said 3 times from ")
+    assert change.reason.startswith("stated 3 times from ")
     assert "% of the words in common" in change.reason
     assert "nginx" not in change.reason
 

@@ -47,9 +47,9 @@ def animals(remember: Callable[..., Memory]) -> list[Memory]:
 
 def test_dry_run_reports_a_broken_index_and_changes_nothing(animals, planned):
     before = whole_store()
-    assert all("fits the memories" in change.reason for change in planned("reindex"))
+    assert all("matches the memories" in change.reason for change in planned("reindex"))
     spoil()
-    assert all("does not fit the memories" in change.reason for change in planned("reindex"))
+    assert all("does not match the memories" in change.reason for change in planned("reindex"))
     assert whole_store()[1] == before[1]
     assert not index_is_sound()
 

@@ -139,7 +139,7 @@ def test_wrong_index_is_detected_and_rebuilt(remember, table):
         memory.content,
     )
     assert schema.find_problems() == [f"index {table} does not hold as many rows as its table"]
-    assert schema.find_problems(deep=True) == [f"index {table} does not fit its table"]
+    assert schema.find_problems(deep=True) == [f"index {table} does not match its table"]
     schema.rebuild_indexes(table)
     assert schema.find_problems(deep=True) == []
 

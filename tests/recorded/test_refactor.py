@@ -74,7 +74,7 @@ EXPECTED = (
     ),
     Expected(
         "decision",
-        "Taken back: cues are read one by one",
+        "Reverted: cues are read one by one",
         ("raises BadSubtitle only when the cues are used", "Reading must fail at once"),
         ("jimaku/formats/blocks.py", "tests/test_core.py", "tests/test_formats.py"),
     ),
@@ -106,7 +106,7 @@ def test_captured_memories_match_the_expected_ones(played):
 
 def test_reverted_commit_is_in_the_trash_with_its_replacement(played):
     [gone] = Memory.objects.filter(deleted_at__isnull=False).exclude(type="checkpoint")
-    [instead] = [one for one in played.kept if one.title.startswith("Taken back")]
+    [instead] = [one for one in played.kept if one.title.startswith("Reverted")]
     assert (gone.title, gone.trash_reason) == ("Cues are read one by one", TrashReason.MERGED.value)
     assert gone.merged_into == instead
     assert files_of(instead) == files_of(gone)
@@ -125,7 +125,7 @@ def test_summary_lists_decisions_first_without_reverted_work(played):
     assert "Asked for: core.py が大きくなりすぎました" in summary.content
     assert (
         "Decisions:\n- Formats stand in a table\n- The regular expression for times stays\n"
-        "- Taken back: cues are read one by one\n- jimaku.core stays for one release\n" in summary.content
+        "- Reverted: cues are read one by one\n- jimaku.core stays for one release\n" in summary.content
     )
     assert "- Cues are read one by one" not in summary.content
 

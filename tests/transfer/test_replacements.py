@@ -76,7 +76,7 @@ def test_a_file_changes_only_memories_that_it_contains(
 ) -> None:
     old, new = pair
     loaded = bring_in([{"kind": "replacement", "memory_id": new.uid, "by": old.uid}], by=ADA)
-    assert loaded.errors == ["line 1: memory_id: a memory of this replacement is not here"]
+    assert loaded.errors == ["line 1: memory_id: a memory of this replacement is not in this store"]
     assert Memory.objects.get(pk=new.pk).superseded_by is None
 
 

@@ -62,7 +62,7 @@ def test_many_memories_change_and_the_message_can_undo_it(editor: Client, three:
     assert set(Memory.objects.values_list("importance", flat=True)) == {0.4}
     address, fields = undo_of(page)
     back = editor.post(address, fields, follow=True).content.decode()
-    assert "Undone: 3 memories are as they were." in back
+    assert "Undone for 3 memories." in back
     assert set(Memory.objects.values_list("importance", flat=True)) == {0.8}
 
 

@@ -67,7 +67,7 @@ class TestPage:
         lines = "\n".join(f"line {n}" for n in range(count))
         Memory.objects.filter(pk=alike[1].pk).update(content=lines)
         card = curator.post("/duplicates/cluster/", cluster_form(alike), headers=HTMX)
-        assert ("shortened because they have very many" in Page(card.content.decode()).words) is cut
+        assert ("shortened, because there are very many lines" in Page(card.content.decode()).words) is cut
 
     def test_united_text_contains_each_line_once_and_no_subset(self) -> None:
         others = ["one line\nof the first", "A line, another\n\nA line, another  \nanother"]

@@ -49,7 +49,7 @@ def test_settings_are_saved_and_undone(maintainer: Client) -> None:
     assert "Settings saved" in page
     project = Project.objects.get(name="shop")
     assert (project.mode, project.ignored_paths) == ("approve", "*.pem\nvault/")
-    assert "the settings are as they were" in undo(maintainer, page)
+    assert "the previous settings apply again" in undo(maintainer, page)
     assert Project.objects.get(name="shop").mode == "automatic"
 
 

@@ -200,7 +200,7 @@ class TestWhy:
         words = listed(visitor, reason="below the gate")
         assert "Memorability 0.12, not kept" in words
         assert "0.12 is below the threshold of 0.30" in words
-        assert "Not kept: below the gate" in words
+        assert "Not kept: below the memorability threshold" in words
 
     def test_the_gate_is_the_configured_one(
         self, visitor: Client, session: Session, configure: Callable[..., None]
@@ -301,7 +301,7 @@ class TestChips:
             "Not kept": 3,
             "Kept": 1,
             "routine": 2,
-            "below the gate": 1,
+            "below the memorability threshold": 1,
         }
 
     @pytest.mark.parametrize(

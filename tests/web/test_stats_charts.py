@@ -40,7 +40,7 @@ class TestDays:
         create_event()  # no events
         assert "25 % of 4 evaluated tool calls" in section_text(visitor, "Stored and skipped")
         assert table_row(visitor, "kept as a memory") == "kept as a memory 1"
-        assert table_row(visitor, "below the gate") == "below the gate 2"
+        assert table_row(visitor, "below the memorability threshold") == "below the memorability threshold 2"
 
     def test_empty_injections_are_a_series(self, visitor: Client) -> None:
         create_injection()

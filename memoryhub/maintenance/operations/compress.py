@@ -168,8 +168,8 @@ class Compress(Operation[ProjectParams]):
     depends_on_age = True
     help = (
         "Replaces old memories of a project with similar wording by one summary. It takes at least "
-        "compression_min_members. The sources go to the trash. Undo takes them out again and moves the "
-        "summary there."
+        "compression_min_members. The sources go to the trash. Undo restores them and moves the "
+        "summary to the trash."
     )
     inverse_records = ("compress",)
     Params = ProjectParams
@@ -259,4 +259,4 @@ def _cluster_step(
 def _reason(memories: Sequence[Memory], likeness: float) -> str:
     first, last = f"{memories[0].created_at:%Y-%m-%d}", f"{memories[-1].created_at:%Y-%m-%d}"
     span = f"on {first}" if first == last else f"from {first} to {last}"
-    return f"said {len(memories)} times {span}, with {likeness:.0%} of the words in common"
+    return f"stated {len(memories)} times {span}, with {likeness:.0%} of the words in common"

@@ -116,8 +116,8 @@ class Consolidate(Operation[ProjectParams]):
     help = (
         "Raises the importance of used memories and lowers that of unused ones. Use counts since the last "
         "consolidation; decisions and discoveries lose half as much. Faded memories that were not used for a "
-        "long time go to the trash. Undo restores importances that have not changed since, and takes the "
-        "memories out of the trash."
+        "long time go to the trash. Undo restores importances that have not changed since, and the "
+        "memories in the trash."
     )
     inverse_records = ("consolidate", "evict")
     Params = ProjectParams

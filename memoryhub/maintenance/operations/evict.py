@@ -51,7 +51,7 @@ class Evict(Operation[ProjectParams]):
         "Moves faded memories, and those above the cap, to the trash. Faded ones were not used for a long "
         "time. Then, where an owner has more "
         "than the cap of a project there, moves the least used, longest unchanged and least important ones "
-        "in it. Undo takes them out of the trash again."
+        "in it. Undo restores them."
     )
     inverse_records = ("evict",)
     Params = ProjectParams

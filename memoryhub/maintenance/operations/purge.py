@@ -46,8 +46,8 @@ class PurgeExpired(Operation[PurgeParams]):
     label = "Purge expired"
     depends_on_age = True
     help = (
-        "Permanently deletes expired memories. The daily run spares those that expired in the last days "
-        "(expiry_grace_days), so that they can still be revived. It cannot be undone."
+        "Permanently deletes expired memories. The daily run keeps those that expired in the last days "
+        "(expiry_grace_days), so that they can still be restored. It cannot be undone."
     )
     Params = PurgeParams
 

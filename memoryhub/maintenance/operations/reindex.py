@@ -70,7 +70,7 @@ class Reindex(Operation[NoParams]):
         for table in INDEXES:
             yield from _build_steps(table)
         if left := schema.find_unsound_indexes():
-            raise BrokenIndex(f"{_INDEX_LABELS[left[0]]} does not fit the memories after all; run doctor")
+            raise BrokenIndex(f"{_INDEX_LABELS[left[0]]} does not match the memories; run doctor")
 
 
 def _examine_step() -> Step:
@@ -88,8 +88,8 @@ def _examine_step() -> Step:
 
 def _reason(table: str, unsound: bool) -> str:
     if unsound:
-        return f"{_INDEX_LABELS[table]} does not fit the memories: searches miss some or find what is gone"
-    return f"{_INDEX_LABELS[table]} fits the memories; it is built anew all the same"
+        return f"{_INDEX_LABELS[table]} does not match the memories: searches miss some or find deleted ones"
+    return f"{_INDEX_LABELS[table]} matches the memories; it is rebuilt anyway"
 
 
 def _build_steps(table: str) -> Iterator[Step]:

@@ -72,7 +72,7 @@ class SummarizeOld(Operation[SummarizeOldParams]):
     help = (
         "Replaces old memories of one project and category by one summary. They were not changed for "
         "summarize_older_than_days, and there are at least summarize_min_entries. The sources go to the "
-        "trash. Undo takes them out again and moves the summary there."
+        "trash. Undo restores them and moves the summary to the trash."
     )
     inverse_records = ("summarize_old",)
     Params = SummarizeOldParams

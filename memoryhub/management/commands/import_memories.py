@@ -253,9 +253,9 @@ class Command(BaseCommand):
             yield f"{memories} without ttl_days: to expire in {days} days (default_ttl_days)"
         if tally.outcomes["kept"]:
             n = tally.outcomes["kept"]
-            yield f"{plural(n, 'memory')} changed here or there since: kept as here"
+            yield f"{plural(n, 'memory')} changed on one side since: the stored version is kept"
         if tally.in_trash:
-            yield f"{plural(tally.in_trash, 'memory')} in the trash or expired: the same here"
+            yield f"{plural(tally.in_trash, 'memory')} in the trash or expired in the file: the same here"
 
     def _outcomes(self) -> dict[str, int]:
         """Every outcome that happened, and the three that people look for."""

@@ -56,4 +56,4 @@ class Command(BaseCommand):
         for project, n in found.items():
             self.stdout.write(f"  {n:>8,}  {shown(project) if project else '(no project)'}")
         if spared:
-            self.stdout.write(f"Spared {plural(spared, 'memory')} that expired in the last {grace:g} days")
+            self.stdout.write(f"Kept {plural(spared, 'memory')} that expired in the last {grace:g} days")

@@ -41,7 +41,7 @@ class Command(BaseCommand):
         except backup.BackupError as error:
             raise CommandError(f"{error}\nNothing was changed.") from None
         except (DatabaseError, OSError) as error:
-            raise CommandError(f"{error}\nThe present store is back in its place.") from None
+            raise CommandError(f"{error}\nThe current store was put back.") from None
 
     def _verified(self, copy: Path, options: dict[str, Any]) -> backup.Contents:
         contents = backup.inspect(copy, options["file"])
@@ -52,7 +52,7 @@ class Command(BaseCommand):
             self.stdout.write(self.style.ERROR(f"  {contents.damage()}"))
             if not options["force"]:
                 what = "texts were changed" if contents.chain.ok else "journal was tampered with"
-                raise backup.BackupError(f"the backup's {what}; --force takes it as it is")
+                raise backup.BackupError(f"the backup's {what}; --force restores it anyway")
         return contents
 
     def _put_in_place(self, copy: Path, contents: backup.Contents, options: dict[str, Any]) -> None:
@@ -64,7 +64,7 @@ class Command(BaseCommand):
         self._journal(options["file"], contents)
         self.stdout.write(self.style.SUCCESS(f"Restored to {live}"))
         if kept:
-            self.stdout.write(f"The previous store is {kept}; restore_backup takes it back")
+            self.stdout.write(f"The previous store is {kept}; restore_backup can restore it")
 
     def _present(self) -> str:
         try:

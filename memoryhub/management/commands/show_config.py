@@ -120,7 +120,7 @@ def operator_table() -> str:
     rows = []
     for spec in Operator.model_fields.values():
         name, more = variable_of(spec), describe(spec)
-        note = f"; or `{name}_FILE`, a file that holds it" if more["secret"] else ""
+        note = f"; or `{name}_FILE`, a file that contains it" if more["secret"] else ""
         rows.append((f"`{name}`", more["shown_default"], f"{spec.description}{note}"))
     return _table(("variable", "default", "what it is"), rows)
 

@@ -65,14 +65,14 @@ class Command(BaseCommand):
     def _tell(self, chain: verification.Verification, mirror: verification.MirrorReport) -> None:
         rows = plural(chain.rows, "row")
         if chain.ok:
-            self.stdout.write(self.style.SUCCESS(f"Chain: whole, {rows}"))
+            self.stdout.write(self.style.SUCCESS(f"Chain: intact, {rows}"))
         else:
             self.stdout.write(self.style.ERROR(f"Chain: broken at row {chain.first_bad_seq}, of {rows}"))
         self.stdout.write(f"Mirror: {mirror.path}")
         if mirror.in_step:
-            self.stdout.write(self.style.SUCCESS(f"Mirror: in step, {plural(mirror.lines, 'line')}"))
+            self.stdout.write(self.style.SUCCESS(f"Mirror: up to date, {plural(mirror.lines, 'line')}"))
         elif not mirror.exists:
-            self.stdout.write(self.style.WARNING("Mirror: not there"))
+            self.stdout.write(self.style.WARNING("Mirror: missing"))
         style = self.style.WARNING if mirror.ok else self.style.ERROR
         for finding in mirror.findings() if mirror.exists else []:
             self.stdout.write(style(f"Mirror: {finding}"))

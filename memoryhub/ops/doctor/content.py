@@ -60,7 +60,7 @@ def second_factors() -> Iterator[Finding]:
     if unreadable := count_unreadable():
         yield fail(
             f"{unreadable:,} authenticator apps or sets of recovery codes fail: the secret key changed",
-            "Bring back the former secret key, or remove the second factors of these people under People.",
+            "Restore the previous secret key, or remove the second factors of these people under People.",
         )
     else:
         yield ok("codes of authenticator apps and recovery codes can be checked")
@@ -97,13 +97,11 @@ def expiry() -> Iterator[Finding]:
     overdue = Memory.objects.expired(now - timedelta(days=settings.MEMORYHUB.expiry_grace_days)).count()
     if overdue:
         yield warn(
-            f"{overdue:,} memories expired longer ago than they are kept revivable",
+            f"{overdue:,} memories expired longer ago than the grace period",
             "Have manage.py purge_expired --scheduled run every day.",
         )
     else:
-        yield ok(
-            f"{expired:,} expired memories, all of them revivable still" if expired else "none is waiting"
-        )
+        yield ok(f"{expired:,} expired memories can still be restored" if expired else "none is waiting")
 
 
 @check("clock", needs="tables")

@@ -27,7 +27,8 @@ def _server() -> Iterator[Finding]:
             return
     if schema.tables_missing():
         yield fail(
-            f"the database {connection.settings_dict['NAME']} is empty", "Make the tables: manage.py migrate."
+            f"the database {connection.settings_dict['NAME']} is empty",
+            "Create the tables: manage.py migrate.",
         )
         return
     facts = server.read_facts()
@@ -79,7 +80,7 @@ def database() -> Iterator[Finding]:
     except DatabaseError as error:
         if "not a database" not in str(error):
             raise
-        yield fail(f"{path} is no SQLite database", f"Move it away. {RESTORE}")
+        yield fail(f"{path} is not an SQLite database", f"Move it away. {RESTORE}")
         return
     for name in restore.second_names(path):
         yield warn(
@@ -119,7 +120,7 @@ def writing() -> Iterator[Finding]:
             "Make room on the disk, and let the user that runs the hub write to the store and its folder.",
         )
         return
-    yield ok("the store takes writes")
+    yield ok("the store is writable")
 
 
 @check("migrations", needs="store")
@@ -165,7 +166,7 @@ def _rebuild() -> Iterator[str]:
             raise
     connections.close_all()
     kept = salvage.rebuild_file()
-    yield f"made the store anew from its rows; the damaged file is {kept}"
+    yield f"rebuilt the store from its rows; the damaged file is {kept}"
 
 
 @check("triggers", needs="tables", fix=_reinstall)
@@ -174,7 +175,7 @@ def triggers() -> Iterator[Finding]:
     for problem in found:
         yield fail(problem, "doctor --fix, or: manage.py migrate")
     if not found:
-        yield ok("index and journal are guarded as they should be")
+        yield ok("the triggers of indexes and journal are installed")
 
 
 def _unfit() -> list[str]:
@@ -187,12 +188,12 @@ def _unfit() -> list[str]:
 
 @check("text index", needs="triggers", slow=True, fix=_rebuild)
 def text_index() -> Iterator[Finding]:
-    found = schema.find_problems() or [f"index {table} does not fit its table" for table in _unfit()]
+    found = schema.find_problems() or [f"index {table} does not match its table" for table in _unfit()]
     for problem in found:
-        yield fail(f"{problem}: searches miss memories or find what is gone", "doctor --fix")
+        yield fail(f"{problem}: searches miss memories or find deleted ones", "doctor --fix")
     if not found:
         size = schema.storage_sizes()["index_bytes"] / 1e6
-        yield ok(f"fits the memories, {size:,.1f} MB")
+        yield ok(f"matches the memories, {size:,.1f} MB")
 
 
 def _damaged_lines() -> list[str]:
@@ -222,17 +223,17 @@ def integrity() -> Iterator[Finding]:
         yield fail(f"{orphans} rows belong to rows that are gone", RESTORE)
     if not lines and not orphans:
         damage.clear()
-        yield ok("the file is whole")
+        yield ok("the file is intact")
 
 
 @check("journal", needs="tables", slow=True)
 def journal_chain() -> Iterator[Finding]:
     found = verification.verify_chain()
     if found.ok:
-        yield ok(f"the chain is whole, {found.rows:,} rows")
+        yield ok(f"the chain is intact, {found.rows:,} rows")
         return
     yield fail(
-        f"the chain is broken at row {found.first_bad_seq}: the journal was changed behind the hub's back",
+        f"the chain is broken at row {found.first_bad_seq}: the journal was changed outside the hub",
         "It cannot be repaired; compare with the mirror and a backup (manage.py verify_journal).",
     )
 

@@ -146,7 +146,7 @@ def _read_session(place: str, fields: FieldReader) -> Item:
 def _read_python(place: str, collection: str, fields: FieldReader) -> Item:
     """Read a document of the Python package. The collection is the category; its ids count within it."""
     metadata = FieldReader(fields.mapping("metadata"), fields.notes)
-    fields.note_unsupported("embedding", why="made anew here")
+    fields.note_unsupported("embedding", why="computed again here")
     fields.note_unsupported_metadata(metadata.values, _PYTHON_METADATA)
     uid = _uid(f"document {collection}", fields.text("id"))
     created = metadata.past_moment("created_at")

@@ -42,7 +42,7 @@ class KnowledgeGraph(JsonLinesFormat):
     extension = ".jsonl"
     content_type = "application/x-ndjson"
     lossy = (
-        "Carries each memory's text as an observation of the things it names (of its project, when it names "
+        "Contains each memory's text as an observation of the things it names (of its project, when it names "
         "none) and the facts as relations; not dates, types, tags, aliases, replacements, pins, files, "
         "importance, levels and expiry."
     )

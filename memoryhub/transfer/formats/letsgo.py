@@ -79,7 +79,7 @@ def _sensitivity(fields: FieldReader) -> str:
     """Read the level as LetsGo does: empty is public, case is ignored, an unknown level is refused."""
     level = fields.text("sensitivity", "public").lower()
     if level not in LEVELS:
-        fields.refuse("sensitivity", "is no known level; make it public, private or secret")
+        fields.refuse("sensitivity", "is not a known level; make it public, private or secret")
     return level
 
 

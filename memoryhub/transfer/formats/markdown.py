@@ -66,7 +66,7 @@ class MarkdownFormat:
     extension = ".md"
     content_type = "text/markdown; charset=utf-8"
     hint = "CLAUDE.md or CLAUDE.local.md at the root of a project, or any notes with headings and lists."
-    lossy = "Only what the memories say goes out, under a heading for each category: no dates, no numbers."
+    lossy = "Contains only the texts of memories, under a heading for each category; no dates or numbers."
 
     def recognises(self, path: Path) -> bool:
         try:

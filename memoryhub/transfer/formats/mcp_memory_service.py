@@ -71,7 +71,7 @@ def _memory_id(content_hash: str) -> str:
 def _read_memory(place: str, fields: FieldReader, metadata: FieldReader) -> Item:
     if ROW_NUMBER not in fields.values:
         fields.note_unknown(_KNOWN_FIELDS)
-        fields.note_unsupported("embedding", why="made anew here")
+        fields.note_unsupported("embedding", why="computed again here")
     fields.note_unsupported_metadata(metadata.values, _KNOWN_METADATA)
     kind, tags = _type_and_tags(fields)
     memory_id = _memory_id(fields.text("content_hash"))

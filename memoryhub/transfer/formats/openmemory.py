@@ -58,7 +58,7 @@ class OpenMemory:
                 )
         elif _TABLES_FILE not in names and _LINES_FILE not in names:
             raise UnreadableFile(
-                f"{path.name}: holds neither {_TABLES_FILE} nor {_LINES_FILE}; is it OpenMemory's export?"
+                f"{path.name}: contains neither {_TABLES_FILE} nor {_LINES_FILE}; is it OpenMemory's export?"
             )
         else:
             yield from _archive(path, names, reader)
@@ -117,7 +117,7 @@ class _MemoryReader:
     def read_memory(self, values: dict[str, Any], place: str) -> Item:
         fields = FieldReader(values, self.notes)
         fields.note_unsupported_metadata(fields.mapping("metadata"))
-        fields.note_unsupported("vector", why="made anew here")
+        fields.note_unsupported("vector", why="computed again here")
         fields.note_unknown(_KNOWN_FIELDS)
         categories, app, state = fields.words("categories"), fields.text("app"), self._state(fields)
         tags = [*categories[1:], *([app] if app else []), *([state] if state in _INACTIVE_STATES else [])]

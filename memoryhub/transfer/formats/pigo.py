@@ -53,9 +53,9 @@ class Pigo(JsonLinesFormat):
     extension = ".jsonl"
     content_type = "application/x-ndjson"
     lossy = (
-        "Carries the three layers, the category, dates and the number of accesses; not the title, type, tags,"
-        " aliases, replacements, pins, files, entities, importance, project, level and expiry of a memory,"
-        " and no facts."
+        "Contains the three layers, the category, dates and the number of accesses; not the title, type,"
+        " tags, aliases, replacements, pins, files, entities, importance, project, level and expiry of a"
+        " memory, and no facts."
     )
 
     def is_known(self, value: dict[str, Any]) -> bool:
@@ -74,7 +74,7 @@ class Pigo(JsonLinesFormat):
 
 def _read_memory(fields: FieldReader, place: str) -> Item:
     if fields.get("vector"):
-        fields.notes.add("vector (made anew here)")
+        fields.notes.add("vector (computed again here)")
     fields.note_unknown(_KNOWN_FIELDS)
     return fields.memory(
         place,

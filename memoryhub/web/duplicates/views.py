@@ -213,7 +213,7 @@ def duplicates_undo(request: HtmxHttpRequest) -> HttpResponse:
     if request.htmx:
         card = _card_or_404(request, request.POST.getlist("member"))
         return _announce_change(_card_response(request, card, is_fresh=True))
-    messages.success(request, "Undone: everything is as it was.")
+    messages.success(request, "Undone.")
     return redirect(_return_url(request))
 
 

@@ -155,8 +155,7 @@ def add_result_messages(request: HttpRequest, acted: BulkResult, back: str) -> N
 
 def add_undo_messages(request: HttpRequest, acted: BulkResult) -> None:
     if acted.done:
-        verb = "is as it was" if len(acted.done) == 1 else "are as they were"
-        messages.success(request, f"Undone: {count_text(len(acted.done))} {verb}.")
+        messages.success(request, f"Undone for {count_text(len(acted.done))}.")
     if acted.refused:
         messages.warning(request, refusals_message(acted, request))
 

@@ -313,7 +313,7 @@ def version_undo(request: HttpRequest, uid: str) -> HttpResponse:
         is_seen = Memory.objects.visible_to(request_clearance(request)).filter(uid=uid).exists()
         return redirect("memory", uid=uid) if is_seen else redirect("memories")
     hidden = queries.hidden_notice(request, [memory])
-    messages.success(request, f"Undone: the memory is as it was before. {hidden}".rstrip())
+    messages.success(request, f"Undone: the previous version is restored. {hidden}".rstrip())
     return redirect_to_memory(request, memory)
 
 

@@ -213,7 +213,7 @@ def review_undo(request: HtmxHttpRequest) -> HttpResponse:
         return _refused_response(request, memory, undone.refused[0][1])
     if request.htmx:
         return _card_response(request, memory.uid, _parse_tab(request.POST.get("tab", "")))
-    messages.success(request, "Undone: everything is as it was.")
+    messages.success(request, "Undone.")
     return redirect(_review_url(request))
 
 
@@ -228,7 +228,7 @@ def review_mark_seen(request: HttpRequest) -> HttpResponse:
     before = review_queue.last_reviewed_at(request)
     Profile.objects.update_or_create(user_id=request.user.pk, defaults={"looked_at": until})  # type: ignore[misc]
     if request.POST.get("back"):
-        messages.success(request, "Undone: everything is as it was.")
+        messages.success(request, "Undone.")
     else:
         context = {"before": before, "back": _review_url(request)}
         messages.success(request, render_to_string("review/page.html#looked", context, request=request))

@@ -18,6 +18,7 @@ from memoryhub.capture.observation import tool_kind
 from memoryhub.core.text import shorten
 from memoryhub.injection.queries import InjectionReport
 from memoryhub.models import Event, Memory
+from memoryhub.web.base.operations import skip_reason_label
 from memoryhub.web.sessions.picture_layout import END, START, PictureItem, lay_out_picture
 from memoryhub.web.templatetags.pages import event_name, session_url
 
@@ -132,7 +133,7 @@ def _event_title(event: Any) -> str:
         became = policy.format_display_name(event.memory__title, event.memory__uid, event.memory__sensitivity)
         parts.append(f"became “{shorten(became, MAX_TITLE_CHARS)}”")
     elif event.skip_reason:
-        parts.append(f"not kept: {event.skip_reason}")
+        parts.append(f"not kept: {skip_reason_label(event.skip_reason)}")
     return ", ".join(parts)
 
 

@@ -31,6 +31,7 @@ from memoryhub.stats.timeline import EventFilter, count_rows, sessions_with_coun
 from memoryhub.web.base import caching
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.forms import SessionFilter
+from memoryhub.web.base.operations import SKIP_REASON_LABELS
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
@@ -121,7 +122,7 @@ def chip_groups(request: HttpRequest, counted: Iterable[EventCount]) -> list[Chi
     made = [
         _chip_group(request, "Tools and events", "tool", tools, _EVENT_LABELS),
         _chip_group(request, "What became of them", "kept", kept, _OUTCOME_LABELS),
-        _chip_group(request, "Why not kept", "reason", reasons, {}),
+        _chip_group(request, "Why not kept", "reason", reasons, SKIP_REASON_LABELS),
     ]
     return [group for group in made if len(group.chips) > 1 or any(chip.chosen for chip in group.chips)]
 

@@ -21,6 +21,7 @@ from memoryhub.web.agents import actor_label
 from memoryhub.web.base import charts
 from memoryhub.web.base.charts import DayChart
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField
+from memoryhub.web.base.operations import SKIP_REASON_LABELS
 
 PERIODS = (7, 30, 90, 365)  # days
 DEFAULT_PERIOD = 30
@@ -195,7 +196,7 @@ def capture_chart(kept: int, skipped: Counter[str], most: int = MAX_ROWS) -> Bar
     """Return the captured events: stored as a memory, or skipped by reason."""
     counts = {"": {"kept": kept}} | {reason: {"skipped": count} for reason, count in skipped.items()}
     series = [("kept", "kept"), ("skipped", "skipped")]
-    return _bar_chart(series, counts, {"": "kept as a memory"}, most=most)
+    return _bar_chart(series, counts, {"": "kept as a memory", **SKIP_REASON_LABELS}, most=most)
 
 
 def facts_chart(by_predicate: Mapping[str, int], project: str, most: int = MAX_ROWS) -> BarChart:
@@ -298,7 +299,7 @@ def secret_kinds_chart(rows: DailyCounts, most: int = MAX_ROWS) -> BarChart:
     for _, kind, count in rows:
         kinds[kind] += count
     counts = {kind: {"blocked": count} for kind, count in kinds.items()}
-    return _bar_chart([("blocked", "blocked")], counts, {"": "of no kind"}, most=most)
+    return _bar_chart([("blocked", "blocked")], counts, {"": "unknown kind"}, most=most)
 
 
 def expiring_chart(rows: DailyCounts, today: date, project: str = "") -> DayChart:

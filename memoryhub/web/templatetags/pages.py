@@ -26,7 +26,7 @@ from memoryhub.maintenance.operations.base import Change
 from memoryhub.models import Event, Fact, MaintenanceRun, Memory, Session
 from memoryhub.stats.timeline import TimelineEntry
 from memoryhub.web.base.markdown import render, to_plain_text
-from memoryhub.web.journal import operation_label
+from memoryhub.web.base.operations import operation_label, skip_reason_label
 from memoryhub.web.sessions.picture_layout import Mark, Point, SessionPicture
 from memoryhub.web.templatetags.hub import type_name
 
@@ -188,6 +188,9 @@ def _value_to_text(value: Any) -> str:
     return field_value(value)
 
 
+register.filter(skip_reason_label)
+
+
 @register.inclusion_tag("timeline/page.html#memorability")
 def memorability(event: Event) -> dict[str, Any]:
     """Render the four parts of an event's memorability as bars, and their total against the threshold.
@@ -196,7 +199,7 @@ def memorability(event: Event) -> dict[str, Any]:
     """
     threshold = settings.MEMORYHUB.memorability_threshold
     context = {"gate": floatformat(threshold, 2), "gate_percent": round(100 * threshold, 1)}
-    context["reason"] = "" if event.memory else event.skip_reason
+    context["reason"] = "" if event.memory else skip_reason_label(event.skip_reason)
     if event.memorability is None:
         return context
     parts, whole = _memorability_parts(event)

@@ -161,7 +161,7 @@ def test_fact_is_not_linked_to_a_hidden_memory_of_another_owner(tmp_path: Path) 
     by = Actor("token:bob", Clearance.up_to("public", owner="bob"))
     hidden = Memory.objects.create(uid="hidden", content="c", content_hash="h", sensitivity="secret")
     draft = FactDraft(subject="s", predicate="p", object="o", memory_id=hidden.uid)
-    with pytest.raises(NotFound, match="its memory is not here"):
+    with pytest.raises(NotFound, match="its memory is not in this store"):
         services.import_fact(draft, ImportedHistory(), by)
 
 

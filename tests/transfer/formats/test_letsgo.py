@@ -178,7 +178,7 @@ def test_levels_are_read_as_in_letsgo(tmp_path: Path, written: str | None, level
 def test_unknown_level_is_refused(tmp_path: Path) -> None:
     read = letsgo(tmp_path, memories=[memory(sensitivity="internal"), memory(id="a2", content="Fine")])
     assert read.bad == {
-        "memories row 1": ["sensitivity: is no known level; make it public, private or secret"]
+        "memories row 1": ["sensitivity: is not a known level; make it public, private or secret"]
     }
     assert [draft.content for draft in read.drafts] == ["Fine"]
 
