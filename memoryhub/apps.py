@@ -37,7 +37,7 @@ class MemoryhubConfig(AppConfig):
         for name, path in _CAPABILITY_OBJECTS.items():
             capabilities.register(name, path)
         operations.register("import", "memoryhub.transfer.jobs.IMPORT_OPERATION")
-        operations.register("bulk_action", "memoryhub.web.memories.bulk_runs.BULK_ACTION")
+        operations.register("bulk_action", "memoryhub.web.memories.bulk_actions.BULK_ACTION")
         operations.register(operations.MEMORY_CHECKS, "memoryhub.checks.services.MEMORY_CHECKS")
         operations.register(operations.SEND_DIGESTS, "memoryhub.digests.services.SEND_DIGESTS")
         operations.call_after_changes("memoryhub.checks.services.enqueue_checks")

@@ -111,7 +111,7 @@ TEMPLATES = [
             "builtins": ["template_partials.templatetags.partials"],
             "libraries": {
                 "hub": "memoryhub.web.templatetags.hub",
-                "lists": "memoryhub.web.templatetags.lists",
+                "lists": "memoryhub.web.templatetags.hub",
                 "pages": "memoryhub.web.templatetags.pages",
             },
             "context_processors": [
@@ -234,12 +234,12 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 # django-allauth: no sign-up, no e-mail. Attempts are throttled by memoryhub.accounts.sign_in.
-ACCOUNT_ADAPTER = "memoryhub.accounts.adapters.AccountAdapter"
+ACCOUNT_ADAPTER = "memoryhub.accounts.second_factors.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_RATE_LIMITS = MFA_RATE_LIMITS = False
 ACCOUNT_SESSION_REMEMBER = True
-MFA_ADAPTER = "memoryhub.accounts.adapters.SecondFactorAdapter"
+MFA_ADAPTER = "memoryhub.accounts.second_factors.SecondFactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_RECOVERY_CODES_SHOW_ONCE = True

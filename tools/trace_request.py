@@ -98,6 +98,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         os.environ["LETSGO_HOME"] = home
         os.environ["MEMORYHUB_ALLOWED_HOSTS"] = "testserver"
+        os.environ["MEMORYHUB_INJECTION_DEADLINE_MS"] = "60000"  # the profiler makes everything slower
         os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
         import django
         from django.core.management import call_command

@@ -177,3 +177,11 @@ def record_reveal(request: HttpRequest, memory: Memory, page: str) -> None:
     """Journal that this person opened a secret on a page. Call it before showing the secret."""
     with write_transaction():
         journal.record(request_actor(request), [journal.memory_change("reveal", memory, page=page)])
+
+
+MANAGE_PERMISSION, ADD_PERMISSION = "auth.change_user", "auth.add_user"
+
+
+def may_manage_people(user: Any) -> bool:
+    """Return whether the person may change the rights of others."""
+    return bool(user.is_active and user.has_perm(MANAGE_PERMISSION)) and not is_confined(user)

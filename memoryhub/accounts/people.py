@@ -18,18 +18,16 @@ from django.db.models import Q
 
 from memoryhub.access.policy import LEVELS, Actor, Sensitivity, level_rank
 from memoryhub.accounts import identities, roles, second_factors, sign_in, tokens
-from memoryhub.accounts.clearance import LEVEL_PERMISSIONS, is_confined, user_clearance
+from memoryhub.accounts.clearance import (
+    ADD_PERMISSION,
+    LEVEL_PERMISSIONS,
+    may_manage_people,
+    user_clearance,
+)
 from memoryhub.accounts.sign_in import record_account_event
 from memoryhub.core.database import write_transaction
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.models import Membership, Profile
-
-MANAGE_PERMISSION, ADD_PERMISSION = "auth.change_user", "auth.add_user"
-
-
-def may_manage_people(user: Any) -> bool:
-    """Return whether the person may change the rights of others."""
-    return bool(user.is_active and user.has_perm(MANAGE_PERMISSION)) and not is_confined(user)
 
 
 def people_with_permission(permission: str, project: str) -> list[str]:

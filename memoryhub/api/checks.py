@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from memoryhub.access.policy import Clearance
 from memoryhub.api.schemas import documented
-from memoryhub.checks import evaluation, services
+from memoryhub.checks import services
 from memoryhub.checks.services import CheckDraft
 from memoryhub.core.dates import format_iso
 from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest
@@ -118,13 +118,13 @@ def delete_check(request: ApiRequest, check_id: str) -> HttpResponse:
 def run_check(request: ApiRequest, check_id: str, params: Query[AccessParams]) -> HttpResponse:
     """Runs a check now. It is not logged as an injection and counts as no access."""
     clearance = params.clearance(request.auth)
-    failures = evaluation.run_check(services.get_check(check_id, clearance), clearance)
-    reasons = evaluation.describe_failures(failures, clearance)
+    failures = services.run_check(services.get_check(check_id, clearance), clearance)
+    reasons = services.describe_failures(failures, clearance)
     return json_response({"passed": not failures, "failures": reasons})
 
 
 def _serialize(check: MemoryCheck, clearance: Clearance) -> dict[str, Any]:
-    is_open = check.passed is not None and evaluation.may_see_result(check, clearance)
+    is_open = check.passed is not None and services.may_see_result(check, clearance)
     failures = check.result.get("failures", []) if is_open else None
     draft = services.to_draft(check)
     draft["never_projects"] = [one for one in draft["never_projects"] if clearance.includes_project(one)]
@@ -133,6 +133,6 @@ def _serialize(check: MemoryCheck, clearance: Clearance) -> dict[str, Any]:
         **draft,
         "owner": check.owner,
         "passed": check.passed if is_open else None,
-        "failures": None if failures is None else evaluation.describe_failures(failures, clearance),
+        "failures": None if failures is None else services.describe_failures(failures, clearance),
         "checked_at": format_iso(check.checked_at) if is_open and check.checked_at else None,
     }

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -62,16 +62,7 @@ _DATA_FIELDS = ("prompt", "tool_name", "tool_input", "tool_response", "source", 
 
 
 def handle_hook(
-    hook: Mapping[str, Any],
-    caller: Caller,
-    project: str = "",
-    *,
-    at: datetime | None = None,
-    private: bool = False,
-    secret: bool = False,
-    event_id: str = "",
-    late: bool = False,
-    injects: bool = True,
+    hook: Mapping[str, Any], caller: Caller, options: ClaudeCodeOptions, *, injects: bool = True
 ) -> dict[str, Any]:
     """Process one hook of Claude Code; return ``{}`` if there is nothing to add or the hub failed.
 
@@ -80,48 +71,61 @@ def handle_hook(
     The prompts ``/memoryhub:pause``, ``:resume`` and ``:useful`` are carried out and not sent to the model;
     with ``:remember``, the model gets the name of the project.
 
-    ``at``: time of the event, for late or replayed hooks, because Claude Code sends none. ``late``: it is
-    recorded, but no one reads the answer. ``injects``: whether the answer can add text for the model. Errors
-    of the caller (a project outside its clearance, no session_id) are problems as everywhere.
+    A ``late`` hook is recorded, but no one reads the answer. ``injects``: whether the answer can add text for
+    the model. Errors of the caller (a project outside its clearance, no session_id) are problems as
+    everywhere.
     """
     name = hook.get("hook_event_name")
     event = _EVENT_OF_HOOK.get(name) if isinstance(name, str) else None
-    if event is None:
+    if name is None or event is None:
         return {}
-    hook_event = capture.HookEvent(
-        event=event,
-        session_id=_session_id(hook),
-        project=project,
-        cwd=text_field(hook, "cwd"),
-        at=at,
-        data=_event_data(hook),
-        delivery_id=_hook_delivery_id(event, hook, event_id, at),
-        allow_private=private,
-        allow_secret=secret,
-        may_read=injects and Right.READ.value in caller.rights,
-        injects_at_start=True,
-        max_tokens=MAX_CONTEXT_TOKENS,
-        is_late=late,
-    )
+    hook_event = _to_event(event, hook, caller, options, injects=injects)
     context, notes = "", []
     try:
         with lock_timeout(PROMPT_WAIT_SECONDS if name == "UserPromptSubmit" else WRITE_WAIT_SECONDS):
-            project = project or hook_project(hook, caller, record=True)
+            project = options.project or hook_project(hook, caller, record=True)
             hook_event = replace(hook_event, project=project)
             if answer := _run_command(hook_event, caller):
                 return {"decision": "block", "reason": answer}
-            is_week_new = name == "SessionStart" and proof.is_week_new(caller.actor, at or timezone.now())
+            at = options.at or timezone.now()
+            is_week_new = name == "SessionStart" and proof.is_week_new(caller.actor, at)
             result = capture.dispatch(hook_event, caller.actor)
             context, notes = result.context, list(result.warnings)
             context = "\n\n".join(filter(None, (context, _name_project(hook_event, caller))))
-            if result.event and not late:
+            if result.event and not options.late:
                 notes += _proofs(result.event, caller, is_week_new)
     except StoreError:
         raise
     except Exception as error:
-        if event_id and isinstance(error, OperationalError) and not is_recorded():
+        if options.event_id and isinstance(error, OperationalError) and not is_recorded():
             raise  # busy or full: the sender keeps the event and delivers it again
         logger.exception("hook of Claude Code failed: %s", event)
+    return _claude_answer(name, context, notes)
+
+
+def _to_event(
+    event: str, hook: Mapping[str, Any], caller: Caller, options: ClaudeCodeOptions, *, injects: bool
+) -> capture.HookEvent:
+    """Return the event of a hook. Claude Code sends no time: the options of a late or replayed hook do."""
+    return capture.HookEvent(
+        event=event,
+        session_id=_session_id(hook),
+        project=options.project,
+        cwd=text_field(hook, "cwd"),
+        at=options.at,
+        data=_event_data(hook),
+        delivery_id=_hook_delivery_id(event, hook, options.event_id, options.at),
+        allow_private=options.allow_private,
+        allow_secret=options.allow_secret,
+        may_read=injects and Right.READ.value in caller.rights,
+        injects_at_start=True,
+        max_tokens=MAX_CONTEXT_TOKENS,
+        is_late=options.late,
+    )
+
+
+def _claude_answer(name: str, context: str, notes: Sequence[str]) -> dict[str, Any]:
+    """Return the part of an answer that Claude Code reads at this hook."""
     if name not in _MESSAGE_HOOKS:
         return {}
     message = {"systemMessage": f"memoryhub: {'; '.join(notes)}"} if notes else {}
@@ -334,7 +338,7 @@ def post_claude_code_hook(
     request: ApiRequest, options: Query[ClaudeCodeOptions], hook: Body[dict[str, Any]]
 ) -> HttpResponse:
     """Accepts the JSON of the hook and returns the output that Claude Code expects. Never returns 500."""
-    return json_response(_handle_request(request, options, hook))
+    return json_response(handle_hook(hook, request.auth, options))
 
 
 @router.post(
@@ -354,24 +358,8 @@ def post_agent_hook(
     hooks = AGENTS[agent]
     event = options.event or str(hook.get("hook_event_name"))
     translated = to_claude_code(hooks, hook, options.event)
-    answer = _handle_request(request, options, translated, injects=event not in hooks.silent)
+    answer = handle_hook(translated, request.auth, options, injects=event not in hooks.silent)
     return json_response(from_claude_code(hooks, answer, event))
-
-
-def _handle_request(
-    request: ApiRequest, options: ClaudeCodeOptions, hook: Mapping[str, Any], *, injects: bool = True
-) -> dict[str, Any]:
-    return handle_hook(
-        hook,
-        request.auth,
-        options.project,
-        at=options.at,
-        private=options.allow_private,
-        secret=options.allow_secret,
-        event_id=options.event_id,
-        late=options.late,
-        injects=injects,
-    )
 
 
 def check_data(body: EventBody) -> None:

@@ -77,9 +77,9 @@ def store_memory(request: ApiRequest, draft: NewMemory) -> HttpResponse:
     """
     store_draft = create_deduplicated if draft.deduplicate else store.create_memory
     result = store_draft(draft, request.auth.actor)
-    memory = toolsets_results.serialize_written_memory(result, draft, request.auth.actor)
+    memory = serializers.serialize_written_memory(result, draft, request.auth.actor)
     body = {"outcome": result.outcome, "memory": memory, "ignored": draft.ignored}
-    body |= toolsets_results.write_warnings(result.memory)
+    body |= serializers.write_warnings(result.memory)
     return json_response(
         body, 201 if result.outcome == "created" else 200, {"ETag": make_etag(result.memory)}
     )
@@ -151,9 +151,9 @@ def update_memory(request: ApiRequest, id: str, patch: MemoryPatch) -> HttpRespo
         raise
     if outcome == "unchanged":  # the journal has a row for a change
         record_reveals([memory], request.auth.actor, "api change")
-    shown = toolsets_results.serialize_memory(memory, request.auth.actor)
+    shown = serializers.serialize_memory(memory, request.auth.actor)
     body = {"outcome": outcome, "memory": shown, "ignored": patch.ignored}
-    body |= toolsets_results.write_warnings(memory)
+    body |= serializers.write_warnings(memory)
     return json_response(body, headers={"ETag": make_etag(memory)})
 
 
@@ -266,7 +266,7 @@ def restore_memory(request: ApiRequest, id: str) -> HttpResponse:
         raise Http404
     if not restored:
         record_reveals([memory], request.auth.actor, "api restore")
-    shown = toolsets_results.serialize_memory(memory, request.auth.actor)
+    shown = serializers.serialize_memory(memory, request.auth.actor)
     return json_response({"outcome": "restored" if restored else "unchanged", "memory": shown})
 
 
@@ -341,7 +341,7 @@ def _serialize_batch_result(result: store.StoreResult | Exception) -> dict[str, 
         return {
             "outcome": result.outcome,
             "id": result.memory.uid,
-            **toolsets_results.write_warnings(result.memory),
+            **serializers.write_warnings(result.memory),
         }
     problem = to_problem(result)
     return {"error": {"code": problem.code, "detail": problem.detail, "errors": problem.errors}}

@@ -18,7 +18,7 @@ from memoryhub.api.schemas import (
     VerificationShape,
     documented,
 )
-from memoryhub.audit import journal
+from memoryhub.audit import journal, verification
 from memoryhub.core.pagination import paginate
 from memoryhub.facts import services
 from memoryhub.http.authentication import READ, WRITE, ApiRequest
@@ -103,7 +103,7 @@ def verify_journal(request: ApiRequest) -> HttpResponse:
     ``loss`` describes lost rows until an administrator acknowledges the loss; ``ok`` is false until then.
     All but ``ok`` is null for a token that does not see every level of every project.
     """
-    result = asdict(journal.verify())
+    result = asdict(verification.verify())
     if not request.auth.actor.clearance.is_whole:
         result = {name: value if name == "ok" else None for name, value in result.items()}
     return json_response(result)

@@ -32,8 +32,8 @@ from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller
 from memoryhub.http.problems import json_response, list_response
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import AS_OF, MemoryFilter, Timestamp
-from memoryhub.memories.replacements import visible_replacements
-from memoryhub.memories.snapshots import load_snapshot
+from memoryhub.memories.rows import visible_replacements
+from memoryhub.memories.versions import load_snapshot
 from memoryhub.models import Memory, Session
 from memoryhub.search.fallback import search_or_correct
 from memoryhub.search.hybrid import SearchMode, serialize_hits

@@ -17,7 +17,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_level, system_actor
-from memoryhub.audit import journal, mirror
+from memoryhub.audit import mirror
 from memoryhub.audit.mirror import LINE_FIELDS, LOSS
 from memoryhub.backends import bulk
 from memoryhub.backends.dialect import sql
@@ -93,7 +93,7 @@ def detect(last: int, digest: str) -> dict[str, Any] | None:
     """
     try:
         end = mirror.last()
-        if end is None or not end[0] or end == (last, digest) or _is_row(*end):
+        if end is None or not end[0] or end == (last, digest) or is_row(*end):
             return None
         common = None if mirror.recorded_loss(end[1]) else _last_common_row(last)
     except OSError as error:
@@ -116,9 +116,9 @@ def _last_common_row(last: int) -> int | None:
     first = mirror.first()
     if last == 0:
         return 0 if first and _was_written_here(first) else None
-    if first is None or not _is_row(*mirror.number_and_hash(first)):
+    if first is None or not is_row(*mirror.number_and_hash(first)):
         return None
-    return next((seq for seq, digest in mirror.from_the_end() if _is_row(seq, digest)), None)
+    return next((seq for seq, digest in mirror.from_the_end() if is_row(seq, digest)), None)
 
 
 def _was_written_here(line: bytes) -> bool:
@@ -128,7 +128,7 @@ def _was_written_here(line: bytes) -> bool:
     return created is not None and at is not None and created.applied <= at
 
 
-def _is_row(seq: int, digest: str) -> bool:
+def is_row(seq: int, digest: str) -> bool:
     """Whether the journal has this row. Plain SQL: every write asks while the mirror is behind."""
     if not 0 < seq < 2**63:
         return False
@@ -240,7 +240,7 @@ def _write(entries: Iterable[tuple[datetime, str, Change]], last: int, before: s
         detail = json.dumps(dict(sorted(change.detail.items())))
         access = (change.project, change.sensitivity, change.owner)
         stored = (seq, stored_at, actor, *subject, *access, detail)
-        previous = _digest(map(str, stored), previous)
+        previous = hash_row(map(str, stored), previous)
         document = sql.storable_document(detail)
         rows.append((*stored[:-1], document, previous, *[detail] * len(sql.JOURNAL_COPIES)))
         lines.append(
@@ -306,46 +306,6 @@ def last_seq() -> int:
     return _last_row()[0]
 
 
-@dataclass(frozen=True)
-class Verification:
-    """The result of a verification. ``first_bad_seq``: the first number whose row was changed or is missing.
-
-    ``loss``: lost rows that no one has acknowledged. Then ``ok`` is false.
-    """
-
-    ok: bool
-    rows: int
-    first_bad_seq: int | None = None
-    loss: Loss | None = None
-
-
-def verify() -> Verification:
-    """Verify the chain, compare its end with the mirror, and look for recorded losses.
-
-    A journal that lost its newest rows is still a valid chain, but the mirror still contains the rows.
-    """
-    found, loss = verify_chain(), pending()
-    bad = found.first_bad_seq or _first_lost_seq(found.rows) or (loss.first_seq if loss else None)
-    return Verification(found.ok and bad is None, found.rows, bad, loss)
-
-
-def verify_chain() -> Verification:
-    """Recompute the whole chain from the stored bytes."""
-    return check_chain(stored_bytes())
-
-
-def _first_lost_seq(rows: int) -> int | None:
-    """Return the first row that is missing or different according to the mirror, if it is of this store."""
-    end, beginning = mirror.last(), mirror.first()
-    if end is None or beginning is None or not end[0]:
-        return None
-    first, first_hash = mirror.number_and_hash(beginning)
-    if rows and not JournalEntry.objects.filter(seq=first, hash=first_hash).exists():
-        return None
-    # The row may have been written after the others were counted.
-    return None if _is_row(*end) else min(end[0], rows + 1)
-
-
 # Bytes: parsing could hide a changed byte, and invalid UTF-8 could not be fetched.
 STORED_COLUMNS = (*_HASHED_COLUMNS, "hash")
 STORED_BYTES_SQL = (
@@ -390,20 +350,7 @@ def insert_stored_rows(rows: Iterable[Sequence[str]]) -> None:
     bulk.insert(JournalEntry, (*STORED_COLUMNS, *sql.JOURNAL_COPIES), copied)
 
 
-def check_chain(rows: Iterable[Sequence[bytes | None]]) -> Verification:
-    """Verify the chain of rows that were fetched with :data:`STORED_BYTES_SQL` from any store."""
-    previous, expected, bad = GENESIS_HASH, 1, None
-    count = 0
-    for row in rows:
-        *stored, digest = ((cell or b"").decode("utf-8", "surrogateescape") for cell in row)
-        count += 1
-        if bad is None and (stored[0] != str(expected) or _digest(stored, previous) != digest):
-            bad = expected
-        previous, expected = digest, expected + 1
-    return Verification(bad is None, count, bad)
-
-
-def _digest(stored: Iterable[str], previous: str) -> str:
+def hash_row(stored: Iterable[str], previous: str) -> str:
     """Return the SHA-256 over the texts of a row, each prefixed with its length, and the previous hash."""
     whole = "".join([f"{len(text)}:{text}" for text in stored])
     return hashlib.sha256((whole + previous).encode("utf-8", "surrogatepass")).hexdigest()
@@ -424,12 +371,12 @@ def record_reveals(memories: Iterable[Memory], actor: Actor, page: str) -> None:
     if not shown:
         return
     with write_transaction():
-        journal.record(actor, [_reveal_change(uids, *place, page) for place, uids in sorted(shown.items())])
+        record(actor, [_reveal_change(uids, *place, page) for place, uids in sorted(shown.items())])
 
 
-def _reveal_change(uids: list[str], project: str, owner: str, page: str) -> journal.Change:
+def _reveal_change(uids: list[str], project: str, owner: str, page: str) -> Change:
     level = Sensitivity.SECRET.value
     if len(uids) == 1:
-        return journal.Change("reveal", "memory", uids[0], {"page": page}, project, level, owner)
+        return Change("reveal", "memory", uids[0], {"page": page}, project, level, owner)
     detail = {"page": page, "count": len(uids), "ids": uids[:MAX_NAMED_IDS]}
-    return journal.Change("reveal", "memories", "", detail, project, level, owner)
+    return Change("reveal", "memories", "", detail, project, level, owner)

@@ -1,4 +1,4 @@
-"""Compare the journal with its mirror line by line, and repair a mirror that is behind.
+"""Verify the hash chain of the journal, compare it with its mirror, and repair a mirror that is behind.
 
 The hash chain reveals a changed row, but not that the newest rows were cut off: the rest is still a valid
 chain. The mirror still contains those rows.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -152,3 +152,56 @@ def _is_same(line: dict[str, Any], row: tuple[Any, ...]) -> bool:
     except (ValueError, KeyError, TypeError):
         return False
     return all(line.get(name) == stored[name] for name in (*_TEXT_FIELDS, "hash"))
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The result of a verification. ``first_bad_seq``: the first number whose row was changed or is missing.
+
+    ``loss``: lost rows that no one has acknowledged. Then ``ok`` is false.
+    """
+
+    ok: bool
+    rows: int
+    first_bad_seq: int | None = None
+    loss: journal.Loss | None = None
+
+
+def verify() -> Verification:
+    """Verify the chain, compare its end with the mirror, and look for recorded losses.
+
+    A journal that lost its newest rows is still a valid chain, but the mirror still contains the rows.
+    """
+    found, loss = verify_chain(), journal.pending()
+    bad = found.first_bad_seq or _first_lost_seq(found.rows) or (loss.first_seq if loss else None)
+    return Verification(found.ok and bad is None, found.rows, bad, loss)
+
+
+def verify_chain() -> Verification:
+    """Recompute the whole chain from the stored bytes."""
+    return check_chain(journal.stored_bytes())
+
+
+def _first_lost_seq(rows: int) -> int | None:
+    """Return the first row that is missing or different according to the mirror, if it is of this store."""
+    end, beginning = mirror.last(), mirror.first()
+    if end is None or beginning is None or not end[0]:
+        return None
+    first, first_hash = mirror.number_and_hash(beginning)
+    if rows and not JournalEntry.objects.filter(seq=first, hash=first_hash).exists():
+        return None
+    # The row may have been written after the others were counted.
+    return None if journal.is_row(*end) else min(end[0], rows + 1)
+
+
+def check_chain(rows: Iterable[Sequence[bytes | None]]) -> Verification:
+    """Verify the chain of rows that were fetched with :data:`STORED_BYTES_SQL` from any store."""
+    previous, expected, bad = journal.GENESIS_HASH, 1, None
+    count = 0
+    for row in rows:
+        *stored, digest = ((cell or b"").decode("utf-8", "surrogateescape") for cell in row)
+        count += 1
+        if bad is None and (stored[0] != str(expected) or journal.hash_row(stored, previous) != digest):
+            bad = expected
+        previous, expected = digest, expected + 1
+    return Verification(bad is None, count, bad)

@@ -10,8 +10,10 @@ from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.backends.tables import INDEXES, JOURNAL_TABLE, MEMORY_TABLE, managed_tables
 
 if TYPE_CHECKING or not IS_POSTGRES:
+    from memoryhub.backends.sqlite import reindexing as _reindexing
     from memoryhub.backends.sqlite import schema as _schema
 else:
+    from memoryhub.backends.postgres import reindexing as _reindexing
     from memoryhub.backends.postgres import schema as _schema
 
 database_bytes = _schema.database_bytes
@@ -26,6 +28,14 @@ scrub_erased = _schema.scrub_erased
 storage_sizes = _schema.storage_sizes
 truncate_log = _schema.truncate_log
 uninstall = _schema.uninstall
+# A text index is rebuilt in steps, while searches use the old one.
+begin_rebuild = _reindexing.begin_rebuild
+copy_position = _reindexing.copy_position
+copy_rows = _reindexing.copy_rows
+drop_in_steps = _reindexing.drop_in_steps
+find_unsound_indexes = _reindexing.find_unsound_indexes
+leftover_tables = _reindexing.leftover_tables
+swap_index = _reindexing.swap_index
 
 
 def tables_missing() -> list[str]:

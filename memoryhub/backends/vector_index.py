@@ -68,11 +68,6 @@ class ModelIndex(Protocol):
     def prepare(self) -> None: ...
 
 
-def encode_vector(vector: Vectors) -> bytes:
-    """Return a vector as the table stores it."""
-    return vector.astype(STORED_TYPE).tobytes()
-
-
 class VectorIndex:
     """All vectors of one model. Thread-safe."""
 
@@ -176,17 +171,23 @@ class VectorIndex:
             distances=extend_distances(known, records["vector"][known.rows : rows]),
             codes=extend_codes(known.codes, records["vector"][:rows]),
         )
-        if known.position == NO_POSITION:
+        self._erase_deleted(file, view, known.position, now)
+        view = replace(view, dead=int(np.count_nonzero(view.keys == 0)))
+        is_full = view.dead > max(MIN_DEAD_ROWS, MAX_DEAD_SHARE * view.rows)
+        return None if is_full else view
+
+    def _erase_deleted(
+        self, file: VectorFile, view: VectorView, since: LogPosition, now: LogPosition
+    ) -> None:
+        """Overwrite the vectors that were deleted since; of a file that is read first, all without a row."""
+        if since == NO_POSITION:
             deleted = np.flatnonzero(~np.isin(view.ids, change_log.vector_ids(self.model)))
         else:
-            deleted = _find_rows(view, change_log.deleted_vectors_between(known.position, now))
+            deleted = _find_rows(view, change_log.deleted_vectors_between(since, now))
         view.keys[deleted] = 0
         file.erase(deleted)
         if view.codes is not None:
             view.codes.erase(deleted)
-        view = replace(view, dead=int(np.count_nonzero(view.keys == 0)))
-        is_full = view.dead > max(MIN_DEAD_ROWS, MAX_DEAD_SHARE * view.rows)
-        return None if is_full else view
 
     def _read(self, start: int, end: int) -> Iterator[tuple[Keys, Keys, Vectors]]:
         """Yield the vectors with keys above ``start`` up to ``end``, normalised. Skips zero vectors."""

@@ -11,7 +11,15 @@ from django.utils import timezone
 from memoryhub import capabilities, memories
 from memoryhub.access.policy import Actor
 from memoryhub.capture import classification
-from memoryhub.capture.classification import Classification, Memorability, MemorabilityWeights, classify
+from memoryhub.capture.classification import (
+    Classification,
+    Memorability,
+    MemorabilityWeights,
+    classify,
+    make_subtitle,
+    make_title,
+    reverted_headline,
+)
 from memoryhub.capture.distillation import (
     ROUTINE,
     Candidate,
@@ -22,7 +30,6 @@ from memoryhub.capture.distillation import (
 from memoryhub.capture.events import ToolCall
 from memoryhub.capture.segments import SessionState, locked_state
 from memoryhub.capture.statements import MAX_CHARS
-from memoryhub.capture.titles import make_subtitle, make_title, reverted_headline
 from memoryhub.core.text import STOP_WORDS, jaccard, terms, words
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.rows import hash_content
@@ -239,10 +246,33 @@ def _store_memory(
     old: Memory | None,
 ) -> None:
     """Store a candidate, in place of an old memory if there is one."""
+    try:
+        stored = memories.create_memory(
+            _build_draft(candidate, classified, tokens, context, old),
+            context.actor,
+            needs_approval=context.needs_approval,
+            imported_at=context.imported_at,
+        )
+        result.memory = stored.memory
+    except (memories.SecretDetected, memories.TooCostlyToCheck):
+        result.skip_reason = "secret"
+    else:
+        if old and not old.pinned and not context.needs_approval:
+            memories.trash_merged(result.memory, [old.uid], context.actor)
+
+
+def _build_draft(
+    candidate: Candidate,
+    classified: Classification,
+    tokens: int,
+    context: CaptureContext,
+    old: Memory | None,
+) -> MemoryDraft:
+    """Return the memory of a candidate. It is about the files of the old memory if it names none."""
     modified = list(candidate.files_modified)
     if old and not modified:
         modified = list(old.files.filter(access="modified").order_by("pk").values_list("path", flat=True))
-    draft = MemoryDraft(
+    return MemoryDraft(
         content=candidate.text,
         title=classified.title,
         subtitle=make_subtitle(modified or candidate.files_read, candidate.text),
@@ -260,16 +290,6 @@ def _store_memory(
         discovery_tokens=tokens or None,
         created_at=context.at,
     )
-    try:
-        stored = memories.create_memory(
-            draft, context.actor, needs_approval=context.needs_approval, imported_at=context.imported_at
-        )
-        result.memory = stored.memory
-    except (memories.SecretDetected, memories.TooCostlyToCheck):
-        result.skip_reason = "secret"
-    else:
-        if old and not old.pinned and not context.needs_approval:
-            memories.trash_merged(result.memory, [old.uid], context.actor)
 
 
 def _find_replaced_memory(candidate: Candidate, context: CaptureContext) -> Memory | None:

@@ -286,24 +286,9 @@ def _store_draft(
     kind: MemoryType,
     current: CurrentEvent | None,
 ) -> Memory:
-    # The key keeps sessions with identical summaries apart, for example two that changed the same file.
-    key = _session_key(session)
-    fields: dict[str, Any] = {
-        "title": f"Session: {draft.title}",
-        "importance": 0.6,
-        "key": f"session-summary:{key}",
-    }
-    if kind is MemoryType.CHECKPOINT:
-        usual = settings.MEMORYHUB.default_ttl_days or CHECKPOINT_DAYS
-        fields = {
-            "title": f"So far: {draft.title}",
-            "importance": 0.4,
-            "key": f"checkpoint:{key}:{at.isoformat()}",
-            "ttl_days": min(usual, CHECKPOINT_DAYS),
-        }
     memory_draft = MemoryDraft(
         **_fields(draft),
-        **fields,
+        **_fields_of_kind(draft.title, session, at, kind),
         subtitle=f"{session.project or 'no project'}, {at.date().isoformat()}",
         type=kind,
         trust=0.6,
@@ -317,6 +302,21 @@ def _store_draft(
     return store.create_memory(
         memory_draft, actor, needs_approval=needs_approval, imported_at=imported_at
     ).memory
+
+
+def _fields_of_kind(title: str, session: Session, at: datetime, kind: MemoryType) -> dict[str, Any]:
+    """Return the fields that differ between the summary of a session and a checkpoint."""
+    # The key keeps sessions with identical summaries apart, for example two that changed the same file.
+    key = _session_key(session)
+    if kind is not MemoryType.CHECKPOINT:
+        return {"title": f"Session: {title}", "importance": 0.6, "key": f"session-summary:{key}"}
+    usual = settings.MEMORYHUB.default_ttl_days or CHECKPOINT_DAYS
+    return {
+        "title": f"So far: {title}",
+        "importance": 0.4,
+        "key": f"checkpoint:{key}:{at.isoformat()}",
+        "ttl_days": min(usual, CHECKPOINT_DAYS),
+    }
 
 
 def _hub_actor(actor: Actor, project: str) -> Actor:

@@ -224,21 +224,26 @@ def find_changes(block: Block, page: PageShape) -> Changes:
         uid = _most_similar(text, section, missing)
         if uid is None:
             changes.corrections.append(({"action": "add", "section": section, "text": text}, "", text))
-            continue
-        _, entry = missing.pop(uid)
-        if digest(entry.line) != block.written[uid]:
-            changes.problems.append(_conflict(entry, text))
-        elif entry.kind == "session":
-            changes.problems.append(f"“{entry.line}” comes from a session and cannot be reworded.")
         else:
-            source: PageCorrection = {"kind": entry.kind, "id": entry.id, "section": section}
-            changes.corrections.append(({**source, "action": "reword", "text": text}, entry.line, text))
+            _, entry = missing.pop(uid)
+            _add_reworded(changes, entry, block.written[uid], section, text)
     for uid, (_, entry) in missing.items():
         # A line that changed in the hub since stays; so does that of a session, which ends by itself.
         if digest(entry.line) == block.written[uid] and entry.kind != "session":
             removal: PageCorrection = {"action": "leave_out", "kind": entry.kind, "id": entry.id}
             changes.corrections.append((removal, entry.line, ""))
     return changes
+
+
+def _add_reworded(changes: Changes, entry: PageEntryShape, written: str, section: str, text: str) -> None:
+    """Add the correction of a reworded line, or the reason why it cannot be reworded."""
+    if digest(entry.line) != written:
+        changes.problems.append(_conflict(entry, text))
+    elif entry.kind == "session":
+        changes.problems.append(f"“{entry.line}” comes from a session and cannot be reworded.")
+    else:
+        source: PageCorrection = {"kind": entry.kind, "id": entry.id, "section": section}
+        changes.corrections.append(({**source, "action": "reword", "text": text}, entry.line, text))
 
 
 def _most_similar(text: str, section: str, missing: Mapping[str, tuple[str, PageEntryShape]]) -> str | None:

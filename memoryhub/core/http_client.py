@@ -8,7 +8,7 @@ import os
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -180,26 +180,36 @@ def post_json(
             # The address of the open connection: a second lookup could give another one (DNS rebinding).
             await _check_peer(urlsplit(url).hostname or "", info["return_value"], private_names, public_only)
 
-    async def send() -> HttpAnswer:
-        # httpx limits the time of each read, and would accept a slow trickle. A task has a total limit.
-        async with (
-            asyncio.timeout(seconds),
-            httpx2.AsyncClient(verify=_ssl_context(), trust_env=False, timeout=None) as client,
-            client.stream(
-                "POST",
-                url,
-                content=content,
-                headers={**_headers(key), **(headers or {})},
-                extensions={"trace": note_step},
-            ) as response,
-        ):
-            body = await _read_body(response, most_bytes) if response.status_code == HTTPStatus.OK else b""
-            return HttpAnswer(response.status_code, response.headers.get("Retry-After", ""), body)
-
+    all_headers = {**_headers(key), **(headers or {})}
     try:
-        return asyncio.run(send())
+        return asyncio.run(_send(url, content, all_headers, seconds, most_bytes, note_step))
     except (OSError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
         raise Unreachable(_describe_error(error), sent="http11.send_request_body.complete" in done) from None
+
+
+async def _send(
+    url: str,
+    content: str,
+    headers: Mapping[str, str],
+    seconds: float,
+    most_bytes: int,
+    note_step: Callable[[str, dict[str, Any]], Awaitable[None]],
+) -> HttpAnswer:
+    """Post the content and read the response. httpx calls ``note_step`` at each step of the connection."""
+    import asyncio
+
+    import httpx2
+
+    # httpx limits the time of each read, and would accept a slow trickle. A task has a total limit.
+    async with (
+        asyncio.timeout(seconds),
+        httpx2.AsyncClient(verify=_ssl_context(), trust_env=False, timeout=None) as client,
+        client.stream(
+            "POST", url, content=content, headers=headers, extensions={"trace": note_step}
+        ) as response,
+    ):
+        body = await _read_body(response, most_bytes) if response.status_code == HTTPStatus.OK else b""
+        return HttpAnswer(response.status_code, response.headers.get("Retry-After", ""), body)
 
 
 async def _check_peer(host: str, stream: Any, private_names: bool, public_only: bool) -> None:

@@ -28,8 +28,7 @@ from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.http_client import is_valid_url, may_be_public
 from memoryhub.digests import messages
-from memoryhub.digests.content import Content, collect_content, digest_clearance
-from memoryhub.digests.messages import DeliveryFailed
+from memoryhub.digests.messages import Content, DeliveryFailed, collect_content, digest_clearance
 from memoryhub.maintenance import operations
 from memoryhub.maintenance.operations.base import Operation, Step
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError

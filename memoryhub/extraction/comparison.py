@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from memoryhub.access.policy import Sensitivity
-from memoryhub.capture.titles import make_title
+from memoryhub.capture.classification import make_title
 from memoryhub.core.text import CJK, NEGATIONS, STOP_WORDS, collapse_whitespace, jaccard, shorten, stem, words
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.schemas import MemoryDraft, PersistentDraft

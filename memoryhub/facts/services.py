@@ -51,20 +51,16 @@ def create_fact(
         refuse_if_off(identity["project"], actor, off)
         memory = _find_memory(draft.memory_id, actor)
         equal_facts = _same_facts(identity)
-        fact = _find_repeated(equal_facts, actor)
-        period: dict[str, str] = {}
-        if fact is None:
-            created = True
-            fact = Fact(
-                **identity,
-                author=actor.name,
-                created_at=now,
-                valid_from=now,
-                copy=next_copy_number(equal_facts),
-            )
-        else:
-            created = _starts_again(fact, actor, now)
-            period = _ended_period(fact) if created else {}
+        repeated = _find_repeated(equal_facts, actor)
+        created = repeated is None or _starts_again(repeated, actor, now)
+        period = _ended_period(repeated) if repeated and created else {}
+        fact = repeated or Fact(
+            **identity,
+            author=actor.name,
+            created_at=now,
+            valid_from=now,
+            copy=next_copy_number(equal_facts),
+        )
         _apply_draft(fact, draft, memory, actor, now, restart=created)
         fact.save()
         journal.record(actor, [journal.fact_change("insert" if created else "update", fact, **period)], now)

@@ -24,13 +24,13 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.search import scoring
 from memoryhub.search.fallback import correct_spelling
-from memoryhub.search.hybrid import default_weights
 from memoryhub.search.lexical import (
     RowScorer,
     ScoredCandidate,
     Scores,
     TermMatches,
     best_positions,
+    default_weights,
     find_substrings,
     match_texts,
     score_parts,
@@ -224,6 +224,14 @@ def _score_candidates(
     return scored
 
 
+def _known_weights(matches: TermMatches) -> list[float]:
+    """Return the weights of the terms. An unknown word counts as no rarer than the rarest known one."""
+    found = matches.frequencies.of_stems
+    least = min(filter(None, found.values()), default=0)
+    counts = {one: max(count, least) for one, count in found.items()}
+    return scoring.term_weights(matches.query, counts, len(matches.rows))
+
+
 def _match_candidates(
     memories: MemoryQuerySet,
     words: TermMatches,
@@ -235,10 +243,7 @@ def _match_candidates(
     """Match the prompt with the texts of the best rows by words, and with those about its files."""
     query, rows = prompt_query.query, words.rows
     matches = TermMatches(rows, query, words)
-    # An unknown word counts as no rarer than the rarest known one.
-    least = min(filter(None, matches.frequencies.of_stems.values()), default=0)
-    counts = {one: max(count, least) for one, count in matches.frequencies.of_stems.items()}
-    weights = scoring.term_weights(query, counts, len(rows))
+    weights = _known_weights(matches)
     parts = [[query.terms.index(term) for term in part.terms] for part in (query, *prompt_query.clauses)]
     by_words = [matches.add_up([(number, weights[number]) for number in part]) for part in parts]
     scorer = RowScorer(rows, default_weights(), now)

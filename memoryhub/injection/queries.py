@@ -20,7 +20,7 @@ from memoryhub.injection import outcomes
 from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.selection import BELOW_FLOOR, OVER_PINNED_BUDGET, pinned_warnings, select_pinned
 from memoryhub.injection.services import find_pinned
-from memoryhub.memories.update import RATED
+from memoryhub.memories.evidence import RATED
 from memoryhub.models import Injection, Memory, Session
 from memoryhub.models.querysets import InjectionQuerySet, live_memories
 from memoryhub.stats.timeline import TimelineEntry

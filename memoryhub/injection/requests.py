@@ -1,17 +1,26 @@
-"""What an injection is asked for, and what it returns."""
+"""What an injection is asked for, what it returns, and its log: one row with the memories and the reasons."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.db import OperationalError
 
-from memoryhub.access.policy import Actor, Clearance, Sensitivity
-from memoryhub.core.text import strip_private
+from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_level
+from memoryhub.backends import bulk, statements
+from memoryhub.core.database import Deadline, write_transaction
+from memoryhub.core.text import shorten, strip_private
+from memoryhub.injection import selection
 from memoryhub.injection.project_page import PageEntry
-from memoryhub.injection.selection import InspectedCandidate, Selection
-from memoryhub.models import Session
+from memoryhub.injection.selection import BLOCKED, REDACTED, InspectedCandidate, Selection
+from memoryhub.memories.temporal import count_accesses_and_promote
+from memoryhub.memories.update import PROMPT_INJECTION_FLAG, flag_memories
+from memoryhub.models import Injection, Session
+from memoryhub.search.prompts import strip_context_blocks
+from memoryhub.security.secrets import redact
 
 
 @dataclass(frozen=True)
@@ -108,3 +117,131 @@ def with_default_project(request: InjectionRequest, actor: Actor) -> InjectionRe
     if request.project or len(projects) != 1:
         return request
     return replace(request, project=next(iter(projects)))
+
+
+logger = logging.getLogger(__name__)
+
+MAX_PREVIEW_INPUT = 100_000  # characters; longer than any preview, so no credential is cut in two at its end
+MAX_EMPTY_WAIT = 0.1  # seconds to wait for other writers before an empty injection is answered without a log
+MAX_PREVIOUS_INJECTIONS = 30
+
+
+def record_injection(
+    request: InjectionRequest,
+    result: InjectionResult,
+    clearance: Clearance,
+    actor: Actor,
+    now: datetime,
+    deadline: Deadline,
+) -> bool:
+    """Log an injection, count an access of each shown memory, and flag detected prompt injections.
+
+    Returns whether the result may be shown: False if the log could not be written. An empty result
+    is logged too, but not in a project that the actor cannot access.
+    """
+    if request.project and not clearance.includes_project(request.project):
+        return True
+    left = deadline.left()
+    try:
+        with write_transaction(patience=left if result.context else min(left, MAX_EMPTY_WAIT)):
+            row = _build_log_row(request, result)
+            row.session_id, row.at = _session_key(request, clearance, actor, now), now
+            row.took_ms = deadline.took()
+            bulk.insert_objects([row])
+            count_accesses_and_promote([one.candidate.memory for one in result.shown], now)
+            if flags := _flags_by_memory(result):
+                flag_memories(flags, actor, now)
+    except OperationalError as error:
+        logger.warning("an injection could not be logged: %s", error)
+        return not result.context
+    return True
+
+
+def _build_log_row(request: InjectionRequest, result: InjectionResult) -> Injection:
+    """Return an unsaved row without session and time. Its level is the strictest of prompt and memories."""
+    level = request.sensitivity
+    levels = [one.candidate.memory.sensitivity for one in result.shown]
+    for one in (*levels, *(line.sensitivity for line in result.page)):
+        level = stricter_level(level, one)
+    return Injection(
+        project=request.project,
+        sensitivity=level,
+        prompt_preview=_preview_prompt(request.prompt),
+        token_budget=_total_budget(request, result),
+        tokens_used=result.tokens_used,
+        page=[{"kind": one.kind, "id": one.uid} for one in result.page],
+        injected=[
+            {
+                "id": one.uid,
+                "score": one.score,
+                "scale": one.scale,
+                **({} if one.factor == 1 else {"factor": one.factor}),
+            }
+            for one in result.injected
+        ],
+        withheld=[
+            {"id": one.uid, "reason": one.reason, **({"detail": one.detail} if one.detail else {})}
+            for one in result.withheld
+        ],
+    )
+
+
+def _total_budget(request: InjectionRequest, result: InjectionResult) -> int:
+    """Return the tokens that the block could have, with those of its pinned memories."""
+    has_pinned = any(one.scale == selection.PINNED for one in result.injected)
+    total = request.budget + has_pinned * settings.MEMORYHUB.pinned_token_budget
+    return total if request.max_tokens is None else min(total, request.max_tokens)
+
+
+def _preview_prompt(prompt: str) -> str:
+    """Return the beginning of a prompt without credentials and injected context."""
+    beginning = strip_context_blocks(prompt.replace("\x00", " ")[:MAX_PREVIEW_INPUT])
+    return shorten(redact(beginning), settings.MEMORYHUB.event_preview_chars)
+
+
+def _session_key(request: InjectionRequest, clearance: Clearance, actor: Actor, now: datetime) -> int | None:
+    if not request.session_id or not clearance.includes_project(request.project):
+        return None
+    if request.session:
+        return request.session.pk
+    [key] = Session.widen([(request.session_id, request.project, now, now)], actor.name)
+    return key
+
+
+def _flags_by_memory(result: InjectionResult) -> dict[str, list[str]]:
+    """Return flags for reviewers: the kinds of instructions found in each memory."""
+    found = [one for one in result.withheld if one.reason in (BLOCKED, REDACTED) and one.detail]
+    return {one.uid: [f"{PROMPT_INJECTION_FLAG}:{kind}" for kind in one.detail.split(", ")] for one in found}
+
+
+def _context_begin(request: InjectionRequest, now: datetime) -> datetime:
+    """Return the moment from which the agent still has what it was shown."""
+    begin = now - timedelta(minutes=settings.MEMORYHUB.session_minutes)
+    return max(begin, request.fresh_since or begin)
+
+
+def page_was_shown(request: InjectionRequest, clearance: Clearance, now: datetime) -> bool:
+    """Return whether this session was shown the project's page and still has it in its context."""
+    if not request.session_id or (request.session and request.session.is_new):
+        return False
+    shown = Injection.objects.visible_to(clearance).filter(
+        session__session_id=request.session_id, project=request.project, at__gte=_context_begin(request, now)
+    )
+    return bool(shown.exclude(page=[]).exists())
+
+
+def previously_shown(request: InjectionRequest, clearance: Clearance, now: datetime) -> dict[str, datetime]:
+    """Return when each memory was last shown to this session, if it still is in the agent's context.
+
+    Injections before the session scale or before the agent lost its context do not count.
+    """
+    if not request.session_id or (request.session and request.session.is_new):
+        return {}
+    since, levels = _context_begin(request, now), clearance.levels_in(request.project)
+    found: dict[str, datetime] = {}
+    for at, injected in statements.read_injections(
+        request.session_id, request.project, levels, since, MAX_PREVIOUS_INJECTIONS
+    ):
+        for one in injected:
+            found.setdefault(one["id"], at)
+    return found

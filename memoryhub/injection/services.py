@@ -31,7 +31,6 @@ from memoryhub.injection.candidates import (
     full_match,
     injectable_memories,
 )
-from memoryhub.injection.log import page_was_shown, previously_shown, record_injection
 from memoryhub.injection.project_page import (
     PageEntry,
     clean_entry,
@@ -46,10 +45,13 @@ from memoryhub.injection.requests import (
     InjectionRequest,
     InjectionResult,
     WithheldItem,
+    page_was_shown,
+    previously_shown,
+    record_injection,
     with_default_project,
 )
 from memoryhub.injection.selection import WITHHOLD, Selection
-from memoryhub.memories.replacements import without_replaced
+from memoryhub.memories.rows import without_replaced
 from memoryhub.models import Memory, Project
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import MemoryQuerySet
@@ -258,8 +260,22 @@ def _inject_in_time(
         shown_at = {} if is_empty else previously_shown(request, clearance, now)
         chosen, warnings = _select(candidates, request, shown_at, now, deadline, notes)
     notes = list(dict.fromkeys(notes))
-    context = _render(chosen, request.project)
-    result = InjectionResult(
+    result = _build_result(chosen, request.project, notes, warnings, deadline)
+    deadline.check()
+    if record == "shown" and not result.injected:
+        return result
+    if record and not record_injection(request, result, clearance, actor, now, deadline):
+        busy = "injection: it could not be logged in time, so nothing is shown"
+        return InjectionResult(skipped=[*notes, busy], took_ms=deadline.took())
+    return result
+
+
+def _build_result(
+    chosen: Selection, project: str, notes: list[str], warnings: list[str], deadline: Deadline
+) -> InjectionResult:
+    """Render the block and describe what is in it and what was withheld."""
+    context = _render(chosen, project)
+    return InjectionResult(
         context=context,
         injected=[
             InjectedItem(one.candidate.memory.uid, one.candidate.score, one.scale, one.candidate.factor)
@@ -274,13 +290,6 @@ def _inject_in_time(
         choice=chosen,
         page=chosen.page,
     )
-    deadline.check()
-    if record == "shown" and not result.injected:
-        return result
-    if record and not record_injection(request, result, clearance, actor, now, deadline):
-        busy = "injection: it could not be logged in time, so nothing is shown"
-        return InjectionResult(skipped=[*notes, busy], took_ms=deadline.took())
-    return result
 
 
 def _select(

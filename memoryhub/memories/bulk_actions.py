@@ -17,7 +17,7 @@ from memoryhub.access.policy import WAITING_LEVELS, Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import TrashReason
-from memoryhub.memories import freshness, update
+from memoryhub.memories import evidence, freshness
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import TRASH_FIELDS, evict_over_cap, revive_memory
 from memoryhub.memories.errors import Conflict, StoreError
@@ -279,7 +279,7 @@ def _pin(memory: Memory, context: ActionContext) -> list[journal.Change]:
 
 def _rate(memory: Memory, context: ActionContext) -> list[journal.Change]:
     useful = context.kind == "useful"
-    is_new = update.rate_memory(memory, context.id, context.actor, useful=useful)
+    is_new = evidence.rate_memory(memory, context.id, context.actor, useful=useful)
     return [context.journal_row("rate", memory, useful=useful)] if is_new else []
 
 

@@ -8,7 +8,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.dates import parse_moment
 from memoryhub.core.vocabulary import TrashReason
-from memoryhub.memories import freshness, update
+from memoryhub.memories import evidence, freshness
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.bulk_actions import (
     ACCEPTED_FIELDS,
@@ -139,7 +139,7 @@ def _undo_expire(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journa
 
 
 def _undo_rate(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
-    update.undo_rating(memory, undo.id)
+    evidence.undo_rating(memory, undo.id)
     return [journal.memory_change("undo_rate", memory, undoes=undo.id)]
 
 

@@ -1,20 +1,23 @@
-"""Evidence: the sessions in which a memory was stored, and the confidence that grows with them."""
+"""Evidence: sessions in which a memory was stored, the confidence that grows with them, and ratings."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
+from django.db.models import F
+from django.db.models.functions import Greatest, Least
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.memories.create import StoreResult, check_drafts, create_memories, embed_drafts
-from memoryhub.memories.errors import StoreError
+from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.memories.schemas import MemoryDraft
-from memoryhub.models import Evidence, Memory
+from memoryhub.models import Evidence, Injection, Memory
 
 DOUBT_LEFT = 0.5  # share of the doubt that is left after one more session
 
@@ -109,3 +112,73 @@ def _set_confidence(memory: Memory, confidence: float, sessions: int, actor: Act
     memory.confidence = confidence
     memory.save(update_fields=["confidence"])
     journal.record(actor, [journal.memory_change("evidence", memory, **detail)], now)
+
+
+RATED = "rated"
+OUTCOME_FIELDS = ("used", "why", "counted", "rating", "replaced")
+
+
+def count_outcomes(changes: Mapping[int, tuple[int, int]]) -> None:
+    """Add to how often memories were shown and helped, by primary key, inside the caller's transaction.
+
+    Not journaled; ``updated_at`` does not change. A count stays at least 0, ``helped`` at most ``shown``.
+    """
+    by_change: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for key, change in changes.items():
+        by_change[change].append(key)
+    for (shown, helped), keys in by_change.items():
+        total = Greatest(F("shown_count") + shown, 0)
+        rows = Memory.objects.filter(pk__in=keys)
+        rows.update(shown_count=total, helped_count=Least(Greatest(F("helped_count") + helped, 0), total))
+
+
+def rate_memory(memory: Memory, action: str, actor: Actor, *, useful: bool) -> bool:
+    """Rate a memory as shown by the last injection that the actor may see; False if it was rated so.
+
+    Call this inside a transaction. Raise :class:`Conflict` if the memory was never shown.
+    """
+    row, entry = _find_rated_entry(memory, Injection.objects.visible_to(actor.clearance), memory.uid)
+    if row is None:
+        raise Conflict("it was not shown to an agent yet, so there is nothing to rate", "useful")
+    if entry.get("why") == RATED and entry["used"] == useful:
+        return False
+    was = {name: entry.pop(name) for name in OUTCOME_FIELDS if name in entry}
+    entry |= {"used": useful, "why": RATED, "counted": True, "rating": action, "replaced": was}
+    _save_rating(row, memory, was, entry)
+    return True
+
+
+def undo_rating(memory: Memory, action: str) -> None:
+    """Restore the outcome from before a rating. Raise :class:`Conflict` if it was rated again since."""
+    row, entry = _find_rated_entry(memory, Injection.objects.all(), action)
+    if row is None or entry.get("rating") != action:
+        raise Conflict("it was rated again since, or the log of that injection was pruned")
+    rating = {name: entry.pop(name) for name in OUTCOME_FIELDS if name in entry}
+    entry |= rating["replaced"]
+    _save_rating(row, memory, rating, entry)
+
+
+def _find_rated_entry(memory: Memory, rows: Any, text: str) -> tuple[Injection | None, dict[str, Any]]:
+    """Return the last of these injections whose log contains the text, and the entry of the memory in it."""
+    for row in rows.filter(injected__icontains=text).order_by("-at", "-pk")[:1]:
+        for entry in row.injected:
+            if entry["id"] == memory.uid:
+                return row, entry
+    return None, {}
+
+
+def _save_rating(row: Injection, memory: Memory, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Save the changed entry, and change the counts by the difference of the outcomes."""
+    if any("used" not in one for one in row.injected):
+        row.helped = None  # the others are decided from the events
+    elif row.helped is not None:
+        row.helped = any(one["used"] for one in row.injected)
+    row.save(update_fields=["injected", "helped"])
+    shown = after.get("counted", False) - before.get("counted", False)
+    helped = _helps(after) - _helps(before)
+    count_outcomes({memory.pk: (shown, helped)})
+    memory.refresh_from_db(fields=["shown_count", "helped_count"])
+
+
+def _helps(outcome: dict[str, Any]) -> int:
+    return int(outcome.get("counted", False) and outcome["used"])

@@ -12,10 +12,11 @@ from django.db.models import Model
 from pydantic import ValidationError
 
 from memoryhub.access.policy import LEVELS, Actor
+from memoryhub.audit import journal
 from memoryhub.core.database import batched
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
-from memoryhub.memories.rows import CHUNK_SIZE, LIST_FIELDS, SCALAR_FIELDS
+from memoryhub.memories.rows import CHUNK_SIZE, LIST_FIELDS, SCALAR_FIELDS, SUPERSEDED_BY, resolve_replacement
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal
 from memoryhub.models import AbsenceSpan, CodeReference, Evidence, Memory, Revision
@@ -234,3 +235,32 @@ def _find_memories(uids: Iterable[str], actor: Actor) -> dict[str, Memory]:
         for chunk in batched(dict.fromkeys(uids), CHUNK_SIZE)
         for memory in visible.filter(uid__in=chunk)
     }
+
+
+def import_replacements(found: Sequence[tuple[str, str]], actor: Actor) -> list[bool | StoreError]:
+    """Store ``(memory, its replacement)``, inside a transaction. False if already stored.
+
+    Makes a journal row, but no revision: the memories came with theirs.
+    """
+    results: list[bool | StoreError] = []
+    for uid, by in found:
+        try:
+            results.append(_import_replacement(uid, by, actor))
+        except StoreError as refusal:
+            results.append(refusal)
+    return results
+
+
+def _import_replacement(uid: str, by: str, actor: Actor) -> bool:
+    visible = Memory.objects.visible_to(actor.clearance)
+    memory, target = visible.filter(uid=uid).first(), visible.filter(uid=by).first()
+    if memory is None or target is None:
+        raise NotFound("a memory of this replacement is not in this store", "memory_id")
+    if memory.superseded_by_id == target.pk:
+        return False
+    if memory.superseded_by_id is not None:
+        raise Conflict("this memory is replaced by another one here", "memory_id")
+    memory.superseded_by_id = resolve_replacement(by, actor.clearance, memory)
+    memory.save(update_fields=[SUPERSEDED_BY])
+    journal.record(actor, [journal.memory_change("update", memory, fields=[SUPERSEDED_BY], reason="import")])
+    return True

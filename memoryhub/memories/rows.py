@@ -1,4 +1,7 @@
-"""Memory rows and their list-valued fields: built from drafts, read, compared and replaced."""
+"""Memory rows and their list-valued fields: built from drafts, read, compared and replaced.
+
+A memory can be superseded by another one, which is validated when set and hidden from some callers.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,14 @@ from django.conf import settings
 from django.db.models import Exists, Model, OuterRef, Q
 from django.db.models.base import ModelState
 
-from memoryhub.access.policy import AGENT_PREFIX, Actor
+from memoryhub.access.policy import AGENT_PREFIX, Actor, Clearance
 from memoryhub.backends import bulk
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.statements import read_memories
 from memoryhub.core.database import batched
 from memoryhub.core.text import make_summary, make_title
 from memoryhub.core.vocabulary import Scope
-from memoryhub.memories.errors import Forbidden
-from memoryhub.memories.replacements import resolve_replacement
+from memoryhub.memories.errors import Forbidden, StoreError
 from memoryhub.memories.schemas import MAX_ALIASES, MAX_LIST, MemoryDraft, remove_repeats_ignoring_case
 from memoryhub.models import Entity, Fact, FileLink, Label, Memory, Revision, Session
 from memoryhub.models.fields import new_uid
@@ -327,3 +329,52 @@ def _parse_lists(stored: str) -> ListValues:
         else:
             lists["entities"].append({"entity": value, "entity_type": extra})
     return lists
+
+
+SUPERSEDED_BY = "superseded_by"
+
+
+def resolve_replacement(uid: str | None, clearance: Clearance, memory: Memory | None = None) -> int | None:
+    """Return the primary key of the memory with this id, which is to replace ``memory`` (None: a new one).
+
+    Raise :class:`StoreError` for an unknown or hidden id, which look the same, and for a cycle.
+    """
+    if uid is None:
+        return None
+    target = Memory.objects.visible_to(clearance).filter(uid=uid).only("pk", SUPERSEDED_BY).first()
+    if target is None:
+        raise StoreError("there is no memory with this id; name one that you can see", SUPERSEDED_BY)
+    if memory is not None and target.pk == memory.pk:
+        raise StoreError("a memory cannot replace itself; name another one", SUPERSEDED_BY)
+    if memory is not None and memory.pk in _successors(target):
+        raise StoreError("this memory replaces that one already; clear that first", SUPERSEDED_BY)
+    return int(target.pk)
+
+
+def _successors(memory: Memory) -> set[int]:
+    """Return the primary keys of the memories that replace this one, directly or by others."""
+    found: set[int] = set()
+    following = memory.superseded_by_id
+    while following is not None and following not in found:
+        found.add(following)
+        following = Memory.objects.filter(pk=following).values_list("superseded_by_id", flat=True).first()
+    return found
+
+
+def without_replaced(memories: MemoryQuerySet) -> MemoryQuerySet:
+    """Return the memories without those that another one of them replaces."""
+    replaced = Exists(memories.filter(pk=OuterRef(SUPERSEDED_BY)))
+    found: MemoryQuerySet = memories.filter(Q(superseded_by__isnull=True) | ~replaced)
+    return found
+
+
+def visible_replacements(memories: Iterable[Memory], clearance: Clearance) -> dict[int, str]:
+    """Return the ids of the visible memories that replace these, by primary key.
+
+    One query, and none if no memory is superseded, which is the usual case.
+    """
+    pks = {memory.superseded_by_id for memory in memories if memory.superseded_by_id is not None}
+    if not pks:
+        return {}
+    visible = Memory.objects.visible_to(clearance).filter(pk__in=pks)
+    return dict(visible.values_list("pk", "uid"))

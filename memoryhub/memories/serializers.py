@@ -8,11 +8,13 @@ from typing import Any
 
 from django.conf import settings
 
-from memoryhub.access.policy import Clearance
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.audit.journal import record_reveals
 from memoryhub.core.dates import format_iso
 from memoryhub.core.text import shorten
-from memoryhub.memories.replacements import visible_replacements
-from memoryhub.memories.rows import LIST_FIELDS, ListValues, list_values, load_lists
+from memoryhub.memories.create import StoreResult
+from memoryhub.memories.rows import LIST_FIELDS, ListValues, list_values, load_lists, visible_replacements
+from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Event, Fact, Memory, Revision
 
 _PLAIN = (
@@ -114,3 +116,40 @@ def revision(row: Revision) -> dict[str, Any]:
         "sensitivity": row.sensitivity,
         "before": row.before,
     }
+
+
+_UNCHANGED_OUTCOMES = ("refreshed", "skipped")  # reads that the journal does not record as writes
+_CALLER_FIELDS = ("project", "scope", "content_hash")
+
+
+def serialize_written_memory(result: StoreResult, draft: MemoryDraft, actor: Actor) -> dict[str, Any]:
+    """Return the memory; if the writer may not read it, only the id and what the writer sent.
+
+    The rest of such a memory may have been added by someone else.
+    """
+    row = result.memory
+    if result.outcome == "created":
+        lists = draft.model_dump(include=set(LIST_FIELDS))
+        replacements = visible_replacements([row], actor.clearance)
+        sorted_lists = {name: _sort_values(values) for name, values in lists.items()}
+        return memory(row, replacements, sorted_lists)
+    if Memory.objects.visible_to(actor.clearance).filter(pk=row.pk).exists():
+        if result.outcome in _UNCHANGED_OUTCOMES:
+            record_reveals([row], actor, "store")
+        return memories([row], actor.clearance)[0]
+    return {"id": row.uid, **{name: getattr(row, name) for name in _CALLER_FIELDS}}
+
+
+def serialize_memory(row: Memory, actor: Actor) -> dict[str, Any]:
+    """Return a memory as its writer may see it."""
+    return memory(row, visible_replacements([row], actor.clearance))
+
+
+def write_warnings(row: Memory) -> dict[str, list[str]]:
+    """Return the warnings about a write as a part of its response; empty if there are none."""
+    return {"warnings": ["over_cap"]} if row.over_cap else {}
+
+
+def _sort_values(values: list[Any]) -> list[Any]:
+    """Sort a list field as a stored memory has it."""
+    return sorted(values, key=lambda value: tuple(value.values()) if isinstance(value, dict) else (value,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -11,7 +11,7 @@ from typing import TypeVar
 from django.conf import settings
 from django.utils import timezone
 
-from memoryhub import memories as store
+from memoryhub.backends import statements
 from memoryhub.capabilities import TEMPORAL, is_enabled
 from memoryhub.core.database import side_write
 from memoryhub.models import Memory
@@ -91,7 +91,7 @@ def count_accesses_and_promote(memories: Iterable[Memory], now: datetime | None 
     memories = list(memories)
     above = _find_promotions(memories, now) if is_enabled(TEMPORAL) else {}
     every = settings.MEMORYHUB.promotion_accesses
-    count = partial(store.count_accesses, memories, now, promotions=above, every=every)
+    count = partial(count_accesses, memories, now, promotions=above, every=every)
     side_write("accesses were not counted", count)
 
 
@@ -106,3 +106,28 @@ def _find_promotions(memories: Iterable[Memory], now: datetime) -> dict[int, str
         if again and (following := next_scale(scale, 1, 1)) is not scale:
             found[memory.pk] = following.value
     return found
+
+
+def count_access(memory: Memory, now: datetime | None = None) -> None:
+    """Count one access. See :func:`count_accesses`."""
+    count_accesses([memory], now)
+
+
+def count_accesses(
+    memories: Collection[Memory],
+    now: datetime | None = None,
+    *,
+    promotions: Mapping[int, str] | None = None,
+    every: int = 1,
+) -> None:
+    """Count one access of each memory, in one statement. Not journaled; ``updated_at`` does not change.
+
+    ``promotions``: by primary key, the temporal scale that a memory gets with every ``every``-th access.
+    """
+    now = now or timezone.now()
+    if not memories:
+        return
+    statements.count_accesses([memory.pk for memory in memories], now, promotions or {}, every)
+    for memory in memories:
+        memory.accessed_count += 1
+        memory.last_accessed_at = now

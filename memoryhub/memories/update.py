@@ -7,14 +7,12 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, F, Max, Q, QuerySet, Value, When
-from django.db.models.functions import Greatest, Least
+from django.db.models import Case, Max, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
-from memoryhub.access.policy import AGENT_PREFIX, Actor, Sensitivity
+from memoryhub.access.policy import AGENT_PREFIX, Actor, Clearance, Sensitivity
 from memoryhub.audit import journal
-from memoryhub.backends import statements
 from memoryhub.core.database import side_write, write_transaction
 from memoryhub.core.text import make_title
 from memoryhub.core.vocabulary import ProjectMode
@@ -23,11 +21,16 @@ from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import evict_over_cap
 from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.freshness import clear_after_edit
-from memoryhub.memories.replacements import change_replacement
-from memoryhub.memories.rows import compute_expiry, fetch_by_uids
+from memoryhub.memories.rows import (
+    SUPERSEDED_BY,
+    compute_expiry,
+    fetch_by_uids,
+    resolve_replacement,
+    visible_replacements,
+)
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, journal_refusals
-from memoryhub.models import Fact, Injection, Memory, Project, Revision
+from memoryhub.models import Fact, Memory, Project, Revision
 from memoryhub.models.querysets import MemoryQuerySet, unapproved_filter
 
 # A change of one of these may make a memory equal to another.
@@ -284,45 +287,6 @@ def _to_list_values(values: Iterable[Any]) -> list[Any]:
     return sorted(plain, key=lambda value: tuple(value.values()) if isinstance(value, dict) else value)
 
 
-def count_access(memory: Memory, now: datetime | None = None) -> None:
-    """Count one access. See :func:`count_accesses`."""
-    count_accesses([memory], now)
-
-
-def count_accesses(
-    memories: Collection[Memory],
-    now: datetime | None = None,
-    *,
-    promotions: Mapping[int, str] | None = None,
-    every: int = 1,
-) -> None:
-    """Count one access of each memory, in one statement. Not journaled; ``updated_at`` does not change.
-
-    ``promotions``: by primary key, the temporal scale that a memory gets with every ``every``-th access.
-    """
-    now = now or timezone.now()
-    if not memories:
-        return
-    statements.count_accesses([memory.pk for memory in memories], now, promotions or {}, every)
-    for memory in memories:
-        memory.accessed_count += 1
-        memory.last_accessed_at = now
-
-
-def count_outcomes(changes: Mapping[int, tuple[int, int]]) -> None:
-    """Add to how often memories were shown and helped, by primary key, inside the caller's transaction.
-
-    Not journaled; ``updated_at`` does not change. A count stays at least 0, ``helped`` at most ``shown``.
-    """
-    by_change: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for key, change in changes.items():
-        by_change[change].append(key)
-    for (shown, helped), keys in by_change.items():
-        total = Greatest(F("shown_count") + shown, 0)
-        rows = Memory.objects.filter(pk__in=keys)
-        rows.update(shown_count=total, helped_count=Least(Greatest(F("helped_count") + helped, 0), total))
-
-
 def renew_expiry(uids: Iterable[str], least: float) -> dict[str, datetime]:
     """Restart the days to live of live memories with at least this importance. Return the new expiry by id.
 
@@ -358,8 +322,6 @@ def flag_memories(
     Memories in the trash are skipped, and so are memories that a person approved and that have not changed
     since. ``updated_at`` does not change. One journal row for each memory.
     """
-    if not found:
-        return []
     changes, flagged = [], []
     with write_transaction():
         candidates = Memory.objects.visible_to(actor.clearance).filter(
@@ -377,57 +339,16 @@ def flag_memories(
     return flagged
 
 
-RATED = "rated"
-OUTCOME_FIELDS = ("used", "why", "counted", "rating", "replaced")
+def change_replacement(memory: Memory, uid: str | None, clearance: Clearance) -> dict[str, str | None]:
+    """Set the replacement of a stored memory. Return the old value if it changed, as a revision stores it.
 
-
-def rate_memory(memory: Memory, action: str, actor: Actor, *, useful: bool) -> bool:
-    """Rate a memory as shown by the last injection that the actor may see; False if it was rated so.
-
-    Call this inside a transaction. Raise :class:`Conflict` if the memory was never shown.
+    For a caller who cannot see the replacement it is null, so null then changes nothing.
     """
-    row, entry = _find_rated_entry(memory, Injection.objects.visible_to(actor.clearance), memory.uid)
-    if row is None:
-        raise Conflict("it was not shown to an agent yet, so there is nothing to rate", "useful")
-    if entry.get("why") == RATED and entry["used"] == useful:
-        return False
-    was = {name: entry.pop(name) for name in OUTCOME_FIELDS if name in entry}
-    entry |= {"used": useful, "why": RATED, "counted": True, "rating": action, "replaced": was}
-    _save_rating(row, memory, was, entry)
-    return True
-
-
-def undo_rating(memory: Memory, action: str) -> None:
-    """Restore the outcome from before a rating. Raise :class:`Conflict` if it was rated again since."""
-    row, entry = _find_rated_entry(memory, Injection.objects.all(), action)
-    if row is None or entry.get("rating") != action:
-        raise Conflict("it was rated again since, or the log of that injection was pruned")
-    rating = {name: entry.pop(name) for name in OUTCOME_FIELDS if name in entry}
-    entry |= rating["replaced"]
-    _save_rating(row, memory, rating, entry)
-
-
-def _find_rated_entry(memory: Memory, rows: Any, text: str) -> tuple[Injection | None, dict[str, Any]]:
-    """Return the last of these injections whose log contains the text, and the entry of the memory in it."""
-    for row in rows.filter(injected__icontains=text).order_by("-at", "-pk")[:1]:
-        for entry in row.injected:
-            if entry["id"] == memory.uid:
-                return row, entry
-    return None, {}
-
-
-def _save_rating(row: Injection, memory: Memory, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Save the changed entry, and change the counts by the difference of the outcomes."""
-    if any("used" not in one for one in row.injected):
-        row.helped = None  # the others are decided from the events
-    elif row.helped is not None:
-        row.helped = any(one["used"] for one in row.injected)
-    row.save(update_fields=["injected", "helped"])
-    shown = after.get("counted", False) - before.get("counted", False)
-    helped = _helps(after) - _helps(before)
-    count_outcomes({memory.pk: (shown, helped)})
-    memory.refresh_from_db(fields=["shown_count", "helped_count"])
-
-
-def _helps(outcome: dict[str, Any]) -> int:
-    return int(outcome.get("counted", False) and outcome["used"])
+    old = memory.superseded_by
+    if uid is None and not visible_replacements([memory], clearance):
+        return {}
+    new = resolve_replacement(uid, clearance, memory)
+    if new == memory.superseded_by_id:
+        return {}
+    memory.superseded_by_id = new
+    return {SUPERSEDED_BY: old.uid if old else None}

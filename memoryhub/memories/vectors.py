@@ -16,7 +16,7 @@ from django.db.models import Exists, OuterRef
 from memoryhub import embeddings
 from memoryhub.backends import bulk
 from memoryhub.backends.tables import EMBEDDED_COLUMNS
-from memoryhub.backends.vector_index import encode_vector
+from memoryhub.backends.vector_index import STORED_TYPE
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors, provider
 from memoryhub.embeddings.provider import EmbeddingSettings, log_failure
@@ -139,3 +139,8 @@ def store_vectors(model: str, passages: dict[int, str], made: Vectors) -> set[in
 def _insert_vectors(model: str, rows: Sequence[tuple[int, Vectors]]) -> None:
     values = [(pk, model, encode_vector(vector)) for pk, vector in rows]
     bulk.insert(Embedding, ("memory_id", "model", "vector"), values)
+
+
+def encode_vector(vector: Vectors) -> bytes:
+    """Return a vector as the table stores it."""
+    return vector.astype(STORED_TYPE).tobytes()

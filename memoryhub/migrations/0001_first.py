@@ -5,7 +5,7 @@ import django.db.models.deletion
 import django.utils.timezone
 import memoryhub.models.fields
 import memoryhub.models.account
-import memoryhub.backends.lookups
+import memoryhub.backends.statements
 from django.db import migrations, models
 
 
@@ -90,7 +90,7 @@ class Migration(migrations.Migration):
             name='MemoryText',
             fields=[
                 ('memory', models.OneToOneField(db_column='rowid', on_delete=django.db.models.deletion.DO_NOTHING, primary_key=True, related_name='text_index', serialize=False, to='memoryhub.memory')),
-                ('terms', memoryhub.backends.lookups.MatchField(db_column='memoryhub_text')),
+                ('terms', memoryhub.backends.statements.MatchField(db_column='memoryhub_text')),
                 ('rank', models.FloatField()),
             ],
             options={
@@ -102,7 +102,7 @@ class Migration(migrations.Migration):
             name='MemoryTrigram',
             fields=[
                 ('memory', models.OneToOneField(db_column='rowid', on_delete=django.db.models.deletion.DO_NOTHING, primary_key=True, related_name='trigram_index', serialize=False, to='memoryhub.memory')),
-                ('terms', memoryhub.backends.lookups.MatchField(db_column='memoryhub_trigram')),
+                ('terms', memoryhub.backends.statements.MatchField(db_column='memoryhub_trigram')),
                 ('rank', models.FloatField()),
             ],
             options={

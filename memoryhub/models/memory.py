@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from memoryhub.backends.lookups import MatchField
+from memoryhub.backends.statements import MatchField
 from memoryhub.core.dates import expiry_time
 from memoryhub.core.vocabulary import SCOPES, TYPES, MemoryType, Scope, TrashReason
 from memoryhub.models.fields import name_field, sensitivity_field, share_constraint, share_field, uid_field

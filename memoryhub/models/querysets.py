@@ -18,14 +18,14 @@ from django.utils import timezone
 from memoryhub.access.filters import level_filter, memory_filter, owner_filter, project_filter, waiting_filter
 from memoryhub.access.policy import LEVELS, WAITING_LEVELS, Clearance
 from memoryhub.backends.fts_query import TRIGRAM_LENGTH, parse_query
-from memoryhub.backends.lookups import (
+from memoryhub.backends.statements import (
     CurrentMoment,
     any_trigram,
+    keys_of_files,
     title_like_expression,
     trigram_expression,
     word_expression,
 )
-from memoryhub.backends.statements import keys_of_files
 from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.dates import expiry_time
 

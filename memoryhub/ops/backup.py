@@ -21,7 +21,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from memoryhub.audit import journal, mirror
+from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import release
 from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
 from memoryhub.core.database import is_postgres, store_path
@@ -48,7 +48,7 @@ class Contents:
     sessions: int
     users: int
     newest: str
-    chain: journal.Verification
+    chain: verification.Verification
     refusal: str
     """Why this release may not serve the store, or an empty string."""
     altered: tuple[str, ...] = ()
@@ -157,7 +157,7 @@ def _contents(path: Path, file: sqlite3.Connection, name: Path) -> Contents:
         sessions=count("memoryhub_session"),
         users=count("auth_user"),
         newest=str(file.execute(f"SELECT max(at) FROM {JOURNAL_TABLE}").fetchone()[0] or ""),  # noqa: S608
-        chain=journal.check_chain(file.execute(journal.STORED_BYTES_SQL)),
+        chain=verification.check_chain(file.execute(journal.STORED_BYTES_SQL)),
         refusal=release.refusal(
             file.execute(release.READ_SQL).fetchone()[0],
             file.execute("SELECT app, name FROM django_migrations"),

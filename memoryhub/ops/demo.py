@@ -19,7 +19,7 @@ from django.utils.crypto import get_random_string
 
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance, system_actor
-from memoryhub.accounts import identities, people, saved_searches, tokens
+from memoryhub.accounts import identities, people, tokens
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.facts import services
 from memoryhub.maintenance import results, runs
@@ -28,6 +28,7 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import AgentToken, Event, Injection, JournalEntry, MaintenanceRun, Memory, Session
 from memoryhub.ops import bootstrap
 from memoryhub.ops.replay import Player, inside, read_transcript
+from memoryhub.web import saved_searches
 
 OWNER = "admin"  # owns the personal memories that the demo's agents and administrator share
 MARKER = bootstrap.DEMO_MARKER

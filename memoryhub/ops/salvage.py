@@ -17,7 +17,7 @@ from pathlib import Path
 from django.db import connection, connections
 from django.db.migrations.executor import MigrationExecutor
 
-from memoryhub.audit import journal
+from memoryhub.audit import journal, verification
 from memoryhub.backends import schema
 from memoryhub.backends.sqlite.page_reader import SCHEMA_ROOT, Damaged, PageReader, Row, Value
 from memoryhub.backends.tables import INDEXES, JOURNAL_TABLE, MEMORY_TABLE
@@ -53,7 +53,7 @@ class Salvaged:
     """Rows that may belong to more than one damaged table."""
     lost_memories: list[str] = field(default_factory=list)
     """Ids that the journal names, and that no row has."""
-    chain: journal.Verification = field(default_factory=lambda: journal.Verification(True, 0))
+    chain: verification.Verification = field(default_factory=lambda: verification.Verification(True, 0))
 
     @property
     def is_whole(self) -> bool:
@@ -146,7 +146,7 @@ def _copy_tables(reader: PageReader, new: sqlite3.Connection) -> Salvaged:
     _insert_orphans(reader, new, found)
     _remove_dangling(new, found)
     found.lost_memories = _lost_memories(new)
-    found.chain = journal.check_chain(new.execute(journal.STORED_BYTES_SQL))
+    found.chain = verification.check_chain(new.execute(journal.STORED_BYTES_SQL))
     new.execute(f"PRAGMA user_version = {reader.user_version}")
     new.execute("COMMIT")
     return found

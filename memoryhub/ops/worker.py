@@ -78,7 +78,8 @@ def flag_next_memories(after: int) -> int | None:
         return None
     memories = list(Memory.objects.visible_to(ACTOR.clearance).filter(uid__in={uid for _, uid in found}))
     lists = load_lists(memories)
-    flag_memories(find_flags(memories, lists), ACTOR)
+    if flags := find_flags(memories, lists):
+        flag_memories(flags, ACTOR)
     store_digests(memories, lists)
     return found[-1][0]
 

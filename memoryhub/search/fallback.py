@@ -20,7 +20,7 @@ from memoryhub.backends import fts_query as queries
 from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.rule_files import RuleSchema, load_rule_file
 from memoryhub.core.text import WORD, fold, stem, words
-from memoryhub.memories.snapshots import Snapshot
+from memoryhub.memories.versions import Snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring

@@ -26,9 +26,15 @@ from memoryhub.memories.vectors import embedding_text
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import lexical, scoring
-from memoryhub.search.lexical import RowScorer, Scores, TermMatches, best_positions, match_texts
+from memoryhub.search.lexical import (
+    RowScorer,
+    Scores,
+    TermMatches,
+    best_positions,
+    default_weights,
+    match_texts,
+)
 from memoryhub.search.prompts import clean_prompt, match_prompt
-from memoryhub.search.reranking import prefer_similar, prefer_times
 from memoryhub.search.scoring import (
     MATCH_CURVE,
     NEIGHBOUR_WORD_SHARES,
@@ -40,11 +46,10 @@ from memoryhub.search.scoring import (
     cosine_weight,
     parse_speaker,
 )
-from memoryhub.search.semantic import SemanticMatches, match_meaning
-from memoryhub.search.snippets import snippet_of_first_match
-from memoryhub.search.text_matching import QueryMatcher
+from memoryhub.search.semantic import SemanticMatches, match_meaning, prefer_similar, prefer_times
+from memoryhub.search.text_matching import QueryMatcher, snippet_of_first_match
 from memoryhub.search.time_words import asks_for_time, find_periods
-from memoryhub.search.visible_rows import Positions
+from memoryhub.search.visible_rows import Positions, VisibleRows
 
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
 MAX_DISTANCE = len(NEIGHBOUR_WORD_SHARES)
@@ -129,31 +134,24 @@ def search_memories(
         return SearchResults(mode=mode)
     now = now or timezone.now()
     words = TermMatches.load(memories, query, find_periods(query.text, now))
-    rows = words.rows
     ranking = Ranking(memories, words, mode)
-    scorer = RowScorer(rows, weights or default_weights(), now)
+    scorer = RowScorer(words.rows, weights or default_weights(), now)
     match = ranking.match_rows(scorer)
     if is_prompt:
-        match = match_prompt(rows, typed, match)
+        match = match_prompt(words.rows, typed, match)
     if not include_superseded:
-        match = rows.move_to_replacements(match)
+        match = words.rows.move_to_replacements(match)
     scores = scorer.scores(match)
-    least = ranking.min_match if min_score else LEAST_MATCH
-    found = np.flatnonzero((scores >= min_score) & (np.round(match, 4) >= least))
-    found = found[np.lexsort((-found, -match[found], -scores[found]))]
+    found = _best_first(scores, match, min_score, ranking.min_match if min_score else LEAST_MATCH)
     if order is not None:
-        found, scores = _reorder(RowScorer(rows, order, scorer.now), found, match)
+        found, scores = _reorder(RowScorer(words.rows, order, now), found, match)
     if pinned_first:
-        first = rows.columns["pinned"][found] & (match[found] >= ranking.min_match)
-        found = found[np.argsort(~first, kind="stable")]
-    page = [
-        (int(rows.pks[one]), round(float(scores[one]), 4), scorer.parts(one, float(match[one])))
-        for one in found[offset : offset + limit].tolist()
-    ]
+        found = _pinned_first(found, words.rows, match, ranking.min_match)
+    page = found[offset : offset + limit].tolist()
     return SearchResults(
-        _load_hits(page, query if snippets else None),
+        _load_hits(page, scorer, scores, match, query if snippets else None),
         len(found),
-        rows.pks[found].tolist(),
+        words.rows.pks[found].tolist(),
         mode=ranking.mode,
         exact=ranking.is_exact,
         took_ms=round((time.perf_counter() - began) * 1000, 3),
@@ -165,6 +163,18 @@ def search_memories(
     )
 
 
+def _best_first(scores: Scores, match: Scores, min_score: float, min_match: float) -> Positions:
+    """Return the rows with at least this score and match, the best first."""
+    found = np.flatnonzero((scores >= min_score) & (np.round(match, 4) >= min_match))
+    return found[np.lexsort((-found, -match[found], -scores[found]))]
+
+
+def _pinned_first(found: Positions, rows: VisibleRows, match: Scores, min_match: float) -> Positions:
+    """Move the pinned rows with at least this match to the front."""
+    first = rows.columns["pinned"][found] & (match[found] >= min_match)
+    return found[np.argsort(~first, kind="stable")]
+
+
 def _reorder(scorer: RowScorer, found: Positions, match: Scores) -> tuple[Positions, Scores]:
     """Order the best results by the weights of another scorer, and return the scores of all rows by them."""
     best = found[:MAX_REORDERED]
@@ -173,20 +183,20 @@ def _reorder(scorer: RowScorer, found: Positions, match: Scores) -> tuple[Positi
     return np.concatenate([best[order], found[MAX_REORDERED:]]), scores
 
 
-def default_weights() -> scoring.Weights:
-    """Return the configured weights of LetsGo's ranking."""
-    config = settings.MEMORYHUB
-    return scoring.Weights(
-        config.match_weight, config.recency_weight, config.importance_weight, config.trust_weight
-    )
-
-
-def _load_hits(page: list[tuple[int, float, scoring.Components]], query: Query | None) -> list[Hit]:
-    """Load the memories of a page, with snippets and details if the query is given."""
-    memories = load_memories(pk for pk, _, _ in page)
+def _load_hits(
+    page: list[int], scorer: RowScorer, scores: Scores, match: Scores, query: Query | None
+) -> list[Hit]:
+    """Load the memories at these positions, with snippets if a query is given."""
+    pks = scorer.rows.pks[page].tolist()
+    memories = load_memories(pks)
     return [
-        Hit(memory, score, parts, make_snippet(query, memory) if query is not None else "")
-        for pk, score, parts in page
+        Hit(
+            memory,
+            round(float(scores[position]), 4),
+            scorer.parts(position, float(match[position])),
+            make_snippet(query, memory) if query is not None else "",
+        )
+        for pk, position in zip(pks, page, strict=True)
         if (memory := memories.get(pk))
     ]
 

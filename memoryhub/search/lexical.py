@@ -13,11 +13,11 @@ from django.conf import settings
 from numpy.typing import NDArray
 
 from memoryhub.backends import fts_query as queries
-from memoryhub.backends import lookups
+from memoryhub.backends import statements
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.statements import Keys, matching_keys, matching_keys_and_position, read_memories
 from memoryhub.backends.tables import TEXT_COLUMNS
-from memoryhub.core.arrays import positions_of_highest
+from memoryhub.backends.vector_view import positions_of_highest
 from memoryhub.core.text import fold, is_short, stem, words
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -56,7 +56,7 @@ def count_terms(memories: MemoryQuerySet | VisibleRows, words: Collection[str]) 
     """Count the memories with each word among those that the caller can see."""
     rows = memories if isinstance(memories, VisibleRows) else load_visible_rows(memories)
     by_stem = {stem(word): word for word in words}
-    found = matching_keys([lookups.match_any([word]) for word in by_stem.values()])
+    found = matching_keys([statements.match_any([word]) for word in by_stem.values()])
     counts = [len(rows.find(keys)) for keys in found]
     return TermFrequencies(dict(zip(by_stem, counts, strict=True)), len(rows))
 
@@ -70,7 +70,7 @@ def rows_sharing_words(
     """
     rows = memories if isinstance(memories, VisibleRows) else load_visible_rows(memories)
     distinct = list({stem(word): word for word in words}.values())
-    found = [rows.find(keys) for keys in matching_keys([lookups.match_any([word]) for word in distinct])]
+    found = [rows.find(keys) for keys in matching_keys([statements.match_any([word]) for word in distinct])]
     scores = np.zeros(len(rows))
     for positions in sorted(filter(len, found), key=len)[:max_words]:
         scores[positions] += scoring.idf(len(positions), len(rows))
@@ -191,8 +191,8 @@ class TermMatches:
 
 def _expressions(words: Sequence[str], query: Query) -> list[str]:
     """Return what to look for: each word in titles and aliases, each word anywhere, and each phrase."""
-    in_titles = [lookups.in_titles(word) for word in words]
-    return [*in_titles, *(lookups.match_any([one]) for one in (*words, *_phrases(query)))]
+    in_titles = [statements.in_titles(word) for word in words]
+    return [*in_titles, *(statements.match_any([one]) for one in (*words, *_phrases(query)))]
 
 
 def _phrases(query: Query) -> list[str]:
@@ -295,17 +295,17 @@ class RowScorer:
     """Composite scores of visible rows, given their match."""
 
     def __init__(self, rows: VisibleRows, weights: scoring.Weights, now: datetime) -> None:
-        self._rows, self._weights, self.now = rows, weights, now
+        self.rows, self._weights, self.now = rows, weights, now
 
     @cached_property
     def recency(self) -> Scores:
         half_life = settings.MEMORYHUB.recency_half_life_days
-        return self._rows.recency(julian_day(self.now), half_life)
+        return self.rows.recency(julian_day(self.now), half_life)
 
     @cached_property
     def _worth(self) -> Scores:
         """The part of the score that does not depend on the query."""
-        weights, columns, cached = self._weights, self._rows.columns, self._rows.cached
+        weights, columns, cached = self._weights, self.rows.columns, self.rows.cached
         if weights not in cached:
             worth = weights.importance * columns["importance"] + weights.trust * columns["trust"]
             cached[weights] = worth.astype(np.float32)
@@ -318,13 +318,13 @@ class RowScorer:
         """
         scores = self._weights.match * match + self._worth
         if used is not None and self._weights.frequency:
-            counts = dict(read_memories("id, accessed_count", self._rows.pks[used]))
-            frequency = [scoring.access_frequency(counts.get(pk, 0)) for pk in self._rows.pks[used].tolist()]
+            counts = dict(read_memories("id, accessed_count", self.rows.pks[used]))
+            frequency = [scoring.access_frequency(counts.get(pk, 0)) for pk in self.rows.pks[used].tolist()]
             scores[used] += self._weights.frequency * np.array(frequency)
         return np.round(scores, 4)
 
     def parts(self, position: int, match: float) -> scoring.Components:
-        row = self._rows.columns[position]
+        row = self.rows.columns[position]
         recency = round(float(self.recency[position]), 4)
         return scoring.Components(round(match, 4), recency, float(row["importance"]), float(row["trust"]))
 
@@ -345,3 +345,11 @@ def best_positions(scores: Scores, limit: int) -> Positions:
     positive = np.flatnonzero(scores > 0)
     best = positive[positions_of_highest(scores[positive], limit)]
     return best[np.lexsort((-best, -scores[best]))][:limit]
+
+
+def default_weights() -> scoring.Weights:
+    """Return the configured weights of LetsGo's ranking."""
+    config = settings.MEMORYHUB
+    return scoring.Weights(
+        config.match_weight, config.recency_weight, config.importance_weight, config.trust_weight
+    )

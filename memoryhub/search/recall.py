@@ -17,8 +17,8 @@ from django.conf import settings
 from memoryhub.config import Config
 from memoryhub.core.text import estimate_tokens, make_summary
 from memoryhub.memories.rows import attach_lists
-from memoryhub.memories.snapshots import Snapshot
 from memoryhub.memories.temporal import count_accesses_and_promote
+from memoryhub.memories.versions import Snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import MAX_REORDERED, SearchMode, SearchResults, search_memories
@@ -109,20 +109,7 @@ def recall_memories(
     load related rows at once. ``on_shown`` gets the memories in the answer. Each memory that is shown whole
     counts one access, but not those of a snapshot.
     """
-    options: JsonDict = {
-        "limit": min(request.max_tokens // _MIN_ENTRY_TOKENS, MAX_REORDERED),
-        "min_score": request.min_score,
-        "order": ranking_weights(request.ranking, settings.MEMORYHUB),
-        "now": now,
-        "mode": request.mode,
-        "snippets": False,
-        "is_prompt": True,
-        "pinned_first": True,
-    }
-    if isinstance(memories, Snapshot):
-        found = search_snapshot(memories, request.query, **options)
-    else:
-        found = search_memories(memories, request.query, **options)
+    found = _find_matches(memories, request, now)
     matches = [_Match(hit.memory, hit.score) for hit in found.hits]
     answer, entries, room = _start_answer(found, matches, request, entry or serialize_entry)
     details = _serialize_details(matches[: request.most_details], detail, room, prepare)
@@ -146,6 +133,25 @@ def recall_memories(
     if not isinstance(memories, Snapshot):
         count_accesses_and_promote([memory for memory in whole if memory.deleted_at is None], now)
     return answer
+
+
+def _find_matches(
+    memories: MemoryQuerySet | Snapshot, request: RecallRequest, now: datetime | None
+) -> SearchResults:
+    """Search for as many matches as could fit into the index."""
+    options: JsonDict = {
+        "limit": min(request.max_tokens // _MIN_ENTRY_TOKENS, MAX_REORDERED),
+        "min_score": request.min_score,
+        "order": ranking_weights(request.ranking, settings.MEMORYHUB),
+        "now": now,
+        "mode": request.mode,
+        "snippets": False,
+        "is_prompt": True,
+        "pinned_first": True,
+    }
+    if isinstance(memories, Snapshot):
+        return search_snapshot(memories, request.query, **options)
+    return search_memories(memories, request.query, **options)
 
 
 def serialize_entry(memory: Memory, words: int = SUMMARY_WORDS) -> JsonDict:

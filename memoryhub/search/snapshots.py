@@ -9,18 +9,17 @@ from typing import Any
 from django.conf import settings
 
 from memoryhub.backends.fts_query import parse_query
-from memoryhub.memories.snapshots import Snapshot
+from memoryhub.memories.versions import Snapshot
 from memoryhub.search.hybrid import (
     LEAST_MATCH,
     Hit,
     Ranking,
     SearchMode,
     SearchResults,
-    default_weights,
     make_snippet,
     search_memories,
 )
-from memoryhub.search.lexical import TermMatches, score_parts
+from memoryhub.search.lexical import TermMatches, default_weights, score_parts
 from memoryhub.search.scoring import Weights, composite_score
 from memoryhub.search.time_words import find_periods
 
@@ -65,11 +64,7 @@ def search_snapshot(
     )
     snapshot = replace(snapshot, rows=rows, versions=versions)
     hits = found.hits + _find_versions(snapshot, typed, mode, min_score, order, snippets=snippets)
-
-    def comes_first(hit: Hit) -> bool:
-        return pinned_first and hit.memory.pinned and hit.components.match >= found.min_match
-
-    hits.sort(key=lambda hit: (not comes_first(hit), -hit.score, -hit.memory.pk))
+    _sort_hits(hits, found.min_match if pinned_first else None)
     return replace(
         found,
         hits=hits[offset : offset + limit],
@@ -77,6 +72,15 @@ def search_snapshot(
         ids=[*found.ids, *(hit.memory.pk for hit in hits if hit.memory.pk not in found.ids)],
         exact=found.exact and snapshot.is_complete,
     )
+
+
+def _sort_hits(hits: list[Hit], min_pin_match: float | None) -> None:
+    """Sort by score, after the pinned hits with at least the match, if there is one."""
+
+    def comes_first(hit: Hit) -> bool:
+        return min_pin_match is not None and hit.memory.pinned and hit.components.match >= min_pin_match
+
+    hits.sort(key=lambda hit: (not comes_first(hit), -hit.score, -hit.memory.pk))
 
 
 def _find_versions(

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 
 from memoryhub.backends import change_log
 from memoryhub.backends.change_log import LogPosition
-from memoryhub.backends.lookups import CurrentMoment
-from memoryhub.backends.statements import Keys, key_list, read_ranking_columns
+from memoryhub.backends.statements import CurrentMoment, Keys, key_list, read_ranking_columns
 from memoryhub.core.dates import expiry_time, start_of_day, unconfirmed_lead
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.scoring import Pairs, length_factor, parse_speaker

@@ -15,7 +15,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.core.pagination import InvalidCursor, seal, unseal
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.replacements import visible_replacements
+from memoryhub.memories.rows import visible_replacements
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.models.querysets import DETAIL_RELATIONS, SessionQuerySet
 from memoryhub.stats.counts import count_each
@@ -227,20 +227,7 @@ def _event_sources(
     clearance: Clearance, wanted: MemoryFilter, of: Session | None, kinds: Container[str]
 ) -> Iterator[_Source]:
     """Yield the sources other than memories."""
-    events = Event.objects.visible_to(clearance).select_related("session", "memory")
-    sessions = Session.objects.visible_to(clearance)
-    injections = Injection.objects.visible_to(clearance).select_related("session")
-    if of:
-        events, sessions = events.filter(session=of), sessions.filter(pk=of.pk)
-        injections = injections.filter(session=of)
-    if wanted.project:
-        events = events.filter(session__project=wanted.project)
-        sessions = sessions.filter(project=wanted.project)
-        injections = injections.filter(project=wanted.project)
-    if wanted.session_id:
-        events = events.filter(session__session_id=wanted.session_id)
-        sessions = sessions.filter(session_id=wanted.session_id)
-        injections = injections.filter(session__session_id=wanted.session_id)
+    events, injections, sessions = _rows_of_sessions(clearance, wanted, of)
     of_events = tuple(kind for kind in ("event", "boundary") if kind in kinds)
     if len(of_events) == 1:
         events = events.filter(boundary=of_events == ("boundary",))
@@ -257,6 +244,25 @@ def _event_sources(
         if wanted.until:
             rows = rows.filter(**{f"{column}__lt": wanted.until})
         yield rows, column, found
+
+
+def _rows_of_sessions(clearance: Clearance, wanted: MemoryFilter, of: Session | None) -> list[QuerySet[Any]]:
+    """Return the wanted events, injections and sessions."""
+    events = Event.objects.visible_to(clearance).select_related("session", "memory")
+    sessions = Session.objects.visible_to(clearance)
+    injections = Injection.objects.visible_to(clearance).select_related("session")
+    if of:
+        events, sessions = events.filter(session=of), sessions.filter(pk=of.pk)
+        injections = injections.filter(session=of)
+    if wanted.project:
+        events = events.filter(session__project=wanted.project)
+        sessions = sessions.filter(project=wanted.project)
+        injections = injections.filter(project=wanted.project)
+    if wanted.session_id:
+        events = events.filter(session__session_id=wanted.session_id)
+        sessions = sessions.filter(session_id=wanted.session_id)
+        injections = injections.filter(session__session_id=wanted.session_id)
+    return [events, injections, sessions]
 
 
 def _load_entries(

@@ -17,8 +17,8 @@ from memoryhub.maintenance.operations import summarize_old as operations_summari
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch, Word
-from memoryhub.memories.snapshots import load_snapshot
 from memoryhub.memories.temporal import count_accesses_and_promote
+from memoryhub.memories.versions import load_snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import search_memories as search
@@ -187,7 +187,7 @@ def store_memory(caller: Caller, draft: NewMemory) -> ToolOutcome:
     """
     result = store.create_memory(draft, caller.actor)
     ignored = results.merge_repeat(result, draft, caller.actor)
-    answer = {"id": result.memory.uid, "outcome": result.outcome, **results.write_warnings(result.memory)}
+    answer = {"id": result.memory.uid, "outcome": result.outcome, **serializers.write_warnings(result.memory)}
     return ToolOutcome(answer, sorted({*ignored, *draft.ignored}))
 
 
@@ -242,7 +242,7 @@ def update_memory(caller: Caller, change: UpdateArguments) -> dict[str, Any]:
     previous values are saved as a revision.
     """
     memory, outcome = results.update_with_outcome(change.id, change, caller.actor)
-    return {"id": memory.uid, "outcome": outcome, **results.write_warnings(memory)}
+    return {"id": memory.uid, "outcome": outcome, **serializers.write_warnings(memory)}
 
 
 @LETSGO.tool(Right.WRITE, destructive=True)

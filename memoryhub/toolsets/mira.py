@@ -22,8 +22,8 @@ from memoryhub.http.problems import Problem, field_error, pydantic_field_errors
 from memoryhub.memories import SecretDetected, serializers
 from memoryhub.memories.filters import MemoryFilter, TextFilter, Timestamp
 from memoryhub.memories.schemas import MAX_CONTENT, Labels, MemoryDraft, Name, PersistentDraft, TtlDays
-from memoryhub.memories.snapshots import Snapshot, load_snapshot
 from memoryhub.memories.temporal import count_accesses_and_promote
+from memoryhub.memories.versions import Snapshot, load_snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.fallback import SimilarMemory, search_earlier, search_with_fallback

@@ -15,8 +15,8 @@ from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
 from memoryhub.memories.schemas import Content, Labels, Name, PersistentDraft, Text, TtlDays
-from memoryhub.memories.snapshots import load_snapshot
 from memoryhub.memories.temporal import count_accesses_and_promote
+from memoryhub.memories.versions import load_snapshot
 from memoryhub.search.fallback import SimilarMemory, search_earlier, search_with_fallback
 from memoryhub.toolsets import results
 from memoryhub.toolsets.base import Id, ToolArguments, ToolOutcome, Toolset, unknown_arguments
@@ -124,10 +124,10 @@ def memory_remember(caller: Caller, args: RememberArguments) -> ToolOutcome:
         replaced={"category"} | layers,
         applied={"type", "overview"} - layers if refreshed else {"type", "abstract", "overview"},
     )
-    stored = results.serialize_written_memory(result, draft, caller.actor)
+    stored = serializers.serialize_written_memory(result, draft, caller.actor)
     decision = "CREATE" if result.revived else _DECISIONS[result.outcome]
     response: dict[str, Any] = {"id": result.memory.uid, "outcome": result.outcome, "decision": decision}
-    response |= results.write_warnings(result.memory)
+    response |= serializers.write_warnings(result.memory)
     response |= {name: stored[name] for name in ("category", "abstract") if name in stored}
     return ToolOutcome(response, sorted({*ignored, *unknown_arguments(args)}))
 

@@ -15,42 +15,12 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor
-from memoryhub.audit.journal import record_reveals
 from memoryhub.facts import services
 from memoryhub.memories import serializers
-from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.rows import LIST_FIELDS, list_values, unite_values
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import current_value
 from memoryhub.models import Fact, Memory
-
-_UNCHANGED_OUTCOMES = ("refreshed", "skipped")  # reads that the journal does not record as writes
-_CALLER_FIELDS = ("project", "scope", "content_hash")
-
-
-def serialize_written_memory(
-    result: memories.StoreResult, draft: MemoryDraft, actor: Actor
-) -> dict[str, Any]:
-    """Return the memory; if the writer may not read it, only the id and what the writer sent.
-
-    The rest of such a memory may have been added by someone else.
-    """
-    memory = result.memory
-    if result.outcome == "created":
-        lists = draft.model_dump(include=set(LIST_FIELDS))
-        replacements = visible_replacements([memory], actor.clearance)
-        sorted_lists = {name: _sort_values(values) for name, values in lists.items()}
-        return serializers.memory(memory, replacements, sorted_lists)
-    if Memory.objects.visible_to(actor.clearance).filter(pk=memory.pk).exists():
-        if result.outcome in _UNCHANGED_OUTCOMES:
-            record_reveals([memory], actor, "store")
-        return serializers.memories([memory], actor.clearance)[0]
-    return {"id": memory.uid, **{name: getattr(memory, name) for name in _CALLER_FIELDS}}
-
-
-def serialize_memory(memory: Memory, actor: Actor) -> dict[str, Any]:
-    """Return a memory as its writer may see it."""
-    return serializers.memory(memory, visible_replacements([memory], actor.clearance))
 
 
 def trash_memory(uid: str, actor: Actor) -> dict[str, Any]:
@@ -58,16 +28,6 @@ def trash_memory(uid: str, actor: Actor) -> dict[str, Any]:
     if not memories.trash_memories([uid], actor):
         raise Http404
     return {"id": uid, "outcome": "trashed"}
-
-
-def write_warnings(memory: Memory) -> dict[str, list[str]]:
-    """Return the warnings about a write as a part of its response; empty if there are none."""
-    return {"warnings": ["over_cap"]} if memory.over_cap else {}
-
-
-def _sort_values(values: list[Any]) -> list[Any]:
-    """Sort a list field as a stored memory has it."""
-    return sorted(values, key=lambda value: tuple(value.values()) if isinstance(value, dict) else (value,))
 
 
 _PLACE_FIELDS = frozenset({"content", "project", "scope", "key"})  # by which a repeat is recognised

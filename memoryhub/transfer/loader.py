@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,20 +13,15 @@ from django.utils import timezone
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
-from memoryhub.capture.classification import detect_type
 from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
 from memoryhub.memories.create import CHUNK_CHARACTERS, CHUNK_SIZE
-from memoryhub.memories.delete import count_by_quota, fullest, load_caps
 from memoryhub.memories.errors import NotFound, SecretDetected, StoreError
 from memoryhub.memories.imported_history import HISTORY_TEXT_FIELDS, ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, join_texts, refusal_change
-from memoryhub.memories.undo import AccessKey
 from memoryhub.memories.vectors import PreparedVectors, embedding_text
 from memoryhub.models import Fact, Memory
-from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.security.secrets import redact
 from memoryhub.transfer import restore
 from memoryhub.transfer.conversations import ConversationOutcome, extract_memories
 from memoryhub.transfer.id_map import IdMap
@@ -46,75 +40,8 @@ from memoryhub.transfer.records import (
     set_default_project,
     set_default_ttl,
 )
-from memoryhub.transfer.schema import READ_ONLY
+from memoryhub.transfer.reports import Tally
 from memoryhub.transfer.text_workers import TextWorkers, take_result
-
-# Bounds the memory for a file with a new field name in every line.
-_MAX_NAMES = 200
-OTHER_FIELDS = "other fields"
-_IDENTITY = READ_ONLY - {"content_hash"}
-
-
-@dataclass
-class Tally:
-    """Numbers of an import: ``outcomes`` for memories, ``others`` for other kinds."""
-
-    outcomes: Counter[str] = field(default_factory=Counter)
-    others: dict[str, Counter[str]] = field(default_factory=dict)
-    failed: int = 0
-    in_trash: int = 0
-    without_ttl: int = 0
-    expiring: int = 0
-    first_expiry: datetime | None = None
-    ignored: Counter[str] = field(default_factory=Counter)
-    not_taken: Counter[str] = field(default_factory=Counter)
-    unmapped: Counter[str] = field(default_factory=Counter)
-    created_in: Counter[str] = field(default_factory=Counter)
-    inferred_types: Counter[str] = field(default_factory=Counter)  # of new memories whose item has no type
-    added: dict[AccessKey, dict[str, list[str]]] = field(default_factory=dict)  # ids, for an undo
-
-    def add_created(self, kind: str, row: Memory | Fact) -> None:
-        key = (row.project, row.sensitivity, row.owner if isinstance(row, Memory) else "")
-        self.added.setdefault(key, {}).setdefault(kind, []).append(row.uid)
-
-    @property
-    def stored(self) -> int:
-        """Number of memories that are now stored."""
-        return sum(self.outcomes.values())
-
-    @property
-    def handled(self) -> int:
-        """Number of stored and failed items of any kind."""
-        return self.stored + sum(counts.total() for counts in self.others.values()) + self.failed
-
-    def count(self, kind: str, outcome: str, count: int = 1) -> None:
-        """Count items other than memories of the file."""
-        self.others.setdefault(kind, Counter())[outcome] += count
-
-    def memory(self, draft: MemoryDraft, memory: Memory, outcome: str, *, ended: bool, trusted: bool) -> None:
-        """Count a memory, and the parts of its line that were not imported."""
-        self.outcomes[outcome] += 1
-        self.created_in[memory.project] += outcome == "created" and not ended
-        if outcome == "created" and not ended and memory.expires_at:
-            self.expiring += 1
-            self.first_expiry = min(self.first_expiry or memory.expires_at, memory.expires_at)
-        self.in_trash += ended and outcome == "created"
-        self.without_ttl += outcome == "created" and "ttl_days" not in draft.given
-        _add_counts(self.ignored, [redact(name) for name in draft.ignored])  # the report is saved
-        if outcome == "created" and "type" not in draft.given:
-            self.inferred_types[detect_type(draft.content).value] += 1
-        if not trusted:
-            _add_counts(self.not_taken, sorted(draft.model_fields_set & _IDENTITY))
-
-    def unsupported(self, what: str, count: int = 1) -> None:
-        _add_counts(self.unmapped, [what], count)
-
-
-def _add_counts(counts: Counter[str], names: list[str], by: int = 1) -> None:
-    for name in names:
-        known = name in counts or len(counts) < _MAX_NAMES
-        counts[name if known else OTHER_FIELDS] += by
-
 
 # A batch is stored in one transaction, so other writers wait for it.
 BATCH_SIZE = CHUNK_SIZE
@@ -425,25 +352,3 @@ def _kind_of(item: Item) -> str:
     if isinstance(item, Record):
         return "fact" if isinstance(item.draft, FactDraft) else "memory"
     return str(getattr(item.shape, "kind", "")) if isinstance(item, HistoryItem) else ""
-
-
-def find_projects_over_cap(
-    coming: Mapping[str, int], memories: MemoryQuerySet, dry_run: bool = False
-) -> dict[str, int]:
-    """Return the projects in which one owner exceeds (or would exceed) the cap, with the number of memories.
-
-    ``coming`` maps projects to their number of new memories; ``memories`` are the counted ones.
-    """
-    if not coming:
-        return {}
-    caps = load_caps(coming)
-    current = fullest(count_by_quota(memories.live())) if caps.is_any else {}
-    expected = {project: current.get(project, 0) + n * dry_run for project, n in coming.items()}
-    return {project: n for project, n in expected.items() if caps.excess(project, n)}
-
-
-def suggest_cap(count: int) -> int:
-    """Return a cap that leaves room for a tenth more memories, rounded up to two digits."""
-    wanted = math.ceil(count * 1.1)
-    digits = len(str(wanted)) - 2
-    return math.ceil(wanted / 10**digits) * 10**digits if digits > 0 else wanted

@@ -1,22 +1,118 @@
-"""What an import did: the numbers and reasons that its steps leave, and the report made of them."""
+"""What an import did: its numbers, the changes that its steps leave, and the report made of them."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.conf import settings
 
 from memoryhub.access.policy import Clearance
+from memoryhub.capture.classification import detect_type
 from memoryhub.core.dates import parse_moment
 from memoryhub.maintenance.operations.base import Change
 from memoryhub.memories import serializers
-from memoryhub.models import MaintenanceRun, Memory, RunChanges
+from memoryhub.memories.delete import count_by_quota, fullest, load_caps
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.memories.undo import AccessKey
+from memoryhub.models import Fact, MaintenanceRun, Memory, RunChanges
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.security.secrets import redact
 from memoryhub.transfer.formats import FORMATS
-from memoryhub.transfer.loader import OTHER_FIELDS, Tally, find_projects_over_cap
 from memoryhub.transfer.records import Problem
+from memoryhub.transfer.schema import READ_ONLY
+
+# Bounds the memory for a file with a new field name in every line.
+_MAX_NAMES = 200
+OTHER_FIELDS = "other fields"
+_IDENTITY = READ_ONLY - {"content_hash"}
+
+
+@dataclass
+class Tally:
+    """Numbers of an import: ``outcomes`` for memories, ``others`` for other kinds."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    others: dict[str, Counter[str]] = field(default_factory=dict)
+    failed: int = 0
+    in_trash: int = 0
+    without_ttl: int = 0
+    expiring: int = 0
+    first_expiry: datetime | None = None
+    ignored: Counter[str] = field(default_factory=Counter)
+    not_taken: Counter[str] = field(default_factory=Counter)
+    unmapped: Counter[str] = field(default_factory=Counter)
+    created_in: Counter[str] = field(default_factory=Counter)
+    inferred_types: Counter[str] = field(default_factory=Counter)  # of new memories whose item has no type
+    added: dict[AccessKey, dict[str, list[str]]] = field(default_factory=dict)  # ids, for an undo
+
+    def add_created(self, kind: str, row: Memory | Fact) -> None:
+        key = (row.project, row.sensitivity, row.owner if isinstance(row, Memory) else "")
+        self.added.setdefault(key, {}).setdefault(kind, []).append(row.uid)
+
+    @property
+    def stored(self) -> int:
+        """Number of memories that are now stored."""
+        return sum(self.outcomes.values())
+
+    @property
+    def handled(self) -> int:
+        """Number of stored and failed items of any kind."""
+        return self.stored + sum(counts.total() for counts in self.others.values()) + self.failed
+
+    def count(self, kind: str, outcome: str, count: int = 1) -> None:
+        """Count items other than memories of the file."""
+        self.others.setdefault(kind, Counter())[outcome] += count
+
+    def memory(self, draft: MemoryDraft, memory: Memory, outcome: str, *, ended: bool, trusted: bool) -> None:
+        """Count a memory, and the parts of its line that were not imported."""
+        self.outcomes[outcome] += 1
+        self.created_in[memory.project] += outcome == "created" and not ended
+        if outcome == "created" and not ended and memory.expires_at:
+            self.expiring += 1
+            self.first_expiry = min(self.first_expiry or memory.expires_at, memory.expires_at)
+        self.in_trash += ended and outcome == "created"
+        self.without_ttl += outcome == "created" and "ttl_days" not in draft.given
+        _add_counts(self.ignored, [redact(name) for name in draft.ignored])  # the report is saved
+        if outcome == "created" and "type" not in draft.given:
+            self.inferred_types[detect_type(draft.content).value] += 1
+        if not trusted:
+            _add_counts(self.not_taken, sorted(draft.model_fields_set & _IDENTITY))
+
+    def unsupported(self, what: str, count: int = 1) -> None:
+        _add_counts(self.unmapped, [what], count)
+
+
+def _add_counts(counts: Counter[str], names: list[str], by: int = 1) -> None:
+    for name in names:
+        known = name in counts or len(counts) < _MAX_NAMES
+        counts[name if known else OTHER_FIELDS] += by
+
+
+def find_projects_over_cap(
+    coming: Mapping[str, int], memories: MemoryQuerySet, dry_run: bool = False
+) -> dict[str, int]:
+    """Return the projects in which one owner exceeds (or would exceed) the cap, with the number of memories.
+
+    ``coming`` maps projects to their number of new memories; ``memories`` are the counted ones.
+    """
+    if not coming:
+        return {}
+    caps = load_caps(coming)
+    current = fullest(count_by_quota(memories.live())) if caps.is_any else {}
+    expected = {project: current.get(project, 0) + n * dry_run for project, n in coming.items()}
+    return {project: n for project, n in expected.items() if caps.excess(project, n)}
+
+
+def suggest_cap(count: int) -> int:
+    """Return a cap that leaves room for a tenth more memories, rounded up to two digits."""
+    wanted = math.ceil(count * 1.1)
+    digits = len(str(wanted)) - 2
+    return math.ceil(wanted / 10**digits) * 10**digits if digits > 0 else wanted
+
 
 FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL = "failed", "unmapped", "ignored", "not_taken", "no_ttl"
 INFERRED_TYPE = "inferred_type"  # ``reason`` is a type that the text suggests
@@ -158,6 +254,19 @@ def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limi
         without_ttl=counts.get(WITHOUT_TTL, 0),
         expiring=counts.get(EXPIRING, 0),
     )
+    notes, coming = _sum_up_changes(run, report, start, limit)
+    report.unmapped = notes[UNMAPPED].most_common()
+    report.ignored, report.not_taken = notes[IGNORED].most_common(), notes[NOT_IMPORTED].most_common()
+    report.inferred_types = notes[INFERRED_TYPE].most_common()
+    visible = Memory.objects.visible_to(clearance)
+    report.over_cap = sorted(find_projects_over_cap(coming, visible, run.dry_run).items())
+    return report
+
+
+def _sum_up_changes(
+    run: MaintenanceRun, report: ImportReport, start: int, limit: int
+) -> tuple[dict[str, Counter[str]], Counter[str]]:
+    """Add errors, caps and the first expiry to the report. Return the notes, and the memories by project."""
     notes: dict[str, Counter[str]] = {
         name: Counter() for name in (UNMAPPED, IGNORED, NOT_IMPORTED, INFERRED_TYPE)
     }
@@ -177,12 +286,7 @@ def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limi
             if start < seen <= start + limit:
                 report.errors.append(reason if count == 1 else f"{count:,} {reason}")
     report.more_errors = seen > start + limit
-    report.unmapped = notes[UNMAPPED].most_common()
-    report.ignored, report.not_taken = notes[IGNORED].most_common(), notes[NOT_IMPORTED].most_common()
-    report.inferred_types = notes[INFERRED_TYPE].most_common()
-    visible = Memory.objects.visible_to(clearance)
-    report.over_cap = sorted(find_projects_over_cap(coming, visible, run.dry_run).items())
-    return report
+    return notes, coming
 
 
 def _load_changes(run: MaintenanceRun) -> Iterator[tuple[str, str, int, float]]:

@@ -14,7 +14,7 @@ from memoryhub.capture import identities, projects
 from memoryhub.checks.services import CheckDraft, import_check
 from memoryhub.core.database import batched
 from memoryhub.facts import services
-from memoryhub.memories import imported_history, replacements
+from memoryhub.memories import imported_history
 from memoryhub.memories.errors import Forbidden, NotFound, SecretDetected, StoreError
 from memoryhub.memories.rows import CHUNK_SIZE, resolve_project
 from memoryhub.memories.secret_check import find_refusal, find_secrets_in_field, refusal_change
@@ -155,7 +155,7 @@ def _restore_replacements(
 ) -> list[Result]:
     """Set the replacements of memories that this import brought, and of no others."""
     found = [(known.get(one.memory_id, ""), known.get(one.by, one.by)) for one in shapes]
-    return replacements.import_replacements(found, actor)
+    return imported_history.import_replacements(found, actor)
 
 
 def _for_each_line(restore_line: Callable[[Any, Actor, dict[str, str]], bool]) -> Callable[..., list[Result]]:

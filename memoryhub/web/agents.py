@@ -132,15 +132,10 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
     written = Memory.objects.visible_to(clearance).live().filter(author=actor)
     newest = written.defer("overview").annotate(total=Window(Count("pk"))).order_by("-created_at", "-pk")
     memories = list(newest[:MAX_LISTED])
-    events = Event.objects.visible_to(clearance).filter(session__agent=actor)
     sessions = list(_sessions_of(clearance, actor)[:MAX_LISTED])
     if not (tokens or memories or sessions):
         raise Http404
-    injections = Injection.objects.visible_to(clearance).filter(session__in=events.values("session"))
-    prompts = injections.select_related("session").order_by("-at", "-pk")
-    reports = load_reports(prompts[:MAX_INJECTIONS], clearance)
-    failed = events.filter(handlers__icontains=_FAILED_HANDLER).select_related("session")
-    errors = list(failed.order_by("-at", "-pk")[:MAX_LISTED])
+    reports, errors = _injections_and_errors(clearance, actor)
     received = [one for report in reports[:MAX_LISTED] if (one := report.injection.session)]
     name_sessions([*sessions, *received, *(event.session for event in errors)], clearance)
     refused = JournalEntry.objects.visible_to(clearance).filter(actor=actor, operation=SECRET_BLOCKED)
@@ -159,6 +154,15 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
         "last_seen": max([*used, *(session.last_seen for session in sessions)], default=None),
     }
     return render(request, "agents/page.html", context)
+
+
+def _injections_and_errors(clearance: Clearance, actor: str) -> tuple[list[InjectionReport], list[Event]]:
+    """Return the latest injections of an agent, and its latest events with a failed handler."""
+    events = Event.objects.visible_to(clearance).filter(session__agent=actor)
+    injections = Injection.objects.visible_to(clearance).filter(session__in=events.values("session"))
+    prompts = injections.select_related("session").order_by("-at", "-pk")
+    failed = events.filter(handlers__icontains=_FAILED_HANDLER).select_related("session")
+    return load_reports(prompts[:MAX_INJECTIONS], clearance), list(failed.order_by("-at", "-pk")[:MAX_LISTED])
 
 
 def _sessions_of(clearance: Clearance, actor: str) -> SessionQuerySet:

@@ -17,13 +17,12 @@ from pydantic import ValidationError
 from memoryhub.access import policy
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_actor, request_clearance
-from memoryhub.checks import evaluation, services
+from memoryhub.checks import services
 from memoryhub.checks.services import MAX_PROMPT, CheckDraft
 from memoryhub.core.pagination import paginate
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import Memory, MemoryCheck
-from memoryhub.web.base.fields import normalize_newlines, to_sentence
-from memoryhub.web.base.filters import ProjectField
+from memoryhub.web.base.forms import ProjectField, normalize_newlines, to_sentence
 
 PERMISSION = "memoryhub.change_memory"
 PAGE_SIZE, MAX_ON_HOME, MAX_READ_FOR_HOME = 50, 5, 100
@@ -123,10 +122,10 @@ def _rows(checks: list[MemoryCheck], clearance: Clearance) -> list[CheckRow]:
 
 
 def _row(check: MemoryCheck, clearance: Clearance, titles: dict[str, str]) -> CheckRow:
-    may_see = evaluation.may_see_result(check, clearance)
+    may_see = services.may_see_result(check, clearance)
     failures = None
     if may_see and check.passed is not None:
-        failures = evaluation.describe_failures(check.result.get("failures", []), clearance)
+        failures = services.describe_failures(check.result.get("failures", []), clearance)
     must, never = ([(uid, titles.get(uid, "")) for uid in check.uids(rule)] for rule in ("must", "never"))
     projects = [one for one in check.never_projects if clearance.includes_project(one)]
     return CheckRow(check, must, never, projects, failures, not may_see)
@@ -174,7 +173,7 @@ def _save(request: HttpRequest, check: MemoryCheck | None) -> HttpResponse:
     except StoreError as refusal:
         form.refuse(refusal)
         return _render_form(request, form, check, 422)
-    failures = evaluation.run_check(saved, actor.clearance)
+    failures = services.run_check(saved, actor.clearance)
     messages.success(request, f"Check saved. {'It fails.' if failures else 'It passes.'}")
     return redirect("memory-checks")
 
@@ -193,8 +192,8 @@ def check_delete(request: HttpRequest, uid: str) -> HttpResponse:
 def check_run(request: HttpRequest, uid: str) -> HttpResponse:
     """Run a check now, as far as both its owner and this person may see."""
     clearance = request_clearance(request)
-    failures = evaluation.run_check(_find(request, uid), clearance)
-    for text in evaluation.describe_failures(failures, clearance):
+    failures = services.run_check(_find(request, uid), clearance)
+    for text in services.describe_failures(failures, clearance):
         messages.warning(request, text)
     if not failures:
         messages.success(request, "The check passes.")

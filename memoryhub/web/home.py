@@ -14,20 +14,18 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
-from memoryhub.accounts.people import may_manage_people
-from memoryhub.audit import journal
+from memoryhub.accounts.clearance import full_clearance, may_manage_people, request_actor, request_clearance
+from memoryhub.audit import journal, verification
 from memoryhub.core.database import write_transaction
 from memoryhub.digests.services import failed_digests
 from memoryhub.injection.queries import decided_injections
-from memoryhub.maintenance.forms import can_view_runs
 from memoryhub.memories.delete import Caps
 from memoryhub.models import JournalEntry
 from memoryhub.stats import counts
 from memoryhub.web.base import caching, charts
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.charts import breakdown
-from memoryhub.web.base.navigation import may_review
+from memoryhub.web.base.navigation import can_view_runs, may_review
 from memoryhub.web.base.requests import narrow_to_project, signed_in_user
 from memoryhub.web.checks import failed_checks
 from memoryhub.web.maintenance import find_faded, find_failed, recent_runs
@@ -43,17 +41,7 @@ VERIFICATION_TIMEOUT = 300  # seconds for which the verification of an unchanged
 @caching.answers_polls
 def home_page(request: HttpRequest) -> HttpResponse:
     clearance = narrow_to_project(request_clearance(request), request.GET.get("project", ""))
-    about = f"{clearance_key(clearance)} {timezone.get_current_timezone_name()}"
-    decided = decided_injections(clearance, timezone.now())
-    numbers, days, caps = cached_until_change(
-        request,
-        "home",
-        about,
-        lambda: counts.statistics_days_and_caps(
-            clearance, decided=decided, helped=decided.filter(helped=True)
-        ),
-        depends_on_events=True,  # the number of sessions
-    )
+    numbers, days, caps = _statistics(request, clearance)
     loss = _loss(request)
     context: dict[str, Any] = {
         "numbers": numbers,
@@ -61,11 +49,7 @@ def home_page(request: HttpRequest) -> HttpResponse:
         "loss": loss,
         "may_acknowledge": loss is not None and may_manage_people(request.user),
     }
-    newest = live_memories(clearance).order_by("-created_at", "-pk")
-    # In the same statement as the memories: Home has a limit of statements.
-    failed_digest = failed_digests(signed_in_user(request)).order_by("-failed_at").values("uid")[:1]
-    newest = newest.annotate(failed_digest=Subquery(failed_digest))
-    recent = list(newest[:RECENT_COUNT]) if numbers["total"] else []
+    recent = _recent_memories(request, clearance) if numbers["total"] else []
     attention = _attention(request, clearance, numbers, caps, recent[0].failed_digest) if recent else {}
     if recent:
         context |= {
@@ -78,6 +62,29 @@ def home_page(request: HttpRequest) -> HttpResponse:
         request, numbers, [(memory.uid, memory.updated_at) for memory in recent], loss, attention
     )
     return render(request, "home.html", context)
+
+
+def _statistics(request: HttpRequest, clearance: Clearance) -> Any:
+    """Return the numbers, the days of the activity chart, and the caps of projects."""
+    about = f"{clearance_key(clearance)} {timezone.get_current_timezone_name()}"
+    decided = decided_injections(clearance, timezone.now())
+    return cached_until_change(
+        request,
+        "home",
+        about,
+        lambda: counts.statistics_days_and_caps(
+            clearance, decided=decided, helped=decided.filter(helped=True)
+        ),
+        depends_on_events=True,  # the number of sessions
+    )
+
+
+def _recent_memories(request: HttpRequest, clearance: Clearance) -> list[Any]:
+    """Return the newest memories, each with the id of the person's latest failed digest."""
+    newest = live_memories(clearance).order_by("-created_at", "-pk")
+    # In the same statement as the memories: Home has a limit of statements.
+    failed_digest = failed_digests(signed_in_user(request)).order_by("-failed_at").values("uid")[:1]
+    return list(newest.annotate(failed_digest=Subquery(failed_digest))[:RECENT_COUNT])
 
 
 def _attention(
@@ -131,13 +138,13 @@ def journal_health(request: HttpRequest) -> HttpResponse:
     key = f"journal-health-{last}".replace(" ", "")
     cached = cache.get(key)
     if cached is None:
-        cached = (journal.verify(), timezone.now())
+        cached = (verification.verify(), timezone.now())
         cache.set(key, cached, VERIFICATION_TIMEOUT)
-    verification, verified_at = cached
+    found, verified_at = cached
     context = {
-        "verification": verification,
+        "verification": found,
         "at": verified_at,
-        "loss": verification.loss if full_clearance(request).is_whole else None,
+        "loss": found.loss if full_clearance(request).is_whole else None,
     }
     return render(request, "includes/journal_health.html", context)
 

@@ -12,10 +12,10 @@ from django.template.loader import render_to_string
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.accounts.clearance import full_clearance, request_clearance
-from memoryhub.audit import journal as chain
+from memoryhub.audit import verification
 from memoryhub.models import JournalEntry
 from memoryhub.models.journal import JournalQuerySet
-from memoryhub.web.base.filters import JournalFilter
+from memoryhub.web.base.forms import JournalFilter
 from memoryhub.web.base.operations import OPERATION_LABELS
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page
 from memoryhub.web.memories.queries import visible_titles
@@ -55,7 +55,7 @@ def journal_row(request: HttpRequest, seq: int) -> HttpResponse:
 def journal_verify(request: HtmxHttpRequest) -> HttpResponse:
     """Verify the hash chain, which reads every row."""
     started = time.perf_counter()
-    result = chain.verify()
+    result = verification.verify()
     seconds = time.perf_counter() - started
     is_whole = full_clearance(request).is_whole
     loss = result.loss if is_whole else None

@@ -21,8 +21,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import is_confined, request_actor, request_clearance
-from memoryhub.accounts.people import may_manage_people
+from memoryhub.accounts.clearance import is_confined, may_manage_people, request_actor, request_clearance
 from memoryhub.audit import clock
 from memoryhub.core.text import format_count
 from memoryhub.extraction import queue as extraction_queue
@@ -30,17 +29,6 @@ from memoryhub.extraction import services
 from memoryhub.llm import LlmSettings, find_problems, sends_in_clear
 from memoryhub.maintenance import results, runs
 from memoryhub.maintenance import scheduler as daily
-from memoryhub.maintenance.forms import (
-    IRREVERSIBLE_OPERATIONS,
-    LOSING_OPERATIONS,
-    asks_first,
-    can_start_run,
-    can_view_runs,
-    count_changes,
-    count_losses,
-    filled_values,
-    form_fields,
-)
 from memoryhub.maintenance.operations import OPERATIONS, find_operation
 from memoryhub.maintenance.operations.base import Operation
 from memoryhub.maintenance.worker import Worker
@@ -49,7 +37,18 @@ from memoryhub.memories.delete import count_by_quota, load_caps
 from memoryhub.models import Event, MaintenanceRun, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats.counts import count_each
-from memoryhub.web.base.fields import to_sentence
+from memoryhub.web.base.forms import to_sentence
+from memoryhub.web.base.navigation import can_view_runs
+from memoryhub.web.runs import (
+    IRREVERSIBLE_OPERATIONS,
+    LOSING_OPERATIONS,
+    asks_first,
+    can_start_run,
+    count_changes,
+    count_losses,
+    filled_values,
+    form_fields,
+)
 
 
 class RunForm(forms.Form):

@@ -16,14 +16,13 @@ from django.views.decorators.http import require_safe
 from memoryhub.access import policy
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
-from memoryhub.accounts.saved_searches import list_saved_searches
 from memoryhub.capture.segments import BOUNDARY_PREDICATE as BOUNDARY
 from memoryhub.core.text import collapse_whitespace, fold
 from memoryhub.models import Fact, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats.counts import count_values
 from memoryhub.web.base.navigation import SECTIONS, Place
-from memoryhub.web.saved_searches import to_list_address
+from memoryhub.web.saved_searches import list_saved_searches, to_list_address
 from memoryhub.web.sessions.overview import make_title, title_columns
 from memoryhub.web.templatetags.pages import session_url, thing_url
 

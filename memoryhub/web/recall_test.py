@@ -25,8 +25,7 @@ from memoryhub.injection.requests import InjectionRequest, InjectionResult
 from memoryhub.injection.selection import InspectedCandidate, WithheldCandidate
 from memoryhub.injection.services import inject_context
 from memoryhub.security.prompt_injection import FieldsVerdict
-from memoryhub.web.base.fields import normalize_newlines
-from memoryhub.web.base.filters import ProjectField, WordField
+from memoryhub.web.base.forms import ProjectField, WordField, normalize_newlines
 from memoryhub.web.base.requests import HtmxHttpRequest, page_or_fragment
 from memoryhub.web.memories.queries import reveal_if_secret
 

@@ -8,7 +8,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.core.exceptions import BadRequest
+from django.db.models import QuerySet
 from django.forms import BooleanField
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
@@ -17,12 +19,11 @@ from django.urls import Resolver404, resolve, reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from memoryhub.accounts import saved_searches
+from memoryhub.core.database import write_transaction
 from memoryhub.core.text import shorten
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import SavedSearch
-from memoryhub.web.base.fields import to_sentence
-from memoryhub.web.base.filters import (
+from memoryhub.web.base.forms import (
     FactFilter,
     InjectionFilter,
     JournalFilter,
@@ -30,6 +31,7 @@ from memoryhub.web.base.filters import (
     MonthFilter,
     SessionFilter,
     TimelineFilter,
+    to_sentence,
 )
 from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, signed_in_user
 from memoryhub.web.duplicates.presenters import DuplicatesFilter
@@ -167,7 +169,7 @@ def searches_menu(request: HtmxHttpRequest) -> HttpResponse:
 def search_rename(request: HttpRequest, uid: str) -> HttpResponse:
     name = request.POST.get("name", "")
     try:
-        search = saved_searches.rename_search(signed_in_user(request), uid, name)
+        search = rename_search(signed_in_user(request), uid, name)
     except NotFound:
         raise Http404 from None
     except StoreError as refusal:
@@ -182,7 +184,7 @@ def search_rename(request: HttpRequest, uid: str) -> HttpResponse:
 def search_delete(request: HttpRequest, uid: str) -> HttpResponse:
     """Delete a saved search and offer to undo that on the next page."""
     try:
-        deleted = saved_searches.delete_search(signed_in_user(request), uid)
+        deleted = delete_search(signed_in_user(request), uid)
     except NotFound:
         raise Http404 from None
     messages.success(request, render_to_string("saved/page.html#undo", {"search": deleted}, request=request))
@@ -196,13 +198,9 @@ def _save_search(request: HtmxHttpRequest) -> HttpResponse:
     name, replace = request.POST.get("name", ""), bool(request.POST.get("replace"))
     render_form = _render_menu if request.htmx else _render_page
     try:
-        search = saved_searches.save_search(
-            signed_in_user(request), name, place.page, place.query, replace=replace
-        )
+        search = save_search(signed_in_user(request), name, place.page, place.query, replace=replace)
     except StoreError as refusal:
-        same_name = saved_searches.list_saved_searches(signed_in_user(request)).filter(
-            name=" ".join(name.split())
-        )
+        same_name = list_saved_searches(signed_in_user(request)).filter(name=" ".join(name.split()))
         taken = isinstance(refusal, Conflict) and same_name.exists()
         return render_form(request, place, status=422, name=name, error=_error_sentence(refusal), taken=taken)
     if request.htmx:
@@ -236,7 +234,7 @@ def _render_menu(request: HttpRequest, place: ListAddress, status: int = 200, **
 
 def saved_items(user: Any, page: str = "") -> list[SavedListItem]:
     """Return a person's saved searches by name: those of one list, or all."""
-    rows = saved_searches.list_saved_searches(user)
+    rows = list_saved_searches(user)
     searches = rows.filter(page=page)[:_MAX_MENU_ITEMS] if page else rows
     found = ((search, to_list_address(search.page, search.query)) for search in searches)
     return [SavedListItem(search, place) for search, place in found if place]
@@ -245,3 +243,67 @@ def saved_items(user: Any, page: str = "") -> list[SavedListItem]:
 def _error_sentence(refusal: StoreError) -> str:
     text = refusal.message if isinstance(refusal, Conflict) else f"The {refusal.field} {refusal.message}"
     return to_sentence(text)
+
+
+MAX_SAVED_SEARCHES = 200  # per person
+LONGEST_NAME, LONGEST_QUERY = 100, 2000
+
+
+def list_saved_searches(user: User) -> QuerySet[SavedSearch]:
+    """Return the searches of a person, by name."""
+    return SavedSearch.objects.filter(user=user).order_by("name")
+
+
+def save_search(user: User, name: str, page: str, query: str, *, replace: bool = False) -> SavedSearch:
+    """Save a search. ``page``: the list that it opens; ``query``: its query string.
+
+    Conflict about ``name`` if the person has a different search of this name and ``replace`` is false;
+    StoreError names a value over its limit.
+    """
+    name = _clean_name(name)
+    if len(query) > LONGEST_QUERY:
+        raise StoreError(f"has more than {LONGEST_QUERY} characters; remove some filters", "query")
+    with write_transaction():
+        existing = list_saved_searches(user).filter(name=name).first()
+        if existing and not replace and (existing.page, existing.query) != (page, query):
+            raise Conflict("you have a search of this name; choose another name, or replace it", "name")
+        if not existing and list_saved_searches(user).count() >= MAX_SAVED_SEARCHES:
+            raise Conflict(f"you have {MAX_SAVED_SEARCHES} saved searches already; delete one first", "name")
+        search = existing or SavedSearch(user=user, name=name)
+        search.page, search.query = page, query
+        search.save()
+    return search
+
+
+def rename_search(user: User, uid: str, name: str) -> SavedSearch:
+    """Rename a search; NotFound if the person has none with this id."""
+    name = _clean_name(name)
+    with write_transaction():
+        search = _find_own(user, uid)
+        if list_saved_searches(user).filter(name=name).exclude(pk=search.pk).exists():
+            raise Conflict("you have a search of this name; choose another", "name")
+        search.name = name
+        search.save(update_fields=["name"])
+    return search
+
+
+def delete_search(user: User, uid: str) -> SavedSearch:
+    """Delete and return a search, so that it can be saved again."""
+    with write_transaction():
+        search = _find_own(user, uid)
+        search.delete()
+    return search
+
+
+def _find_own(user: User, uid: str) -> SavedSearch:
+    search = list_saved_searches(user).filter(uid=uid).first()
+    if search is None:
+        raise NotFound("this saved search does not exist")
+    return search
+
+
+def _clean_name(name: str) -> str:
+    name = " ".join(name.split())
+    if not name or len(name) > LONGEST_NAME or not name.isprintable():
+        raise StoreError(f"must be 1 to {LONGEST_NAME} printable characters", "name")
+    return name

@@ -27,9 +27,9 @@ from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, reports, uploads
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS
-from memoryhub.transfer.loader import suggest_cap
 from memoryhub.transfer.records import MAPPING_TARGETS
-from memoryhub.web.base.fields import to_sentence
+from memoryhub.transfer.reports import suggest_cap
+from memoryhub.web.base.forms import to_sentence
 from memoryhub.web.projects import CONFIGURE_PERMISSION
 from memoryhub.web.runs import control, number_parameter, progress_context, render_progress
 

@@ -23,7 +23,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 
 from memoryhub import config
-from memoryhub.audit import journal
+from memoryhub.audit import verification
 from memoryhub.backends import release
 from memoryhub.backends.dialect import IS_POSTGRES, sql
 from memoryhub.backends.postgres import rates, server
@@ -170,7 +170,7 @@ def test_node_serves_a_store_that_a_newer_release_has_migrated(remember: Callabl
     checks.require_usable_store()
     assert Client().get("/readyz").status_code == 200
     remember("stored by the older node")
-    assert journal.verify_chain().ok
+    assert verification.verify_chain().ok
     found = [one.text for one in store.migrations.run() if one.status is Status.WARN]
     assert found == ["a newer version has added memoryhub.9999_later"]
     call_command("migrate", verbosity=0)

@@ -7,8 +7,8 @@ import pytest
 
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.backends import vector_index, vector_view
-from memoryhub.backends.vector_codes import VectorCodes
 from memoryhub.backends.vector_index import VectorIndex
+from memoryhub.backends.vector_view import VectorCodes
 from memoryhub.models import Embedding, Memory
 from memoryhub.search.hybrid import search_memories
 from memoryhub.search.semantic import find_nearest, row_cosines

@@ -11,10 +11,10 @@ from playwright.sync_api import Page, expect
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor
-from memoryhub.accounts import saved_searches
 from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory, SavedSearch
+from memoryhub.web import saved_searches
 from tests.browser.conftest import PHONE, OpenPage
 from tests.browser.page_checks import find_state_problems
 

@@ -16,7 +16,7 @@ from memoryhub.access.policy import LEVELS, Actor, Clearance, system_actor
 from memoryhub.audit import mirror
 from memoryhub.backends.dialect import sql
 from memoryhub.capture import projects
-from memoryhub.capture.ignored_paths import IgnoredPaths
+from memoryhub.capture.observation import IgnoredPaths
 from memoryhub.memories.delete import delete_waiting
 from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.models import Event, EventCount, Injection, JournalEntry, Memory, Project, Session

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memoryhub.capture.titles import make_abstract, make_subtitle, make_title, reverted_headline
+from memoryhub.capture.classification import make_abstract, make_subtitle, make_title, reverted_headline
 
 LONG = (
     "A loan is open as long as its `returned` is null; nothing but the check in lend() keeps a tool from "

@@ -12,8 +12,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.accounts.clearance import user_clearance
 from memoryhub.checks import services
-from memoryhub.checks.evaluation import describe_failures, may_see_result, run_check
-from memoryhub.checks.services import CheckDraft, create_check
+from memoryhub.checks.services import CheckDraft, create_check, describe_failures, may_see_result, run_check
 from memoryhub.maintenance import runs
 from memoryhub.maintenance.executor import execute
 from memoryhub.maintenance.scheduler import enqueue_daily

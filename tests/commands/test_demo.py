@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import LEVELS
-from memoryhub.audit import journal
+from memoryhub.audit import verification
 from memoryhub.core.text import CJK
 from memoryhub.core.vocabulary import CONCEPTS, SCOPES, TYPES, TrashReason
 from memoryhub.facts import services
@@ -140,7 +140,7 @@ def test_it_happened_in_the_last_weeks_and_in_order(loaded):
     assert moments[-1] < now
     assert now - moments[0] < timedelta(days=100)
     assert now - moments[-1] < timedelta(hours=1)
-    assert journal.verify().ok
+    assert verification.verify().ok
 
 
 @pytest.mark.parametrize("hour", [0, 23])

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from memoryhub.audit import journal, mirror, verification
+from memoryhub.audit import mirror, verification
 from memoryhub.backends import schema
 from memoryhub.models import Memory
 from memoryhub.ops.doctor import Status, examine, fail
@@ -134,7 +134,7 @@ def test_a_tampered_journal_fails_and_is_not_mended(sound):
     report = next(examine([named("journal")], fix=True))
     assert report.status is Status.FAIL
     assert "broken at row 1" in report.findings[0].text
-    assert not journal.verify().ok
+    assert not verification.verify().ok
 
 
 def test_a_mirror_that_is_behind_is_a_warning_and_is_mended(sound, settings):

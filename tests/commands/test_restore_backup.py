@@ -89,7 +89,7 @@ def test_the_journal_and_its_mirror_go_on_from_the_backup(run, saved):
     assert [row.operation for row in JournalEntry.objects.order_by("seq")] == ["insert", "restore_backup"]
     assert JournalEntry.objects.latest("seq").detail == {"file": "saved.db", "journal_rows": 1}
     remember("another")
-    assert journal.verify().ok
+    assert verification.verify().ok
     assert verification.compare_mirror().in_step
 
 
@@ -162,11 +162,11 @@ def test_a_round_trip_under_writers_keeps_every_memory_of_the_copy(run, tmp_path
     live = Memory.objects.count()
     assert run("restore_backup", tmp_path / "live.db", "--yes").code == 0
     assert 20 <= Memory.objects.count() == copied.memories <= live
-    assert journal.verify() == journal.Verification(True, copied.chain.rows + 1)
+    assert verification.verify() == verification.Verification(True, copied.chain.rows + 1)
     assert verification.compare_mirror().in_step
     with writing():
         pass
-    assert journal.verify().ok
+    assert verification.verify().ok
     assert schema.find_problems(deep=True) == []
 
 
@@ -339,7 +339,7 @@ def test_a_restored_backup_is_no_loss_of_journal_rows(run, saved):
     remember("of after")
     run("restore_backup", saved, "--yes")
     remember("another")
-    assert journal.verify().ok
+    assert verification.verify().ok
     assert run("verify_journal").code == 0
 
 
@@ -348,7 +348,7 @@ def test_a_restored_backup_without_its_mirror_is_no_loss_of_journal_rows(run, sa
     remember("of after")
     run("restore_backup", saved, "--yes")
     remember("another")
-    assert journal.verify().ok
+    assert verification.verify().ok
 
 
 def test_an_older_file_copied_over_the_store_by_hand_is_a_loss(run, saved, own_store):
@@ -358,7 +358,7 @@ def test_an_older_file_copied_over_the_store_by_hand_is_a_loss(run, saved, own_s
         path.unlink()
     shutil.copy(saved, own_store)
     remember("another")
-    assert journal.verify().loss == journal.pending()
+    assert verification.verify().loss == journal.pending()
     assert journal.pending().rows == 1
     assert run("verify_journal").code == 1
 
@@ -373,7 +373,7 @@ def test_a_lost_write_ahead_log_is_reported_after_the_next_write(own_store):
     own_store.with_name("without-log").replace(own_store)
     assert contents() == {"of before"}
     remember("the next")
-    assert journal.verify().loss.rows == 1
+    assert verification.verify().loss.rows == 1
 
 
 # Interruptions

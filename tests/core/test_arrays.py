@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memoryhub.core.arrays import positions_of_highest
+from memoryhub.backends.vector_view import positions_of_highest
 
 
 def by_hand(values, count):

@@ -11,8 +11,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.digests.content import collect_content
-from memoryhub.digests.messages import plain_text, slack_text
+from memoryhub.digests.messages import collect_content, plain_text, slack_text
 from memoryhub.models import Digest, Fact, Membership, Memory
 from tests.digests.conftest import confine
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from memoryhub import llm as llm_endpoint
 from memoryhub.core import http_client
 from memoryhub.extraction.conversation import Turn, parse_turns
-from memoryhub.llm import endpoint as llm_endpoint
 from tests.api.conftest import agent, bot
 from tests.llm import servers
 

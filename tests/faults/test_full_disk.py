@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
-from memoryhub.audit import journal
+from memoryhub.audit import verification
 from memoryhub.models import Memory
 from tests.disk import mounted
 
@@ -56,7 +56,7 @@ def test_a_full_disk_refuses_writes_and_loses_nothing(store_on_small_disk, remem
     assert set(Memory.objects.values_list("uid", flat=True)) == set(stored)
     connection.close()  # as after a restart
     assert set(Memory.objects.values_list("uid", flat=True)) == set(stored)
-    assert journal.verify_chain().ok
+    assert verification.verify_chain().ok
 
 
 def test_writes_go_on_when_there_is_space_again(store_on_small_disk, remember):
@@ -64,7 +64,7 @@ def test_writes_go_on_when_there_is_space_again(store_on_small_disk, remember):
     (store_on_small_disk.parent / "filler").unlink()
     stored.append(remember("after the disk was full").uid)
     assert set(Memory.objects.values_list("uid", flat=True)) == set(stored)
-    assert journal.verify().ok
+    assert verification.verify().ok
 
 
 def test_a_backup_to_a_full_disk_leaves_nothing_behind(own_store, remember, small_disk, run):

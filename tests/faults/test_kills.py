@@ -16,7 +16,7 @@ from django.db import connection, connections
 from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub import memories
-from memoryhub.audit import journal
+from memoryhub.audit import verification
 from memoryhub.backends import schema
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
@@ -64,7 +64,7 @@ def test_a_killed_backup_leaves_no_half_backup(own_store, snapshot, remember, ru
     for point in kill_at_every_point(lambda: call_command("backup", str(target)), prepare=prepare):
         if target.exists():
             assert contents_of(target) == {"saved"}, point
-        assert journal.verify().ok
+        assert verification.verify().ok
         target.unlink(missing_ok=True)
         assert run("backup", target).code == 0, point
         assert contents_of(target) == {"saved"}
@@ -85,7 +85,7 @@ def test_a_killed_restore_leaves_a_whole_store(own_store, snapshot, remember, ru
         points.append(point)
         assert contents_of(own_store) in ({"of before"}, {"of before", "of after"}), point
         remember("another")
-        assert journal.verify().ok, point
+        assert verification.verify().ok, point
         assert run("restore_backup", saved, "--yes").code == 0, point
         assert restore.second_names(own_store) == []
         assert set(Memory.objects.values_list("content", flat=True)) == {"of before"}
@@ -106,7 +106,7 @@ def test_a_killed_migration_goes_on_at_the_next_try(own_store, snapshot, remembe
         call_command("migrate", verbosity=0)
         assert schema.find_problems(deep=True) == [], point
         assert [memory.content for memory in Memory.objects.search("older")] == ["of an older version"]
-        assert journal.verify().ok, point
+        assert verification.verify().ok, point
 
 
 def test_a_killed_import_is_resumed_without_loss_or_repetition(
@@ -125,7 +125,7 @@ def test_a_killed_import_is_resumed_without_loss_or_repetition(
     for point in kill_at_every_point(import_file, prepare=snapshot.put_back):
         assert run("import_memories", file, "--resume").code == 0, point
         assert Counter(Memory.objects.values_list("content", flat=True)) == Counter(wanted), point
-        assert journal.verify().ok, point
+        assert verification.verify().ok, point
         assert not list((own_store.parent / "imports").glob("*.json"))
 
 
@@ -153,5 +153,5 @@ def test_stored_memories_survive_a_kill_at_every_transaction(own_store, snapshot
     for point in kill_at_every_point(store, prepare=snapshot.put_back):
         acknowledged = len(list(own_store.parent.glob("stored-*")))
         assert Memory.objects.count() in (acknowledged, acknowledged + 1), point
-        assert journal.verify().ok, point
+        assert verification.verify().ok, point
         assert connection.is_usable()

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
 
-from memoryhub.accounts import invitations, people
+from memoryhub.accounts import clearance, invitations
 from memoryhub.models import (
     AgentToken,
     Digest,
@@ -136,7 +136,7 @@ class Walk:
     def _invitation(self) -> Iterator[dict[str, Any]]:
         """Invite a person in the name of the visitor, if the visitor may do so."""
         inviter = User.objects.get(pk=self.client.session["_auth_user_id"])
-        if people.may_manage_people(inviter):
+        if clearance.may_manage_people(inviter):
             yield invite(inviter)
 
     def _values(self, name: str, pattern: str, most: int) -> list[str]:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from memoryhub.core.http_client import CircuitBreaker
-from memoryhub.llm import Chat, LlmSettings, ModelError
-from memoryhub.llm.endpoint import EndpointChat
+from memoryhub.llm import Chat, EndpointChat, LlmSettings, ModelError
 from tests.llm import servers
 
 KEY = "sk-a-key-that-nobody-may-read"

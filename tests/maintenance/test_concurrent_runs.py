@@ -18,7 +18,7 @@ from django.db import connection
 from django.utils import timezone
 
 from memoryhub import memories
-from memoryhub.audit import journal
+from memoryhub.audit import verification
 from memoryhub.maintenance import nodes, runs, scheduler, worker
 from memoryhub.maintenance.executor import is_lost
 from memoryhub.maintenance.nodes import worker_id
@@ -131,7 +131,7 @@ def test_killed_run_is_marked_and_can_be_resumed(actor, request):
     assert set(times.values()) == {1}, "nothing was done twice"
     assert len(times) == 3000, "nothing was left out"
     assert {one.change.uid for one in runs.list_changes(run, actor.clearance, 0, 3000)} == set(times)
-    assert journal.verify().ok
+    assert verification.verify().ok
 
 
 def test_run_of_a_live_worker_is_not_lost(actor, remember, lifting):

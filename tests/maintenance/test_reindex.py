@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from memoryhub import memories
-from memoryhub.backends import reindexing, schema
+from memoryhub.backends import schema
 from memoryhub.backends.sqlite import schema as sqlite_schema
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
@@ -115,7 +115,7 @@ def test_new_run_removes_a_half_built_index(animals, actor, now, configure):
         step.apply("first")
         if number == 2:
             break
-    assert reindexing.leftover_tables("memoryhub_text") == ["memoryhub_text_new"]
+    assert schema.leftover_tables("memoryhub_text") == ["memoryhub_text_new"]
     memory = memories.create_memory(MemoryDraft(content="zebra that came meanwhile"), actor).memory
     first = next(steps(actor, now))
     assert first.chore
@@ -124,7 +124,7 @@ def test_new_run_removes_a_half_built_index(animals, actor, now, configure):
         memories.erase_memories([memory.uid], actor)
     assert index_is_sound()
     assert len(found("zebra")) == 120
-    assert reindexing.leftover_tables("memoryhub_text") == []
+    assert schema.leftover_tables("memoryhub_text") == []
 
 
 def test_long_texts_are_copied_in_smaller_steps(remember, actor, now):
@@ -132,9 +132,9 @@ def test_long_texts_are_copied_in_smaller_steps(remember, actor, now):
         remember(f"walrus {n} " + "word " * 15_000)
     sizes = []
     for step in steps(actor, now):
-        before = reindexing.copy_position("memoryhub_text")
+        before = schema.copy_position("memoryhub_text")
         step.apply("run")
-        after = reindexing.copy_position("memoryhub_text")
+        after = schema.copy_position("memoryhub_text")
         if before is not None and after is not None and after > before:
             sizes.append(Memory.objects.filter(pk__gt=before, pk__lte=after).count())
     assert sizes[0] == 1

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
-from memoryhub.audit import journal
+from memoryhub.audit import verification
 from memoryhub.maintenance.operations.summaries import MAX_SUMMARY_SOURCES
 from memoryhub.maintenance.operations.summarize_old import SummaryCounts, summarise_old
 from memoryhub.memories.rows import list_values
@@ -157,7 +157,7 @@ def test_each_step_is_journaled_and_the_chain_holds(old, actor):
     rows = JournalEntry.objects.filter(operation="compressed")
     assert {row.object_id for row in rows} == {source.uid for source in sources}
     assert {row.detail["merged_into"] for row in rows} == {summary().uid}
-    assert journal.verify().ok
+    assert verification.verify().ok
 
 
 def test_it_can_be_undone(old, actor):

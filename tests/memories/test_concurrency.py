@@ -15,7 +15,7 @@ from django.conf import settings as django_settings
 from django.db import OperationalError, connection, connections, transaction
 
 from memoryhub import memories
-from memoryhub.audit import journal
+from memoryhub.audit import verification
 from memoryhub.core import database
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
@@ -70,7 +70,7 @@ def test_threads_store_memories_concurrently(actor, configure, journal_mirror):
 
     assert at_once(work) == []
     assert Memory.objects.count() == 800
-    assert journal.verify() == journal.Verification(True, 800, None)
+    assert verification.verify() == verification.Verification(True, 800, None)
     assert mirrored(journal_mirror) == list(range(1, 801))
     assert index_is_sound()
 
@@ -108,7 +108,7 @@ def test_threads_upsert_one_key(actor):
 
     assert at_once(work) == []
     assert Memory.objects.count() == 1
-    assert journal.verify().ok
+    assert verification.verify().ok
 
 
 def test_concurrent_accesses_are_all_counted(actor, remember):
@@ -141,7 +141,7 @@ def test_different_writers_run_concurrently(actor, remember, configure, journal_
                 assert list(Memory.objects.search("shared")[:5]) is not None
 
     assert at_once(work) == []
-    assert journal.verify().ok
+    assert verification.verify().ok
     assert mirrored(journal_mirror) == list(
         JournalEntry.objects.order_by("seq").values_list("seq", flat=True)
     )
@@ -213,7 +213,7 @@ def test_two_processes_write_store_and_mirror(configure, journal_mirror):
         process.communicate("go\n", timeout=120)
     assert [process.returncode for process in processes] == [0, 0]
     assert Memory.objects.count() == 120
-    assert journal.verify() == journal.Verification(True, 120, None)
+    assert verification.verify() == verification.Verification(True, 120, None)
     assert mirrored(journal_mirror) == list(range(1, 121))
     connections.close_all()
 

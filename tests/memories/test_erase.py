@@ -13,7 +13,7 @@ from django.db import connection, transaction
 
 from memoryhub import memories as store
 from memoryhub.access.policy import system_actor
-from memoryhub.audit import journal
+from memoryhub.audit import verification
 from memoryhub.backends import schema
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.facts import services
@@ -119,7 +119,7 @@ def test_erase_leaves_only_the_hash_in_the_journal(remember, actor):
     memory = remember("zebra")
     assert store.erase_memories([memory.uid], actor) == [memory.uid]
     assert JournalEntry.objects.get(operation="erase").detail["content_hash"] == memory.content_hash
-    assert journal.verify().ok
+    assert verification.verify().ok
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from django.db import connection
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories import StoreError, serializers
-from memoryhub.memories.replacements import visible_replacements
+from memoryhub.memories.rows import visible_replacements
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import load_versions, visible_revisions
 from memoryhub.models import JournalEntry, Memory, Revision

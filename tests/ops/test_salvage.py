@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 
 from memoryhub import memories
-from memoryhub.audit import journal, verification
+from memoryhub.audit import verification
 from memoryhub.backends import schema
 from memoryhub.backends.sqlite.page_reader import PageReader
 from memoryhub.core import damage
@@ -75,7 +75,7 @@ def test_salvaged_store_can_be_put_in_place(store, target, run):  # noqa: F811
     assert contents() == before
     assert Fact.objects.count() == 1
     assert schema.find_problems(deep=True) == []
-    assert journal.verify().ok
+    assert verification.verify().ok
 
 
 @pytest.mark.parametrize("number", [0, 3, -1])
@@ -101,7 +101,7 @@ def test_all_rows_are_copied_if_only_the_first_page_of_a_table_is_damaged(store,
     run("salvage", target)
     assert run("restore_backup", target, "--yes").code == 0
     assert contents() == before
-    assert journal.verify().ok
+    assert verification.verify().ok
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -116,7 +116,7 @@ def test_rows_are_copied_if_pages_of_the_schema_are_damaged(store, target, run, 
     assert run("restore_backup", target, "--yes").code == 0
     assert contents() == before
     assert Fact.objects.count() == 1
-    assert journal.verify().ok
+    assert verification.verify().ok
 
 
 def test_rows_that_belong_to_lost_memories_are_removed(store, target, run):  # noqa: F811

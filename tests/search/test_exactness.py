@@ -11,7 +11,7 @@ import pytest
 from memoryhub.backends.fts_query import parse_query
 from memoryhub.models import Memory
 from memoryhub.search.hybrid import search_memories
-from memoryhub.search.snippets import extract_snippet, highlight_text
+from memoryhub.search.text_matching import extract_snippet, highlight_text
 
 CODE = [
     ('foo::bar("x")', ["foo bar x: the foo and the bar of x", "foo::baz is bar x", "bar foo"]),

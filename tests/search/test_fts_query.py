@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memoryhub.backends import fts_query as queries
-from memoryhub.backends import lookups
+from memoryhub.backends import statements
 from memoryhub.backends.sqlite.schema import INDEXES
 
 HOSTILE = [
@@ -102,8 +102,8 @@ def expressions_of(typed: str) -> dict[str, str]:
     query = queries.parse_query(typed)
     texts = query.spellings([*query.literals, *query.words, *queries.cjk_trigrams(query.text)])
     return {
-        "memoryhub_text": lookups.word_expression(query),
-        "memoryhub_trigram": lookups.trigram_expression(texts),
+        "memoryhub_text": statements.word_expression(query),
+        "memoryhub_trigram": statements.trigram_expression(texts),
     }
 
 
@@ -178,5 +178,5 @@ def test_word_with_diacritics_is_also_searched_as_typed():
 
 @pytest.mark.sqlite
 def test_quotes_in_a_word_are_escaped(ask):
-    assert lookups.match_any(['a" OR "word']) == '"a"" OR ""word"'
-    assert ask("memoryhub_text", lookups.match_any(['nothing" OR "word'])) == []
+    assert statements.match_any(['a" OR "word']) == '"a"" OR ""word"'
+    assert ask("memoryhub_text", statements.match_any(['nothing" OR "word'])) == []

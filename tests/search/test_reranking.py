@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from memoryhub.search.reranking import FIXED_RESULTS, prefer_similar
+from memoryhub.search.semantic import FIXED_RESULTS, prefer_similar
 
 
 def reorder(match: list[float], likeness: list[float]) -> list[float]:

@@ -18,7 +18,7 @@ from memoryhub.memories import (
 )
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import MemoryPatch
-from memoryhub.memories.snapshots import load_snapshot
+from memoryhub.memories.versions import load_snapshot
 from memoryhub.models import AbsenceSpan, Memory, Revision
 from memoryhub.search.snapshots import search_snapshot
 

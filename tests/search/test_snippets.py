@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from memoryhub.backends.fts_query import parse_query
 from memoryhub.core.text import collapse_whitespace
-from memoryhub.search.snippets import SNIPPET_WIDTH, extract_snippet, highlight_text
+from memoryhub.search.text_matching import SNIPPET_WIDTH, extract_snippet, highlight_text
 from tests.cost import cost_ratio, ordinary_text, repeat
 
 MARKUP = st.text(alphabet="<>&\"'/=;abz ém日\u0301\n", max_size=200)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryhub.backends.fts_query import parse_query
-from memoryhub.search.snippets import extract_snippet
+from memoryhub.search.text_matching import extract_snippet
 from memoryhub.security.prompt_injection import inspect
 from memoryhub.security.prompt_injection.role_prefixes import strip_role_prefixes
 from memoryhub.security.secrets import CheckTooCostly, find_secrets

@@ -16,7 +16,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.maintenance import runs
 from memoryhub.memories.rows import list_values
 from memoryhub.models import MaintenanceRun, Membership, Memory
-from memoryhub.web.memories import bulk_runs, selection
+from memoryhub.web.memories import bulk_actions, selection
 from tests.clients import create_person, signed_in_client
 from tests.web.markup import Page
 
@@ -28,7 +28,7 @@ SignIn = Callable[..., Client]
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two memories are as many as one request may change, and a step changes one."""
     monkeypatch.setattr(selection, "MAX_MEMORIES", 2)
-    monkeypatch.setattr(bulk_runs, "CHUNK_SIZE", 1)
+    monkeypatch.setattr(bulk_actions, "CHUNK_SIZE", 1)
 
 
 @pytest.fixture
@@ -327,7 +327,7 @@ def test_words_of_the_list_are_hidden_from_other_viewers(
 def test_api_cannot_start_such_a_run(db: None) -> None:
     actor = Actor("token:x", Clearance.up_to("public"))
     with pytest.raises(store.StoreError, match="no such operation"):
-        runs.enqueue(bulk_runs.OPERATION_NAME, {}, actor)
+        runs.enqueue(bulk_actions.OPERATION_NAME, {}, actor)
 
 
 def test_more_memories_than_a_request_may_change_really_change(sign_in: SignIn, remember: Remember) -> None:

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.audit import journal
+from memoryhub.audit import journal, verification
 from memoryhub.backends import schema
 from memoryhub.memories import erase_memories
 from memoryhub.memories.schemas import MemoryPatch
@@ -244,7 +244,7 @@ class TestPage:
         self, overseer: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         remember()
-        monkeypatch.delattr(journal, "verify")
+        monkeypatch.delattr(verification, "verify")
         assert rows(overseer) == [1]
 
 

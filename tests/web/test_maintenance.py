@@ -223,7 +223,7 @@ class TestConsequences:
     def test_for_many_memories_it_offers_a_dry_run(
         self, keeper: Client, faded: Any, monkeypatch: Any
     ) -> None:
-        monkeypatch.setattr("memoryhub.maintenance.forms.MAX_PREVIEWED", 2)
+        monkeypatch.setattr("memoryhub.web.runs.MAX_PREVIEWED", 2)
         response = start_run(keeper, confirmed="")
         assert "too many memories to count the changes" in text_of(response)
         assert 'value="dry_run"' in response.content.decode()

@@ -10,9 +10,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub.accounts import saved_searches
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import SavedSearch
+from memoryhub.web import saved_searches
 from memoryhub.web.saved_searches import LIST_TITLES, list_address_at, to_list_address, without_position
 from tests.web.markup import PAYLOAD, Page, find_dangers, main
 

@@ -250,7 +250,7 @@ def query_fts(database: Path, queries: list[str]) -> tuple[list[float], list[flo
     """Return milliseconds of CPU and of wall time of each query through ``sqlite3`` alone."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings")
     from memoryhub.backends.fts_query import parse_query
-    from memoryhub.backends.lookups import word_expression
+    from memoryhub.backends.statements import word_expression
 
     connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
     connection.execute("PRAGMA mmap_size=268435456")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import connection
 
 from memoryhub.backends.postgres import TABLE_EXISTS, schema
+from memoryhub.backends.postgres.schema_objects import index_values
 from memoryhub.backends.tables import INDEXES, MEMORY_TABLE, REINDEX_TABLE
 
 
@@ -56,7 +57,7 @@ def copy_rows(table: str, limit: int, characters: int = 0) -> bool:
         if not count:
             return False
         cursor.execute(
-            f"INSERT INTO {table} SELECT id, {schema.index_values(table, MEMORY_TABLE)} FROM {MEMORY_TABLE}"
+            f"INSERT INTO {table} SELECT id, {index_values(table, MEMORY_TABLE)} FROM {MEMORY_TABLE}"
             f" WHERE id > %s AND id <= %s ON CONFLICT (rowid) DO UPDATE SET {table} = excluded.{table}",
             [after, last],
         )

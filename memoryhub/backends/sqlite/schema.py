@@ -108,7 +108,7 @@ def index_triggers(table: str) -> dict[str, str]:
 
 
 def shadow_triggers(table: str) -> tuple[str, str]:
-    """Return the names of the triggers on an index that :mod:`memoryhub.backends.reindexing` builds."""
+    """Return the names of the triggers on an index that :mod:`memoryhub.backends.schema` builds."""
     return f"{table}_new_delete", f"{table}_new_update"
 
 

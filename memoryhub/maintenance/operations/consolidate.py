@@ -24,7 +24,7 @@ from memoryhub.maintenance.operations.base import (
 )
 from memoryhub.maintenance.operations.evict import faded_reason
 from memoryhub.memories import maintenance_updates
-from memoryhub.search.hybrid import default_weights
+from memoryhub.search.lexical import default_weights
 from memoryhub.search.scoring import Components, composite_score, recency
 
 PROTECTED_TYPES = frozenset({MemoryType.DECISION.value, MemoryType.DISCOVERY.value})

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from memoryhub import embeddings
 from memoryhub.access.policy import Actor
-from memoryhub.backends import change_log, reindexing
+from memoryhub.backends import change_log, schema
 from memoryhub.backends.tables import EMBEDDED_COLUMNS, INDEXES
 from memoryhub.core.database import write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, provider, text_to_embed
@@ -61,7 +61,7 @@ class Reindex(Operation[NoParams]):
         self, params: NoParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         if not (position or {}).get("phase"):
-            for name in [name for table in INDEXES for name in reindexing.leftover_tables(table)]:
+            for name in [name for table in INDEXES for name in schema.leftover_tables(table)]:
                 yield from _clear_steps(name, {})
             first = _examine_step()
             yield first
@@ -69,18 +69,18 @@ class Reindex(Operation[NoParams]):
                 return  # a dry run
         for table in INDEXES:
             yield from _build_steps(table)
-        if left := reindexing.find_unsound_indexes():
+        if left := schema.find_unsound_indexes():
             raise BrokenIndex(f"{_INDEX_LABELS[left[0]]} does not match the memories; run doctor")
 
 
 def _examine_step() -> Step:
-    unsound = reindexing.find_unsound_indexes()
+    unsound = schema.find_unsound_indexes()
     changes = tuple(Change("reindex", reason=_reason(table, table in unsound)) for table in INDEXES)
 
     def commit(run_uid: str) -> tuple[Change, ...]:
         with write_transaction():
             for table in INDEXES:
-                reindexing.begin_rebuild(table)
+                schema.begin_rebuild(table)
         return changes
 
     return Step(changes, _BUILD_POSITION, 0, commit)
@@ -99,17 +99,17 @@ def _build_steps(table: str) -> Iterator[Step]:
     """
 
     def copy(rows: int, is_first: bool) -> bool:
-        return reindexing.copy_rows(table, rows, rows * CHARS_PER_WEIGHT)
+        return schema.copy_rows(table, rows, rows * CHARS_PER_WEIGHT)
 
-    if reindexing.copy_position(table) is not None:
+    if schema.copy_position(table) is not None:
         yield from chore_steps(copy, Pace(50, 2000, min_size=4), _BUILD_POSITION, counted=True)
-        yield from chore_steps(lambda *_: reindexing.swap_index(table), Pace(), _BUILD_POSITION)
+        yield from chore_steps(lambda *_: schema.swap_index(table), Pace(), _BUILD_POSITION)
     yield from _clear_steps(f"{table}_old", _BUILD_POSITION)
 
 
 def _clear_steps(name: str, position: dict[str, Any]) -> Iterator[Step]:
     pace = Pace(50, 5000, min_size=20)
-    yield from chore_steps(lambda amount, _: reindexing.drop_in_steps(name, amount), pace, position)
+    yield from chore_steps(lambda amount, _: schema.drop_in_steps(name, amount), pace, position)
 
 
 _FIRST_SIZE, _MAX_SIZE = 100, 500  # memories in a step

@@ -29,7 +29,7 @@ from memoryhub.ops.checks import INSTALLATION
 from memoryhub.transfer.files import STDIN
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, Format, detect_format
 from memoryhub.transfer.id_map import IdMap
-from memoryhub.transfer.loader import LoadOptions, Tally, find_projects_over_cap, load_items, suggest_cap
+from memoryhub.transfer.loader import LoadOptions, load_items
 from memoryhub.transfer.reader import (
     ImportReader,
     checkpoint_path,
@@ -39,6 +39,7 @@ from memoryhub.transfer.reader import (
     save_checkpoint,
 )
 from memoryhub.transfer.records import Problem, ReadOptions, UnreadableFile
+from memoryhub.transfer.reports import Tally, find_projects_over_cap, suggest_cap
 from memoryhub.transfer.text_workers import TextWorkers
 
 INTERRUPTED = 130

@@ -33,7 +33,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         acknowledged = self._acknowledge() if options["acknowledge_loss"] else None
-        chain, mirror, loss = journal.verify_chain(), verification.compare_mirror(), journal.pending()
+        chain, mirror, loss = verification.verify_chain(), verification.compare_mirror(), journal.pending()
         ok = chain.ok and mirror.ok and loss is None
         if options["json"]:
             shape = {**asdict(chain), "ok": ok, "chain_ok": chain.ok, "mirror_ok": mirror.ok}
@@ -62,7 +62,7 @@ class Command(BaseCommand):
             self.stdout.write(self.style.ERROR(f"Loss: {loss.summary()}"))
             self.stdout.write("Loss: find out why, then run verify_journal --acknowledge-loss")
 
-    def _tell(self, chain: journal.Verification, mirror: verification.MirrorReport) -> None:
+    def _tell(self, chain: verification.Verification, mirror: verification.MirrorReport) -> None:
         rows = plural(chain.rows, "row")
         if chain.ok:
             self.stdout.write(self.style.SUCCESS(f"Chain: intact, {rows}"))

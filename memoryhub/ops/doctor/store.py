@@ -11,7 +11,7 @@ from django.db import DatabaseError, OperationalError, connection, connections, 
 from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub.audit import journal, mirror, verification
-from memoryhub.backends import reindexing, release, schema, tables
+from memoryhub.backends import release, schema, tables
 from memoryhub.backends.postgres import replica, server
 from memoryhub.core import damage
 from memoryhub.core.database import REPLICA, is_database_busy, is_postgres, write_transaction
@@ -181,7 +181,7 @@ def triggers() -> Iterator[Finding]:
 def _unfit() -> list[str]:
     """Return the damaged indexes. Works on a copy, because the check would block all writers."""
     try:
-        return reindexing.find_unsound_indexes()
+        return schema.find_unsound_indexes()
     except (OSError, sqlite3.Error):  # no room for a copy, or no access
         return [table for table in tables.INDEXES if not schema.is_index_sound(table)]
 
@@ -228,7 +228,7 @@ def integrity() -> Iterator[Finding]:
 
 @check("journal", needs="tables", slow=True)
 def journal_chain() -> Iterator[Finding]:
-    found = journal.verify_chain()
+    found = verification.verify_chain()
     if found.ok:
         yield ok(f"the chain is intact, {found.rows:,} rows")
         return

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memoryhub.core.rule_files import PatternFile, Regex, RuleSchema, Words, load_rule_file
+from memoryhub.security.secrets.assignments import HEX, UUID, has_digit, is_random, is_reference
 from memoryhub.security.secrets.checks import secret_span
 from memoryhub.security.secrets.secret_rules import (
     Budget,
@@ -34,7 +35,6 @@ from memoryhub.security.secrets.secret_rules import (
     load_rules,
     lower_case,
 )
-from memoryhub.security.secrets.values import HEX, UUID, has_digit, is_random, is_reference
 
 REDACTED = "[secret removed]"
 UNCHECKED = "[text removed: too costly to check for secrets]"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from memoryhub.security.secrets import assignments
-from memoryhub.security.secrets.values import (
+from memoryhub.security.secrets.assignments import (
     ENV_NAME,
     HEX,
     UUID,

@@ -17,14 +17,12 @@ from django.views.decorators.http import require_http_methods, require_POST
 from memoryhub.access.policy import Sensitivity
 from memoryhub.accounts.clearance import may_view_level
 from memoryhub.digests import services
-from memoryhub.digests.content import collect_content
-from memoryhub.digests.messages import DeliveryFailed
+from memoryhub.digests.messages import DeliveryFailed, collect_content
 from memoryhub.memories.errors import NotFound, StoreError
 from memoryhub.models import Digest
 from memoryhub.models.account import CHANNELS, PERIODS
 from memoryhub.web.accounts.forms import PlainForm
-from memoryhub.web.base.fields import to_sentence
-from memoryhub.web.base.filters import ProjectField
+from memoryhub.web.base.forms import ProjectField, to_sentence
 from memoryhub.web.base.requests import signed_in_user
 
 _LEVELS = [("public", "Public memories"), ("private", "Public and private memories")]

@@ -21,7 +21,7 @@ from memoryhub.core import dates
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import OAuthClient
 from memoryhub.models.account import default_rights
-from memoryhub.web.base.fields import LinesField
+from memoryhub.web.base.forms import LinesField
 
 LEVEL_LABELS = {
     "public": "public memories only",

@@ -16,8 +16,8 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from memoryhub.accounts import identities, invitations, people, roles, second_factors
-from memoryhub.accounts.clearance import is_confined
+from memoryhub.accounts import clearance, identities, invitations, people, roles, second_factors
+from memoryhub.accounts.clearance import ADD_PERMISSION, is_confined
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import JournalEntry, Membership
 from memoryhub.web.accounts.forms import (
@@ -40,7 +40,7 @@ def managers_only(view: View) -> View:
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if not people.may_manage_people(request.user):
+        if not clearance.may_manage_people(request.user):
             raise PermissionDenied
         return view(request, *args, **kwargs)
 
@@ -125,7 +125,7 @@ def people_list(request: HttpRequest) -> HttpResponse:
         ],
         "q": query,
         "form": form,
-        "may_add": request.user.has_perm(people.ADD_PERMISSION),
+        "may_add": request.user.has_perm(ADD_PERMISSION),
         "failed": JournalEntry.objects.failed_logins()[:MAX_FAILED_LOGINS],
     }
     return render(request, "people/list.html", context, status=422 if form.errors else 200)

@@ -35,7 +35,7 @@ from django.utils.decorators import method_decorator
 from django.utils.http import urlencode
 
 from memoryhub.accounts import identities, second_factors, sign_in
-from memoryhub.accounts.adapters import SIGN_IN_REFUSED
+from memoryhub.accounts.second_factors import SIGN_IN_REFUSED
 from memoryhub.web.accounts.sign_in import limit_started_sign_ins
 from memoryhub.web.base.requests import signed_in_user
 

@@ -1,4 +1,4 @@
-"""Middleware for pages: login, cache headers, error pages, date preferences."""
+"""Middleware for pages: login, cache headers, error pages, date preferences, static files in bundles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from django.conf import settings
 from django.contrib.auth.middleware import LoginRequiredMiddleware
@@ -18,9 +18,12 @@ from django.http import HttpResponseRedirect as Redirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.template.loader import render_to_string
+from django.templatetags.static import static
 from django.urls import Resolver404, resolve
 from django.utils import timezone
 from django.utils.cache import get_conditional_response, patch_cache_control, patch_vary_headers
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 from whitenoise.compress import Compressor
@@ -32,7 +35,7 @@ from memoryhub.core import dates
 from memoryhub.core.damage import is_damage, is_recorded
 from memoryhub.core.database import is_database_busy, is_interrupted, is_store_unavailable
 from memoryhub.core.pagination import InvalidCursor
-from memoryhub.web.base import bundles, caching
+from memoryhub.web.base import caching
 from memoryhub.web.base.requests import apply_scope, patch_vary
 
 ZONE_COOKIE = "zone"  # written by theme.js: the browser's time zone, used if the person chose none
@@ -175,7 +178,7 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         path = request.path_info.removeprefix(self.static_prefix)
-        if path != request.path_info and (bundle := bundles.find(path)):
+        if path != request.path_info and (bundle := find_bundle(path)):
             return _serve_bundle(request, path, bundle)
         response: HttpResponseBase = super().__call__(request)
         return response
@@ -201,7 +204,7 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
         return bool(version) and version == file_digest(request.path_info.removeprefix(self.static_prefix))
 
 
-def _serve_bundle(request: HttpRequest, path: str, bundle: bundles.Bundle) -> HttpResponseBase:
+def _serve_bundle(request: HttpRequest, path: str, bundle: Bundle) -> HttpResponseBase:
     if request.method not in ("GET", "HEAD"):
         return HttpResponseNotAllowed(["GET", "HEAD"])
     is_compressed = _ACCEPTS_GZIP.search(request.META.get("HTTP_ACCEPT_ENCODING", ""))
@@ -231,3 +234,81 @@ def _gzip(path: str, etag: str) -> bytes | None:
     data = Path(path).read_bytes()
     body: bytes = _COMPRESSOR.compress_gzip(data)
     return body if _COMPRESSOR.is_compressed_effectively("gzip", path, len(data), body) else None
+
+
+_BUNDLE_NAME = re.compile(r"bundles/([a-z_-]{1,200})\.(css|js)")
+
+
+class Feature(NamedTuple):
+    """Names of files in ``static/css`` and ``static/js``, without their endings, in loading order."""
+
+    styles: str = ""
+    scripts: str = ""
+
+
+FEATURES = {
+    "base": Feature("base header components forms text pages print", "htmx hub"),
+    "signed-in": Feature(scripts="keys"),
+    "memory": Feature("memory timeline", "memory"),
+    "lists": Feature("lists", "lists"),
+    "live": Feature("lists", "idiomorph.min live"),
+    "sessions": Feature("sessions"),
+    "facts": Feature("facts"),
+    "graph": Feature("facts", "graph"),
+    "review": Feature("review", "review"),
+    "maintenance": Feature("maintenance"),
+    "statistics": Feature("statistics"),
+}
+_HTMX = "django_htmx/htmx-2.min.js"
+
+
+class Bundle(NamedTuple):
+    """The bytes of a bundle and a digest of them."""
+
+    body: bytes
+    digest: str
+
+
+def find_bundle(path: str) -> Bundle | None:
+    """Return the bundle at ``path`` below the URL of static files; None if there is none."""
+    match = _BUNDLE_NAME.fullmatch(path)
+    if match is None or not set(names := match[1].split("_")) <= FEATURES.keys():
+        return None
+    return (_build if settings.DEBUG else _build_once)(tuple(names), match[2])
+
+
+def render_bundle_tags(names: str) -> SafeString:
+    """Return the elements that load the features ``names``, separated by spaces."""
+    stylesheet = _bundle_url(names, "css")
+    script = _bundle_url(names, "js")
+    return format_html(
+        "{}{}",
+        format_html('<link rel="stylesheet" href="{}">', stylesheet) if stylesheet else "",
+        format_html('<script src="{}" defer></script>', script) if script else "",
+    )
+
+
+def _bundle_url(names: str, kind: str) -> str:
+    path = f"bundles/{'_'.join(names.split())}.{kind}"
+    if (bundle := find_bundle(path)) is None:
+        raise ValueError(f"{names!r} names a feature that FEATURES does not have")
+    return f"{static(path)}?v={bundle.digest}" if bundle.body else ""
+
+
+def _build(names: tuple[str, ...], kind: str) -> Bundle:
+    body = b"\n".join(_read(path) for path in _paths(names, kind))
+    return Bundle(body, hashlib.sha256(body).hexdigest()[:10])
+
+
+def _paths(names: tuple[str, ...], kind: str) -> list[str]:
+    lists = (FEATURES[name].styles if kind == "css" else FEATURES[name].scripts for name in names)
+    paths = dict.fromkeys(f"{kind}/{file}.{kind}" for files in lists for file in files.split())
+    return [_HTMX if path == "js/htmx.js" else path for path in paths]
+
+
+_build_once = lru_cache(maxsize=256)(_build)
+
+
+def _read(path: str) -> bytes:
+    body = Path(str(finders.find(path))).read_bytes()
+    return b"@media print {\n" + body + b"}\n" if path == "css/print.css" else body

@@ -14,10 +14,11 @@ from memoryhub.accounts.clearance import (
     SWITCHABLE_LEVELS,
     full_clearance,
     is_level_shown,
+    may_manage_people,
     may_view_level,
 )
-from memoryhub.accounts.people import may_manage_people
-from memoryhub.maintenance.forms import can_view_runs
+
+VIEW_RUN, ADD_RUN = "memoryhub.view_maintenancerun", "memoryhub.add_maintenancerun"
 
 
 def _everyone(user: Any) -> bool:
@@ -70,6 +71,10 @@ class NavigationLink:
     current: str = ""
     icon: str = ""
     links: list[NavigationLink] = field(default_factory=list)
+
+
+def can_view_runs(user: Any) -> bool:
+    return bool(user.has_perm(VIEW_RUN) or user.has_perm(ADD_RUN))
 
 
 SECTIONS = (

@@ -34,7 +34,7 @@ from memoryhub.search.related import find_related
 from memoryhub.search.semantic import similarity_label
 from memoryhub.web.base import diffs
 from memoryhub.web.base.caching import cached_value, cached_while, clearance_key, store_token
-from memoryhub.web.base.filters import ListFilter, ProjectFilterField, WordField
+from memoryhub.web.base.forms import ListFilter, ProjectFilterField, WordField
 from memoryhub.web.memories.queries import live_memories
 
 MAX_DIFF_ROWS = 30  # of a comparison of two near-duplicates

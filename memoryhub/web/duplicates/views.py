@@ -23,7 +23,7 @@ from memoryhub.duplicates.clusters import MAX_MEMBERS, Cluster, DuplicateCluster
 from memoryhub.injection.effects import preview_change
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
-from memoryhub.web.base.fields import normalize_newlines, parse_aware_datetime
+from memoryhub.web.base.forms import normalize_newlines, parse_aware_datetime
 from memoryhub.web.base.requests import (
     HtmxHttpRequest,
     page_or_fragment,

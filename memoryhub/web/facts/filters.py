@@ -15,7 +15,7 @@ from memoryhub.facts import queries
 from memoryhub.facts.contradictions import ContradictionReport
 from memoryhub.facts.services import query_facts
 from memoryhub.models.querysets import FactQuerySet
-from memoryhub.web.base.filters import ListFilter, PredicateField, ProjectFilterField, WordField
+from memoryhub.web.base.forms import ListFilter, PredicateField, ProjectFilterField, WordField
 from memoryhub.web.facts.graph import MAX_OPEN_NODES
 
 MAX_SUGGESTED = 200

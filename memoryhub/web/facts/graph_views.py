@@ -42,15 +42,11 @@ def facts_graph(request: HtmxHttpRequest) -> HttpResponse:
         opened, found = [*(name for name in opened if name != exact), exact], []
     opened = opened[-graph.MAX_OPEN_NODES :]
     texts = [index.text(name) for name in opened]
-    keys = [queries.node_key(text) for text in texts]
-    address = GraphAddress(request.GET, keys)
+    address = GraphAddress(request.GET, [queries.node_key(text) for text in texts])
     context = {
         "form": form,
         "address": address,
-        "opened": [
-            {"name": text, "key": key, "open": address.opening(key), "close": address.closing(key)}
-            for text, key in zip(texts, keys, strict=True)
-        ],
+        "opened": _opened_links(texts, address),
         "missing": missing,
         "found": _node_links(index, found, address),
         "found_nothing": bool(form.value("find")) and not found and not exact,
@@ -66,6 +62,15 @@ def facts_graph(request: HtmxHttpRequest) -> HttpResponse:
         request, "facts/graph.html", context, fragment="facts/graph.html#graph_view", target=TARGET
     )
     return update_address_bar(request, response, context["here"], replace=False)
+
+
+def _opened_links(texts: list[str], address: GraphAddress) -> list[dict[str, Any]]:
+    """Return the open nodes, each with links that open or close it."""
+    keys = [queries.node_key(text) for text in texts]
+    return [
+        {"name": text, "key": key, "open": address.opening(key), "close": address.closing(key)}
+        for text, key in zip(texts, keys, strict=True)
+    ]
 
 
 def _picture_context(

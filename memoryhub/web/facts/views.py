@@ -29,7 +29,7 @@ from memoryhub.facts.services import query_facts
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import Entity, Fact, FileLink, Memory
 from memoryhub.models.querysets import FactQuerySet
-from memoryhub.web.base.filters import FactFilter
+from memoryhub.web.base.forms import FactFilter
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, narrow_to_project, return_url
 from memoryhub.web.facts.filters import GraphAddress, suggested_predicates
 from memoryhub.web.memories.bulk_actions import changed_since_text, parse_journal_number
@@ -253,15 +253,11 @@ def thing(request: HttpRequest) -> HttpResponse:
         raise Http404
     questions = contradictions.find_contradictions(clearance).narrowed(subject=name).open
     contested = {row.pk for group in questions for row in group.rows}
-    entries = [
-        ThingEntry(fact.valid_from or fact.created_at, fact, None, fact.pk in contested) for fact in rows
-    ]
-    entries += [ThingEntry(memory.created_at, memory=memory) for memory in memories]
     context = {
         "name": name,
         "types": _entity_types(names, memories),
         "aliases": _aliases(index, key, name)[:MAX_ALIASES],
-        "entries": sorted(entries, key=lambda entry: entry.at, reverse=True),
+        "entries": _newest_first(rows, memories, contested),
         "fact_count": len(rows),
         "memory_count": len(memories),
         "is_cut": len(rows) == MAX_FACTS or len(memories) == MAX_MEMORIES,
@@ -271,6 +267,14 @@ def thing(request: HttpRequest) -> HttpResponse:
         "graph": GraphAddress(request.GET).of([queries.node_key(name)]) if key else "",
     }
     return render(request, "facts/thing.html", context)
+
+
+def _newest_first(facts: list[Fact], memories: list[Memory], contested: Collection[int]) -> list[ThingEntry]:
+    entries = [
+        ThingEntry(fact.valid_from or fact.created_at, fact, None, fact.pk in contested) for fact in facts
+    ]
+    entries += [ThingEntry(memory.created_at, memory=memory) for memory in memories]
+    return sorted(entries, key=lambda entry: entry.at, reverse=True)
 
 
 def _find_memories(names: Collection[str], facts: FactQuerySet, clearance: Clearance) -> list[Memory]:

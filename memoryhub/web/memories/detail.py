@@ -22,13 +22,12 @@ from memoryhub.injection.queries import find_uses
 from memoryhub.memories import serializers
 from memoryhub.memories.freshness import changed_files
 from memoryhub.memories.merge import last_merge
-from memoryhub.memories.replacements import visible_replacements
-from memoryhub.memories.rows import LIST_FIELDS, list_values
+from memoryhub.memories.rows import LIST_FIELDS, list_values, visible_replacements
 from memoryhub.models import Memory
 from memoryhub.search.related import find_related
 from memoryhub.web.base import charts, markdown
 from memoryhub.web.base.caching import cached_until_change, clearance_key
-from memoryhub.web.base.fields import parse_whole_number
+from memoryhub.web.base.forms import parse_whole_number
 from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, referring_page, wants_fragment
 from memoryhub.web.memories import queries, versions
 from memoryhub.web.memories.bulk_actions import is_allowed

@@ -21,7 +21,7 @@ from memoryhub.accounts.clearance import full_clearance, request_actor, request_
 from memoryhub.injection import effects
 from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
-from memoryhub.web.base.fields import to_sentence
+from memoryhub.web.base.forms import to_sentence
 from memoryhub.web.base.requests import HtmxHttpRequest, return_url
 from memoryhub.web.effects import PREVIEW, effect_context, render_panel, render_refusal
 from memoryhub.web.memories import queries

@@ -24,7 +24,7 @@ from memoryhub.stats import usage
 from memoryhub.stats.counts import EXPIRING_DAYS
 from memoryhub.stats.usage import HEALTH_ISSUES, issue_condition
 from memoryhub.transfer.jobs import imported_memories
-from memoryhub.web.base.filters import (
+from memoryhub.web.base.forms import (
     DayField,
     ListFilter,
     PastDayField,

@@ -17,7 +17,7 @@ from memoryhub.memories import StoreError
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
-from memoryhub.web.base.fields import (
+from memoryhub.web.base.forms import (
     EntitiesField,
     LabelsField,
     LineField,

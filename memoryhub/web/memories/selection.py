@@ -15,8 +15,7 @@ from memoryhub.memories import StoreError
 from memoryhub.memories.bulk_actions import MAX_MEMORIES
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.web.base.fields import parse_aware_datetime
-from memoryhub.web.base.filters import TimelineFilter
+from memoryhub.web.base.forms import TimelineFilter, parse_aware_datetime
 from memoryhub.web.base.requests import narrow_to_project
 from memoryhub.web.memories.filters import MemoryListFilter
 

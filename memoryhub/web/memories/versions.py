@@ -27,7 +27,7 @@ from memoryhub.accounts.clearance import full_clearance, request_actor, request_
 from memoryhub.memories.versions import HiddenValue, Version, current_value, load_versions, walk_revisions
 from memoryhub.models import Memory, Revision
 from memoryhub.web.base import diffs
-from memoryhub.web.base.fields import parse_aware_datetime, parse_whole_number
+from memoryhub.web.base.forms import parse_aware_datetime, parse_whole_number
 from memoryhub.web.base.requests import return_url
 from memoryhub.web.memories import queries
 

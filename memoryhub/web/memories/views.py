@@ -23,14 +23,14 @@ from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.pagination import InvalidCursor, paginate
 from memoryhub.core.text import collapse_whitespace, without_title_prefix
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.snapshots import Snapshot, load_snapshot
+from memoryhub.memories.versions import Snapshot, load_snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.hybrid import Hit, search_memories
+from memoryhub.search.hybrid import Hit, SearchResults, search_memories
 from memoryhub.search.snapshots import search_snapshot
-from memoryhub.search.snippets import extract_snippet, highlight_text, snippet_of_first_match
+from memoryhub.search.text_matching import extract_snippet, highlight_text, snippet_of_first_match
 from memoryhub.stats import counts
-from memoryhub.web.base.fields import parse_whole_number
+from memoryhub.web.base.forms import parse_whole_number
 from memoryhub.web.base.markdown import to_plain_text
 from memoryhub.web.base.requests import HtmxHttpRequest, chosen_project, page_or_fragment, update_address_bar
 from memoryhub.web.memories.filters import MemoryListFilter, filter_url
@@ -144,18 +144,24 @@ def _search_context(request: HttpRequest, form: MemoryListFilter, clearance: Cle
     query = parse_query(results.suggestions[0] if results.is_corrected else text)
     if column:
         listed = _ordered_page(request, found, column)
-        items = [ListItem(memory, *_highlight(query, memory)) for memory in listed["page"].items]
+        listed["items"] = [ListItem(memory, *_highlight(query, memory)) for memory in listed["page"].items]
     else:
-        last = -(-results.total // size)
-        listed = {"number": number, "last": last, "is_one_page": last == 1}
-        items = [_to_item(query, hit, notes.get(hit.memory.pk, "")) for hit in results.hits]
+        listed = _numbered_page(query, results, notes, number)
     return {
         **context,
         **listed,
-        "items": items,
         "suggestions": [(one, filter_url(request, q=one)) for one in results.suggestions],
         "groups": [] if moment else build_facets(request, counts.top_facets(found)),
     }
+
+
+def _numbered_page(
+    query: Query, results: SearchResults, notes: Mapping[int, str], number: int
+) -> dict[str, Any]:
+    """Return the context of a page of results, the best first."""
+    last = -(-results.total // settings.MEMORYHUB.search_limit)
+    items = [_to_item(query, hit, notes.get(hit.memory.pk, "")) for hit in results.hits]
+    return {"number": number, "last": last, "is_one_page": last == 1, "items": items}
 
 
 def _note(memory: Memory, snapshot: Snapshot) -> str:

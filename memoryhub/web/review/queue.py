@@ -28,7 +28,7 @@ from memoryhub.stats import review_items
 from memoryhub.stats.review_items import Reviewer
 from memoryhub.web.base import markdown
 from memoryhub.web.base.caching import cached_until_change, clearance_key
-from memoryhub.web.base.filters import ListFilter, ProjectFilterField
+from memoryhub.web.base.forms import ListFilter, ProjectFilterField
 from memoryhub.web.base.markdown import MarkedSpan
 from memoryhub.web.memories.queries import live_memories
 

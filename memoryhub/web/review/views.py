@@ -23,7 +23,7 @@ from memoryhub.facts import contradictions
 from memoryhub.models import Memory, Profile
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import review_items
-from memoryhub.web.base.fields import parse_aware_datetime, parse_whole_number
+from memoryhub.web.base.forms import parse_aware_datetime, parse_whole_number
 from memoryhub.web.base.navigation import may_review
 from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, return_url
 from memoryhub.web.duplicates import presenters

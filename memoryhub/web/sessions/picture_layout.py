@@ -164,18 +164,9 @@ def lay_out_picture(
     if not items:
         return None
     items = sorted(items, key=lambda item: item.at)
-    sizes: dict[datetime, float] = {}
-    for item in items:
-        sizes[item.at] = max(
-            sizes.get(item.at, SMALL_MARK_WIDTH), LARGE_MARK_WIDTH if item.stands_out else SMALL_MARK_WIDTH
-        )
-    axis = build_axis(sizes)
+    axis = build_axis(_mark_widths(items))
     laned = [item for item in items if item.lane in LANES]
-    counts = Counter(item.lane for item in laned)
-    lanes = [
-        Lane(name, LANES[name], HEADER_HEIGHT + LANE_HEIGHT * (index + 0.5), counts[name])
-        for index, name in enumerate(name for name in LANES if counts[name])
-    ]
+    lanes = _lay_out_lanes(laned)
     heights = {lane.name: lane.y for lane in lanes}
     across = dict(zip(axis.moments, map(axis.percent, axis.places), strict=True))
     memorable = _memorability_values(items, across)
@@ -196,6 +187,23 @@ def lay_out_picture(
         gate=threshold,
         types=sorted({item.type for item in laned if item.type}),
     )
+
+
+def _mark_widths(items: Sequence[PictureItem]) -> dict[datetime, float]:
+    """Return the width of the widest mark at each time."""
+    widths: dict[datetime, float] = {}
+    for item in items:
+        width = LARGE_MARK_WIDTH if item.stands_out else SMALL_MARK_WIDTH
+        widths[item.at] = max(widths.get(item.at, SMALL_MARK_WIDTH), width)
+    return widths
+
+
+def _lay_out_lanes(items: Sequence[PictureItem]) -> list[Lane]:
+    counts = Counter(item.lane for item in items)
+    return [
+        Lane(name, LANES[name], HEADER_HEIGHT + LANE_HEIGHT * (index + 0.5), counts[name])
+        for index, name in enumerate(name for name in LANES if counts[name])
+    ]
 
 
 def _segment_bands(items: Sequence[PictureItem], axis: Axis) -> list[SegmentBand]:

@@ -16,7 +16,7 @@ from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Injection, Memory, Session
 from memoryhub.models.querysets import InjectionQuerySet
 from memoryhub.stats import timeline
-from memoryhub.web.base.filters import InjectionFilter
+from memoryhub.web.base.forms import InjectionFilter
 from memoryhub.web.base.requests import cursor_page
 from memoryhub.web.sessions.overview import name_sessions
 from memoryhub.web.sessions.picture import fit_to_bytes
@@ -41,16 +41,7 @@ def session_report(request: HttpRequest, session_id: str) -> HttpResponse:
         return redirect("session", session_id)
     [found] = sessions
     summary = visible_summary(found)
-    entries, next_cursor = read_entries(
-        found, clearance, cursor, limit=MAX_ENTRIES, kinds=timeline.PAGE_KINDS, oldest_first=True
-    )
-    listing, fit = fit_to_bytes(
-        lambda count: _render_entries(entries[:count], summary),
-        _count_within_budget(entries),
-        MAX_REPORT_BYTES,
-    )
-    if fit < len(entries):
-        entries, next_cursor = entries[:fit], timeline.cursor_after(entries[fit - 1])
+    entries, listing, next_cursor = _read_part(found, summary, clearance, cursor)
     before = timeline.count_entries_before(cursor, clearance, found) if cursor else 0
     context = {
         "session": found,
@@ -65,6 +56,23 @@ def session_report(request: HttpRequest, session_id: str) -> HttpResponse:
         "next_cursor": next_cursor,
     }
     return render(request, "sessions/report.html", context)
+
+
+def _read_part(
+    found: Session, summary: Memory | None, clearance: Clearance, cursor: str | None
+) -> tuple[list[timeline.TimelineEntry], str, str | None]:
+    """Return the entries that fit into a part, rendered, and the cursor of the next part."""
+    entries, next_cursor = read_entries(
+        found, clearance, cursor, limit=MAX_ENTRIES, kinds=timeline.PAGE_KINDS, oldest_first=True
+    )
+    listing, fit = fit_to_bytes(
+        lambda count: _render_entries(entries[:count], summary),
+        _count_within_budget(entries),
+        MAX_REPORT_BYTES,
+    )
+    if fit < len(entries):
+        entries, next_cursor = entries[:fit], timeline.cursor_after(entries[fit - 1])
+    return entries, listing, next_cursor
 
 
 def _count_within_budget(entries: list[timeline.TimelineEntry]) -> int:

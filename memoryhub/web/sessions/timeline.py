@@ -17,7 +17,7 @@ from memoryhub.accounts.clearance import request_clearance
 from memoryhub.models import Memory, Session
 from memoryhub.stats import calendar, timeline
 from memoryhub.web.base.caching import cached_until_change, clearance_key
-from memoryhub.web.base.filters import MonthFilter, TimelineFilter
+from memoryhub.web.base.forms import MonthFilter, TimelineFilter
 from memoryhub.web.sessions.overview import make_title, name_sessions, title_columns
 
 ENTRIES_PER_PAGE, SESSIONS_PER_DAY = 24, 3

@@ -30,7 +30,7 @@ from memoryhub.stats import timeline
 from memoryhub.stats.timeline import EventFilter, count_rows, sessions_with_counts
 from memoryhub.web.base import caching
 from memoryhub.web.base.caching import cached_until_change, clearance_key
-from memoryhub.web.base.filters import SessionFilter
+from memoryhub.web.base.forms import SessionFilter
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
@@ -213,12 +213,9 @@ def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
         raise BadRequest("unknown kind or order")
     cursor = _first_cursor(request, found, clearance, order)
     about = repr((clearance_key(clearance), found.pk, timezone.get_current_timezone_name(), get_language()))
+    events = Event.objects.visible_to(clearance).filter(session=found)
     counted = cached_until_change(
-        request,
-        "session",
-        about,
-        lambda: count_events(Event.objects.visible_to(clearance).filter(session=found)),
-        depends_on_events=True,
+        request, "session", about, lambda: count_events(events), depends_on_events=True
     )
     reports = queries.load_session_reports(found, clearance, MAX_ITEMS) if kind == "injection" else []
     picture = "" if cursor else _load_picture(request, found, clearance, about, reports)
@@ -274,20 +271,15 @@ def _entries_context(
 ) -> dict[str, Any]:
     which = parse_event_filter(request) if kind in _WITH_EVENTS else EventFilter()
     is_filtered = which != EventFilter()
-    # A filter for events leaves out the memories between them.
-    kinds = KINDS["event" if kind in ("", "kept") and is_filtered else kind]
-    which = replace(which, decided=kind == "kept")
     anchor = request.GET.get("entry", "")
-    entries, next_cursor = read_entries(
-        found,
-        clearance,
-        cursor,
-        reports,
-        limit=ENTRIES_PER_PAGE,
-        kinds=kinds,
-        oldest_first=not order,
-        which=which,
-    )
+    options = {
+        "limit": ENTRIES_PER_PAGE,
+        # A filter for events leaves out the memories between them.
+        "kinds": KINDS["event" if kind in ("", "kept") and is_filtered else kind],
+        "oldest_first": not order,
+        "which": replace(which, decided=kind == "kept"),
+    }
+    entries, next_cursor = read_entries(found, clearance, cursor, reports, **options)
     anchors = [entry.anchor for entry in entries]
     min_count = anchors.index(anchor) + 1 if anchor in anchors else 1
     listing, fit = _render_entries(request, entries, min_count, folds=kind == "" and not is_filtered)

@@ -1,14 +1,16 @@
-"""Template tags for all pages: icons, badges, dates, bars, scores, links."""
+"""Template tags for all pages and lists: icons, badges, dates, scores, links, bulk actions, the sidebar."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
 from django import template
 from django.conf import settings
+from django.forms import BaseForm
 from django.template import Context
 from django.template.defaultfilters import floatformat
 from django.template.loader import render_to_string
@@ -20,17 +22,27 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from memoryhub.access import policy
+from memoryhub.access.policy import LEVELS
+from memoryhub.accounts.clearance import full_clearance
 from memoryhub.core.dates import format_iso
 from memoryhub.core.text import collapse_whitespace, shorten, without_title_prefix
-from memoryhub.core.vocabulary import TrashReason
+from memoryhub.core.vocabulary import SCOPES, TYPES, TrashReason
 from memoryhub.injection.candidates import Candidate
-from memoryhub.models import Memory
-from memoryhub.search.hybrid import Hit, default_weights
+from memoryhub.memories.bulk_actions import MAX_MEMORIES
+from memoryhub.models import Fact, Memory
+from memoryhub.search.hybrid import Hit
+from memoryhub.search.lexical import default_weights
 from memoryhub.stats.counts import EXPIRING_DAYS
 from memoryhub.web import agents
-from memoryhub.web.base import bundles
+from memoryhub.web.base import middleware
 from memoryhub.web.base.markdown import to_plain_text
 from memoryhub.web.base.middleware import file_digest
+from memoryhub.web.base.navigation import navigation_links
+from memoryhub.web.base.requests import current_project
+from memoryhub.web.memories import bulk_actions
+from memoryhub.web.memories.filters import filter_url
+from memoryhub.web.review import queue
+from memoryhub.web.saved_searches import list_address_of, saved_items
 
 register = template.Library()
 
@@ -60,7 +72,7 @@ def asset(path: str) -> str:
     return f"{static(path)}?v={file_digest(path)}" if not settings.DEBUG else static(path)
 
 
-register.simple_tag(bundles.render_tags, name="assets")
+register.simple_tag(middleware.render_bundle_tags, name="assets")
 
 
 @register.simple_tag
@@ -214,3 +226,83 @@ def score(hit: Hit | Candidate) -> dict[str, Any]:
 def listing(**filters: str) -> str:
     """Return the URL of the memory list with these filters, empty ones omitted."""
     return f"{reverse('memories')}?{urlencode({name: value for name, value in filters.items() if value})}"
+
+
+@register.simple_tag(takes_context=True, name="may_act")
+def may_use_bulk_actions(context: dict[str, Any]) -> bool:
+    """Whether this person may do any bulk action: then each row has a checkbox."""
+    return any(bulk_actions.allowed_actions(context["request"]).values())
+
+
+@register.filter("as_read")
+def checkbox_value(row: Memory | Fact) -> str:
+    """Return the value of a row's checkbox: the id, and the version that the page shows."""
+    return f"{row.uid} {row.updated_at.isoformat()}"
+
+
+@register.inclusion_tag("includes/bulk_bar.html", takes_context=True)
+def bulk_bar(
+    context: dict[str, Any],
+    total: int = 0,
+    ended: bool = False,
+    demote: str = "demote",
+    outdated: bool = False,
+) -> dict[str, Any]:
+    """Render the bar.
+
+    ``total``: the number of matches on all pages; 0 if the list cannot be selected as a whole. ``ended``: the
+    list is of trashed or expired memories. ``demote``: the action of that button. ``outdated``: the list is
+    of memories that may be outdated.
+    """
+    request = context["request"]
+    offered = full_clearance(request).levels_in_any_project()
+    return {
+        "request": request,
+        "csrf_token": context.get("csrf_token"),
+        "perms": context.get("perms"),
+        "may": bulk_actions.allowed_actions(request),
+        "ended": ended,
+        "demote": demote,
+        "outdated": outdated,
+        "may_erase": ended and request.user.has_perm("memoryhub.erase_memory"),
+        "total": total,
+        "most": MAX_MEMORIES,
+        "list": filter_url(request, as_of=timezone.now().isoformat()),
+        "levels": [level for level in LEVELS if level in offered],
+        "types": [(kind, kind.replace("_", " ")) for kind in TYPES],
+        "scopes": SCOPES,
+    }
+
+
+@register.simple_tag(takes_context=True)
+def error_mark(context: template.Context) -> str:
+    """Return "Error: " if a submitted form of the page has errors, else nothing.
+
+    A page that reports errors in another way fills the block ``refused`` itself.
+    """
+    values: Iterable[object] = context.flatten().values()
+    has_errors = any(isinstance(one, BaseForm) and one.is_bound and bool(one.errors) for one in values)
+    return "Error: " if has_errors else ""
+
+
+@register.inclusion_tag("includes/sidebar.html", takes_context=True)
+def sidebar(context: dict[str, Any]) -> dict[str, Any]:
+    """Render the main navigation, with the number of items to review and the saved searches."""
+    request = context["request"]
+    sections = navigation_links(request.user, request.path)
+    may_review = any(section.name == "review" for section in sections)
+    is_memories = any(section.name == "memories" and section.current == "page" for section in sections)
+    return {
+        "sections": sections,
+        "waiting": queue.badge_text(request) if may_review else "",
+        "project": current_project(request),
+        "saved": saved_items(request.user, "memories") if is_memories else [],
+        "request": request,
+        "csrf_token": context.get("csrf_token"),
+    }
+
+
+@register.inclusion_tag("saved/page.html#here", takes_context=True)
+def saved_here(context: dict[str, Any]) -> dict[str, Any]:
+    """Render the menu; empty on a page that cannot be saved. The page needs ``{% assets "lists" %}``."""
+    return {"place": list_address_of(context["request"])}

@@ -201,22 +201,12 @@ def memorability(event: Event) -> dict[str, Any]:
 
     Weights and threshold are the current ones; ``changed`` is set if they clearly differed at that time.
     """
-    config = settings.MEMORYHUB
-    threshold = config.memorability_threshold
+    threshold = settings.MEMORYHUB.memorability_threshold
     context = {"gate": floatformat(threshold, 2), "gate_percent": round(100 * threshold, 1)}
     context["reason"] = "" if event.memory else skip_reason(event.skip_reason)
     if event.memorability is None:
         return context
-    stored = event.memorability_parts if isinstance(event.memorability_parts, dict) else {}
-    parts: list[dict[str, Any]] = []
-    whole = 0.0
-    for name, weight_of in _MEMORABILITY_WEIGHTS.items():
-        value, weight = stored.get(name), getattr(config, weight_of)
-        if isinstance(value, int | float):
-            whole += value * weight
-            numbers = {"value": value, "weight": weight, "points": value * weight}
-            shown = {key: floatformat(number, 2) for key, number in numbers.items()}
-            parts.append({"name": name.replace("_", " "), "percent": _to_percent(value), **shown})
+    parts, whole = _memorability_parts(event)
     total = event.memorability
     passes = total >= threshold
     context["parts"] = parts
@@ -232,6 +222,21 @@ def memorability(event: Event) -> dict[str, Any]:
         "less": len(parts) == len(_MEMORABILITY_WEIGHTS) and total < whole - _ROUNDING_ERROR,
     }
     return context
+
+
+def _memorability_parts(event: Event) -> tuple[list[dict[str, Any]], float]:
+    """Return the stored parts, as shown, and their sum with the current weights."""
+    stored = event.memorability_parts if isinstance(event.memorability_parts, dict) else {}
+    parts: list[dict[str, Any]] = []
+    whole = 0.0
+    for name, weight_of in _MEMORABILITY_WEIGHTS.items():
+        value, weight = stored.get(name), getattr(settings.MEMORYHUB, weight_of)
+        if isinstance(value, int | float):
+            whole += value * weight
+            numbers = {"value": value, "weight": weight, "points": value * weight}
+            shown = {key: floatformat(number, 2) for key, number in numbers.items()}
+            parts.append({"name": name.replace("_", " "), "percent": _to_percent(value), **shown})
+    return parts, whole
 
 
 @register.simple_tag
