@@ -26,7 +26,15 @@ from memoryhub.models.memory import (
     MemoryTrigram,
     Revision,
 )
-from memoryhub.models.project import EventCount, Project, ProjectIdentity, ProjectMove
+from memoryhub.models.project import (
+    Event,
+    EventCount,
+    Injection,
+    Project,
+    ProjectIdentity,
+    ProjectMove,
+    Session,
+)
 from memoryhub.models.run import (
     Extraction,
     Lease,
@@ -36,4 +44,3 @@ from memoryhub.models.run import (
     ServerProcess,
     UploadPart,
 )
-from memoryhub.models.session import Event, Injection, Session
