@@ -65,6 +65,18 @@ def test_limit_holds_on_a_new_connection():
         read(ENDLESS)
 
 
+def test_limit_holds_on_connections_that_are_opened_while_statements_are_measured(monkeypatch):
+    """As those of ``/metrics`` and of JSON logs are. They left their wrapper, and took that of the limit."""
+    monkeypatch.setattr(connection, "execute_wrappers", [])
+    for _ in range(2):
+        connection.close()
+        with connection.execute_wrapper(lambda execute, *arguments: execute(*arguments)):
+            assert read("SELECT 1") == (1,)
+    assert len(connection.execute_wrappers) == 1, "the limit"
+    with read_timeout(0.05), pytest.raises(OperationalError):
+        read(ENDLESS)
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
