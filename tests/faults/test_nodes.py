@@ -205,6 +205,8 @@ def test_full_tablespace_refuses_writes_and_loses_nothing(cluster: Cluster, tmp_
             with closing(Client(node.port, headers)) as client:
                 answer, content = client.send("GET", f"{mixed.MEMORIES}/{stored[0]}")
                 assert answer.status == 200, content
+                until(lambda: node.readiness() == 503)
+                assert b"No space left on device" in client.send("GET", "/readyz")[1]
                 (disk / "filler").unlink()
                 until(
                     lambda: (
