@@ -66,7 +66,7 @@ def read_backup_facts() -> BackupFacts:
 
 
 def write_temporary_file() -> None:
-    """Write about a megabyte where the tables are, in a transaction. Raise DatabaseError if there is no room."""
+    """Write about a megabyte where the tables are, in a transaction: DatabaseError if there is no room."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT set_config('temp_tablespaces', '', true), set_config('work_mem', '64kB', true)"
