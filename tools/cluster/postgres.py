@@ -97,7 +97,8 @@ class Postgres:
             try:
                 self._server.ensure_postgres_running()
                 return
-            except SubprocessError:  # processes of the killed server still use its memory
+            # Processes of the killed server still use its memory, or the package finds it while it recovers.
+            except (SubprocessError, AssertionError):
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.5)
