@@ -22,6 +22,7 @@ from memoryhub.memories.schemas import MemoryDraft
 for text in {texts!r}:
     memories.create_memory(MemoryDraft(content=text), system_actor("tests"))
 """
+_SERVE = "from memoryhub.ops import serving; print(*serving.prepare_store())"
 BEFORE, AFTER, LATER = ([f"stored {when} {n}" for n in range(5)] for when in ("before", "after", "later"))
 
 
@@ -100,8 +101,9 @@ def test_store_is_recovered_at_a_point_in_time(
     server.kill()
     recovered = environment | {"DATABASE_URL": recover(data, archive, moment).url("hub")}
     assert contents(recovered) == wanted
-    with pytest.raises(SystemExit, match="5 journal rows"):
+    with pytest.raises(SystemExit, match="lines without a row in the database: 5"):
         manage(recovered, "verify_journal")
+    assert "verify_journal --acknowledge-loss" in manage(recovered, "shell", "--no-imports", "-c", _SERVE)
     manage(recovered, "verify_journal", "--acknowledge-loss")
     manage(recovered, "doctor")
 
