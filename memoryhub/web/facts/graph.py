@@ -12,11 +12,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from memoryhub.core.text import shorten
+from memoryhub.core.text import readable, shorten
 from memoryhub.facts.predicates import normalise_predicate
 from memoryhub.facts.queries import GraphIndex, Triple, most_common_spelling, node_key
 from memoryhub.web.facts import graph_layout
-from memoryhub.web.templatetags.pages import readable
 
 MAX_NAMED_NODES = 80  # when no node is open; a graph of up to half as many more is drawn whole
 MAX_NEIGHBOURS = 36  # of an open node

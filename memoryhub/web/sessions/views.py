@@ -31,12 +31,12 @@ from memoryhub.stats.timeline import EventFilter, count_rows, sessions_with_coun
 from memoryhub.web.base import caching
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.forms import SessionFilter
+from memoryhub.web.base.operations import SKIP_REASON_LABELS
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.sessions import overview
 from memoryhub.web.sessions.picture import MAX_ITEMS, fit_to_bytes, render_picture
-from memoryhub.web.templatetags.pages import SKIP_REASON_LABELS
 
 PAGE_SIZE = 50
 ENTRIES_PER_PAGE = 30

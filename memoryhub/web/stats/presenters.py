@@ -21,7 +21,7 @@ from memoryhub.web.agents import actor_label
 from memoryhub.web.base import charts
 from memoryhub.web.base.charts import DayChart
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField
-from memoryhub.web.templatetags.pages import SKIP_REASON_LABELS
+from memoryhub.web.base.operations import SKIP_REASON_LABELS
 
 PERIODS = (7, 30, 90, 365)  # days
 DEFAULT_PERIOD = 30
