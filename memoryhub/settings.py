@@ -173,10 +173,15 @@ def _postgres(parsed: dict[str, Any]) -> dict[str, Any]:
     options: dict[str, Any] = {
         "application_name": "memoryhub",
         "connect_timeout": 5,
+        # A machine that has lost its power closes no connection: give up ten seconds after its last packet.
         "tcp_user_timeout": 10_000,
+        "keepalives_idle": 5,
+        "keepalives_interval": 2,
     }
     options |= parsed.get("OPTIONS", {})
     pool = {"min_size": 1, "max_size": int(options.pop("pool_size", 8)), "timeout": 10}
+    # By default the pool tries less and less often, after an outage of minutes only every few minutes.
+    pool["reconnect_timeout"] = 4
     return parsed | {
         "CONN_MAX_AGE": 0,  # back to the pool after each request
         "CONN_HEALTH_CHECKS": True,

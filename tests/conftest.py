@@ -44,6 +44,7 @@ from tests.search.corpus import make_corpus
 from tests.settings import HOME_OF_TESTS, NODES, POSTGRES
 from tools import slow_tests
 
+gc.disable()
 # How long an example takes depends on what else the machine does.
 hypothesis.settings.register_profile("hub", deadline=None)
 hypothesis.settings.load_profile("hub")
@@ -217,6 +218,7 @@ def pytest_collection_finish() -> None:
     """Exclude the collected tests from garbage collection, and collect less often: a tenth of the time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(100_000, 20, 100)
 
 

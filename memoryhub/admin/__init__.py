@@ -10,9 +10,9 @@ from memoryhub.admin import activity, facts, memories, people, tokens
 
 __all__ = ["activity", "facts", "memories", "people", "tokens"]
 
-admin.site.site_header = "memoryhub curation"
-admin.site.site_title = "memoryhub curation"
-admin.site.index_title = "Curation"
+admin.site.site_header = "memoryhub admin"
+admin.site.site_title = "memoryhub admin"
+admin.site.index_title = "Admin"
 # With the sidebar, lists would be cut off at a width of 1280 pixels.
 admin.site.enable_nav_sidebar = False
 admin.site.empty_value_display = "–"

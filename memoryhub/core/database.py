@@ -362,13 +362,17 @@ def _watch_connection(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
         from psycopg.types.string import TextLoader
 
         connection.connection.adapters.register_loader("json", TextLoader)  # text, as Django's for jsonb
-        if _limit_statement not in connection.execute_wrappers:
-            connection.execute_wrappers.append(_limit_statement)
+        _wrap(connection, _limit_statement)
         return
     connection.__dict__[_OPENED_FILE] = _identify_file(connection)
     connection.connection.set_progress_handler(_is_over_limit, _READ_STEPS)
-    if _start_clock not in connection.execute_wrappers:
-        connection.execute_wrappers.append(_start_clock)
+    _wrap(connection, _start_clock)
+
+
+def _wrap(connection: BaseDatabaseWrapper, wrapper: Callable[..., Any]) -> None:
+    """Add a wrapper of statements before all others: those of a request remove the last one at its end."""
+    if wrapper not in connection.execute_wrappers:
+        connection.execute_wrappers.insert(0, wrapper)
 
 
 def watch_connections() -> None:

@@ -33,6 +33,7 @@ _TOKEN_PIECE = re.compile(
     r"[A-Za-z]{1,5}|[0-9]|[!-/:-@\[-`{-~]{1,2}|[^\S ]\s*|[\u00a1-\u07ff\u1e00-\u1fff\u2010-\u2bff]{1,2}"
     r"|[^\x00-\u07ff\u1e00-\u2bff]"
 )
+_INNER_UNDERSCORE = re.compile(r"(?<=[^\W_])_(?=[^\W_])")
 _ASTRAL = re.compile(r"[\U00010000-\U0010ffff]")  # emoji and rare scripts
 _porter = Stemmer.Stemmer("porter", 0)
 _WITHOUT_MARKS = str.maketrans("", "", "#*_`~")
@@ -262,3 +263,8 @@ def _strip_text(text: str, opened: int) -> tuple[str, int]:
         opened = max(opened - 1, 0) if tag["end"] else opened + 1
         start = tag.end()
     return "".join(parts) + ("" if opened else text[start:]), opened
+
+
+def readable(name: str) -> str:
+    """Return a name such as ``works_for`` in words."""
+    return _INNER_UNDERSCORE.sub(" ", name)

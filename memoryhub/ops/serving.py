@@ -16,6 +16,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import connection
+from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError
@@ -151,6 +153,19 @@ def require_limits() -> int:
     return MAX_CONNECTIONS
 
 
+class _Server(Server):  # type: ignore[misc, valid-type]
+    """A server that takes no worker as alive that has ended.
+
+    Granian (2.8) waits for a worker in two threads. The one that does not get the exit code may report a
+    worker that "refused to gracefully stop".
+    """
+
+    def _spawn_worker(self, *arguments: Any, **options: Any) -> Any:
+        worker = super()._spawn_worker(*arguments, **options)
+        worker.is_alive = lambda: not connection.wait([worker.inner.sentinel], 0)
+        return worker
+
+
 def serve(
     host: str, port: int, *, workers: int = WORKERS, threads: int = THREADS, quiet: bool = False
 ) -> None:
@@ -175,7 +190,7 @@ def serve(
         close_before_fork()
         sys.stdout.flush()
         sys.stderr.flush()
-        Server(
+        _Server(
             APPLICATION,
             host,
             port,

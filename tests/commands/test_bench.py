@@ -70,8 +70,10 @@ def test_measured_counts_failures_and_has_the_time_of_the_first_byte() -> None:
 def test_client_reports_a_broken_connection_and_connects_again() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = Client(listener.getsockname()[1], {})
-        listener.accept()[0].close()
+        broken = threading.Thread(target=answer_once, args=(listener, b""))
+        broken.start()
         assert client.send("GET", "/")[0].status == 0
+        broken.join()
         answered = threading.Thread(target=answer_once, args=(listener,))
         answered.start()
         assert client.send("GET", "/")[0].status == 204
@@ -79,10 +81,21 @@ def test_client_reports_a_broken_connection_and_connects_again() -> None:
         client.close()
 
 
-def answer_once(listener: socket.socket) -> None:
+def test_client_notices_that_the_server_closed_an_idle_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = Client(listener.getsockname()[1], {})
+        for _ in range(2):
+            server = threading.Thread(target=answer_once, args=(listener,))
+            server.start()
+            assert client.send("POST", "/")[0].status == 204
+            server.join()
+        client.close()
+
+
+def answer_once(listener: socket.socket, answer: bytes = b"HTTP/1.1 204 No Content\r\n\r\n") -> None:
     connection = listener.accept()[0]
     connection.recv(4096)
-    connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+    connection.sendall(answer)
     connection.close()
 
 

@@ -133,6 +133,19 @@ multiprocessing.process.BaseProcess.run = run_late
 runpy.run_path("manage.py", run_name="__main__")
 """
 
+# The thread that gets the exit code of a worker is slow to pass it on.
+SLOW_WATCHERS = """
+import os, runpy, threading, time
+wait = os.waitpid
+def wait_and_rest(*arguments):
+    found = wait(*arguments)
+    if threading.current_thread() is not threading.main_thread():
+        time.sleep(2)
+    return found
+os.waitpid = wait_and_rest
+runpy.run_path("manage.py", run_name="__main__")
+"""
+
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux sends a signal when the parent ends")
 def test_the_kernel_ends_workers_of_a_killed_main_process(hub):
@@ -193,6 +206,14 @@ def test_ctrl_c_ends_it_every_time(hub, to_all, times):
         with hub.serving(port, "serve", "--port", str(port)) as process:
             (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT)
             hubs.wait_until_it_ended(process)
+
+
+def test_worker_that_has_ended_is_not_reported_as_refusing_to(hub):
+    (hub.folder / "slow_watchers.py").write_text(SLOW_WATCHERS)
+    port = hubs.free_port()
+    with hub.serving(port, "serve", "--port", str(port), program="slow_watchers.py") as process:
+        os.kill(process.pid, signal.SIGTERM)
+        hubs.wait_until_it_ended(process)
 
 
 def test_worker_that_has_not_begun_ends_with_the_server(hub):

@@ -6,40 +6,28 @@ import http.client
 import json
 import random
 import shutil
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from memoryhub import __version__
 from tests.commands import hub as hubs
 from tests.disk import mounted
+from tests.faults.cluster import METRICS_TOKEN, SECONDS, Cluster, until
 from tools.bench.clients import Client
 from tools.bench.hub import manage
 from tools.cluster import mixed, postgres
 from tools.cluster.nodes import Node
-from tools.cluster.proxies import BalancingProxy, StallingProxy
+from tools.cluster.proxies import BalancingProxy
 
 pytestmark = pytest.mark.slow
-SECONDS = 300  # for what must happen some time
-
-
-def until(happened: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
 MEGABYTE = 1024 * 1024
-METRICS_TOKEN = "a-token-for-prometheus"
 
 
 def fill(node: Node, headers: dict[str, str]) -> list[str]:
@@ -54,68 +42,6 @@ def fill(node: Node, headers: dict[str, str]) -> list[str]:
                 return stored
             stored.append(Client.decode(content)["memory"]["id"])
     raise AssertionError("the disk is not full")
-
-
-class Cluster:
-    """Two nodes of one database. The connections of the second one pass a proxy that can stall."""
-
-    def __init__(self, folder: Path, database: postgres.Postgres) -> None:
-        self.database = database
-        self.url = url = self.database.create_database("hub")
-        self.network = StallingProxy(self.database.socket)
-        stalling = f"postgres://postgres@127.0.0.1:{self.network.port}/hub"
-        limits = {"MEMORYHUB_REQUEST_SECONDS": "5", "MEMORYHUB_LOG_FORMAT": "json"}
-        limits["MEMORYHUB_METRICS_TOKEN"] = METRICS_TOKEN
-        self.nodes = [
-            Node("first", folder / "first", url, **limits),
-            Node("second", folder / "second", stalling, **limits),
-        ]
-        environment = self.nodes[0].environment
-        manage(environment, "migrate", "--verbosity", "0")
-        token = manage(environment, "create_token", "faults", "--rights", "read,write,maintain")
-        self.headers = {"Authorization": f"Bearer {token}"}
-        for node in self.nodes:
-            node.start()
-        self.wait_until_ready()
-
-    def ask(self, node: Node, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        """Send a request to a node; return the status, 0 without an answer, and the content."""
-        with closing(Client(node.port, self.headers)) as client:
-            answer, content = client.send(method, path, body)
-        return answer.status, content
-
-    def wait_until_ready(self) -> None:
-        for node in self.nodes:
-            node.wait_until_ready()
-
-    def stop(self) -> None:
-        for node in self.nodes:
-            node.stop()
-        self.network.close()
-
-    def execute(self, statement: str) -> list[tuple[Any, ...]]:
-        """Execute a statement and return its rows."""
-        with psycopg.connect(self.url) as connection:
-            cursor = connection.execute(statement)
-            return cursor.fetchall() if cursor.description else []
-
-    def read(self) -> dict[str, Any]:
-        return mixed.read_store(self.nodes[0].environment)
-
-    def faults_after(self, fail: Callable[[], object], operations: int = 400) -> list[str]:
-        """Let clients work while something fails. Return what was lost or done twice."""
-        told: list[mixed.Outcome] = []
-        work = threading.Thread(
-            target=lambda: told.append(mixed.work(self.nodes, self.headers, 4, operations)[0]), daemon=True
-        )
-        work.start()
-        time.sleep(2)
-        fail()
-        work.join(SECONDS)
-        assert not work.is_alive(), "a request hangs"
-        self.wait_until_ready()
-        assert told[0].stored, "something was stored"
-        return mixed.find_faults(told[0], self.read())
 
 
 @pytest.fixture(scope="module")
@@ -279,6 +205,8 @@ def test_full_tablespace_refuses_writes_and_loses_nothing(cluster: Cluster, tmp_
             with closing(Client(node.port, headers)) as client:
                 answer, content = client.send("GET", f"{mixed.MEMORIES}/{stored[0]}")
                 assert answer.status == 200, content
+                until(lambda: node.readiness() == 503)
+                assert b"No space left on device" in client.send("GET", "/readyz")[1]
                 (disk / "filler").unlink()
                 until(
                     lambda: (

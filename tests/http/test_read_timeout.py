@@ -6,7 +6,7 @@ import json
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, connections
 from django.test import Client
 
 from memoryhub.core.database import Deadline, DeadlinePassed, is_interrupted, read_timeout, write_transaction
@@ -61,6 +61,18 @@ def test_limit_still_holds_after_a_shorter_deadline():
 
 def test_limit_holds_on_a_new_connection():
     connection.close()
+    with read_timeout(0.05), pytest.raises(OperationalError):
+        read(ENDLESS)
+
+
+def test_limit_holds_on_connections_that_are_opened_while_statements_are_measured(monkeypatch):
+    """As those of ``/metrics`` and of JSON logs are. They left their wrapper, and took that of the limit."""
+    monkeypatch.setattr(connections["default"], "execute_wrappers", [])
+    for _ in range(2):
+        connection.close()
+        with connection.execute_wrapper(lambda execute, *arguments: execute(*arguments)):
+            assert read("SELECT 1") == (1,)
+    assert len(connection.execute_wrappers) == 1, "the limit"
     with read_timeout(0.05), pytest.raises(OperationalError):
         read(ENDLESS)
 

@@ -141,7 +141,7 @@ class TestCap:
         configure(max_memories=10)
         for number in range(9):
             remember(f"memory {number}", project="zoo")
-        assert "zoo : one owner has 9 of at most 10 memories (90 %)" in text(visitor.get("/"))
+        assert "zoo : one owner has 9 of at most 10 memories (90%)" in text(visitor.get("/"))
 
     def test_project_is_compared_with_its_own_cap(
         self, visitor: Client, remember: Any, configure: Any
@@ -152,7 +152,7 @@ class TestCap:
             for number in range(9):
                 remember(f"memory {number}", project=name)
         page = text(visitor.get("/"))
-        assert "farm : one owner has 9 of at most 9 memories (100 %)" in page
+        assert "farm : one owner has 9 of at most 9 memories (100%)" in page
         assert "zoo :" not in page
 
     def test_project_below_the_warning_is_not_reported(

@@ -183,6 +183,16 @@ class TestFacets:
         assert facets["Project"] == {"land": 2, "town": 1}
         assert facets["Tag"] == {"wood": 2, "paint": 1}
 
+    @pytest.mark.parametrize("q", ["", "zebra"])
+    def test_tags_of_capture_are_not_offered(self, visitor: Client, remember: Any, q: str) -> None:
+        remember("zebra one", tags=["captured", "segment-4", "wood"])
+        remember("zebra two", tags=["captured", "paint"])
+        assert _facets(visitor.get("/memories/", {"q": q}))["Tag"] == {"paint": 1, "wood": 1}
+
+    def test_chosen_tag_of_capture_can_be_removed(self, visitor: Client, remember: Any) -> None:
+        remember("zebra one", tags=["captured", "wood"])
+        assert "captured" in _facets(visitor.get("/memories/", {"q": "zebra", "tag": "captured"}))["Tag"]
+
     def test_facet_keeps_the_query_and_starts_on_the_first_page(self, visitor: Client, zoo: None) -> None:
         query = {"q": "zebra", "min_score": "0.1", "page": "1"}
         page = visitor.get("/memories/", query).content.decode()

@@ -47,7 +47,7 @@ class TestProject:
 
     def test_numbers_are_of_the_requested_project(self, visitor: Client) -> None:
         here = "/glance/?project=zoo"
-        assert table_row(visitor, "Stale", here).endswith("days 1 100 %")
+        assert table_row(visitor, "Stale", here).endswith("days 1 100%")
         assert table_row(visitor, "Contradicting facts", here).endswith("true 1")
         assert table_row(visitor, "decision", here) == "decision 1 1"
         assert "with memories 1" in section_text(visitor, "Injections", here)
@@ -79,20 +79,20 @@ class TestHealth:
         set_age(remember("old"), 91)
         set_age(remember("old but read"), 91, last_accessed_at=timezone.now(), accessed_count=1)
         remember("new")
-        assert "days 1 33.3 %" in table_row(visitor, "Stale")
+        assert "days 1 33.3%" in table_row(visitor, "Stale")
 
     def test_memory_never_read_for_long_is_unused(self, visitor: Client, remember: Any) -> None:
         set_age(remember("old"), 31)
         set_age(remember("old but read"), 31, accessed_count=1)
         remember("new has not had its chance")
-        assert "more 1 33.3 %" in table_row(visitor, "Never used")
+        assert "more 1 33.3%" in table_row(visitor, "Never used")
 
     def test_memories_without_files_or_project_are_counted(self, visitor: Client, remember: Any) -> None:
         link_file(remember("one", project="zoo"))
         remember("two")
         remember("three", project="zoo")
-        assert "file 2 66.7 %" in table_row(visitor, "Without files")
-        assert "project 1 33.3 %" in table_row(visitor, "Without a project")
+        assert "file 2 66.7%" in table_row(visitor, "Without files")
+        assert "project 1 33.3%" in table_row(visitor, "Without a project")
 
     def test_contradictions_are_counted_and_linked(self, visitor: Client, remember: Any, actor: Any) -> None:
         remember("one")
@@ -203,7 +203,7 @@ class TestMemories:
     def test_trashed_memories_are_not_counted(self, visitor: Client, remember: Any, actor: Any) -> None:
         remember("one")
         memories.trash_memories([remember("two").uid], actor)
-        assert table_row(visitor, "Without files").endswith("file 1 100 %")
+        assert table_row(visitor, "Without files").endswith("file 1 100%")
 
 
 class TestVisibility:

@@ -38,7 +38,7 @@ class TestDays:
         create_event(reason="below the gate")
         create_event(reason="repeats the last")
         create_event()  # no events
-        assert "25 % of 4 evaluated tool calls" in section_text(visitor, "Stored and skipped")
+        assert "25% of 4 evaluated tool calls" in section_text(visitor, "Stored and skipped")
         assert table_row(visitor, "kept as a memory") == "kept as a memory 1"
         label = "below the memorability threshold"
         assert table_row(visitor, label) == f"{label} 2"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import multiprocessing
+import select
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ class Client:
 
     def send(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[Answer, bytes]:
         """Send a request; status 0 means that the connection failed."""
+        self._leave_closed()
         text = None if body is None else json.dumps(body)
         began = time.perf_counter()
         try:
@@ -64,6 +66,18 @@ class Client:
             self.close()  # the next request opens it again
             first_byte, content, status = time.perf_counter() - began, b"", 0
         return Answer(first_byte, time.perf_counter() - began, status), content
+
+    def _leave_closed(self) -> None:
+        """Notice that the server has closed the connection: the hub does so after 30 idle seconds.
+
+        There is nothing else to read before a request.
+        """
+        sock = self._connection.sock
+        if sock is not None:
+            waiting = select.poll()
+            waiting.register(sock, select.POLLIN)
+            if waiting.poll(0):
+                self.close()  # the request opens it again
 
     @staticmethod
     def decode(content: bytes) -> Any:

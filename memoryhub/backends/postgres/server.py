@@ -65,6 +65,15 @@ def read_backup_facts() -> BackupFacts:
         return BackupFacts(*cursor.fetchone())
 
 
+def write_temporary_file() -> None:
+    """Write about a megabyte where the tables are, in a transaction: DatabaseError if there is no room."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT set_config('temp_tablespaces', '', true), set_config('work_mem', '64kB', true)"
+        )
+        cursor.execute("SELECT count(*) FROM generate_series(1, 50000)")
+
+
 def find_problems(facts: ServerFacts) -> Iterator[ServerProblem]:
     """Yield why the hub cannot use this server, or not all of its features."""
     if facts.version < MIN_VERSION:

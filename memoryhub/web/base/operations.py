@@ -1,4 +1,4 @@
-"""What the journal pages call the operations of the journal."""
+"""Labels of stored words: the operations of the journal, and why an event was not kept."""
 
 from __future__ import annotations
 
@@ -83,6 +83,8 @@ OPERATION_LABELS = {
     "clock_confirmed": "Clock confirmed",
     "repair_schema": "Schema repaired",
 }
+BELOW_THRESHOLD = "below the gate"  # the stored reason why capture did not keep an event
+SKIP_REASON_LABELS = {BELOW_THRESHOLD: "below the memorability threshold"}
 
 
 def operation_label(operation: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from memoryhub.core.text import shorten
+from memoryhub.core.text import readable, shorten
 from memoryhub.facts.predicates import normalise_predicate
 from memoryhub.facts.queries import GraphIndex, Triple, most_common_spelling, node_key
 from memoryhub.web.facts import graph_layout
@@ -234,9 +234,10 @@ class _Drawing:
     def _edge(self, pair: tuple[int, int], triples: Sequence[Triple], labelled: bool) -> Edge:
         path, ends = self._loop(pair[0]) if pair[0] == pair[1] else self._line(pair)
         predicates = list(dict.fromkeys(triple.predicate for triple in triples))
-        sentences = "; ".join(f"{t.subject} {t.predicate} {t.object}" for t in triples[:4])
+        sentences = "; ".join(f"{t.subject} {readable(t.predicate)} {t.object}" for t in triples[:4])
         is_indirect = self._touches_no_open_node(pair)
-        label = shorten(", ".join(predicates), 30) if labelled and not is_indirect else ""
+        names = readable(", ".join(predicates))
+        label = shorten(names, 30) if labelled and not is_indirect else ""
         at = self.placer.place_on_line(*ends, label) if label else None
         return Edge(
             path=path,

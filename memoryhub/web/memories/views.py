@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from memoryhub.accounts.clearance import request_clearance
 from memoryhub.backends.fts_query import Query, parse_query
 from memoryhub.backends.statements import key_list
 from memoryhub.backends.tables import TEXT_COLUMNS
+from memoryhub.capture.services import CAPTURED_TAG
 from memoryhub.core.pagination import InvalidCursor, paginate
 from memoryhub.core.text import collapse_whitespace, without_title_prefix
 from memoryhub.memories.filters import MemoryFilter
@@ -214,6 +216,7 @@ def _advice_context(
 
 OPTIONS_SHOWN = 6  # the others are collapsed
 
+_CAPTURE_TAG = re.compile(rf"{CAPTURED_TAG}|segment-\d+")  # internal, so no filter offers them
 _TITLES = {"type": "Type", "category": "Category", "project": "Project", "sensitivity": "Level", "tag": "Tag"}
 
 
@@ -254,6 +257,6 @@ def _build_facet(request: HttpRequest, name: str, counts: Mapping[str, int]) -> 
     for value, count in counts.items():
         on = value == chosen
         href = filter_url(request, name) if on else filter_url(request, **{name: value})
-        if value:
+        if value and (on or name != "tag" or not _CAPTURE_TAG.fullmatch(value)):
             options.append(FacetOption(value, count, on, href))
     return Facet(name, _TITLES[name], sorted(options, key=lambda option: not option.chosen))

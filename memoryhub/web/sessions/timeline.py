@@ -102,6 +102,7 @@ def timeline_month(request: HttpRequest) -> HttpResponse:
         ),
         depends_on_events=True,
     )
+    form.data = {**request.GET.dict(), "month": f"{first:%Y-%m}"}  # the field shows the month of the page
     context: dict[str, Any] = {
         "form": form,
         "project": project,

@@ -31,15 +31,16 @@ from memoryhub.stats.timeline import EventFilter, count_rows, sessions_with_coun
 from memoryhub.web.base import caching
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.forms import SessionFilter
+from memoryhub.web.base.operations import SKIP_REASON_LABELS
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.sessions import overview
 from memoryhub.web.sessions.picture import MAX_ITEMS, fit_to_bytes, render_picture
-from memoryhub.web.templatetags.pages import SKIP_REASON_LABELS
 
 PAGE_SIZE = 50
 ENTRIES_PER_PAGE = 30
+DECISIONS_PER_PAGE = 20  # each shows how it was made
 MAX_LIST_BYTES = 29_000  # of the entries on a page: fewer entries if they are long
 CONTEXT_ENTRIES = 6  # entries before the one that the address names
 MIN_FOLDED = 3  # routine events in a row that become one line
@@ -206,7 +207,7 @@ def sessions_with_titles(clearance: Clearance) -> SessionQuerySet:
 
 
 def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
-    """Return the context of the page. Only the first page of entries has the picture."""
+    """Return the context of the page. Only the first page of what happened has the picture."""
     clearance = request_clearance(request)
     kind, order = request.GET.get("kind", ""), request.GET.get("order", "")
     if kind not in KINDS or order not in ("", "newest"):
@@ -218,7 +219,8 @@ def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
         request, "session", about, lambda: count_events(events), depends_on_events=True
     )
     reports = queries.load_session_reports(found, clearance, MAX_ITEMS) if kind == "injection" else []
-    picture = "" if cursor else _load_picture(request, found, clearance, about, reports)
+    has_picture = not cursor and kind in NARROWED
+    picture = _load_picture(request, found, clearance, about, reports) if has_picture else ""
     page = _entries_context(request, found, clearance, kind, order, cursor, reports)
     return {
         "session": found,
@@ -273,7 +275,7 @@ def _entries_context(
     is_filtered = which != EventFilter()
     anchor = request.GET.get("entry", "")
     options = {
-        "limit": ENTRIES_PER_PAGE,
+        "limit": DECISIONS_PER_PAGE if kind == "kept" else ENTRIES_PER_PAGE,
         # A filter for events leaves out the memories between them.
         "kinds": KINDS["event" if kind in ("", "kept") and is_filtered else kind],
         "oldest_first": not order,

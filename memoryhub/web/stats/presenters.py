@@ -21,7 +21,7 @@ from memoryhub.web.agents import actor_label
 from memoryhub.web.base import charts
 from memoryhub.web.base.charts import DayChart
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField
-from memoryhub.web.templatetags.pages import SKIP_REASON_LABELS
+from memoryhub.web.base.operations import SKIP_REASON_LABELS
 
 PERIODS = (7, 30, 90, 365)  # days
 DEFAULT_PERIOD = 30
@@ -303,9 +303,8 @@ def secret_kinds_chart(rows: DailyCounts, most: int = MAX_ROWS) -> BarChart:
 
 
 def expiring_chart(rows: DailyCounts, today: date, project: str = "") -> DayChart:
-    words = {kind: kind.replace("_", " ") for _, kind, _ in rows}
     title = f"Expiring within {usage.EXPIRING_DAYS} days"
     days = (today, today + timedelta(days=usage.EXPIRING_DAYS))
     href = charts.extendable_url(page_url("memories", project=project))
-    chart = charts.over_time(rows, days)
-    return DayChart("expiring", title, "Memories that expire", chart, words, href, by="type", day="ends")
+    chart = charts.over_time(charts.by_family(rows), days)
+    return DayChart("expiring", title, "Memories that expire", chart, {}, href, day="ends")

@@ -17,7 +17,7 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
 from memoryhub.access import policy
-from memoryhub.core.text import collapse_whitespace, format_change, shorten, without_title_line
+from memoryhub.core.text import collapse_whitespace, format_change, readable, shorten, without_title_line
 from memoryhub.facts.queries import node_key
 from memoryhub.injection import selection
 from memoryhub.maintenance import results
@@ -26,14 +26,13 @@ from memoryhub.maintenance.operations.base import Change
 from memoryhub.models import Event, Fact, MaintenanceRun, Memory, Session
 from memoryhub.stats.timeline import TimelineEntry
 from memoryhub.web.base.markdown import render, to_plain_text
-from memoryhub.web.base.operations import operation_label
+from memoryhub.web.base.operations import BELOW_THRESHOLD, SKIP_REASON_LABELS, operation_label
 from memoryhub.web.sessions.picture_layout import Mark, Point, SessionPicture
 from memoryhub.web.templatetags.hub import type_name
 
 register = template.Library()
 
 _SESSION_ID_CHARS = 40
-_INNER_UNDERSCORE = re.compile(r"(?<=[^\W_])_(?=[^\W_])")
 _WITHHELD_REASONS = {
     selection.BELOW_FLOOR: "score too low",
     selection.ALREADY_SHOWN: "shown earlier in this session",
@@ -58,8 +57,6 @@ _MEMORABILITY_WEIGHTS = {
     "distinctiveness": "distinctiveness_weight",
     "type_weight": "type_weight",
 }
-BELOW_THRESHOLD = "below the gate"  # the reason given by capture
-SKIP_REASON_LABELS = {BELOW_THRESHOLD: "below the memorability threshold"}
 _ROUNDING_ERROR = 0.01  # parts are stored with three decimals
 
 
@@ -143,12 +140,6 @@ def detail_ids(detail: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _is_id(name: str, value: Any) -> bool:
     values = value if isinstance(value, list) else [value]
     return name == "content_hash" or (bool(values) and all(map(is_uid, values)))
-
-
-@register.filter
-def readable(name: str) -> str:
-    """Return a name such as ``works_for`` in words."""
-    return _INNER_UNDERSCORE.sub(" ", name)
 
 
 @register.filter
@@ -264,6 +255,7 @@ def _to_percent(share: float) -> float:
     return round(100 * min(max(share, 0.0), 1.0), 1)
 
 
+register.filter("readable", readable)
 register.filter("param_name", type_name)
 register.filter("run_title", results.run_title)
 register.filter("run_state", results.run_state)

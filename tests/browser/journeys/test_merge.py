@@ -63,7 +63,7 @@ def test_all_sure_duplicates_are_merged_and_the_merge_is_undone(
     page = set_out("/", ada)
     page.get_by_role("link", name="Memories", exact=True).first.click()
     page.get_by_role("link", name="Duplicates").first.click()
-    page.get_by_role("link", name="Merge all above 0.95 …").click()
+    page.get_by_role("link", name="Merge all above 0.95…").click()
     expect(page.get_by_text("will move to the trash")).to_be_visible()
     assert trashed() == 0
     page.get_by_role("button", name="Merge 3 clusters").or_(
@@ -73,5 +73,5 @@ def test_all_sure_duplicates_are_merged_and_the_merge_is_undone(
     merged = trashed()
     assert merged
     page.get_by_role("button", name="Undo").first.click()
-    expect(page.get_by_role("link", name="Merge all above 0.95 …")).to_be_visible()
+    expect(page.get_by_role("link", name="Merge all above 0.95…")).to_be_visible()
     assert trashed() == 0
