@@ -130,7 +130,7 @@ def test_missing_package_is_reported_with_the_fix(tmp_path, monkeypatch):
     ("made", "why"),
     [
         ({"inputs": ("input_ids", "pixel_values")}, "asks for the input pixel_values"),
-        ({"output": "numbers"}, "output is no vector"),
+        ({"output": "numbers"}, "output is not a vector"),
         ({"scale": float("nan")}, "not finite"),
     ],
 )
