@@ -51,7 +51,8 @@ def create_fact(
         refuse_if_off(identity["project"], actor, off)
         memory = _find_memory(draft.memory_id, actor)
         equal_facts = _same_facts(identity)
-        fact = _find_repeated(equal_facts, actor)
+        copy = next_copy_number(equal_facts)  # 0: there is none
+        fact = _find_repeated(equal_facts, actor) if copy else None
         period: dict[str, str] = {}
         if fact is None:
             created = True
@@ -60,7 +61,7 @@ def create_fact(
                 author=actor.name,
                 created_at=now,
                 valid_from=now,
-                copy=next_copy_number(equal_facts),
+                copy=copy,
             )
         else:
             created = _starts_again(fact, actor, now)
