@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db import models
 from django.utils import timezone
 
-from memoryhub.backends import statements
+from memoryhub.backends import bulk, statements
 from memoryhub.core.vocabulary import PROJECT_MODES, ProjectMode
 from memoryhub.models.fields import name_field
 
@@ -40,8 +40,8 @@ class Project(models.Model):
     @classmethod
     def named(cls, name: str) -> Project:
         """Return the settings of a project; unsaved defaults if it has none."""
-        found = list(cls.objects.raw(statements.PROJECT_BY_NAME, [name])) if name else []
-        return found[0] if found else cls(name=name)
+        found = statements.read_project(bulk.column_names(cls), name) if name else None
+        return bulk.to_object(cls, found) if found else cls(name=name)
 
     def is_paused(self, now: datetime) -> bool:
         return self.paused_until is not None and self.paused_until > now

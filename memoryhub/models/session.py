@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from django.db import models
 from django.utils import timezone
@@ -10,7 +10,6 @@ from django.utils import timezone
 from memoryhub.backends import bulk
 from memoryhub.models.fields import name_field, sensitivity_field, uid_field
 from memoryhub.models.memory import Memory
-from memoryhub.models.project import Project
 from memoryhub.models.querysets import EventQuerySet, InjectionQuerySet, SessionQuerySet
 
 
@@ -40,11 +39,6 @@ class Session(models.Model):
     has_injections = False
     # The title for people, set by ``web.sessions.overview.name_sessions``.
     title = ""
-    # The settings of the project, if they were read with the session.
-    settings_id: int | None = None
-    mode = ""
-    paused_until: datetime | None = None
-    ignored_paths = ""
 
     objects = SessionQuerySet.as_manager()
 
@@ -59,13 +53,6 @@ class Session(models.Model):
 
     def __str__(self) -> str:
         return self.session_id
-
-    def read_settings(self) -> Project:
-        """Return the settings of the project as they were read with the session."""
-        if self.settings_id is None:
-            return Project(name=self.project)
-        paused_until = self.paused_until and self.paused_until.replace(tzinfo=UTC)
-        return Project(self.settings_id, self.project, self.mode, paused_until, self.ignored_paths)
 
     @classmethod
     def widen(cls, spans: list[tuple[str, str, datetime, datetime]], agent: str) -> list[int]:
