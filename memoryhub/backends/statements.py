@@ -67,6 +67,26 @@ def _keys_of_file(path: str) -> tuple[str, list[Any]]:
     return query, params
 
 
+def read_about_files(
+    query: str, params: Sequence[Any], paths: Iterable[str], session_id: str, now: datetime, limit: int
+) -> list[tuple[int, int | None]]:
+    """Return keys and replacements of live memories of these files, the most important first.
+
+    ``query``: the SQL of a queryset that selects both and decides access, without an order. Memories of the
+    session are left out.
+    """
+    about = keys_of_files(paths)
+    conditions = f"""deleted_at IS NULL AND (expires_at IS NULL OR expires_at > %s)
+        AND (session_id <> %s OR session_id = '') AND id IN ({about.sql})"""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"{query} AND {conditions} ORDER BY importance DESC, updated_at DESC, id DESC LIMIT %s",
+            [*params, adapt_moment(expiry_time(now)), session_id, *about.params, limit],
+        )
+        found: list[tuple[int, int | None]] = cursor.fetchall()
+    return found
+
+
 def matching_keys(expressions: Sequence[str]) -> list[Keys]:
     """Return the keys of all memories that match each full-text expression, ascending. One statement.
 
@@ -175,19 +195,33 @@ def read_state_before_store(
 IS_LATEST_EVENT = f"""EXISTS (SELECT 1 FROM
     (SELECT mark, at FROM memoryhub_event WHERE session_id = %s ORDER BY at DESC, id DESC LIMIT 1)
     AS latest WHERE mark IN ({sql.TEXTS_OF_JSON.replace("%s", "%%s")}) AND at > %%s)"""
-# A session, the settings of its project (null without any), whether an event repeats its latest one, whether
+# A session and the settings of a project (null without any), whether an event repeats its latest one, whether
 # one of its events has this mark, and whether any memory, even a hidden one, names a file like those of the
 # event, or has hashes of its lines: if not, there is nothing to look for.
-SESSION_OF_EVENT = f"""SELECT s.*, p.id AS settings_id, p.mode, p.paused_until, p.ignored_paths,
+SESSION_OF_EVENT = f"""SELECT {{columns}}, p.id, p.mode, p.paused_until, p.ignored_paths,
     {IS_LATEST_EVENT % "s.id"} AS is_repeated, EXISTS (
     SELECT 1 FROM memoryhub_event WHERE session_id = s.id AND mark = %s AND mark <> '') AS has_mark, EXISTS (
     SELECT 1 FROM memoryhub_filelink WHERE basename IN ({sql.TEXTS_OF_JSON})) AS has_file_links,
     EXISTS (SELECT 1 FROM memoryhub_codereference
         WHERE basename IN ({sql.TEXTS_OF_JSON})) AS has_code_references,
     EXISTS (SELECT 1 FROM memoryhub_injection WHERE session_id = s.id AND injected <> '[]') AS has_injections
-    FROM memoryhub_session s LEFT JOIN memoryhub_project p ON p.name = s.project
-    WHERE s.session_id = %s AND s.project = %s"""
-PROJECT_BY_NAME = "SELECT * FROM memoryhub_project WHERE name = %s"
+    FROM (SELECT 1) AS one LEFT JOIN memoryhub_session s ON s.session_id = %s AND s.project = %s
+    LEFT JOIN memoryhub_project p ON p.name = %s"""
+
+
+def read_session_of_event(columns: str, params: Sequence[Any]) -> list[Any]:
+    """Return one row of :data:`SESSION_OF_EVENT` with these columns of the session."""
+    with connection.cursor() as cursor:
+        cursor.execute(SESSION_OF_EVENT.format(columns=columns), params)
+        return list(cursor.fetchone())
+
+
+def read_project(columns: str, name: str) -> tuple[Any, ...] | None:
+    """Return columns of the settings of a project, None if it has none."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {columns} FROM memoryhub_project WHERE name = %s", [name])
+        found: tuple[Any, ...] | None = cursor.fetchone()
+    return found
 
 
 def read_session_state(key: int) -> tuple[dict[str, Any], int] | None:

@@ -9,7 +9,7 @@ becomes a separate candidate if that commit leaves it out or does not come.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from memoryhub.capture.classification import (
@@ -137,7 +137,8 @@ class OpenWork:
         )
 
     def as_state(self) -> dict[str, Any]:
-        return asdict(self)
+        """Return the work as JSON values. The lists are not copied."""
+        return {**vars(self), "notes": list(map(vars, self.notes))}
 
     def add_files(self, seen: Observation) -> None:
         """Add the files of a tool call and drop those that it removes. A searched folder was not read."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -31,17 +31,19 @@ REDELIVERY_SECONDS = 5  # identical events within this time are one event
 # Identical tool calls and session ends are legitimate: their content does not identify them.
 _IDENTIFIED_BY_CONTENT = (hooks.SESSION_START, hooks.PROMPT_SUBMIT)
 CLOCK_SKEW = timedelta(minutes=5)  # how far the clock of another machine may be ahead
+# The last columns of ``statements.SESSION_OF_EVENT``, attributes of the session.
+_FLAGS = ("is_repeated", "has_mark", "has_file_links", "has_code_references", "has_injections")
 _KNOWN_EVENTS = (*hooks.EVENTS, hooks.CHECKPOINT, hooks.TOOL_CONTEXT)
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """A valid event before it is recorded: its time, its marks, the session if it exists, the project."""
+    """A valid event before it is recorded: time, marks, session (without a key if new) and project."""
 
     at: datetime
     mark: str
     marks: tuple[str, ...]
-    session: Session | None
+    session: Session
     project: Project
 
 
@@ -52,9 +54,7 @@ def receive_event(hook_event: HookEvent, now: datetime) -> Arrival:
     if not hook_event.delivery_id and hook_event.at is None and hook_event.event in _IDENTIFIED_BY_CONTENT:
         marks = _delivery_marks(hook_event, now)
     mark = marks[0] if marks else hook_event.delivery_id
-    session = _find_session(hook_event, at, mark, marks)
-    project = session.read_settings() if session else Project.named(hook_event.project)
-    return Arrival(at, mark, marks, session, project)
+    return Arrival(at, mark, marks, *_find_session(hook_event, at, mark, marks))
 
 
 def prepare_event(hook_event: HookEvent, arrival: Arrival, actor: Actor) -> HookContext:
@@ -175,25 +175,36 @@ def _event_time(at: datetime | None, now: datetime, is_late: bool) -> datetime:
     return min(at, now)
 
 
-def _find_session(hook_event: HookEvent, at: datetime, mark: str, marks: Sequence[str]) -> Session | None:
-    """Return the session, compared with the marks of an event, and its settings. One statement."""
-    names = json.dumps(file_names(hook_event.data.get("tool_input")))
-    params = [*_repeat_params(marks, at), mark, names, names, hook_event.session_id, hook_event.project]
-    return next(iter(Session.objects.raw(statements.SESSION_OF_EVENT, params)), None)
+def _find_session(
+    hook_event: HookEvent, at: datetime, mark: str, marks: Sequence[str]
+) -> tuple[Session, Project]:
+    """Return the session, compared with the marks of an event, and the settings of its project.
+
+    One statement. A session that is not stored yet has no key.
+    """
+    files, place = json.dumps(file_names(hook_event.data.get("tool_input"))), hook_event.project
+    params = [*_repeat_params(marks, at), mark, files, files, hook_event.session_id, place, place]
+    row = statements.read_session_of_event(bulk.column_names(Session, "s."), params)
+    *cells, key, mode, paused_until, ignored = row[: -len(_FLAGS)]
+    paused_until = paused_until and paused_until.replace(tzinfo=UTC)
+    project = Project(key, place, mode, paused_until, ignored) if key else Project(name=place)
+    found = bulk.to_object(Session, cells) if cells[0] else None
+    session = found or Session(session_id=hook_event.session_id, project=place)
+    vars(session).update(zip(_FLAGS, row[-len(_FLAGS) :], strict=True))
+    return session, project
 
 
 def _get_or_create_session(hook_event: HookEvent, arrival: Arrival, actor: Actor) -> Session:
     session, at = arrival.session, arrival.at
-    if session is None:
-        first = {"agent": actor.name, "cwd": hook_event.cwd, "started_at": at, "last_at": at}
-        session = Session(session_id=hook_event.session_id, project=hook_event.project, **first)
+    if session.pk is None:
+        session.agent, session.cwd = actor.name, hook_event.cwd
+        session.started_at = session.last_at = at
         if hook_event.event == hooks.PROMPT_SUBMIT:
             session.state, session.segment = {"asked": CALLS_AFTER_PROMPT, "prompted": True}, 1
         with write_transaction():
             session.is_new = bulk.insert_unless(session, "FALSE", [])
         if not session.is_new:  # another process has inserted it
-            session = _find_session(hook_event, at, arrival.mark, arrival.marks)
-            assert session is not None  # noqa: S101 sessions with recent events are not deleted
+            session, _ = _find_session(hook_event, at, arrival.mark, arrival.marks)
     if hook_event.cwd and not session.cwd:
         with write_transaction():
             Session.objects.filter(pk=session.pk).update(cwd=hook_event.cwd)

@@ -160,7 +160,7 @@ def _step_result(context: HookContext, capability: str) -> Any:
 def _run_steps(context: HookContext) -> dict[str, Any]:
     """Run the steps of the enabled capabilities. A step that fails does not change the state."""
     results: dict[str, Any] = {}
-    with locked_state(context.session) as state:
+    with locked_state(context.session, context.at) as state:
         for capability, step in _STEPS.items():
             if not capabilities.is_enabled(capability):
                 continue

@@ -18,6 +18,8 @@ from django.db.models import Q
 
 from memoryhub.access.policy import Actor
 from memoryhub.backends import statements
+from memoryhub.backends.bulk import adapt_moment
+from memoryhub.backends.dialect import sql
 from memoryhub.capture.boundaries import detect_boundary, most_common_keywords
 from memoryhub.capture.distillation import OpenWork
 from memoryhub.capture.events import ToolCall
@@ -68,8 +70,11 @@ class SessionState:
 
 
 @contextmanager
-def locked_state(session: Session) -> Iterator[SessionState]:
-    """Yield the session's state under the write lock and save what the block changes."""
+def locked_state(session: Session, at: datetime | None = None) -> Iterator[SessionState]:
+    """Yield the session's state under the write lock and save what the block changes.
+
+    ``at``: the time of the event that changes it, to which the session extends.
+    """
     with write_transaction():
         stored = statements.read_session_state(session.pk)
         if stored is None:
@@ -84,6 +89,9 @@ def locked_state(session: Session) -> Iterator[SessionState]:
                 "state = %s": [json.dumps(after)],
                 "segment = %s": [state.segment],
             }
+            if at and at > session.last_at:
+                changes[f"last_at = {sql.GREATEST}(last_at, %s)"] = [adapt_moment(at)]
+                session.last_at = at
             statements.update_session(session.pk, changes)
 
 

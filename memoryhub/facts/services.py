@@ -51,7 +51,8 @@ def create_fact(
         refuse_if_off(identity["project"], actor, off)
         memory = _find_memory(draft.memory_id, actor)
         equal_facts = _same_facts(identity)
-        repeated = _find_repeated(equal_facts, actor)
+        copy = next_copy_number(equal_facts)  # 0: there is none
+        repeated = _find_repeated(equal_facts, actor) if copy else None
         created = repeated is None or _starts_again(repeated, actor, now)
         period = _ended_period(repeated) if repeated and created else {}
         fact = repeated or Fact(
@@ -59,7 +60,7 @@ def create_fact(
             author=actor.name,
             created_at=now,
             valid_from=now,
-            copy=next_copy_number(equal_facts),
+            copy=copy,
         )
         _apply_draft(fact, draft, memory, actor, now, restart=created)
         fact.save()

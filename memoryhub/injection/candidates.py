@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from django.db.models import Q
@@ -15,7 +16,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
 from memoryhub.backends.fts_query import Query, Term
-from memoryhub.backends.statements import keys_of_files
+from memoryhub.backends.statements import read_about_files
 from memoryhub.core.text import fold
 from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType, Scope
 from memoryhub.injection.project_page import PageEntry
@@ -306,25 +307,34 @@ _TYPE_ORDER = (MemoryType.DECISION.value, MemoryType.BUGFIX.value, MemoryType.DI
 
 
 def find_about_files(
-    memories: MemoryQuerySet, files: Sequence[str], project: str, session_id: str, now: datetime
+    clearance: Clearance, files: Sequence[str], project: str, session_id: str, now: datetime
 ) -> list[Candidate]:
     """Return pinned memories, decisions and past failures about these files, the most useful first.
 
     Memories of the session itself are left out: its agent knows them. So are those of other projects, also of
     the team: the same path is another file there.
     """
-    informative = Q(pinned_at__isnull=False) | Q(type__in=_TYPE_ORDER) | Q(importance__gte=MIN_IMPORTANCE)
-    wanted = memories.filter(informative, project=project, pk__in=keys_of_files(files[:MAX_FILES]))
-    wanted = wanted.exclude(type__in=SUMMARY_TYPES)
-    if session_id:
-        wanted = wanted.exclude(session_id=session_id)
-    best = wanted.order_by("-importance", "-updated_at", "-pk").values_list("pk", "superseded_by")
-    replacements = dict(best[:MAX_READ])
+    if not clearance.levels_in(project):
+        return []
+    now_or_later = max(now, timezone.now())
+    query, params = _informative_memories(clearance, project)
+    paths = files[:MAX_FILES]
+    replacements = dict(read_about_files(query, params, paths, session_id, now_or_later, MAX_READ))
     replaced_by = set(filter(None, replacements.values()))
+    memories = injectable_memories(clearance, project, now)
     known = set(memories.filter(pk__in=replaced_by).values_list("pk", flat=True)) if replaced_by else set()
     found = load_memories(pk for pk, replacement in replacements.items() if replacement not in known)
     about = [memory for memory in found.values() if _count_files(memory) <= MAX_FILES_OF_MEMORY]
     return [full_match(memory, now) for memory in sorted(about, key=_usefulness)]
+
+
+@lru_cache(maxsize=256)
+def _informative_memories(clearance: Clearance, project: str) -> tuple[str, tuple[Any, ...]]:
+    """Return the SQL of what a tool call may show of a project: to compile it takes longer than to run it."""
+    informative = Q(pinned_at__isnull=False) | Q(type__in=_TYPE_ORDER) | Q(importance__gte=MIN_IMPORTANCE)
+    memories = Memory.objects.visible_to(clearance).filter(informative, project=project)
+    chosen = memories.exclude(type__in=SUMMARY_TYPES).order_by().values_list("pk", "superseded_by")
+    return chosen.query.sql_with_params()
 
 
 def find_repairs(memories: MemoryQuerySet, failure: str, now: datetime) -> list[Candidate]:

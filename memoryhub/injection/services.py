@@ -191,9 +191,10 @@ def inject_for_tool_call(
     """Return the block for a tool call that touches files or reports a failure. Logged only if not empty."""
 
     def find(request: InjectionRequest, clearance: Clearance, now: datetime) -> CandidateSet:
-        memories = injectable_memories(clearance, request.project, now)
-        about = find_about_files(memories, files, request.project, request.session_id, now)
-        return CandidateSet(about + (find_repairs(memories, failure, now) if failure else []))
+        found = find_about_files(clearance, files, request.project, request.session_id, now)
+        if failure:
+            found += find_repairs(injectable_memories(clearance, request.project, now), failure, now)
+        return CandidateSet(found)
 
     if request.project and not request.clearance(actor).includes_project(request.project):
         return InjectionResult()

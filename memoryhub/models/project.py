@@ -5,7 +5,7 @@ A project has settings, what it is recognised by, and counts of the events while
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from django.db import models
 from django.utils import timezone
@@ -45,8 +45,8 @@ class Project(models.Model):
     @classmethod
     def named(cls, name: str) -> Project:
         """Return the settings of a project; unsaved defaults if it has none."""
-        found = list(cls.objects.raw(statements.PROJECT_BY_NAME, [name])) if name else []
-        return found[0] if found else cls(name=name)
+        found = statements.read_project(bulk.column_names(cls), name) if name else None
+        return bulk.to_object(cls, found) if found else cls(name=name)
 
     def is_paused(self, now: datetime) -> bool:
         return self.paused_until is not None and self.paused_until > now
@@ -132,11 +132,6 @@ class Session(models.Model):
     has_injections = False
     # The title for people, set by ``web.sessions.overview.name_sessions``.
     title = ""
-    # The settings of the project, if they were read with the session.
-    settings_id: int | None = None
-    mode = ""
-    paused_until: datetime | None = None
-    ignored_paths = ""
 
     objects = SessionQuerySet.as_manager()
 
@@ -151,13 +146,6 @@ class Session(models.Model):
 
     def __str__(self) -> str:
         return self.session_id
-
-    def read_settings(self) -> Project:
-        """Return the settings of the project as they were read with the session."""
-        if self.settings_id is None:
-            return Project(name=self.project)
-        paused_until = self.paused_until and self.paused_until.replace(tzinfo=UTC)
-        return Project(self.settings_id, self.project, self.mode, paused_until, self.ignored_paths)
 
     @classmethod
     def widen(cls, spans: list[tuple[str, str, datetime, datetime]], agent: str) -> list[int]:

@@ -138,7 +138,7 @@ def search_memories(
     scorer = RowScorer(words.rows, weights or default_weights(), now)
     match = ranking.match_rows(scorer)
     if is_prompt:
-        match = match_prompt(words.rows, typed, match)
+        match = match_prompt(words, typed, match)
     if not include_superseded:
         match = words.rows.move_to_replacements(match)
     scores = scorer.scores(match)

@@ -147,19 +147,20 @@ def min_share_of_best(words: int) -> float:
     return MIN_SHARE_OF_BEST + growth * (MIN_SHARE_AMONG_MANY_WORDS - MIN_SHARE_OF_BEST)
 
 
-def match_prompt(rows: VisibleRows, prompt: str, match: Scores) -> Scores:
-    """Return the match of every row with a prompt, given its match with the prompt as a query.
+def match_prompt(words_found: TermMatches, prompt: str, match: Scores) -> Scores:
+    """Return the match of every row with a prompt, given its match and words with the prompt as a query.
 
     One word is a search query. Two or more of which none is informative ("go on") match nothing. From three
     words on, matches far below the best one are coincidences.
     """
-    count = len(words(prompt))
+    rows, count = words_found.rows, len(words(prompt))
     if count < 2:
         return match
     parsed = parse_prompt(prompt)
     if not parsed.terms:
         return np.zeros(len(rows))
-    match = np.maximum(match, match_subjects(rows, TermMatches(rows, words_query(parsed.words))))
+    known = None if words_found.is_dated.any() else words_found  # a name of a time occurs in more rows there
+    match = np.maximum(match, match_subjects(rows, TermMatches(rows, words_query(parsed.words), known)))
     if count < MIN_SENTENCE_WORDS:
         return match
     least = min_share_of_best(len(parsed.words)) * match.max(initial=0.0)

@@ -176,9 +176,15 @@ def test_cached_vector_is_read_only():
         ({"provider": "openai", "model": "m"}, "embeddings_url is empty"),
         ({"provider": "openai", "url": "https://host/v1"}, "embeddings_model is empty"),
         ({"provider": "openai", "model": "m", "url": "https:///v1"}, "embeddings_url is not a valid address"),
-        ({"provider": "openai", "model": "m", "url": "http://host:99999"}, "embeddings_url is not a valid address"),
+        (
+            {"provider": "openai", "model": "m", "url": "http://host:99999"},
+            "embeddings_url is not a valid address",
+        ),
         ({"provider": "openai", "model": "m", "url": "http://[::1"}, "embeddings_url is not a valid address"),
-        ({"provider": "openai", "model": "m", "url": "http://hôst/v1"}, "embeddings_url is not a valid address"),
+        (
+            {"provider": "openai", "model": "m", "url": "http://hôst/v1"},
+            "embeddings_url is not a valid address",
+        ),
         ({"provider": "openai", "model": "m", "url": "http://h", "key": "a\nb"}, "MEMORYHUB_EMBEDDINGS_KEY"),
         ({"provider": "onnx"}, "embeddings_folder is empty"),
         (

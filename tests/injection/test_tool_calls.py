@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from memoryhub.models import Event, Injection, Memory
 from tests.api.conftest import Agent, agent, bot
@@ -170,6 +171,19 @@ def test_handlers_of_the_chain_are_unchanged_without_a_memory(agent_session, db)
 def test_memory_of_a_hidden_level_is_not_shown(agent_session, bot, level):
     uid = store(bot, **DECISION)
     Memory.objects.filter(uid=uid).update(sensitivity=level)
+    assert touch(agent_session) == ""
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"deleted_at": timezone.now()},
+        {"expires_at": timezone.now()},
+        {"scope": "personal", "owner": "someone else"},
+    ],
+)
+def test_memory_that_has_ended_or_is_personal_is_not_shown(agent_session, decision, values):
+    Memory.objects.filter(uid=decision).update(**values)
     assert touch(agent_session) == ""
 
 
