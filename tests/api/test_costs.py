@@ -120,7 +120,7 @@ def test_stored_memory_is_returned_without_reading_it_back(bot):
 
 SEARCHES = {
     "search": ("/search", {"query": "zebra stripes"}, 4),
-    "recall": ("/recall", {"query": "why do zebras have stripes?"}, 7),
+    "recall": ("/recall", {"query": "why do zebras have stripes?"}, 6),
     "inject": ("/inject", {"prompt": "Why do the zebras have stripes?"}, 6),
 }
 
