@@ -146,7 +146,8 @@ def use_primary() -> None:
 def _lock_writers(seconds: float) -> None:
     """Wait for the transactions of other writers. Raise OperationalError if they take too long."""
     # Not through Django's cursor, which would count it as a query.
-    waits = read_timeout(max(seconds, _limit.seconds) if _limit.seconds else 0)
+    # The server answers within this time, also to background threads: a lock timeout.
+    waits = read_timeout(max(seconds, _limit.seconds, 1))
     with connection.wrap_database_errors, waits:
         connection.connection.execute(
             "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s)",

@@ -81,7 +81,7 @@ def test_nodes_leave_a_primary_that_is_silent(cluster: Failover) -> None:
         cluster.lose_the_primary()
         cluster.promote()
 
-    assert cluster.faults_after(fail_over, operations=40) == []
+    assert cluster.faults_after(fail_over, operations=200) == []
     cluster.write_at_both_nodes()
 
 
