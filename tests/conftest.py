@@ -44,7 +44,6 @@ from tests.search.corpus import make_corpus
 from tests.settings import HOME_OF_TESTS, NODES, POSTGRES
 from tools import slow_tests
 
-gc.disable()
 # How long an example takes depends on what else the machine does.
 hypothesis.settings.register_profile("hub", deadline=None)
 hypothesis.settings.load_profile("hub")
@@ -212,6 +211,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="of SQLite's files"))
         if slow_tests.function_of(item.nodeid) in slow:
             item.add_marker("slow")
+
+
+def pytest_collectstart() -> None:
+    """Collect no garbage while tests are collected; not called where others collect them (pytest-xdist)."""
+    gc.disable()
 
 
 def pytest_collection_finish() -> None:

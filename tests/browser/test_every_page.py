@@ -35,7 +35,7 @@ MAKE_LABELS_FAINT = """(where) => {
   sheet.replaceSync(`${where} { label { color: #777 !important; background: #666 !important } }`);
   document.adoptedStyleSheets = [sheet];
 }"""
-PARTS = 3  # processes that may share the walk
+PARTS = 2  # processes that may share the walk; each fills a store
 LISTS = (
     *("/", "/memories/", "/memories/?q=tide", "/trash/", "/review/", "/review/?tab=contradictions"),
     *("/duplicates/", "/sessions/", "/timeline/", "/timeline/entries/", "/injections/", "/facts/"),
