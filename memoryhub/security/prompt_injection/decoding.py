@@ -1,4 +1,4 @@
-"""Decoding of hidden text: base64, base32, hexadecimal, binary, character codes, rot13, parts. No Django."""
+"""Decoding of hidden text: base64, base32, hexadecimal, binary, Morse, rot13, parts and others. No Django."""
 
 from __future__ import annotations
 
@@ -15,12 +15,29 @@ from memoryhub.core.rule_files import PatternFile, Regex, load_rule_file
 
 _BASE64 = re.compile(r"(?<![\w+/])[A-Za-z0-9+/_-]{16,8000}={0,2}(?![\w+/])")
 _MAYBE_SPACED_CODE = re.compile(
-    r"[0-9a-fA-F]{2}[ :][0-9a-fA-F]{2}[ :][0-9a-fA-F]{2}[ :]|\d[ ,]{1,2}\d{2,3}[ ,]{1,2}\d{2,3}[ ,]"
+    r"(?:[0-9a-fA-F]{2}[ :,-]{1,2}(?:0x|U\+00)?){3}|\d[ ,]{1,2}\d{2,3}[ ,]{1,2}\d{2,3}[ ,]"
 )
-_HEX = re.compile(r"(?<![0-9a-fA-F])(?:[0-9a-fA-F]{2}[ :]?){11,4000}[0-9a-fA-F]{2}(?![0-9a-fA-F])")
+_HEX = re.compile(
+    r"(?<![0-9a-fA-F])(?:(?:0x|U\+00)?[0-9a-fA-F]{2}[ :,-]{0,2}){11,4000}"
+    r"(?:0x|U\+00)?[0-9a-fA-F]{2}(?![0-9a-fA-F])"
+)
+_HEX_SIGNS = re.compile(r"0x|U\+00|[ :,-]")
 _CHARACTER_CODES = re.compile(r"(?<!\d)(?:\d{2,3}[ ,]{1,2}){11,2000}\d{2,3}(?!\d)")
 _BASE32 = re.compile(r"(?<![\w+/])[A-Z2-7]{16,8000}={0,6}(?![\w+/])")
-_MAYBE_BINARY = "0" * 3
+_MAYBE_BINARY = re.compile("000")
+_MORSE = re.compile(r"(?<![.-])(?:[.-]{1,5}[ /|]{1,3}){11,2000}[.-]{1,5}(?![.-])")
+_MAYBE_MORSE = re.compile(r"[.-]{1,5} [.-]{1,5} [.-]{1,5} ")
+_MORSE_LETTERS = dict(
+    zip(
+        """.- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .--
+        -..- -.-- --..""".split(),
+        "abcdefghijklmnopqrstuvwxyz",
+        strict=True,
+    )
+)
+_MORSE_SIGNS = re.compile(r"([.-]+)( ?[/|] ?|  +)?")
+# A byte can be hidden in an invisible character that selects a variant of the character before it.
+_VARIATION_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{8,2000}")
 _BINARY = re.compile(r"(?<!\d)(?:[01]{8}[ ,]{0,2}){8,4000}(?!\d)")
 # Frequent words of English, of German and of orders. A clause that has more of them once it is decoded was
 # encoded.
@@ -87,14 +104,10 @@ def _candidates(text: str) -> Iterator[tuple[re.Match[str], str, Callable[[str],
         for pattern, code, decode in _CODES:
             for match in pattern.finditer(text, start, end):
                 yield match, code, decode
-    if _MAYBE_BINARY in text:
-        for match in _BINARY.finditer(text):
-            yield match, "binary", _decode_binary
-    if _MAYBE_SPACED_CODE.search(text):
-        for match in _HEX.finditer(text):
-            yield match, "hexadecimal", _decode_hex
-        for match in _CHARACTER_CODES.finditer(text):
-            yield match, "character codes", _decode_character_codes
+    for maybe, pattern, code, decode in _SPACED_CODES:
+        if maybe.search(text):
+            for match in pattern.finditer(text):
+                yield match, code, decode
 
 
 def decode_rot13(plain: str) -> str | None:
@@ -159,7 +172,7 @@ def _decode_binary(code: str) -> str:
 
 
 def _decode_hex(code: str) -> str:
-    digits = code.replace(" ", "").replace(":", "")
+    digits = _HEX_SIGNS.sub("", code)
     return _to_readable_text(bytes.fromhex(digits)) if len(digits) % 2 == 0 else ""
 
 
@@ -168,10 +181,28 @@ def _decode_character_codes(code: str) -> str:
     return _to_readable_text(bytes(numbers)) if max(numbers) < 256 else ""
 
 
+def _decode_morse(code: str) -> str:
+    signs = _MORSE_SIGNS.findall(code)
+    return "".join(_MORSE_LETTERS.get(letter, "") + " " * bool(gap) for letter, gap in signs)
+
+
+def _decode_variation_selectors(code: str) -> str:
+    places = (ord(sign) for sign in code)
+    return _to_readable_text(bytes(n - 0xFE00 if n < 0x10000 else n - 0xE0100 + 16 for n in places))
+
+
 _CODES = (
     (_BASE64, "base64", _decode_base64),
     (_HEX, "hexadecimal", _decode_hex),
     (_BASE32, "base32", _decode_base32),
+)
+# Codes that may contain blanks: a quick test, the pattern, the name and the decoder.
+_SPACED_CODES = (
+    (_VARIATION_SELECTORS, _VARIATION_SELECTORS, "variation selectors", _decode_variation_selectors),
+    (_MAYBE_MORSE, _MORSE, "Morse code", _decode_morse),
+    (_MAYBE_BINARY, _BINARY, "binary", _decode_binary),
+    (_MAYBE_SPACED_CODE, _HEX, "hexadecimal", _decode_hex),
+    (_MAYBE_SPACED_CODE, _CHARACTER_CODES, "character codes", _decode_character_codes),
 )
 
 
