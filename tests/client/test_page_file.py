@@ -175,7 +175,7 @@ def test_only_public_lines_are_written_unless_asked(write: Run, path: Path, clie
         ("<!-- memoryhub:begin -->\n<!-- memoryhub:begin -->\n<!-- memoryhub:end -->\n", "must have one"),
         ("<!-- memoryhub:begin nonsense -->\n<!-- memoryhub:end -->\n", "was changed"),
         ('<!-- memoryhub:begin project="docs" -->\n<!-- memoryhub:end -->\n', "project 'docs'"),
-        ("<!-- memoryhub:begin -->\n## Jokes\n- a\n<!-- memoryhub:end -->\n", "no section of the page"),
+        ("<!-- memoryhub:begin -->\n## Jokes\n- a\n<!-- memoryhub:end -->\n", "not a section of the page"),
         (b"\xff\xfe", "not UTF-8"),
     ],
 )

@@ -145,14 +145,14 @@ class TestEntriesOfASession:
         ):
             response = visitor.get("/sessions/night/", {"project": "zoo", "entry": name})
             assert response.status_code == 200, name
-            assert "does not exist" in response.content.decode(), name
+            assert "There is no entry at this address" in response.content.decode(), name
 
     def test_an_entry_above_ones_level_leads_nowhere(
         self, visitor: Client, night: Session, remember: Any
     ) -> None:
         hidden = remember("hush", session_id="night", project="zoo", sensitivity="secret")
         page = visitor.get(f"/sessions/night/?project=zoo&entry=memory-{hidden.uid}").content.decode()
-        assert "does not exist" in page
+        assert "There is no entry at this address" in page
         assert "hush" not in page
 
     def test_a_memory_thrown_away_leads_nowhere_too(
@@ -161,4 +161,4 @@ class TestEntriesOfASession:
         gone = remember("gone", session_id="night", project="zoo")
         memories.trash_memories([gone.uid], actor)
         page = visitor.get(f"/sessions/night/?project=zoo&entry=memory-{gone.uid}").content.decode()
-        assert "does not exist" in page
+        assert "There is no entry at this address" in page
