@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from memoryhub.embeddings.base import Embedder, EmbeddingError, Vectors
 from memoryhub.embeddings.provider import EmbeddingSettings, create_embedder
@@ -30,6 +30,7 @@ class PreparedTexts(NamedTuple):
 
 Task = Future[PreparedTexts]
 _TEXTS_WORTH_A_WORKER = 1500  # starting one takes about a second of CPU
+_SECONDS_TO_END = 3  # of a pool whose worker was killed
 
 
 class TextWorkers:
@@ -53,8 +54,11 @@ class TextWorkers:
             return
         if self._pool._broken:
             # Python 3.11.2 waits for ever for the thread that sends a task to a killed worker: it keeps open
-            # the end of the pipe that the worker would have read.
-            self._pool._call_queue._reader.close()  # type: ignore[attr-defined]
+            # the end of the pipe that the worker would have read. Later versions close it themselves.
+            manager: Any = self._pool._executor_manager_thread
+            manager.join(_SECONDS_TO_END)
+            if manager.is_alive():
+                self._pool._call_queue._reader.close()  # type: ignore[attr-defined]
         self._pool.shutdown(cancel_futures=True)
 
     def submit(self, checked: Sequence[str], embedded: Sequence[str]) -> Task | None:
