@@ -83,9 +83,10 @@ class Cluster:
 
     def faults_after(self, fail: Callable[[], object], operations: int = 400) -> list[str]:
         """Let clients work while something fails. Return what was lost or done twice."""
-        told: list[mixed.Outcome] = []
+        outcomes: list[mixed.Outcome] = []
         work = threading.Thread(
-            target=lambda: told.append(mixed.work(self.nodes, self.headers, 4, operations)[0]), daemon=True
+            target=lambda: outcomes.append(mixed.work(self.nodes, self.headers, 4, operations)[0]),
+            daemon=True,
         )
         work.start()
         time.sleep(2)
@@ -93,6 +94,6 @@ class Cluster:
         work.join(SECONDS)
         assert not work.is_alive(), "a request hangs"
         self.wait_until_ready()
-        assert told[0].stored, "something was stored"
-        assert 500 not in told[0].statuses
-        return mixed.find_faults(told[0], self.read())
+        assert outcomes[0].stored, "something was stored"
+        assert 500 not in outcomes[0].statuses
+        return mixed.find_faults(outcomes[0], self.read())
