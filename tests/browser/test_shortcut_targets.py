@@ -34,12 +34,15 @@ def press(page: Page, keys: Iterable[str]) -> None:
 
 
 def nothing_happens(page: Page, keys: Iterable[str]) -> None:
-    """Press them, and wait for what they may have asked of the hub."""
+    """Press them, and wait for what they may have asked of the hub.
+
+    Counts do not matter: the page may still be updating them after the action before.
+    """
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     press(page, keys)
     page.wait_for_timeout(200)
-    assert not asked
+    assert not [url for url in asked if "/review/counts/" not in url]
 
 
 @pytest.mark.usefixtures("embedding")
