@@ -111,7 +111,6 @@ TEMPLATES = [
             "builtins": ["template_partials.templatetags.partials"],
             "libraries": {
                 "hub": "memoryhub.web.templatetags.hub",
-                "lists": "memoryhub.web.templatetags.hub",
                 "pages": "memoryhub.web.templatetags.pages",
             },
             "context_processors": [
