@@ -269,6 +269,9 @@ class _History:
             """Replace the memory's name in the fixtures by its id."""
             return [{"id": self.memories[entry.pop("memory")].uid, **entry} for entry in entries]
 
+        shown = [entry for entry in one["injected"] if "used" in entry]
+        counts = {self.memories[entry["memory"]].pk: (1, int(entry["used"])) for entry in shown}
+        store.count_outcomes(counts)
         return Injection(
             session=session,
             project=row["project"],
@@ -279,6 +282,7 @@ class _History:
             took_ms=one["took_ms"],
             injected=with_ids(one["injected"]),
             withheld=with_ids(one["withheld"]),
+            helped=any(helped for _, helped in counts.values()) if counts else None,
         )
 
 
