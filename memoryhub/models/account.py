@@ -21,15 +21,19 @@ class Profile(models.Model):
     """Preferences, and whether memberships restrict what the person sees."""
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, related_name="profile")
-    theme = name_field(10, help_text="light or dark; empty: as the device has it")
-    time_zone = name_field(64, help_text="Empty: the hub's own")
-    language = name_field(16, help_text="Of dates; empty: plain ones, as 2026-11-20")
+    theme = name_field(10, help_text="Light or dark. Leave empty to follow the device.")
+    time_zone = name_field(64, help_text="Leave empty to use the hub's time zone.")
+    language = name_field(
+        16, help_text="The language of dates. Leave empty for plain dates such as 2026-11-20."
+    )
     confined = models.BooleanField(
         default=False,
-        help_text="Sees the projects of their memberships alone. Set by the first membership, and stays "
-        "when the last one goes, so that nothing opens by itself",
+        help_text="Sees only the projects that they are a member of. Set with the first membership and kept "
+        "after the last one ends, so that removing it never reveals other projects.",
     )
-    looked_at = models.DateTimeField(null=True, blank=True, help_text="When the review was last done")
+    looked_at = models.DateTimeField(
+        null=True, blank=True, help_text="When this person last finished the review."
+    )
 
     def __str__(self) -> str:
         return f"profile of {self.user}"
@@ -45,7 +49,7 @@ class Membership(models.Model):
         blank=True,
         default="",
         choices=[(level, level) for level in LEVELS],
-        help_text="Empty: the levels of the person's own permissions",
+        help_text="Leave empty to use the levels of the person's own permissions.",
     )
     since = models.DateTimeField(default=timezone.now)
 
@@ -63,8 +67,10 @@ class SavedSearch(models.Model):
     uid = uid_field()
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="saved_searches")
     name = models.CharField(max_length=100)
-    page = models.CharField(max_length=20, help_text="The list that it opens")
-    query = models.CharField(max_length=2000, blank=True, default="", help_text="Its part of the address")
+    page = models.CharField(max_length=20, help_text="The list that this search opens.")
+    query = models.CharField(
+        max_length=2000, blank=True, default="", help_text="The query string of the search."
+    )
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
@@ -99,18 +105,18 @@ class Digest(models.Model):
 
     uid = uid_field()
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="digests")
-    project = name_field(help_text="Empty: every project that the person sees")
+    project = name_field(help_text="Leave empty for all projects that the person can see.")
     channel = models.CharField(max_length=10, choices=CHANNELS)
     period = models.CharField(max_length=10, choices=PERIODS)
     level = models.CharField(
         max_length=10,
         default=Sensitivity.PUBLIC.value,
         choices=[(level, level) for level in LEVELS[:2]],
-        help_text="The highest level of memories in an e-mail; a webhook gets public ones",
+        help_text="The highest level included in e-mails. Webhooks receive only public memories.",
     )
-    url = name_field(500, help_text="Of a webhook")
-    secret = name_field(100, editable=False, help_text="Signs the requests of a webhook")
-    hub_url = name_field(500, editable=False, help_text="The hub's address for links")
+    url = name_field(500, help_text="The URL of the webhook.")
+    secret = name_field(100, editable=False, help_text="The key that signs webhook requests.")
+    hub_url = name_field(500, editable=False, help_text="The address of the hub, used in links.")
     enabled = models.BooleanField(default=True)
     created_at = models.DateTimeField(default=timezone.now)
     since = models.DateTimeField(default=timezone.now)
@@ -144,7 +150,7 @@ class OAuthClient(models.Model):
     """A program that registered itself to act for people. It can do nothing before a person approves it."""
 
     uid = uid_field()
-    name = models.CharField(max_length=100, help_text="What the program calls itself; anyone may call it so")
+    name = models.CharField(max_length=100, help_text="The name that the app registered. It is not verified.")
     redirect_uris = models.JSONField(default=list)
     auth_method = models.CharField(max_length=30)
     secret_digest = models.CharField(max_length=64, blank=True, default="", editable=False)
@@ -175,8 +181,10 @@ class AgentToken(models.Model):
 
     uid = uid_field()
     name = models.CharField("agent", max_length=100)
-    owner = models.CharField(max_length=150, help_text="Whose personal memories it reads and writes")
-    prefix = models.CharField(max_length=12, editable=False, help_text="The readable start of the token")
+    owner = models.CharField(
+        max_length=150, help_text="The person whose personal memories this token reads and writes."
+    )
+    prefix = models.CharField(max_length=12, editable=False, help_text="The first characters of the token.")
     digest = models.CharField(max_length=64, unique=True, editable=False)
     clearance = models.CharField(
         max_length=10, default=Sensitivity.PUBLIC.value, choices=[(level, level) for level in LEVELS]
@@ -189,12 +197,14 @@ class AgentToken(models.Model):
     last_used_at = models.DateTimeField(null=True, blank=True)
     last_used_from = name_field(45)
     waiting_events = models.PositiveIntegerField(
-        default=0, editable=False, help_text="How many events the agent's machine has yet to send"
+        default=0, editable=False, help_text="Events that the agent's machine has not sent yet."
     )
     client = models.ForeignKey(
         OAuthClient, models.PROTECT, null=True, blank=True, editable=False, related_name="tokens"
     )
-    audience = name_field(500, editable=False, help_text="The only MCP server that accepts it; empty: all")
+    audience = name_field(
+        500, editable=False, help_text="The only MCP server that accepts this token. Empty for all."
+    )
     secret_until = models.DateTimeField(null=True, blank=True, editable=False)
 
     objects = TokenQuerySet.as_manager()
@@ -232,7 +242,7 @@ class OAuthCode(models.Model):
     redirect_uri = models.CharField(max_length=500)
     audience = models.CharField(max_length=500)
     code_challenge = models.CharField(max_length=128)
-    grant = models.JSONField(help_text="Name, clearance, rights, projects and end of the token")
+    grant = models.JSONField(help_text="Name, clearance, permissions, projects and expiry of the token.")
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True, blank=True)
     token = models.ForeignKey(AgentToken, models.CASCADE, null=True, related_name="+")

@@ -31,7 +31,9 @@ class MemoryCheck(models.Model):
     """
 
     uid = uid_field()
-    owner = models.CharField(max_length=150, help_text="Whose clearance limits what a run sees")
+    owner = models.CharField(
+        max_length=150, help_text="The person whose clearance limits what a run can see."
+    )
     project = name_field()
     sensitivity = sensitivity_field()
     prompt = models.TextField()
@@ -41,7 +43,7 @@ class MemoryCheck(models.Model):
     must_words = models.JSONField(default=list, blank=True)
     never_words = models.JSONField(default=list, blank=True)
     never_projects = models.JSONField(default=list, blank=True)
-    never_level = name_field(10, help_text="This level and stricter ones")
+    never_level = name_field(10, help_text="This level and all more sensitive levels.")
     enabled = models.BooleanField(default=True)
     passed = models.BooleanField(null=True, editable=False)
     result = models.JSONField(default=dict, blank=True, editable=False)

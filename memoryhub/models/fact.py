@@ -33,7 +33,7 @@ class Fact(models.Model):
     copy = models.PositiveIntegerField(
         default=0,
         editable=False,
-        help_text="Above 0: a twin exists that the writer of this row may not know of",
+        help_text="Above 0 if an identical row exists that the author of this one may not see.",
     )
 
     objects = FactQuerySet.as_manager()

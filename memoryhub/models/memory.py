@@ -26,39 +26,49 @@ class Memory(models.Model):
     uid = uid_field()
     sensitivity = sensitivity_field()
     scope = models.CharField(max_length=10, default=Scope.PROJECT.value, choices=[(s, s) for s in SCOPES])
-    owner = name_field(150, help_text="Whose it is, when the scope is personal")
+    owner = name_field(150, help_text="The owner, if the scope is personal.")
     project = name_field()
     type = models.CharField(max_length=20, default=MemoryType.CHANGE.value, choices=[(t, t) for t in TYPES])
     category = models.CharField(max_length=100, default="general")
     deleted_at = models.DateTimeField(null=True, blank=True)
     pinned_at = models.DateTimeField(
-        null=True, blank=True, help_text="Pinned since then: opens every session of its project, never ends"
+        null=True,
+        blank=True,
+        help_text="When it was pinned. A pinned memory opens every session of its project and never expires.",
     )
     outdated_at = models.DateTimeField(
-        null=True, blank=True, help_text="May be outdated since then: lines of code that it is about changed"
+        null=True,
+        blank=True,
+        help_text="When the code that it refers to changed, so that it may be outdated.",
     )
     expires_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
     imported_at = models.DateTimeField(
-        null=True, blank=True, help_text="When a person brought it in: upkeep counts its age from then"
+        null=True,
+        blank=True,
+        help_text="When a person imported it. Maintenance counts its age from this time.",
     )
     session_id = name_field()
-    key = name_field(help_text="Unique within project, scope and owner")
+    key = name_field(help_text="Unique within project, scope and owner.")
     importance = share_field(0.5)
-    trust = share_field(0.5, help_text="Of the source")
-    confidence = share_field(0.5, help_text="Of the claim")
+    trust = share_field(0.5, help_text="How far the source is trusted, from 0 to 1.")
+    confidence = share_field(0.5, help_text="How certain the statement is, from 0 to 1.")
     accessed_count = models.PositiveIntegerField(default=0)
     last_accessed_at = models.DateTimeField(null=True, blank=True)
-    shown_count = models.PositiveIntegerField(default=0, help_text="How often agents were shown it")
-    helped_count = models.PositiveIntegerField(default=0, help_text="How often it helped them then")
+    shown_count = models.PositiveIntegerField(default=0, help_text="How often it was sent to agents.")
+    helped_count = models.PositiveIntegerField(
+        default=0, help_text="How often agents used it after it was sent."
+    )
     discovery_tokens = models.PositiveIntegerField(null=True, blank=True)
-    ttl_days = models.FloatField(null=True, blank=True, help_text="Empty: never expires")
-    author = name_field(help_text="Who stored it first")
-    scale = name_field(10, help_text="Temporal scale it was promoted to")
+    ttl_days = models.FloatField(
+        null=True, blank=True, help_text="Days until it expires. Leave empty to keep it forever."
+    )
+    author = name_field(help_text="Who stored it first.")
+    scale = name_field(10, help_text="The time scale that it was promoted to.")
     consolidated_at = models.DateTimeField(null=True, blank=True)
     consolidated_accesses = models.PositiveIntegerField(
-        default=0, help_text="accessed_count at the last consolidation: an access boosts once"
+        default=0, help_text="The access count at the last consolidation, so that each access counts once."
     )
     trash_reason = name_field(12, choices=[(r.value, r.value) for r in TrashReason])
     merged_into = models.ForeignKey(
@@ -71,32 +81,30 @@ class Memory(models.Model):
         blank=True,
         db_index=False,  # the index memory_superseded contains only the rows that have one
         related_name="supersedes",
-        help_text="The memory that replaces this one. Shown only to callers who may see that memory",
+        help_text="The memory that replaces this one. Shown only to people who can see that memory.",
     )
-    flags = models.JSONField(
-        default=list, blank=True, help_text="What a reviewer should look at, as short words"
-    )
+    flags = models.JSONField(default=list, blank=True, help_text="Keywords for reviewers.")
     reviewed_at = models.DateTimeField(null=True, blank=True)
     content_hash = models.CharField(max_length=64, editable=False)
     copy = models.PositiveIntegerField(
         default=0,
         editable=False,
-        help_text="Above 0: a twin exists that the writer of this row may not know of",
+        help_text="Above 0 if an identical row exists that the author of this one may not see.",
     )
     title = models.TextField(blank=True, default="")
     subtitle = models.TextField(blank=True, default="")
-    abstract = models.TextField(blank=True, default="", help_text="One line")
-    overview = models.TextField(blank=True, default="", help_text="A paragraph")
+    abstract = models.TextField(blank=True, default="", help_text="A one-line summary.")
+    overview = models.TextField(blank=True, default="", help_text="A summary of one paragraph.")
     content = models.TextField()
     alias_text = models.TextField(
         blank=True,
         default="",
         editable=False,
-        help_text="The aliases, one on each line, for the full-text index. Written with their labels only",
+        help_text="The aliases, one per line, for the full-text index.",
     )
     inspected = models.BinaryField(
         null=True,
-        help_text="Digest of the injected texts in which the prompt injection detector last found nothing",
+        help_text="Digest of the texts in which the prompt injection detector last found nothing.",
     )
 
     # Set by a write that leaves the memory's quota above ``max_memories`` (``memories.delete``).
@@ -236,11 +244,13 @@ class CodeReference(models.Model):
     path = models.CharField(max_length=1000)
     basename = models.CharField(max_length=1000)
     lines = models.JSONField(default=list, editable=False)
-    gone = models.JSONField(default=list, editable=False, help_text="Those that an event showed to be gone")
-    dismissed = models.JSONField(
-        default=dict, editable=False, help_text="Those that a person said do not matter, by the action's id"
+    gone = models.JSONField(
+        default=list, editable=False, help_text="Lines that an event showed to be removed."
     )
-    as_of = models.DateTimeField(help_text="The event that they were last compared with")
+    dismissed = models.JSONField(
+        default=dict, editable=False, help_text="Changes that a person dismissed, by the id of the action."
+    )
+    as_of = models.DateTimeField(help_text="The time of the event that the lines were last compared with.")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["path", "memory"], name="code_reference_once")]
@@ -277,9 +287,12 @@ class Revision(models.Model):
     number = models.PositiveIntegerField()
     at = models.DateTimeField(default=timezone.now)
     actor = name_field()
-    reason = name_field(20, help_text="update, merge, key upsert, restore of an earlier version …")
+    reason = name_field(
+        20,
+        help_text="Why the version was replaced: an update, a merge, an upsert by key or a restored version.",
+    )
     sensitivity = sensitivity_field()
-    before = models.JSONField(default=dict, help_text="Field name to the value that was replaced")
+    before = models.JSONField(default=dict, help_text="The replaced values, by field name.")
 
     class Meta:
         ordering = ["-number"]

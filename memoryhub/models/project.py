@@ -23,13 +23,19 @@ class Project(models.Model):
         max_length=10, default=ProjectMode.AUTOMATIC.value, choices=[(mode, mode) for mode in PROJECT_MODES]
     )
     paused_until = models.DateTimeField(null=True, blank=True)
-    ignored_paths = models.TextField(blank=True, default="", help_text="Patterns of files, as in .gitignore")
-    sends_page = models.BooleanField(default=True, help_text="Whether its page opens the sessions of agents")
+    ignored_paths = models.TextField(
+        blank=True, default="", help_text="File patterns, in the syntax of .gitignore."
+    )
+    sends_page = models.BooleanField(
+        default=True, help_text="Send the project page to agents at the start of a session."
+    )
     off_page_facts = models.JSONField(
-        default=list, blank=True, help_text="ids of public facts that its page leaves out"
+        default=list, blank=True, help_text="Ids of public facts that the project page omits."
     )
     max_memories = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Most live memories of an owner; 0: no cap; null: as configured"
+        null=True,
+        blank=True,
+        help_text="Maximum number of memories per owner. 0 for no limit; empty for the default.",
     )
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)

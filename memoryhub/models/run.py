@@ -29,8 +29,8 @@ class MaintenanceRun(models.Model):
     uid = uid_field()
     operation = models.CharField(max_length=30)
     params = models.JSONField(default=dict, blank=True)
-    project = name_field(help_text="The project it is about; empty: all that its reach leaves open")
-    reach = models.JSONField(default=dict, blank=True, help_text="The clearance it runs under, never wider")
+    project = name_field(help_text="The project to run on. Empty for all projects that the run may access.")
+    reach = models.JSONField(default=dict, blank=True, help_text="The clearance that limits the run.")
     dry_run = models.BooleanField(default=False)
     undoes = models.ForeignKey(
         "self",
@@ -38,19 +38,23 @@ class MaintenanceRun(models.Model):
         null=True,
         blank=True,
         related_name="undoings",
-        help_text="The run it takes back",
+        help_text="The run that this one undoes.",
     )
-    day = models.DateField(null=True, blank=True, help_text="The day whose daily maintenance it belongs to")
+    day = models.DateField(
+        null=True, blank=True, help_text="The day of the daily maintenance that this run belongs to."
+    )
     status = models.CharField(max_length=10, choices=Status.choices, default=Status.QUEUED)
     cause = models.CharField(max_length=20, choices=Cause.choices, blank=True, default="")
     actor = name_field()
-    worker = name_field(help_text="The process and thread at work on it")
+    worker = name_field(help_text="The process and thread that execute it.")
     stop_requested = models.BooleanField(default=False)
-    interruptions = models.PositiveIntegerField(default=0, help_text="How often its worker ended before it")
+    interruptions = models.PositiveIntegerField(
+        default=0, help_text="How often its worker stopped before it finished."
+    )
     done = models.PositiveIntegerField(default=0)
     total = models.PositiveIntegerField(default=0)
-    position = models.JSONField(default=dict, blank=True, help_text="Where an interrupted run goes on")
-    result = models.JSONField(default=dict, blank=True, help_text="Counts for each kind of change")
+    position = models.JSONField(default=dict, blank=True, help_text="Where an interrupted run continues.")
+    result = models.JSONField(default=dict, blank=True, help_text="The number of changes of each kind.")
     error = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -119,11 +123,13 @@ class Extraction(models.Model):
     scope = models.CharField(max_length=10, default=Scope.PROJECT.value)
     sensitivity = sensitivity_field()
     actor = name_field()
-    reach = models.JSONField(default=dict, blank=True, help_text="The clearance it stores under")
+    reach = models.JSONField(default=dict, blank=True, help_text="The clearance that limits what it stores.")
     messages = models.JSONField(default=list, blank=True)
-    extractor = name_field(20, help_text="Who read it: rules, or the model")
+    extractor = name_field(20, help_text="What extracted the memories: rules or the language model.")
     tries = models.PositiveIntegerField(default=0)
-    result = models.JSONField(default=list, blank=True, help_text="An outcome and an id for each candidate")
+    result = models.JSONField(
+        default=list, blank=True, help_text="The outcome and the id for each candidate."
+    )
     error = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -158,14 +164,16 @@ class ModelUse(models.Model):
 class ServerProcess(models.Model):
     """A process of a server. Only ``memoryhub.maintenance.nodes`` writes it."""
 
-    process = models.CharField(max_length=200, unique=True, help_text="Machine, process id and start")
-    node = name_field(help_text="The name of its node")
-    pid = models.PositiveIntegerField(help_text="The process id on that machine")
-    version = name_field(help_text="The release that it runs")
-    key_digest = name_field(help_text="Tells nodes with different secret keys apart")
-    started_at = models.DateTimeField(help_text="By the clock of the database, as the next one")
-    heartbeat_at = models.DateTimeField(help_text="When the process last renewed this row")
-    clock_at = models.DateTimeField(help_text="The clock of the process at that moment")
+    process = models.CharField(max_length=200, unique=True, help_text="Machine, process id and start time.")
+    node = name_field(help_text="The name of the node.")
+    pid = models.PositiveIntegerField(help_text="The process id on that machine.")
+    version = name_field(help_text="The version that the process runs.")
+    key_digest = name_field(help_text="Identifies the secret key of the node without revealing it.")
+    started_at = models.DateTimeField(help_text="By the clock of the database.")
+    heartbeat_at = models.DateTimeField(
+        help_text="When the process last renewed this row, by the clock of the database."
+    )
+    clock_at = models.DateTimeField(help_text="The clock of the process at that moment.")
 
     class Meta:
         ordering = ["node", "process"]
@@ -179,10 +187,10 @@ class Lease(models.Model):
     """A task that only one process does at a time. Only ``memoryhub.maintenance.nodes`` writes it."""
 
     name = models.CharField(max_length=50, unique=True)
-    holder = name_field(help_text="The process that does it, and which of its threads")
-    term = models.PositiveIntegerField(default=0, help_text="How many holders it has had")
-    taken_at = models.DateTimeField(null=True, help_text="By the clock of the database")
-    position = models.TextField(blank=True, default="", help_text="Where the next holder goes on")
+    holder = name_field(help_text="The process and thread that hold the lease.")
+    term = models.PositiveIntegerField(default=0, help_text="How many holders the lease has had.")
+    taken_at = models.DateTimeField(null=True, help_text="By the clock of the database.")
+    position = models.TextField(blank=True, default="", help_text="Where the next holder continues.")
 
     def __str__(self) -> str:
         return f"{self.name}: {self.holder or 'free'}"

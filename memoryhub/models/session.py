@@ -25,7 +25,7 @@ class Session(models.Model):
     ended_at = models.DateTimeField(null=True, blank=True)
     end_reason = name_field(50)
     segment = models.PositiveIntegerField(default=0)
-    state = models.JSONField(default=dict, blank=True, help_text="Working state of capture and boundaries")
+    state = models.JSONField(default=dict, blank=True, help_text="Working state of capture and boundaries.")
     summary = models.ForeignKey(Memory, models.SET_NULL, null=True, blank=True, related_name="+")
 
     # Set while an event is recorded (``capture.event_log``): whether it created the session, whether it
@@ -89,15 +89,18 @@ class Event(models.Model):
     memorability = models.FloatField(null=True, blank=True)
     memorability_parts = models.JSONField(default=dict, blank=True)
     skip_reason = name_field(50)
-    handlers = models.JSONField(default=list, blank=True, help_text="What each handler said, in order")
+    handlers = models.JSONField(default=list, blank=True, help_text="The result of each handler, in order.")
     memory = models.ForeignKey(Memory, models.SET_NULL, null=True, blank=True, related_name="events")
-    mark = name_field(16, help_text="Tells a second delivery; empty: never")
+    mark = name_field(16, help_text="Identifies a repeated delivery. Empty if the event cannot be repeated.")
     preview = models.TextField(blank=True, default="")
     digests = models.JSONField(
-        null=True, blank=True, editable=False, help_text="Hashes of what the agent wrote, after an injection"
+        null=True, blank=True, editable=False, help_text="Hashes of what the agent wrote after an injection."
     )
     lines = models.JSONField(
-        null=True, blank=True, editable=False, help_text="Hashes of lines of its file, until the session ends"
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="Hashes of the lines of the file, stored until the session ends.",
     )
 
     objects = EventQuerySet.as_manager()
@@ -127,15 +130,17 @@ class Injection(models.Model):
     tokens_used = models.PositiveIntegerField(default=0)
     took_ms = models.FloatField(default=0)
     injected = models.JSONField(
-        default=list, blank=True, help_text="id, score, scale and outcome of each memory shown"
+        default=list, blank=True, help_text="Id, score, scale and outcome of each memory that was sent."
     )
     helped = models.BooleanField(
-        null=True, editable=False, help_text="Whether a memory shown was used then; empty: not decided"
+        null=True,
+        editable=False,
+        help_text="Whether the agent used a memory that was sent. Empty if undecided.",
     )
-    withheld = models.JSONField(default=list, blank=True, help_text="id and reason of each memory held back")
+    withheld = models.JSONField(default=list, blank=True, help_text="Id and reason of each withheld memory.")
 
     page = models.JSONField(
-        default=list, blank=True, help_text="kind and id of each line shown of the project's page"
+        default=list, blank=True, help_text="Kind and id of each line of the project page that was sent."
     )
 
     objects = InjectionQuerySet.as_manager()
