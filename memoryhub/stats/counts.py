@@ -207,11 +207,14 @@ def facets_and_days(
     return _group_by_facet(found.facets), found.days
 
 
-def top_facets(memories: MemoryQuerySet, limit: int = 20) -> dict[str, dict[str, int]]:
-    """Return the most frequent values of each facet and tags in a queryset of visible rows, in one query."""
+def top_facets(memories: MemoryQuerySet, limit: int = 20, tag: str = "") -> dict[str, dict[str, int]]:
+    """Return the most frequent values of each facet and tags in a queryset of visible rows, in one query.
+
+    ``tag`` is counted even if no filter offers it.
+    """
     by_columns = memories.order_by().values_list(Value("memory"), *COUNTED_COLUMNS).annotate(n=Count("pk"))
     blank = [Value("")] * (len(COUNTED_COLUMNS) - 1)
-    by_tag = _tags(memories).values_list(Value("tag"), "value", *blank).annotate(n=Count("pk"))
+    by_tag = _tags(memories, tag).values_list(Value("tag"), "value", *blank, "n")
     counted: dict[tuple[str, ...], int] = {}
     tags: dict[str, int] = {}
     for kind, *values, n in by_columns.union(by_tag, all=True):
@@ -224,13 +227,21 @@ def top_facets(memories: MemoryQuerySet, limit: int = 20) -> dict[str, dict[str,
     )
 
 
-def top_tags(memories: MemoryQuerySet, limit: int = 20) -> dict[str, int]:
-    """Return the most frequent tags."""
-    return dict(_tags(memories).values_list("value").annotate(n=Count("pk")).order_by("-n", "value")[:limit])
+def top_tags(memories: MemoryQuerySet, limit: int = 20, tag: str = "") -> dict[str, int]:
+    """Return the most frequent tags. ``tag`` is counted even if no filter offers it."""
+    return dict(_tags(memories, tag).order_by("-n", "value").values_list("value", "n")[:limit])
 
 
-def _tags(memories: MemoryQuerySet) -> QuerySet[Label]:
-    return Label.objects.filter(kind=Label.Kind.TAG, memory__in=memories.order_by().values("pk"))
+# A memory that an import brought has the tag ``source:`` with its origin.
+_TAG_OF_CAPTURE = Q(value="captured") | Q(value__startswith="segment-", value__regex=r"^segment-[0-9]+$")
+_SOURCE_OF_ONE = Q(value__startswith="source:", n=1)
+
+
+def _tags(memories: MemoryQuerySet, chosen: str) -> QuerySet[Label, dict[str, Any]]:
+    """Count tags, without those of capture and sources of one memory, which would fill the list."""
+    tags = Label.objects.filter(kind=Label.Kind.TAG, memory__in=memories.order_by().values("pk"))
+    tags = tags.exclude(_TAG_OF_CAPTURE & ~Q(value=chosen))
+    return tags.values("value").annotate(n=Count("pk")).exclude(_SOURCE_OF_ONE & ~Q(value=chosen))
 
 
 def top_visible_facets(clearance: Clearance, limit: int = 20) -> dict[str, dict[str, int]]:

@@ -189,6 +189,25 @@ class TestFacets:
         remember("zebra two", tags=["captured", "paint"])
         assert _facets(visitor.get("/memories/", {"q": q}))["Tag"] == {"paint": 1, "wood": 1}
 
+    @pytest.mark.parametrize("q", ["", "zebra"])
+    def test_sources_of_one_memory_do_not_displace_other_tags(
+        self, visitor: Client, remember: Any, q: str
+    ) -> None:
+        for number in range(25):
+            remember(f"zebra {number}", tags=[f"source:{number:04}", "source:zoo.csv"])
+        remember("zebra with tags", tags=["wood", "paint"])
+        assert _facets(visitor.get("/memories/", {"q": q}))["Tag"] == {
+            "source:zoo.csv": 25,
+            "paint": 1,
+            "wood": 1,
+        }
+
+    def test_chosen_source_of_one_memory_is_offered(self, visitor: Client, remember: Any) -> None:
+        remember("zebra one", tags=["source:0001", "wood"])
+        remember("zebra two", tags=["source:0002", "wood"])
+        page = visitor.get("/memories/", {"tag": "source:0001"})
+        assert _facets(page)["Tag"] == {"source:0001": 1, "wood": 1}
+
     def test_chosen_tag_of_capture_can_be_removed(self, visitor: Client, remember: Any) -> None:
         remember("zebra one", tags=["captured", "wood"])
         assert "captured" in _facets(visitor.get("/memories/", {"q": "zebra", "tag": "captured"}))["Tag"]

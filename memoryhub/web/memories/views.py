@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,6 @@ from memoryhub.accounts.clearance import request_clearance
 from memoryhub.backends.fts_query import Query, parse_query
 from memoryhub.backends.statements import key_list
 from memoryhub.backends.tables import TEXT_COLUMNS
-from memoryhub.capture.services import CAPTURED_TAG
 from memoryhub.core.pagination import InvalidCursor, paginate
 from memoryhub.core.text import collapse_whitespace, without_title_prefix
 from memoryhub.memories.filters import MemoryFilter
@@ -96,7 +94,7 @@ def _page_context(request: HttpRequest, form: MemoryListFilter, clearance: Clear
         return {"past": form.moment()}
     memories = form.select(clearance)
     if form.chips(request) or form.value("project"):
-        facets = counts.top_facets(memories)
+        facets = counts.top_facets(memories, tag=form.value("tag"))
     else:  # the counts of all visible memories are known and updated by change
         facets = {**counts.top_visible_facets(clearance), "tag": counts.top_tags(memories)}
     listed = _ordered_page(request, memories, form.column())
@@ -153,7 +151,7 @@ def _search_context(request: HttpRequest, form: MemoryListFilter, clearance: Cle
         **context,
         **listed,
         "suggestions": [(one, filter_url(request, q=one)) for one in results.suggestions],
-        "groups": [] if moment else build_facets(request, counts.top_facets(found)),
+        "groups": [] if moment else build_facets(request, counts.top_facets(found, tag=form.value("tag"))),
     }
 
 
@@ -216,7 +214,6 @@ def _advice_context(
 
 OPTIONS_SHOWN = 6  # the others are collapsed
 
-_CAPTURE_TAG = re.compile(rf"{CAPTURED_TAG}|segment-\d+")  # internal, so no filter offers them
 _TITLES = {"type": "Type", "category": "Category", "project": "Project", "sensitivity": "Level", "tag": "Tag"}
 
 
@@ -257,6 +254,6 @@ def _build_facet(request: HttpRequest, name: str, counts: Mapping[str, int]) -> 
     for value, count in counts.items():
         on = value == chosen
         href = filter_url(request, name) if on else filter_url(request, **{name: value})
-        if value and (on or name != "tag" or not _CAPTURE_TAG.fullmatch(value)):
+        if value:
             options.append(FacetOption(value, count, on, href))
     return Facet(name, _TITLES[name], sorted(options, key=lambda option: not option.chosen))
