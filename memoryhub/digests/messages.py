@@ -101,7 +101,7 @@ def _send_mail(digest: Digest, content: Content) -> None:
 def describe_mail_error(error: Exception) -> str:
     """Describe a failure without the words of the server, which may repeat addresses and passwords."""
     if isinstance(error, smtplib.SMTPAuthenticationError):
-        return "the mail server refuses the user name or the password"
+        return "the mail server refuses the username or the password"
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         return "the mail server refuses the recipient's address"
     if isinstance(error, smtplib.SMTPResponseException):

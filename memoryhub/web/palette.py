@@ -99,7 +99,7 @@ def find_groups(user: Any, clearance: Clearance, typed: str) -> list[PaletteGrou
         found.insert(0, PaletteGroup("Commands", _commands(typed)))
         found += [
             PaletteGroup("Sessions", _sessions(clearance, typed)),
-            PaletteGroup("Things of facts", _things(clearance, typed)),
+            PaletteGroup("Things", _things(clearance, typed)),
             PaletteGroup("Memories", _memories(live, typed)),
             PaletteGroup("Search", [_search_item(typed)]),
         ]

@@ -195,7 +195,7 @@ def test_nor_where_someone_is_refused(open_page: OpenPage, reader: User, watch: 
     look_at(open_page("/login/"), [HERE])
     look_at(open_page("/people/", reader), [HERE])
     page = open_page("/login/")
-    page.get_by_label("User name").fill("reader")
+    page.get_by_label("Username").fill("reader")
     page.get_by_label("Password").fill("not it")
     page.get_by_role("button", name="Sign in").click()
     page.get_by_role("alert").first.wait_for()

@@ -15,7 +15,7 @@ PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 25, 23)"}
 def test_someone_signs_in_looks_and_signs_out(open_page: Any, reader: Any, remember: Any) -> None:
     remember("Feed the zebra at six.")
     page = open_page("/memories/")
-    page.get_by_label("User name").fill("reader")
+    page.get_by_label("Username").fill("reader")
     page.get_by_label("Password").fill("a good password")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="Memories")).to_be_visible()

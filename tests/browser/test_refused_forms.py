@@ -25,7 +25,7 @@ def test_the_summary_has_it_and_leads_to_the_field(open_page: OpenPage, watch: W
 
 def test_the_focus_is_on_the_error_after_a_wrong_password(open_page: OpenPage, insider: User) -> None:
     page = open_page("/login/")
-    page.get_by_label("User name").fill("insider")
+    page.get_by_label("Username").fill("insider")
     page.get_by_label("Password").fill("wrong")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert").filter(has_text="incorrect")).to_be_focused()

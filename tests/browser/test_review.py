@@ -270,7 +270,7 @@ def test_marking_as_seen_is_undone(
     open_page: OpenPage, ada: User, three: list[Memory], scripts: bool
 ) -> None:
     page = open_page("/review/?tab=new", ada, java_script_enabled=scripts)
-    page.get_by_role("button", name="Mark as seen").click()
+    page.get_by_role("button", name="Mark all as seen").click()
     expect(page.get_by_text("Nothing new")).to_be_visible()
     page.get_by_role("button", name="Undo").click()
     left(page, 3)

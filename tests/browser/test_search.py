@@ -113,7 +113,7 @@ def test_an_expired_login_leads_to_the_login_page_and_back(open_page: Any, reade
     page.context.clear_cookies()
     box(page).fill("zebra crossing")
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
-    page.get_by_label("User name").fill("reader")
+    page.get_by_label("Username").fill("reader")
     page.get_by_label("Password").fill("a good password")
     page.get_by_role("button", name="Sign in").click()
     expect(page).to_have_url(re.compile(r"/memories/\?q=zebra$"))

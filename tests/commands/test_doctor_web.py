@@ -68,7 +68,7 @@ def test_mail_server_is_asked_and_its_password_is_not_shown(settings):
         server.refusals["AUTH"] = "535 swordfish is wrong"
         found = look(named("e-mail"))
     assert found.status is Status.FAIL
-    assert found.text.endswith("the mail server refuses the user name or the password")
+    assert found.text.endswith("the mail server refuses the username or the password")
 
 
 def test_mail_server_that_is_away_fails(settings):

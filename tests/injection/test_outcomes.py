@@ -307,7 +307,7 @@ def test_pages_show_how_often_memories_helped(agent_session, shown):
         client, f"/injections/{Injection.objects.filled().get().uid}/"
     )
     home = page(client, "/")
-    assert 'helped <strong class="num">1</strong> of 1 time' in home
+    assert '<strong class="num">1</strong> of 1 injection helped' in home
     assert "helped 1 of 1 time" in page(client, "/memories/?q=importer")
 
 

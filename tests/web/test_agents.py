@@ -80,7 +80,7 @@ class TestAgent:
             )
         Injection.objects.create(session=session, project="p", prompt_preview="a question without an answer")
         words = main(visitor.get(PAGE)).words
-        assert "4 prompts: 3 received memories; these helped in 1 of 2. 2,100 tokens." in words
+        assert "4 prompts: 3 received memories, which helped in 1 of 2 cases. 2,100 tokens." in words
         assert "a question without an answer" in words
 
     def test_failed_handlers_and_refused_secrets_are_errors(
@@ -145,7 +145,7 @@ class TestAgent:
         )
         words = main(visitor.get(PAGE)).words
         assert "4,321" not in words
-        assert "0 tokens in the prompts whose memories you can all see" in words
+        assert "0 tokens, counting only prompts whose memories you can all see" in words
 
     def test_markup_is_escaped(self, visitor: Client, remember: Remember) -> None:
         remember(by=Actor(f"token:{PAYLOAD}", Clearance()))

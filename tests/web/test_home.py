@@ -182,7 +182,7 @@ class TestActivity:
 
     def test_older_memories_are_not_in_it(self, visitor: Client, remember: Any) -> None:
         remember("one", created_at=datetime(2020, 3, 5, tzinfo=UTC))
-        assert "No memories are from this time" in text(visitor.get("/"))
+        assert "No new memories in the last 30 days" in text(visitor.get("/"))
 
     def test_bar_links_to_its_memories(self, visitor: Client, remember: Any) -> None:
         day = timezone.now() - timedelta(days=3)

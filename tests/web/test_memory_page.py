@@ -270,7 +270,7 @@ class TestRelated:
         ]
         remember("step elsewhere", session_id="s", project="another")
         words = main(visitor.get(url(made[4]))).words.partition("Same session")[2]
-        words = words.partition("Related memories")[0]
+        words = words.partition("Similar memories")[0]
         around = [n for n in range(8) if f"step {n}" in words]
         assert around == [1, 2, 3, 5, 6, 7]
         assert "step elsewhere" not in words

@@ -184,7 +184,7 @@ class ConsentForm(TokenForm):
 class InviteForm(PlainForm):
     """Invites a person, with at most the rights of the inviter."""
 
-    username = forms.CharField(max_length=150, label="User name", help_text="Letters, digits and @ . + - _")
+    username = forms.CharField(max_length=150, label="Username", help_text="Letters, digits and @ . + - _")
     email = forms.EmailField(
         label="E-mail address",
         required=False,

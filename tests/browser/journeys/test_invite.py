@@ -16,7 +16,7 @@ def test_a_team_mate_is_invited_and_sees_one_project(
     page = set_out("/", admin_user)
     page.get_by_role("link", name="Settings", exact=True).click()
     page.get_by_role("link", name="People", exact=True).click()
-    page.get_by_label("User name").last.fill("dora")
+    page.get_by_label("Username").last.fill("dora")
     page.get_by_role("textbox", name="Projects", exact=True).fill("bakery")
     page.get_by_role("button", name="Invite").click()
     link = page.get_by_label("Link").input_value()
