@@ -124,7 +124,7 @@ class TokenForm(PlainForm):
 
     name = forms.CharField(max_length=100, help_text="The agent's name in the journal.")
     clearance = forms.ChoiceField(label="Can see", help_text="At most your own clearance.")
-    rights = forms.MultipleChoiceField(label="May", widget=forms.CheckboxSelectMultiple)
+    rights = forms.MultipleChoiceField(label="Permissions", widget=forms.CheckboxSelectMultiple)
     projects = _projects_field()
     days = forms.IntegerField(
         label="Expires after (days)",
@@ -139,7 +139,7 @@ class TokenForm(PlainForm):
         rights = grantable_rights(user)
         initial = {"once": secrets.token_urlsafe(12), "rights": rights[:2], "name": "agent"}
         super().__init__(data, initial=initial)
-        levels = [(level, LEVEL_LABELS[level]) for level in grantable_clearances(user)]
+        levels = [(level, LEVEL_LABELS[level].capitalize()) for level in grantable_clearances(user)]
         self.fields["clearance"].choices = levels  # type: ignore[attr-defined]
         self.fields["rights"].choices = [(right, right) for right in rights]  # type: ignore[attr-defined]
         if is_confined(user):

@@ -82,6 +82,7 @@ OPERATION_LABELS = {
     "journal_loss_acknowledged": "Loss acknowledged",
     "clock_confirmed": "Clock confirmed",
     "repair_schema": "Schema repaired",
+    "register": "App registered",
 }
 BELOW_THRESHOLD = "below the gate"  # the stored reason why capture did not keep an event
 SKIP_REASON_LABELS = {BELOW_THRESHOLD: "below the memorability threshold"}

@@ -230,7 +230,7 @@ def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
         "chips": chip_groups(request, counted) if kind in _WITH_EVENTS else [],
         "injections": found.injection_count,  # type: ignore[attr-defined]
         "known": queries.summarize_reports(reports) if kind == "injection" else None,
-        "mode": (mode_note(Project.named(found.project)) or "captured automatically") if found.project else "",
+        "mode": (mode_note(Project.named(found.project)) or "automatic capture") if found.project else "",
         "kind": kind,
         "tab": kind if kind in TABS else "",
         "tabs": TABS.items(),
