@@ -98,7 +98,7 @@ class JournalAdmin(ReadOnlyAdmin):
         age_filter("at", "when"),
     )
     search_fields = ("=object_id", "actor", "operation")
-    search_help_text = "The id of an object, or part of who or what"
+    search_help_text = "The id of an object, or part of an author or an operation"
     ordering = ("-seq",)
     fields = (
         *("seq", "at", "actor", "operation", "object_type", "object_shown", "project", "level", "owner"),

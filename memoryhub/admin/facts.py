@@ -125,7 +125,7 @@ class FactForm(DraftForm):
         required=False,
         max_length=64,
         label="Memory",
-        help_text="Id of the memory that the fact comes from; may be empty",
+        help_text="The id of the memory that the fact comes from. Optional.",
     )
     accepted: FactDraft | None = None
 

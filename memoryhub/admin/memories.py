@@ -92,7 +92,7 @@ class MemoryAdmin(VisibleRowsAdmin):
     )
     ordering = ("-updated_at",)
     search_fields = ("title",)  # makes Django show the search box; see get_search_results
-    search_help_text = "Finds like the hub's own search, best first, or one memory by its id."
+    search_help_text = "Searches like the hub itself, best matches first. You can also enter an id."
     actions = memory_actions.ALL_ACTIONS
     fieldsets = (
         (None, {"fields": ("title", "content")}),

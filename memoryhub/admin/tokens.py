@@ -84,8 +84,8 @@ class TokenForm(_ModelForm):
     clearances: list[str] = []
     may: list[str] = []
 
-    owner = forms.ChoiceField(help_text="Whose personal memories the agent reads and writes")
-    clearance = forms.ChoiceField(help_text="The highest level that it may read")
+    owner = forms.ChoiceField(help_text="The person whose personal memories the agent reads and writes.")
+    clearance = forms.ChoiceField(help_text="The highest level that the agent can read.")
     rights = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
     projects = LinesField(help_text="One per line. Leave empty for every project.")
 
@@ -130,7 +130,7 @@ def revoke(
     if not rows:
         return None
     if not is_confirmed(request):
-        explanation = f"{format_count(len(rows), 'token')} will be refused from now on, for good."
+        explanation = f"{format_count(len(rows), 'token')} will be refused permanently."
         question = Confirmation("Revoke tokens", explanation, "Revoke", names_all=True, danger=True)
         return render_confirmation(model_admin, request, "revoke", question, rows)
     for row in rows:

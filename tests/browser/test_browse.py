@@ -87,7 +87,7 @@ class TestTrash:
         page = open_page("/trash/", insider, java_script_enabled=scripts)
         page.get_by_role("checkbox", name="broken chair").check()
         page.locator("#bulk").get_by_role("button", name="Erase…").click()
-        expect(page.get_by_role("heading", name="Erase 1 memory for good?")).to_be_visible()
+        expect(page.get_by_role("heading", name="Permanently erase 1 memory?")).to_be_visible()
         page.get_by_role("button", name="Erase permanently").click()
         expect(page.get_by_text("The trash is empty")).to_be_visible()
         assert not Memory.objects.exists()

@@ -191,7 +191,7 @@ def test_the_trash_gives_back_and_erases_after_asking(
     assert live() == 3
     page.locator(".row-check").nth(0).check()
     page.locator("#bulk").get_by_role("button", name="Erase…").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Erase 1 memory for good?")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Permanently erase 1 memory?")
     page.get_by_role("button", name="Erase permanently").click()
     expect(page.locator("#messages")).to_contain_text("1 memory erased for good.")
 

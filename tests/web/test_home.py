@@ -60,7 +60,7 @@ class TestNumbers:
         Injection.objects.create(injected=shown, helped=True, sensitivity="secret")
         old = Injection.objects.create(injected=shown, helped=True)
         Injection.objects.filter(pk=old.pk).update(at=timezone.now() - timedelta(days=31))
-        assert "helped 2 of 3 times in 30 days" in text(visitor.get("/"))
+        assert "2 of 3 injections helped in 30 days" in text(visitor.get("/"))
 
     def test_memories_are_counted(self, visitor: Client, remember: Any, actor: Any) -> None:
         remember("one", session_id="s1", project="zoo", type="decision", ttl_days=1)

@@ -145,7 +145,7 @@ class TestTrash:
     ) -> None:
         requested = editor.post("/trash/", {"uid": values})
         page = requested.content.decode()
-        assert "Erase 2 memories for good?" in page
+        assert "Permanently erase 2 memories?" in page
         assert "1 memory was changed since you opened this list" in page
         assert "2 memories erased" in done(editor, "/trash/", **confirmed(requested))
         assert set(Memory.objects.all()) == {three[1]}

@@ -156,7 +156,7 @@ class TestErase:
     def test_confirmation_names_the_memories(self, sign_in: Any, thrown: Any) -> None:
         client = sign_in("erase_memory")
         page = client.post("/trash/", {"uid": [thrown[0].uid, thrown[1].uid]})
-        assert "Erase 2 memories for good?" in text(page)
+        assert "Permanently erase 2 memories?" in text(page)
         assert "broken chair 1" in text(page)
         assert Memory.objects.filter(pk=thrown[0].pk).exists()
 
@@ -178,7 +178,7 @@ class TestErase:
     def test_confirmation_names_a_whole_tab(self, sign_in: Any, thrown: Any) -> None:
         client = sign_in("erase_memory")
         page = client.post("/trash/", {"every": "1", "list": "/trash/?tab=trashed"})
-        assert "Erase 3 memories for good?" in text(page)
+        assert "Permanently erase 3 memories?" in text(page)
 
     def test_too_many_memories_are_refused(
         self, sign_in: Any, thrown: Any, monkeypatch: pytest.MonkeyPatch
