@@ -237,7 +237,7 @@ _TAG_OF_CAPTURE = Q(value="captured") | Q(value__startswith="segment-", value__r
 _SOURCE_OF_ONE = Q(value__startswith="source:", n=1)
 
 
-def _tags(memories: MemoryQuerySet, chosen: str) -> QuerySet[Label, dict[str, Any]]:
+def _tags(memories: MemoryQuerySet, chosen: str) -> Any:  # a queryset of dicts with value and n
     """Count tags, without those of capture and sources of one memory, which would fill the list."""
     tags = Label.objects.filter(kind=Label.Kind.TAG, memory__in=memories.order_by().values("pk"))
     tags = tags.exclude(_TAG_OF_CAPTURE & ~Q(value=chosen))
