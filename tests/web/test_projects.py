@@ -152,7 +152,7 @@ def test_reviewer_sees_waiting_memories_without_buttons(reviewer: Client, waitin
 def test_session_shows_the_mode_of_its_project(maintainer: Client, remember: Callable[..., Memory]) -> None:
     remember("x", project="shop", session_id="s1")
     assert Session.objects.exists()
-    assert f'<a href="{PAGE}">automatic</a>' in maintainer.get("/sessions/s1/").content.decode()
+    assert f'<a href="{PAGE}">automatic capture</a>' in maintainer.get("/sessions/s1/").content.decode()
     projects.configure_project("shop", ADMIN, mode="approve")
     assert f'<a href="{PAGE}">approve first</a>' in maintainer.get("/sessions/s1/").content.decode()
 
