@@ -342,8 +342,7 @@ def score_parts(memory: Memory, match: float, now: datetime) -> scoring.Componen
 
 def best_positions(scores: Scores, limit: int) -> Positions:
     """Return the rows with the highest positive scores, best first, the newest of equals first."""
-    positive = np.flatnonzero(scores > 0)
-    best = positive[positions_of_highest(scores[positive], limit)]
+    best = positions_of_highest(scores, limit, np.finfo(scores.dtype).smallest_subnormal)
     return best[np.lexsort((-best, -scores[best]))][:limit]
 
 
