@@ -152,7 +152,7 @@ def search_memories(
         match = words.rows.move_to_replacements(match)
     scores = scorer.scores(match)
     least_match, count = ranking.min_match if min_score else LEAST_MATCH, max(offset + limit, MAX_REORDERED)
-    pinned = words.rows.columns["pinned"] if pinned_first else None
+    pinned = words.rows.pinned if pinned_first else None
     found = _best_first(scores, match, min_score, least_match, count, pinned)
     if order is not None:
         found, scores = _reorder(RowScorer(words.rows, order, now), found, match)
@@ -195,7 +195,7 @@ def _best_first(
 
 def _pinned_first(found: Positions, rows: VisibleRows, match: Scores, min_match: float) -> Positions:
     """Move the pinned rows with at least this match to the front."""
-    first = rows.columns["pinned"][found] & (match[found] >= min_match)
+    first = rows.pinned[found] & (match[found] >= min_match)
     return found[np.argsort(~first, kind="stable")]
 
 

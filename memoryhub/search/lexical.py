@@ -165,7 +165,8 @@ class TermMatches:
         for positions in found[1:]:
             titled = np.intersect1d(titled, positions, assume_unique=True)
         lengths = np.abs(self.rows.columns["title_chars"][titled] - len(self.query.typed))
-        return titled[np.lexsort((-titled, lengths))][:limit]
+        near = positions_of_highest(-lengths, limit)
+        return titled[near][np.lexsort((-titled[near], lengths[near]))][:limit]
 
     def shares(self, positions: Positions) -> Scores:
         """Return the share of each term (column) that each of these rows (line) contains, 0..1."""
@@ -342,7 +343,7 @@ def score_parts(memory: Memory, match: float, now: datetime) -> scoring.Componen
 
 def best_positions(scores: Scores, limit: int) -> Positions:
     """Return the rows with the highest positive scores, best first, the newest of equals first."""
-    best = positions_of_highest(scores, limit, np.finfo(scores.dtype).smallest_subnormal)
+    best = positions_of_highest(scores, limit, float(np.finfo(scores.dtype).smallest_subnormal))
     return best[np.lexsort((-best, -scores[best]))][:limit]
 
 

@@ -185,7 +185,7 @@ def _find_words(text: str, wanted: str, limit: int) -> list[tuple[int, int]]:
 
     Porter changes a final y to i, so the last letter of a stem is left open.
     """
-    found = []
+    found: list[tuple[int, int]] = []
     beginning = wanted[:-1] or wanted
     at = text.find(beginning)
     while at >= 0 and len(found) < limit:
