@@ -158,12 +158,12 @@ class TermMatches:
 
     def best_titles(self, limit: int) -> Positions:
         """Return the rows whose title contains all words, those of about the length of the query first."""
-        found = list(self._titles.values())
+        found = sorted(self._titles.values(), key=len)
         if not found:
             return _NOWHERE
         titled = found[0]
         for positions in found[1:]:
-            titled = np.intersect1d(titled, positions, assume_unique=True)
+            titled = titled[is_among(titled, positions)]
         lengths = np.abs(self.rows.columns["title_chars"][titled] - len(self.query.typed))
         near = positions_of_highest(-lengths, limit)
         return titled[near][np.lexsort((-titled[near], lengths[near]))][:limit]
