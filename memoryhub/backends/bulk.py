@@ -120,8 +120,11 @@ def column_names(model: type[models.Model], prefix: str = "") -> str:
     return ", ".join(f'{prefix}"{field.column}"' for field in model._meta.concrete_fields)
 
 
-def to_object(model: type[Saved], cells: Sequence[Any]) -> Saved:
-    """Return a saved object, given the cells of all its columns in the order of :func:`column_names`."""
+def to_object(model: type[Saved], cells: Sequence[Any], alias: str = "") -> Saved:
+    """Return a saved object, given the cells of all its columns in the order of :func:`column_names`.
+
+    ``alias``: of the connection, which is slow to look up for each of many objects.
+    """
     names, converters = _read_plan(model)
     values = list(cells)
     for position, convert in converters:
@@ -130,7 +133,7 @@ def to_object(model: type[Saved], cells: Sequence[Any]) -> Saved:
     found = model.__new__(model)  # like unpickling; to call it sends signals and sets each attribute
     found.__dict__ = dict(zip(names, values, strict=True))
     found._state = ModelState()
-    found._state.adding, found._state.db = False, connection.alias
+    found._state.adding, found._state.db = False, alias or connection.alias
     return found
 
 

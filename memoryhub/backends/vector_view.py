@@ -353,20 +353,24 @@ _SAMPLE_STEP = 16  # one of so many values is in the sample
 _SAMPLE_MARGIN = 16  # more values of the sample than needed, because a sample differs from all by chance
 
 
-def positions_of_highest(values: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:
+def positions_of_highest(
+    values: NDArray[np.floating[Any]], count: int, least: float = -np.inf
+) -> NDArray[np.int64]:
     """Return the positions of the ``count`` highest values and of their equals, ascending.
 
-    A sample leaves most values out before the exact comparison. There must be no NaN.
+    Values below ``least`` do not count. A sample leaves most values out before the exact comparison. There
+    must be no NaN.
     """
-    if len(values) <= count:
-        return np.arange(len(values))
-    candidates = None
+    limit = least
     sample = values[::_SAMPLE_STEP]
+    sample = sample[sample >= least]  # many equal values would slow the partition down
     high_in_sample = 2 * count // _SAMPLE_STEP + _SAMPLE_MARGIN
     if high_in_sample < len(sample):
-        candidates = np.flatnonzero(values >= np.partition(sample, -high_in_sample)[-high_in_sample])
-    if candidates is None or len(candidates) < count:
-        return np.flatnonzero(values >= np.partition(values, -count)[-count])
-    high = values[candidates]
-    found: NDArray[np.int64] = candidates[high >= np.partition(high, -count)[-count]]
-    return found
+        limit = max(least, np.partition(sample, -high_in_sample)[-high_in_sample])
+    candidates = np.flatnonzero(values >= limit)
+    if len(candidates) < count and limit > least:
+        candidates = np.flatnonzero(values >= least)
+    if len(candidates) > count:
+        high = values[candidates]
+        candidates = candidates[high >= np.partition(high, -count)[-count]]
+    return candidates

@@ -189,10 +189,32 @@ def estimate_tokens(text: str) -> int:
     Compared with a tokenizer of 32 000 pieces the estimate is 3 to 11 % too high for English, code and JSON.
     Four characters for a token would be 40 % too low for JSON.
     """
-    found = len(_TOKEN_PIECE.findall(text))
-    if not text.isascii():
-        found += 2 * len(_ASTRAL.findall(text))
+    if text.isascii():
+        found = _count_ascii_pieces(text)
+    else:
+        found = len(_TOKEN_PIECE.findall(text)) + 2 * len(_ASTRAL.findall(text))
     return max(found, (len(text) + 3) // 4)
+
+
+def _kind_of(character: str) -> str:
+    """Return "a" for a letter, "0", "!" for punctuation, " ", "n" for other white space, "." for the rest."""
+    if character.isalnum():
+        return "a" if character.isalpha() else "0"
+    if character.isspace():
+        return " " if character == " " else "n"
+    return "!" if character.isprintable() else "."
+
+
+_ASCII_KINDS = "".join(map(_kind_of, map(chr, range(128)))).encode().ljust(256)
+
+
+def _count_ascii_pieces(text: str) -> int:
+    """Count the matches of :data:`_TOKEN_PIECE` in a quarter of the time: each becomes one character."""
+    kinds = text.encode().translate(_ASCII_KINDS).replace(b"aaaaa", b"w")
+    kinds = kinds.replace(b"aa", b"a").replace(b"aa", b"a").replace(b"!!", b"!").replace(b" ", b"")
+    while b"nn" in kinds:
+        kinds = kinds.replace(b"nn", b"n")
+    return len(kinds) - kinds.count(b".")
 
 
 def cut_to_tokens(text: str, tokens: int) -> str:

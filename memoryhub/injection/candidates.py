@@ -249,7 +249,7 @@ def _match_candidates(
     by_words = [matches.add_up([(number, weights[number]) for number in part]) for part in parts]
     scorer = RowScorer(rows, default_weights(), now)
     match = np.max([*(one.match for one in by_words), subject], axis=0)
-    best = best_positions(np.where(match > 0, scorer.scores(match), 0), MAX_COMPARED)
+    best = best_positions(scorer.scores(match) * (match > 0), MAX_COMPARED)
     # Reading a text is worthwhile only if its words can match well enough.
     highest = np.max([scoring.max_word_match(one.covered[best], one.total) for one in by_words], axis=0)
     best = best[highest >= MIN_MATCH]
@@ -262,7 +262,7 @@ def _match_candidates(
     matched = np.round(rows.move_to_replacements(np.maximum(matched, subject)), 4)
     texts = dict(zip(candidates.tolist(), compared, strict=True))
     # The match of a row about a file of the prompt is raised later.
-    shown = np.union1d(best_positions(np.where(matched >= MIN_MATCH, matched, 0), MAX_COMPARED), about)
+    shown = np.union1d(best_positions(matched * (matched >= MIN_MATCH), MAX_COMPARED), about)
     scores = scorer.scores(matched)
     return [
         ScoredCandidate(

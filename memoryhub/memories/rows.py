@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from django.conf import settings
+from django.db import connection
 from django.db.models import Exists, Model, OuterRef, Q
 from django.db.models.base import ModelState
 
@@ -293,9 +294,9 @@ def load_memories(keys: Iterable[int]) -> dict[int, Memory]:
 
     The caller has checked access.
     """
-    found = {}
+    found, alias = {}, connection.alias
     for *cells, lists in read_memories(f"{bulk.column_names(Memory)}, {_LISTS_SQL}", keys):
-        memory = bulk.to_object(Memory, cells)
+        memory = bulk.to_object(Memory, cells, alias)
         memory.loaded_lists = _parse_lists(lists)
         found[memory.pk] = memory
     return found

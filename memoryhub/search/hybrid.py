@@ -15,11 +15,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from django.conf import settings
 from django.utils import timezone
+from numpy.typing import NDArray
 
 from memoryhub.access.policy import Clearance
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.fts_query import Query
+from memoryhub.backends.statements import Keys
 from memoryhub.backends.tables import TEXT_COLUMNS
+from memoryhub.backends.vector_view import positions_of_highest
 from memoryhub.memories import serializers
 from memoryhub.memories.rows import load_memories
 from memoryhub.memories.vectors import embedding_text
@@ -76,8 +79,9 @@ class Hit:
 
 @dataclass(frozen=True)
 class SearchResults:
-    """A page of results, best first. ``ids`` are all ``total`` candidates that passed ``min_score``.
+    """A page of results, best first. ``keys`` are all ``total`` candidates that passed ``min_score``.
 
+    Of the keys, only the first ``MAX_REORDERED`` are certainly in order.
     If more memories match than are scored, ``total`` is not ``exact``. ``mode`` is the mode that ran: lexical
     if vectors could not be used, with the reason in ``failure``. ``note``: the vectors are incomplete.
     ``min_match``: the least match of a pin that comes first. ``model``: the embedding model. ``unknown``:
@@ -87,7 +91,7 @@ class SearchResults:
 
     hits: list[Hit] = field(default_factory=list)
     total: int = 0
-    ids: list[int] = field(default_factory=list)
+    keys: Keys = field(default_factory=lambda: np.empty(0, np.int64), compare=False)
     mode: SearchMode = "lexical"
     exact: bool = True
     took_ms: float = 0.0
@@ -98,6 +102,11 @@ class SearchResults:
     unknown: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()
     is_corrected: bool = False
+
+    @property
+    def ids(self) -> list[int]:
+        ids: list[int] = self.keys.tolist()
+        return ids
 
 
 def search_memories(
@@ -142,7 +151,9 @@ def search_memories(
     if not include_superseded:
         match = words.rows.move_to_replacements(match)
     scores = scorer.scores(match)
-    found = _best_first(scores, match, min_score, ranking.min_match if min_score else LEAST_MATCH)
+    least_match, count = ranking.min_match if min_score else LEAST_MATCH, max(offset + limit, MAX_REORDERED)
+    pinned = words.rows.pinned if pinned_first else None
+    found = _best_first(scores, match, min_score, least_match, count, pinned)
     if order is not None:
         found, scores = _reorder(RowScorer(words.rows, order, now), found, match)
     if pinned_first:
@@ -151,7 +162,7 @@ def search_memories(
     return SearchResults(
         _load_hits(page, scorer, scores, match, query if snippets else None),
         len(found),
-        words.rows.pks[found].tolist(),
+        words.rows.pks[found],
         mode=ranking.mode,
         exact=ranking.is_exact,
         took_ms=round((time.perf_counter() - began) * 1000, 3),
@@ -163,15 +174,28 @@ def search_memories(
     )
 
 
-def _best_first(scores: Scores, match: Scores, min_score: float, min_match: float) -> Positions:
-    """Return the rows with at least this score and match, the best first."""
+def _best_first(
+    scores: Scores,
+    match: Scores,
+    min_score: float,
+    min_match: float,
+    count: int,
+    pinned: NDArray[np.bool_] | None,
+) -> Positions:
+    """Return the rows with at least this score and match.
+
+    The best ``count`` come first, in order, and those that are ``pinned``.
+    """
     found = np.flatnonzero((scores >= min_score) & (np.round(match, 4) >= min_match))
-    return found[np.lexsort((-found, -match[found], -scores[found]))]
+    is_best = np.zeros(len(found), np.bool_) if pinned is None else pinned[found]
+    is_best[positions_of_highest(scores[found], count)] = True
+    best = found[is_best]
+    return np.concatenate([best[np.lexsort((-best, -match[best], -scores[best]))], found[~is_best]])
 
 
 def _pinned_first(found: Positions, rows: VisibleRows, match: Scores, min_match: float) -> Positions:
     """Move the pinned rows with at least this match to the front."""
-    first = rows.columns["pinned"][found] & (match[found] >= min_match)
+    first = rows.pinned[found] & (match[found] >= min_match)
     return found[np.argsort(~first, kind="stable")]
 
 
@@ -301,7 +325,7 @@ class Ranking:
     def _select_candidates(self, match: Scores, by_words: Scores, scorer: RowScorer) -> Positions:
         """Return the rows whose texts are compared: the best by each measure, and by parts of words."""
         size = settings.MEMORYHUB.search_pool // POOL_DIVISOR
-        found = [best_positions(np.where(match > 0, scorer.scores(match), 0), size)]
+        found = [best_positions(scorer.scores(match) * (match > 0), size)]
         found += [best_positions(by_words, size), best_positions(self._cosines, size)]
         # A memory with exactly this title can rank too low among many similar ones.
         return np.unique(np.concatenate([*found, self._words.best_titles(MAX_TITLES)]))

@@ -158,14 +158,15 @@ class TermMatches:
 
     def best_titles(self, limit: int) -> Positions:
         """Return the rows whose title contains all words, those of about the length of the query first."""
-        found = list(self._titles.values())
+        found = sorted(self._titles.values(), key=len)
         if not found:
             return _NOWHERE
         titled = found[0]
         for positions in found[1:]:
-            titled = np.intersect1d(titled, positions, assume_unique=True)
+            titled = titled[is_among(titled, positions)]
         lengths = np.abs(self.rows.columns["title_chars"][titled] - len(self.query.typed))
-        return titled[np.lexsort((-titled, lengths))][:limit]
+        near = positions_of_highest(-lengths, limit)
+        return titled[near][np.lexsort((-titled[near], lengths[near]))][:limit]
 
     def shares(self, positions: Positions) -> Scores:
         """Return the share of each term (column) that each of these rows (line) contains, 0..1."""
@@ -342,8 +343,7 @@ def score_parts(memory: Memory, match: float, now: datetime) -> scoring.Componen
 
 def best_positions(scores: Scores, limit: int) -> Positions:
     """Return the rows with the highest positive scores, best first, the newest of equals first."""
-    positive = np.flatnonzero(scores > 0)
-    best = positive[positions_of_highest(scores[positive], limit)]
+    best = positions_of_highest(scores, limit, float(np.finfo(scores.dtype).smallest_subnormal))
     return best[np.lexsort((-best, -scores[best]))][:limit]
 
 

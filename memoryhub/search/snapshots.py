@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 from django.conf import settings
 
 from memoryhub.backends.fts_query import parse_query
@@ -69,7 +70,7 @@ def search_snapshot(
         found,
         hits=hits[offset : offset + limit],
         total=found.total + len(hits) - len(found.hits),
-        ids=[*found.ids, *(hit.memory.pk for hit in hits if hit.memory.pk not in found.ids)],
+        keys=np.union1d(found.keys, np.array([hit.memory.pk for hit in hits], np.int64)),
         exact=found.exact and snapshot.is_complete,
     )
 

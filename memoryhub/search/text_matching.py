@@ -10,7 +10,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from html import escape
 from itertools import islice
 from typing import NamedTuple
@@ -28,6 +28,9 @@ from memoryhub.search.scoring import (
     REPEATS,
     SUBSTRING_CREDIT,
 )
+
+_MAX_CREDIT = {name: min(credit + REPEAT_CREDIT * REPEATS, 1.0) for name, credit in FIELD_CREDIT.items()}
+_MAX_COUNTED = REPEATS + 1  # hits in a text; more do not change its credit
 
 
 class TextMatch(NamedTuple):
@@ -127,7 +130,7 @@ class QueryMatcher:
 
 
 class _TermMatcher:
-    """Find one term in texts. Porter changes a final y to i, so the last letter of a stem is left open."""
+    """Find one term in texts."""
 
     def __init__(self, term: Term) -> None:
         self._literal = term.literal
@@ -135,7 +138,6 @@ class _TermMatcher:
         self._stems = term.stems
         self._words = term.words
         self._is_at_start = term.at_start
-        self._starts = [one[: max(len(one) - 1, 1)] for one in term.stems]
 
     @cached_property
     def _text(self) -> re.Pattern[str]:
@@ -152,7 +154,7 @@ class _TermMatcher:
         """
         best, in_title = 0.0, 0
         for name, text in texts:
-            if FIELD_CREDIT[name] + REPEAT_CREDIT * REPEATS <= best:
+            if _MAX_CREDIT[name] <= best:
                 break
             hits, share = self._count_hits(text, is_word=is_word)
             if hits:
@@ -168,26 +170,31 @@ class _TermMatcher:
                 return exact, 1.0
             if not is_word:
                 return 0, 0.0
-            counts = [self._count_words(number, text) for number in range(len(self._stems))]
+            counts = [len(_find_words(text, one, _MAX_COUNTED)) for one in self._stems]
             present = [hits for hits in counts if hits]
             return (min(present), LOOSE_CREDIT * len(present) / self._literal_words) if present else (0, 0.0)
-        if is_word and (hits := self._count_words(0, text)):
+        if is_word and (hits := len(_find_words(text, self._stems[0], _MAX_COUNTED))):
             return hits, 1.0
         if self._words[0] not in text:
             return 0, 0.0
         return len(self._text.findall(text)), SUBSTRING_CREDIT
 
-    def _count_words(self, number: int, text: str) -> int:
-        """Count the words of the text with this stem, up to the number that changes the credit."""
-        hits, beginning, wanted = 0, self._starts[number], self._stems[number]
-        at = text.find(beginning)
-        while at >= 0 and hits <= REPEATS:
-            word = WORD.match(text, at)
-            # A lookbehind in the pattern would be several times slower.
-            if word and (not at or not WORD.match(text[at - 1])) and stem(word[0]) == wanted:
-                hits += 1
-            at = text.find(beginning, word.end() if word else at + 1)
-        return hits
+
+def _find_words(text: str, wanted: str, limit: int) -> list[tuple[int, int]]:
+    """Return the positions of the first words of a folded text with this stem.
+
+    Porter changes a final y to i, so the last letter of a stem is left open.
+    """
+    found: list[tuple[int, int]] = []
+    beginning = wanted[:-1] or wanted
+    at = text.find(beginning)
+    while at >= 0 and len(found) < limit:
+        word = WORD.match(text, at)
+        # A lookbehind in the pattern would be several times slower.
+        if word and not text[at - 1 : at].isalnum() and stem(word[0]) == wanted:
+            found.append(word.span())
+        at = text.find(beginning, word.end() if word else at + 1)
+    return found
 
 
 SNIPPET_WIDTH = 240
@@ -226,7 +233,7 @@ def extract_snippet(query: Query, text: str, width: int = SNIPPET_WIDTH) -> str:
 def snippet_of_first_match(query: Query, texts: Iterable[str]) -> str:
     """Return a snippet of the first text with a hit, or of the first non-empty text."""
     first = ""
-    for text in texts:
+    for text in filter(None, texts):
         snippet = extract_snippet(query, text)
         if "<mark>" in snippet:
             return snippet
@@ -241,14 +248,16 @@ def highlight_text(query: Query, text: str) -> str:
 
 def _find_hits(query: Query, line: str) -> list[tuple[int, int]]:
     """Return the positions of words with a matching stem and of literals, ordered, without overlaps."""
-    folded = line.translate(_FOLDED)  # a character for each, so that positions are the same in both
-    stems, words, literals, parts = _patterns(query)
-    spans: list[tuple[int, int]] = []
-    if words:
-        spans += islice((word.span() for word in words.finditer(folded) if stem(word[0]) in stems), _MAX_HITS)
+    # A character for each, so that positions are the same in both.
+    folded = line.lower() if line.isascii() else line.translate(_FOLDED)
+    stems = {one for term in query.terms for one in term.stems}
+    found = [span for one in stems for span in _find_words(folded, one, _MAX_HITS)]
+    spans = sorted(found)[:_MAX_HITS]
+    literals = [*query.literals, *([query.text] if query.is_literal else [])]
     # Words inside other words are marked only if there is no better hit.
-    for text in literals if spans else (*literals, *parts):
-        spans += [found.span() for found in islice(text.finditer(folded), _MAX_HITS)]
+    for text in literals if spans else (*literals, *query.words):
+        if text in folded:  # usually not, which saves the compilation
+            spans += [hit.span() for hit in islice(compile_text(text).finditer(folded), _MAX_HITS)]
     return _merge_spans(sorted(spans))
 
 
@@ -265,25 +274,6 @@ class _Folding(dict[int, int | str]):
 
 
 _FOLDED = _Folding()
-
-
-class _Patterns(NamedTuple):
-    """What is marked: words with one of these stems, literals, and words of the query inside words."""
-
-    stems: frozenset[str]
-    words: re.Pattern[str] | None
-    literals: tuple[re.Pattern[str], ...]
-    parts: tuple[re.Pattern[str], ...]
-
-
-@lru_cache(maxsize=128)
-def _patterns(query: Query) -> _Patterns:
-    stems = frozenset(one for term in query.terms for one in term.stems)
-    # Porter changes a final y to i, so the last letter of a stem is left open.
-    starts = "|".join(sorted({re.escape(one[:-1] or one) for one in stems}))
-    words = re.compile(rf"(?<![^\W_])(?:{starts})[^\W_]*") if stems else None
-    literals = [*query.literals, *([query.text] if query.is_literal else [])]
-    return _Patterns(stems, words, tuple(map(compile_text, literals)), tuple(map(compile_text, query.words)))
 
 
 class _Graphemes:

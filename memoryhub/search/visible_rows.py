@@ -113,6 +113,10 @@ class VisibleRows:
         return np.ascontiguousarray(self.columns["pk"])
 
     @cached_property
+    def pinned(self) -> NDArray[np.bool_]:
+        return np.ascontiguousarray(self.columns["pinned"])
+
+    @cached_property
     def _sessions(self) -> Keys:
         return np.ascontiguousarray(self.columns["session"])
 

@@ -30,5 +30,12 @@ def test_highest_values_and_their_equals_are_found(values, count):
     assert positions_of_highest(values, count).tolist() == by_hand(values.tolist(), count)
 
 
+@pytest.mark.parametrize("count", [1, 60, 5000])
+def test_values_below_the_least_do_not_count(count):
+    values = np.where(np.random.default_rng(4).random(5000) < 0.01, np.arange(5000.0), 0.0)
+    highest = set(positions_of_highest(values, count).tolist())
+    assert set(positions_of_highest(values, count, 0.5).tolist()) == highest & set(np.flatnonzero(values))
+
+
 def test_no_values_have_no_positions():
     assert positions_of_highest(np.empty(0), 5).tolist() == []

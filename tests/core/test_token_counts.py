@@ -61,6 +61,13 @@ def test_tokens_are_estimated_by_what_a_text_is_made_of(text, tokens):
     assert estimate_tokens(text) == tokens
 
 
+@given(st.text(st.characters(max_codepoint=127)), st.text("ab5! \n\t\x00", max_size=40))
+def test_ascii_is_counted_like_other_text(one, other):
+    for text in (one, other):
+        padded = text + "!?" * len(text)  # the pieces count, not the length
+        assert estimate_tokens(f"§ {padded}") == 1 + estimate_tokens(padded)
+
+
 @given(st.text(), st.text())
 def test_two_texts_have_together_no_fewer_than_in_one(one, other):
     assert estimate_tokens(one + other) <= estimate_tokens(one) + estimate_tokens(other)

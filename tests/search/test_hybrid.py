@@ -12,6 +12,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.embeddings import EmbeddingError, provider
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
+from memoryhub.search import hybrid
 from memoryhub.search.hybrid import search_memories
 from memoryhub.search.visible_rows import load_visible_rows
 
@@ -245,3 +246,16 @@ def test_large_limit_is_filled(actor, configure):
     configure(max_memories=0)
     store.create_memories([MemoryDraft(content=f"harbour pilot note {n}") for n in range(260)], actor)
     assert len(contents("harbour pilot", limit=200)) == 200
+
+
+@pytest.mark.parametrize("pinned_first", [False, True])
+def test_pages_have_the_same_results_if_only_the_best_are_sorted(remember, monkeypatch, pinned_first):
+    for n in range(14):
+        remember(f"zebra number {n} " + "plain " * (n % 3), importance=n % 5 / 5, pinned=n in (1, 8, 13))
+    options = {"mode": "lexical", "pinned_first": pinned_first, "min_score": 0.0}
+    whole = search_memories(seen(), "zebra number", limit=14, **options)
+    monkeypatch.setattr(hybrid, "MAX_REORDERED", 1)
+    for offset in range(0, 14, 4):
+        page = search_memories(seen(), "zebra number", limit=4, offset=offset, **options)
+        assert [hit.memory.pk for hit in page.hits] == whole.ids[offset : offset + 4]
+        assert (page.total, sorted(page.ids)) == (14, sorted(whole.ids))

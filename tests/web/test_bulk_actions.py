@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 from django.db import connection
 from django.template.loader import render_to_string
@@ -227,7 +228,7 @@ def test_more_results_than_a_statement_has_variables_are_selected(
     db: None, remember: Remember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = remember("zebra")
-    found = SearchResults(total=300_000, ids=[memory.pk, *range(10_000, 309_999)])
+    found = SearchResults(total=300_000, keys=np.array([memory.pk, *range(10_000, 309_999)]))
     monkeypatch.setattr(filters, "search_or_correct", lambda *given, **options: found)
     assert matching("/memories/?q=zebra") == [memory.uid]
 
