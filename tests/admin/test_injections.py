@@ -18,7 +18,7 @@ def injection(four_levels):
     memories = four_levels.values()
     return Injection.objects.create(
         project="zoo",
-        tokens_used=321,
+        tokens_used=7654321,
         injected=[{"id": memory.uid, "score": 0.5, "scale": "task"} for memory in memories],
         withheld=[{"id": memory.uid, "reason": "over the count"} for memory in memories],
     )
@@ -40,12 +40,12 @@ def test_the_list_counts_visible_memories_only(boss, injection, switches):
 
 
 def test_the_tokens_used_are_shown_only_if_every_memory_is_visible(boss, injection, four_levels):
-    assert "321" not in boss.get(page(Injection)).content.decode()
+    assert "7654321" not in boss.get(page(Injection)).content.decode()
     injection.injected = [{"id": four_levels["public"].uid}]
     injection.withheld = []
     injection.save()
-    assert "321" in boss.get(page(Injection)).content.decode()
-    assert "321" in boss.get(page(Injection, "change", injection.pk)).content.decode()
+    assert "7654321" in boss.get(page(Injection)).content.decode()
+    assert "7654321" in boss.get(page(Injection, "change", injection.pk)).content.decode()
 
 
 def test_a_trashed_memory_is_not_named(boss, injection, four_levels, actor):

@@ -97,4 +97,4 @@ def test_one_box_ticks_the_whole_page(open_page: Any, insider: Any, remember: An
     memories.trash_memories([remember(f"chair {number}").uid for number in range(3)], actor)
     page = open_page("/trash/", insider)
     page.get_by_label("All on this page").check()
-    assert page.locator(".row-check:checked").count() == 3
+    expect(page.locator(".row-check:checked")).to_have_count(3)

@@ -24,7 +24,15 @@ from memoryhub.web.stats import views
 from tests.accounts.passkey import confirm_session
 from tests.browser import full_store, page_weight
 from tests.browser.conftest import OpenPage, Watch
-from tests.browser.page_checks import PHONE, WIDE, PageChecks, Requests, find_excess_height, unfold
+from tests.browser.page_checks import (
+    PHONE,
+    WIDE,
+    PageChecks,
+    Requests,
+    axe_on_each_page,
+    find_excess_height,
+    unfold,
+)
 from tests.browser.site_walk import NOT_FOUND, SiteWalk
 from tests.clients import signed_in_client
 
@@ -58,13 +66,14 @@ def look_at(page: Page, addresses: Iterable[str]) -> None:
     requests, checks = Requests(page), PageChecks()
     page.keyboard.press("Tab")  # from here on the focus shows
     wrong: dict[str, list[str]] = defaultdict(list)
-    for address in addresses:
-        if address != HERE:
-            page.goto(address)
-        unfold(page)
-        requests.settle()
-        for one in checks.find_problems(page):
-            wrong[one].append(address)
+    with axe_on_each_page(page):
+        for address in addresses:
+            if address != HERE:
+                page.goto(address)
+            unfold(page)
+            requests.settle()
+            for one in checks.find_problems(page):
+                wrong[one].append(address)
     assert not wrong, "\n" + "\n".join(f"{what}\n    on {places}" for what, places in wrong.items())
 
 

@@ -67,7 +67,7 @@ def test_an_opened_node_shows_its_memory_in_the_panel(
     page.get_by_role("link", name="Whole graph").click()
     expect(node(page, "Skagen")).to_be_visible()
     if scripts:
-        assert page.locator(".graph-frame.is-live").count() == 1
+        expect(page.locator(".graph-frame.is-live")).to_have_count(1)
 
 
 def test_the_way_back_closes_what_was_opened(open_page: Any, reader: Any, world: Any) -> None:
@@ -92,7 +92,7 @@ def test_the_whole_path_by_keys(open_page: Any, reader: Any, world: Any) -> None
     page.keyboard.press("Tab")
     first = page.evaluate("document.activeElement.dataset.key")
     assert first == "board"  # the node with most neighbours
-    assert page.locator('a.node[tabindex="0"]').count() == 1
+    expect(page.locator('a.node[tabindex="0"]')).to_have_count(1)
     seen = {first}
     for _ in range(6):
         for key in ("ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp"):
@@ -144,6 +144,7 @@ def test_it_grows_shrinks_and_moves(open_page: Any, reader: Any, world: Any) -> 
 def test_looking_at_a_node_lights_its_connections(open_page: Any, reader: Any, world: Any) -> None:
     page = open_page(GRAPH, reader)
     dot(page, "Skagen").hover()
+    expect(page.locator("a.node.is-lit")).to_have_count(2)
     lit = {one.get_attribute("data-key") for one in page.locator("a.node.is-lit").all()}
     assert lit == {"Skagen", "Mara"}
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage
-from tests.browser.page_checks import AXE, EVERYTHING, Requests, axe_problems
+from tests.browser.page_checks import EVERYTHING, Requests, axe_problems, load_axe
 
 PATHS = [
     "/",
@@ -127,6 +127,7 @@ def test_the_first_tab_offers_to_skip_to_the_content(open_page: OpenPage, inside
     expect(skip).to_be_focused()
     expect(skip).to_be_in_viewport()
     page.keyboard.press("Enter")
+    page.wait_for_function("() => location.hash")
     page.keyboard.press("Tab")
     assert page.evaluate("Boolean(document.activeElement.closest('main'))")
 
@@ -148,7 +149,7 @@ def test_a_dialog_keeps_the_focus_and_gives_it_back(
             || Boolean(document.activeElement.closest("dialog[open]"))""")
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
-    assert page.evaluate("document.activeElement.textContent") == before
+    page.wait_for_function("(before) => document.activeElement.textContent === before", arg=before)
 
 
 @pytest.mark.parametrize("button", ["Account of insider", "Menu"])
@@ -163,7 +164,7 @@ def test_a_menu_opens_closes_and_gives_the_focus_back(
     assert page.evaluate("Boolean(document.activeElement.closest(':popover-open'))")
     page.keyboard.press("Escape")
     expect(opener).to_be_focused()
-    assert page.locator(":popover-open").count() == 0
+    expect(page.locator(":popover-open")).to_have_count(0)
 
 
 def test_the_menu_of_saved_searches_closes_when_the_focus_leaves_it(
@@ -174,7 +175,7 @@ def test_the_menu_of_saved_searches_closes_when_the_focus_leaves_it(
     menu.locator("summary").focus()
     page.keyboard.press("Enter")
     page.get_by_role("link", name="All saved searches").wait_for()
-    page.evaluate(AXE)
+    load_axe(page)
     assert not list(axe_problems(page, EVERYTHING))
     for _ in range(12):
         page.keyboard.press("Tab")

@@ -135,9 +135,10 @@ class TestHome:
     ) -> None:
         remember("first zebra")
         page = open_live("/", reader)
+        page.get_by_role("button", name="Pause live updates").click()
+        expect(page.get_by_role("button", name="Resume live updates")).to_be_visible()
         asked: list[str] = []
         page.on("request", lambda one: asked.append(one.url))
-        page.get_by_role("button", name="Pause live updates").click()
         page.clock.run_for(10 * ROUND)
         assert asked == []
         page.reload()
@@ -151,6 +152,7 @@ class TestHome:
     ) -> None:
         remember("first zebra")
         page = open_live("/", reader)
+        page.wait_for_function("() => window.isSet")  # the page's own requests are answered
         asked: list[str] = []
         page.on("request", lambda one: asked.append(one.url))
         page.evaluate(

@@ -105,7 +105,8 @@ def test_the_bar_moves_automatically_and_each_quarter_is_announced_once(
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.wait_for_timeout(1500)
-    assert asked == [], "a run that has ended is not asked for again"
+    again = [url for url in asked if "/maintenance/" in url]
+    assert not again, "a run that has ended is not asked for again"
 
 
 def test_the_keyboard_stays_on_stop_while_the_bar_moves(

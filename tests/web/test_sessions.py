@@ -289,8 +289,8 @@ class TestTimeline:
 
     def test_a_hidden_namesake_is_no_choice(self, visitor: Client, remember: Remember) -> None:
         remember("open", session_id="same", project="moon")
-        remember("closed", session_id="same", project="sun", sensitivity="secret")
-        assert "sun" not in visitor.get("/sessions/same/").content.decode().partition("<main")[2]
+        remember("closed", session_id="same", project="sunflower", sensitivity="secret")
+        assert "sunflower" not in visitor.get("/sessions/same/").content.decode().partition("<main")[2]
 
     def test_someone_elses_personal_memory_stays_out(
         self, visitor: Client, busy: Session, remember: Remember
