@@ -8,10 +8,12 @@ import pytest
 from django.conf import settings
 
 from memoryhub.security.prompt_injection import inspect
+from tools.prompt_injection.composing import compose_texts
 from tools.prompt_injection.evaluation import (
     LabelledText,
     compute_score,
     compute_scores_by,
+    default_sets,
     inspect_samples,
     load_samples,
 )
@@ -75,6 +77,26 @@ def test_varied_injections_are_caught_with_few_false_alarms(varied):
 
 def test_role_play_prompts_are_no_alarms(varied):
     assert not [one.sample.text for one in varied if one.sample.kind == "roleplay" and one.wrong]
+
+
+@pytest.fixture(scope="module")
+def blind() -> list[LabelledText]:
+    return load_samples(sorted(SETS[0].parent.glob("blind/*.jsonl")))
+
+
+def test_blind_texts_are_not_used_for_training(blind):
+    folder = SETS[0].parent
+    known = load_samples([*default_sets(folder), *folder.glob("training/*.jsonl")])
+    known += compose_texts(sorted(folder.glob("training/*.toml")))
+    assert len(blind) >= 400
+    assert {sample.half for sample in blind} == {"unseen"}
+    assert {sample.text for sample in blind}.isdisjoint(sample.text for sample in known)
+
+
+def test_blind_injections_are_caught_as_documented(blind):
+    score = compute_score(inspect_samples(blind))
+    assert score.recall >= 0.3
+    assert score.alarms <= 6
 
 
 @pytest.mark.parametrize(
