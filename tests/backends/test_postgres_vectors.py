@@ -139,7 +139,9 @@ def test_caller_who_sees_few_memories_gets_ten_although_thousands_are_nearer() -
     assert len(found) == 10
     [search] = [one["sql"] for one in captured if "<=>" in one["sql"]]
     with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN {search}")
+        settings, nearest = search.split("; ")
+        cursor.execute(f"{settings}; EXPLAIN {nearest}")
+        cursor.nextset()
         assert any(f"Index Scan using {vectors.TABLE}_" in line for (line,) in cursor.fetchall())
 
 
