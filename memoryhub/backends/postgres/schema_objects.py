@@ -27,6 +27,7 @@ from memoryhub.backends.tables import (
     TEXT_COLUMNS,
     TEXT_TABLE,
     TRIGRAM_CHARACTERS,
+    TRIGRAM_TABLE,
     Trigger,
 )
 
@@ -35,8 +36,9 @@ MAX_WORD_CHARACTERS = 250_000  # of a text in the word index: a tsvector has at 
 
 # Only the words of titles and aliases. Its index is exact; with weights, PostgreSQL reads every found row.
 _TITLES = f"ts_filter({TEXT_TABLE}, '{{a,b}}')"
-# Writes first append to a list that each search reads. By default it grows to 4 MB, here to 64 kB.
-_LISTED_WRITES = "WITH (gin_pending_list_limit = 64)"
+# Writes first append to a list that each search reads. By default it grows to 4 MB. Smaller lists would make
+# writes of trigrams slower.
+_MAX_LIST_KB = {TEXT_TABLE: 64, TRIGRAM_TABLE: 256}
 _STEMMER = "memoryhub_porter"  # a dictionary of stems
 # Kinds of words that the parser finds in texts of letters, digits and spaces.
 _TOKENS = "asciiword, word, numword, int, uint, float, sfloat"
@@ -130,12 +132,14 @@ def table_objects() -> dict[str, SchemaObject]:
     made: dict[str, tuple[str, ...]] = {
         table: (
             f"CREATE TABLE {table} (rowid bigint PRIMARY KEY, {table} tsvector NOT NULL, rank real)",
-            f"CREATE INDEX {table}_terms ON {table} USING gin ({table}) {_LISTED_WRITES}",
+            f"CREATE INDEX {table}_terms ON {table} USING gin ({table})"
+            f" WITH (gin_pending_list_limit = {limit:d})",
         )
-        for table in INDEXES
+        for table, limit in _MAX_LIST_KB.items()
     }
     made[TEXT_TABLE] += (
-        f"CREATE INDEX {TEXT_TABLE}_titles ON {TEXT_TABLE} USING gin ({_TITLES}) {_LISTED_WRITES}",
+        f"CREATE INDEX {TEXT_TABLE}_titles ON {TEXT_TABLE} USING gin ({_TITLES})"
+        f" WITH (gin_pending_list_limit = {_MAX_LIST_KB[TEXT_TABLE]:d})",
     )
     plain = {**change_log.TABLES, **change_blocks.TABLES, rates.TABLE: rates.CREATE_TABLE}
     made |= {table: (statement,) for table, statement in plain.items()}
@@ -145,8 +149,8 @@ def table_objects() -> dict[str, SchemaObject]:
 def _word_search() -> SchemaObject:
     """Return the function that returns the keys of the memories with the words of an expression.
 
-    Without its settings, PostgreSQL reads the whole table for a word that some percent of the rows contain,
-    because it takes ``@@`` for as cheap as a comparison of numbers.
+    Without its settings, PostgreSQL reads the whole table for a word that some percent of the rows contain:
+    it assumes that ``@@`` costs no more than a comparison of numbers.
     """
     end = len(IN_TITLES)
     expression, in_titles = "expression", f"left(expression, -{end:d})"
