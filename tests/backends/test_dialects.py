@@ -28,6 +28,7 @@ from memoryhub.audit import verification
 from memoryhub.backends import release
 from memoryhub.backends.dialect import IS_POSTGRES, sql
 from memoryhub.backends.postgres import rates, server
+from memoryhub.backends.statements import in_titles, match_any, matching_keys
 from memoryhub.core import database
 from memoryhub.core.text import stem, words
 from memoryhub.http import rate_limit
@@ -272,6 +273,27 @@ def test_search_for_words_starts_no_parallel_workers(remember: Callable[..., Any
     query = " UNION ALL ".join([sql.KEYS_BY_EXPRESSION] * 6)
     plan = run_sql(f"EXPLAIN {query}", *["0", "'harbour'"] * 6)
     assert "Parallel" not in str(plan)
+
+
+@only_postgres
+@pytest.mark.django_db
+def test_search_for_words_reads_indexes_and_never_the_whole_table(remember: Callable[..., Any]) -> None:
+    """PostgreSQL would read the whole table if a word is common, or the table small."""
+    remember("In the harbour", title="A lighthouse")
+
+    def scans() -> dict[str, int]:
+        names = ["memoryhub_text", "memoryhub_text_terms", "memoryhub_text_titles"]
+        return {one: run_sql("SELECT pg_stat_get_xact_numscans(%s::regclass)", one)[0][0] for one in names}
+
+    before = scans()
+    found = matching_keys([match_any(["harbour"]), in_titles("harbour"), in_titles("lighthouse")])
+    assert [len(keys) for keys in found] == [1, 0, 1]
+    after = scans()
+    assert after == {
+        "memoryhub_text": before["memoryhub_text"],
+        "memoryhub_text_terms": before["memoryhub_text_terms"] + 1,
+        "memoryhub_text_titles": before["memoryhub_text_titles"] + 2,
+    }
 
 
 @only_postgres

@@ -14,6 +14,7 @@ from memoryhub.access.policy import LEVELS, Clearance, system_actor
 from memoryhub.backends import schema, vector_index
 from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.backends.postgres import vectors
+from memoryhub.core.database import Deadline
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Embedding, Memory
 from memoryhub.ops import checks
@@ -139,8 +140,23 @@ def test_caller_who_sees_few_memories_gets_ten_although_thousands_are_nearer() -
     assert len(found) == 10
     [search] = [one["sql"] for one in captured if "<=>" in one["sql"]]
     with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN {search}")
+        settings, nearest = search.split("; ")
+        cursor.execute(f"{settings}; EXPLAIN {nearest}")
+        cursor.nextset()
         assert any(f"Index Scan using {vectors.TABLE}_" in line for (line,) in cursor.fetchall())
+
+
+@pytest.mark.usefixtures("through_index")
+def test_index_finds_the_same_under_a_deadline() -> None:
+    """The statement for the time limit and that for the limits of the index come before the search."""
+    rows = make_memories(30)
+    insert_vectors(zip(rows, random_units(30), strict=True))
+    visible, query = Memory.objects.visible_to(Clearance()).live(), random_units(1, 7)[0]
+    wanted = find_nearest(visible, query, MODEL, 10)
+    with Deadline(60_000).reading():
+        found = find_nearest(visible, query, MODEL, 10)
+    assert len(found) == 10
+    assert found == wanted
 
 
 @pytest.mark.usefixtures("embedding", "corpus")

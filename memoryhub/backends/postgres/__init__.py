@@ -40,9 +40,8 @@ UNINDEXED_MODEL = "model"
 STATE_AFTER_PROMPT = "state || jsonb_build_object('asked', %s, 'prompted', true)"
 KEY_LIST = "string_agg((%(expressions)s)::text, ',')"
 JOURNAL_COPIES: tuple[str, ...] = ("detail_text",)  # PostgreSQL does not store the text of a jsonb column
-KEYS_BY_EXPRESSION = (
-    f"SELECT %s, string_agg(rowid::text, ',') FROM {TEXT_TABLE} WHERE {TEXT_TABLE} @@ {WORD_QUERY}"
-)
+IN_TITLES = ":AB"  # the end of an expression that counts words of titles and aliases only
+KEYS_BY_EXPRESSION = "SELECT %s, memoryhub_word_keys(%s)"
 RETURNING = " RETURNING"
 RELEASE_TABLE = "memoryhub_release"
 
@@ -127,7 +126,7 @@ def match_any(texts: Iterable[str]) -> str:
 
 def in_titles(word: str) -> str:
     """Return an expression for the word index: this word in a title or an alias."""
-    return f"{_quote(word)}:AB"
+    return _quote(word) + IN_TITLES
 
 
 def title_beginnings(beginnings: Iterable[str]) -> str:

@@ -10,7 +10,9 @@ from django.db.backends.utils import CursorWrapper
 from memoryhub.backends import change_blocks, change_log
 from memoryhub.backends.postgres import (
     CONFIGURATION,
+    IN_TITLES,
     NOW,
+    WORD_QUERY,
     rates,
     refuse,
     trigger_statements,
@@ -25,12 +27,18 @@ from memoryhub.backends.tables import (
     TEXT_COLUMNS,
     TEXT_TABLE,
     TRIGRAM_CHARACTERS,
+    TRIGRAM_TABLE,
     Trigger,
 )
 
 MAX_SUBJECT_CHARS = 255
 MAX_WORD_CHARACTERS = 250_000  # of a text in the word index: a tsvector has at most a megabyte
 
+# Only the words of titles and aliases. Its index is exact; with weights, PostgreSQL reads every found row.
+_TITLES = f"ts_filter({TEXT_TABLE}, '{{a,b}}')"
+# Writes first append to a list that each search reads. By default it grows to 4 MB. Smaller lists would make
+# writes of trigrams slower.
+_MAX_LIST_KB = {TEXT_TABLE: 64, TRIGRAM_TABLE: 256}
 _STEMMER = "memoryhub_porter"  # a dictionary of stems
 # Kinds of words that the parser finds in texts of letters, digits and spaces.
 _TOKENS = "asciiword, word, numword, int, uint, float, sfloat"
@@ -124,13 +132,39 @@ def table_objects() -> dict[str, SchemaObject]:
     made: dict[str, tuple[str, ...]] = {
         table: (
             f"CREATE TABLE {table} (rowid bigint PRIMARY KEY, {table} tsvector NOT NULL, rank real)",
-            f"CREATE INDEX {table}_terms ON {table} USING gin ({table})",
+            f"CREATE INDEX {table}_terms ON {table} USING gin ({table})"
+            f" WITH (gin_pending_list_limit = {limit:d})",
         )
-        for table in INDEXES
+        for table, limit in _MAX_LIST_KB.items()
     }
+    made[TEXT_TABLE] += (
+        f"CREATE INDEX {TEXT_TABLE}_titles ON {TEXT_TABLE} USING gin ({_TITLES})"
+        f" WITH (gin_pending_list_limit = {_MAX_LIST_KB[TEXT_TABLE]:d})",
+    )
     plain = {**change_log.TABLES, **change_blocks.TABLES, rates.TABLE: rates.CREATE_TABLE}
     made |= {table: (statement,) for table, statement in plain.items()}
     return {table: SchemaObject(f"TABLE {table}", statements) for table, statements in made.items()}
+
+
+def _word_search() -> SchemaObject:
+    """Return the function that returns the keys of the memories with the words of an expression.
+
+    Without its settings, PostgreSQL reads the whole table for a word that some percent of the rows contain:
+    it assumes that ``@@`` costs no more than a comparison of numbers.
+    """
+    end = len(IN_TITLES)
+    expression, in_titles = "expression", f"left(expression, -{end:d})"
+    select = f"SELECT string_agg(rowid::text, ',') FROM {TEXT_TABLE} WHERE {{}} @@ {WORD_QUERY}"
+    return SchemaObject(
+        "FUNCTION memoryhub_word_keys",
+        (
+            "CREATE OR REPLACE FUNCTION memoryhub_word_keys(expression text) RETURNS text LANGUAGE plpgsql"
+            " STABLE PARALLEL UNSAFE SET enable_seqscan = off SET max_parallel_workers_per_gather = 0"
+            f" SET jit = off AS $body$ BEGIN IF right(expression, {end:d}) = '{IN_TITLES}' THEN"
+            f" RETURN ({select.format(_TITLES).replace('%s', in_titles)}); END IF;"
+            f" RETURN ({select.format(TEXT_TABLE).replace('%s', expression)}); END $body$",
+        ),
+    )
 
 
 def index_values(table: str, row: str) -> str:
@@ -207,6 +241,7 @@ def schema_objects(cursor: CursorWrapper) -> dict[str, SchemaObject]:
         CONFIGURATION: _CONFIGURATION_OBJECT,
         **function_objects(collation),
         **table_objects(),
+        "memoryhub_word_keys": _word_search(),
         **trigger_objects(),
         **(_vector_objects() if vectors.has_extension(cursor) else {}),
     }

@@ -37,8 +37,8 @@ RETRY_SECONDS = 60.0  # after the extension was missing
 _MAX_STORED_BYTES = 32_000  # of a vector: pgvector stores at most 16,000 dimensions
 # An iterative scan reads at most so many vectors. Callers who see a smaller share of them are found by rows.
 _SETTINGS = (
-    "SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.max_scan_tuples = 100000;"
-    " SET LOCAL hnsw.ef_search = 400"
+    "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),"
+    " set_config('hnsw.max_scan_tuples', '100000', true), set_config('hnsw.ef_search', '400', true)"
 )
 # A vector is stored as numbers of 16 bits, which PostgreSQL cannot read: sign, exponent and fraction. Returns
 # NULL for a zero vector and for numbers that are not finite.
@@ -179,10 +179,11 @@ class TableVectors:
         self, difference: Vectors, mean: Vectors, visible: VisibleMemories
     ) -> list[tuple[int, float | None]]:
         """Return the nearest visible memories from the HNSW index, with their exact cosines."""
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(_SETTINGS)
+        with connection.cursor() as cursor:
+            # One round trip: the settings last until the end of both statements, or of the transaction.
             cursor.execute(
-                "SELECT memory_id, 1 - ((l2_normalize(vector::vector) - %s::vector) <=> %s::vector)"
+                f"{_SETTINGS}; SELECT memory_id,"
+                " 1 - ((l2_normalize(vector::vector) - %s::vector) <=> %s::vector)"
                 f" FROM {TABLE} WHERE model = %s AND dimensions = {self.dimensions:d}"
                 f" AND memory_id IN ({visible.query}) ORDER BY {self._indexed} <=> %s{self._type} LIMIT %s",
                 [
@@ -194,6 +195,7 @@ class TableVectors:
                     max(2 * visible.limit, MIN_NEAREST),
                 ],
             )
+            cursor.nextset()
             rows: list[tuple[int, float | None]] = cursor.fetchall()
         return rows
 
