@@ -116,14 +116,14 @@ def record_migrations_atomically() -> None:
     Django records a migration with deferred SQL afterwards. A kill between the two transactions would leave
     tables that the record does not name, which the next ``migrate`` refuses.
     """
-    MigrationExecutor.apply_migration = _apply_migration  # type: ignore[method-assign]
+    MigrationExecutor.apply_migration = _apply_migration  # type: ignore[method-assign, assignment]
 
 
 _apply_in_two_transactions = MigrationExecutor.apply_migration
 
 
 def _apply_migration(
-    executor: MigrationExecutor,
+    executor: Any,
     state: ProjectState,
     migration: Migration,
     fake: bool = False,

@@ -20,12 +20,12 @@ def create_database(name: str, template: str = "template0") -> None:
         return
     close_before_fork()  # a template must not be in use
     drop_database(name)
-    with connection._nodb_cursor() as cursor:  # type: ignore[attr-defined]
+    with connection._nodb_cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {name} TEMPLATE {template} ENCODING 'UTF8'")
 
 
 def drop_database(name: str) -> None:
-    with connection._nodb_cursor() as cursor:  # type: ignore[attr-defined]
+    with connection._nodb_cursor() as cursor:
         cursor.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
