@@ -55,6 +55,7 @@ class MemoryhubConfig(AppConfig):
         tokens.connect_signals()
         post_migrate.connect(roles.install_roles, sender=self)
         pre_migrate.connect(_require_known_schema, sender=self)
+        pre_migrate.connect(_record_migrations_atomically, sender=self)
         pre_migrate.connect(_drop_triggers, sender=self)
         post_migrate.connect(_install_schema, sender=self)
 
@@ -104,6 +105,12 @@ def _require_known_schema(apps: Any = None, plan: Any = None, **kwargs: Any) -> 
                     f" {', '.join(sorted(missing))}. Nothing was changed. Export its memories with that"
                     " version (manage.py export_memories), and import them into a new store."
                 )
+
+
+def _record_migrations_atomically(**kwargs: Any) -> None:
+    from memoryhub.backends import release
+
+    release.record_migrations_atomically()
 
 
 def _drop_triggers(**kwargs: Any) -> None:

@@ -46,13 +46,14 @@ DEFAULT_FROM_EMAIL = (
 TIME_ZONE, ALLOWED_HOSTS = OPERATOR.time_zone, OPERATOR.allowed_hosts
 LOOPBACK_HOSTS = list(environment.LOOPBACK_HOSTS)
 
-if not DATABASE_URL:
-    try:
-        MEMORY_DB.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise ImproperlyConfigured(
-            f"LETSGO_MEMORY_DB: cannot make the folder {MEMORY_DB.parent}: {error}; name another or make room"
-        ) from None
+_folder = HOME if DATABASE_URL else MEMORY_DB.parent
+try:
+    _folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+except OSError as error:
+    raise ImproperlyConfigured(
+        f"{'LETSGO_HOME' if DATABASE_URL else 'LETSGO_MEMORY_DB'}: cannot make the folder {_folder}: {error};"
+        " name another or make room"
+    ) from None
 
 INSTALLED_APPS = [
     "memoryhub",

@@ -7,12 +7,15 @@ import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from django.apps import apps
 from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.migration import Migration
 from django.db.migrations.recorder import MigrationRecorder
-from django.db.migrations.state import StateApps
+from django.db.migrations.state import ProjectState, StateApps
 
 import memoryhub
 from memoryhub.backends.dialect import IS_POSTGRES, sql
@@ -105,3 +108,33 @@ def _unknown(applied: Iterable[tuple[str, str]]) -> list[str]:
     return sorted(
         f"{app}.{name}" for app, name in applied if app in loader.migrated_apps and (app, name) not in known
     )
+
+
+def record_migrations_atomically() -> None:
+    """Let ``migrate`` record each migration in the transaction that changes the tables.
+
+    Django records a migration with deferred SQL afterwards. A kill between the two transactions would leave
+    tables that the record does not name, which the next ``migrate`` refuses.
+    """
+    MigrationExecutor.apply_migration = _apply_migration  # type: ignore[method-assign, assignment]
+
+
+_apply_in_two_transactions = MigrationExecutor.apply_migration
+
+
+def _apply_migration(
+    executor: Any,
+    state: ProjectState,
+    migration: Migration,
+    fake: bool = False,
+    fake_initial: bool = False,
+) -> ProjectState:
+    if fake or fake_initial or not migration.atomic:
+        return _apply_in_two_transactions(executor, state, migration, fake, fake_initial)
+    report: Any = executor.progress_callback or (lambda *arguments: None)
+    report("apply_start", migration, fake)
+    with executor.connection.schema_editor(atomic=True) as schema_editor:
+        state = migration.apply(state, schema_editor)
+        executor.record_migration(migration)
+    report("apply_success", migration, fake)
+    return state

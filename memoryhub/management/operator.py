@@ -59,7 +59,8 @@ def require_migrated() -> None:
     """Raise CommandError unless all migrations are applied to the store."""
     executor = MigrationExecutor(connection)
     if executor.migration_plan(executor.loader.graph.leaf_nodes()):
-        raise CommandError(f"the store in {settings.HOME} is not up to date; run: manage.py migrate")
+        place = "DATABASE_URL" if settings.DATABASE_URL else settings.HOME
+        raise CommandError(f"the store in {place} is not up to date; run: manage.py migrate")
 
 
 def load_tool(name: str) -> type[BaseCommand]:

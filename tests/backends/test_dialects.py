@@ -118,6 +118,20 @@ def test_unreachable_server_is_reported_with_the_fix(tmp_path: Path) -> None:
     assert "swordfish" not in text
 
 
+def test_home_is_made_for_a_store_that_is_elsewhere(tmp_path: Path) -> None:
+    home = tmp_path / "new" / "home"
+    environment = {
+        "PATH": os.environ["PATH"],
+        "LETSGO_HOME": str(home),
+        "DATABASE_URL": f"sqlite:///{tmp_path}/memory.db",
+    }
+    done = subprocess.run(
+        [sys.executable, "manage.py", "migrate"], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert home.stat().st_mode & 0o777 == 0o700
+
+
 @only_postgres
 @pytest.mark.django_db
 @pytest.mark.parametrize("command", [("backup",), ("restore_backup", "x.db"), ("salvage", "x.db")])

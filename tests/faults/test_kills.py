@@ -1,4 +1,7 @@
-"""Backup, restore, migration and import, killed at every rename, flush and transaction."""
+"""Backup, restore, migration, import and more, killed at every rename, flush and transaction.
+
+On PostgreSQL too, but for backup and restore, which are of SQLite.
+"""
 
 from __future__ import annotations
 
@@ -6,45 +9,35 @@ import json
 import shutil
 import sqlite3
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from django.core.management import call_command
-from django.db import connection, connections
+from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.recorder import MigrationRecorder
+from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.audit import verification
 from memoryhub.backends import schema
+from memoryhub.core.database import is_postgres
+from memoryhub.maintenance import runs
+from memoryhub.maintenance.executor import execute
+from memoryhub.maintenance.operations import base
 from memoryhub.memories.schemas import MemoryDraft
-from memoryhub.models import Memory
-from memoryhub.ops import restore
+from memoryhub.models import JournalEntry, Memory
+from memoryhub.ops import copying, restore
 from memoryhub.transfer import loader
+from tests.faults.conftest import create_database, drop_database
 from tests.faults.killing import kill_at_every_point
+from tests.settings import POSTGRES
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 OLD_MIGRATION = "0005_identity"
-
-
-@pytest.fixture
-def snapshot(own_store: Path, tmp_path: Path) -> Any:
-    """``snapshot()`` saves the home; ``snapshot.put_back()`` restores it."""
-
-    class Snapshot:
-        saved = tmp_path / "saved-home"
-
-        def __call__(self) -> None:
-            connections.close_all()
-            shutil.copytree(own_store.parent, self.saved)
-
-        def put_back(self) -> None:
-            connections.close_all()
-            shutil.rmtree(own_store.parent)
-            shutil.copytree(self.saved, own_store.parent)
-
-    return Snapshot()
 
 
 def contents_of(store: Path) -> set[str]:
@@ -92,25 +85,51 @@ def test_a_killed_restore_leaves_a_whole_store(own_store, snapshot, remember, ru
     assert {"link", "replace", "fsync", "unlink", "COMMIT"} <= set(points)
 
 
-def test_a_killed_migration_goes_on_at_the_next_try(own_store, snapshot, remember):
-    remember("of an older version")
+def make_old() -> None:
+    """Migrate the store back to an older version."""
     schema.drop_triggers()
     schema.uninstall()  # the indexes of this version do not fit the older tables
     MigrationExecutor(connection).migrate([("memoryhub", OLD_MIGRATION)])
+
+
+def test_a_killed_migration_goes_on_at_the_next_try(store_home, snapshot, remember):
+    remember("of an older version")
+    make_old()
     snapshot()
 
     def migrate() -> None:
         call_command("migrate", verbosity=0)
 
-    for point in kill_at_every_point(migrate, prepare=snapshot.put_back, every=13):
+    every = 5 if is_postgres() else 13  # SQLite commits each change of the schema
+    for point in kill_at_every_point(migrate, prepare=snapshot.put_back, every=every):
         call_command("migrate", verbosity=0)
         assert schema.find_problems(deep=True) == [], point
         assert [memory.content for memory in Memory.objects.search("older")] == ["of an older version"]
         assert verification.verify().ok, point
 
 
+def test_a_migration_whose_record_fails_is_rolled_back(store_home, monkeypatch):
+    make_old()
+    record, failed = MigrationRecorder.record_applied, []
+
+    def fail_once(recorder: MigrationRecorder, app: str, name: str) -> None:
+        if name not in failed:
+            failed.append(name)
+            raise InterruptedError
+        record(recorder, app, name)
+
+    monkeypatch.setattr(MigrationRecorder, "record_applied", fail_once)
+    migrated = False
+    while not migrated:
+        with suppress(InterruptedError):
+            call_command("migrate", verbosity=0)
+            migrated = True
+    assert len(failed) > 10
+    assert schema.find_problems(deep=True) == []
+
+
 def test_a_killed_import_is_resumed_without_loss_or_repetition(
-    own_store, snapshot, run, tmp_path, monkeypatch, configure
+    store_home, snapshot, run, tmp_path, monkeypatch, configure
 ):
     configure(import_workers=0)
     monkeypatch.setattr(loader, "BATCH_SIZE", 4)
@@ -126,10 +145,10 @@ def test_a_killed_import_is_resumed_without_loss_or_repetition(
         assert run("import_memories", file, "--resume").code == 0, point
         assert Counter(Memory.objects.values_list("content", flat=True)) == Counter(wanted), point
         assert verification.verify().ok, point
-        assert not list((own_store.parent / "imports").glob("*.json"))
+        assert not list((store_home / "imports").glob("*.json"))
 
 
-def test_a_killed_export_leaves_no_half_file(own_store, snapshot, remember, run, tmp_path):
+def test_a_killed_export_leaves_no_half_file(store_home, snapshot, remember, run, tmp_path):
     remember("exported")
     snapshot()
     target = tmp_path / "out" / "memories.jsonl"
@@ -143,15 +162,67 @@ def test_a_killed_export_leaves_no_half_file(own_store, snapshot, remember, run,
         assert "exported" in target.read_text()
 
 
-def test_stored_memories_survive_a_kill_at_every_transaction(own_store, snapshot, actor):
+def test_stored_memories_survive_a_kill_at_every_transaction(store_home, snapshot, actor):
     def store() -> None:
         for number in range(3):
             memories.create_memory(MemoryDraft(content=f"memory {number}"), actor)
-            (own_store.parent / f"stored-{number}").touch()
+            (store_home / f"stored-{number}").touch()
 
     snapshot()
     for point in kill_at_every_point(store, prepare=snapshot.put_back):
-        acknowledged = len(list(own_store.parent.glob("stored-*")))
+        acknowledged = len(list(store_home.glob("stored-*")))
         assert Memory.objects.count() in (acknowledged, acknowledged + 1), point
         assert verification.verify().ok, point
         assert connection.is_usable()
+
+
+def test_a_killed_maintenance_run_goes_on_and_changes_each_memory_once(
+    store_home, snapshot, remember, actor, monkeypatch
+):
+    monkeypatch.setattr(base.Pace, "page", lambda pace, rows, weigh: rows[:2])
+    now = timezone.now()
+    aged = {remember(f"aged note {n}", created_at=now - timedelta(days=20)).uid for n in range(6)}
+    run = runs.enqueue("consolidate", {}, actor)
+    snapshot()
+    for point in kill_at_every_point(lambda: execute(run), prepare=snapshot.put_back):
+        runs.resume_interrupted()
+        run.refresh_from_db()
+        if run.status != run.Status.DONE:
+            assert execute(run), point
+        assert (run.status, run.done) == (run.Status.DONE, 6), point
+        details = JournalEntry.objects.filter(operation="consolidate").values_list("detail", flat=True)
+        changed = Counter(change[0] for detail in details for change in detail.get("changes", ()))
+        assert changed == Counter(aged), point
+        assert verification.verify().ok, point
+
+
+def test_a_killed_copy_goes_on_and_is_equal(store_home, snapshot, remember, run, tmp_path, monkeypatch):
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "memoryhub.settings")
+    monkeypatch.setenv("LETSGO_HOME", str(tmp_path / "home of the target"))
+    monkeypatch.setattr(copying, "BATCH_SIZE", 100)
+    url, copied = f"sqlite:///{tmp_path / 'copy.db'}", f"{connection.settings_dict['NAME']}_copy"
+    if is_postgres():
+        url = urlsplit(POSTGRES)._replace(path=f"/{copied}").geturl()
+    for number in range(3):
+        remember(f"copied {number}")
+    snapshot()
+
+    def empty_target() -> None:
+        for file in tmp_path.glob("copy.db*"):
+            file.unlink()
+        create_database(copied)
+
+    for point in kill_at_every_point(
+        lambda: call_command("copy_store", to=url),
+        prepare=empty_target,
+        every=70,
+        calls=[(copying.Target, "_ask")],
+    ):
+        if not point:
+            break  # it was not killed, so the target is no longer empty
+        ran = run("copy_store", "--to", url)
+        assert ran.code == 0, (point, ran.err)
+        assert "Both stores are equal" in ran.out
+        assert verification.verify().ok, point
+    if is_postgres():
+        drop_database(copied)
