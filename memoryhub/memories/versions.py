@@ -173,7 +173,7 @@ def restore_version(
     if then.hidden:
         raise Conflict(
             f"of version {number} you cannot see: {', '.join(then.hidden)}; turn on the switch of that"
-            " level, or ask someone who may see it",
+            " level, or ask someone with access to it",
             "version",
         )
     values = _changed_values(memory, then, actor.clearance)

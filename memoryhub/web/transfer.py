@@ -69,7 +69,8 @@ class ImportForm(forms.Form):
 class ProjectOverCap:
     """A project that an import takes (or would take) over its cap.
 
-    ``count``: the memories of its fullest owner. ``who``: people who may raise the cap if the viewer may not.
+    ``count``: the memories of its fullest owner.
+    ``who``: people with permission to raise the cap (if not the viewer).
     """
 
     project: str

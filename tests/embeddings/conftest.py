@@ -13,7 +13,7 @@ from memoryhub.embeddings.provider import EmbeddingSettings, create_embedder
 from memoryhub.embeddings.wordllama import StaticEmbedder
 from tests.embeddings import models, servers
 
-KEY = "sk-a-key-that-nobody-may-read"
+KEY = "sk-a-key-that-is-never-shown"
 MODEL = "tiny-embed"
 
 

@@ -11,7 +11,7 @@ from memoryhub.core.http_client import CircuitBreaker
 from memoryhub.llm import Chat, EndpointChat, LlmSettings, ModelError
 from tests.llm import servers
 
-KEY = "sk-a-key-that-nobody-may-read"
+KEY = "sk-a-key-that-is-never-shown"
 MODEL = "tiny-chat"
 
 

@@ -257,7 +257,7 @@ def many_old(db, actor):
 
 
 def test_new_and_important_memory_beats_many_with_a_better_match(many_old, remember):
-    long = "Something else entirely is told here at length, word after word after word. " * 20
+    long = "Something else entirely is described here at length, word after word after word. " * 20
     best = remember(f"{long} One sentence about a table. {long}", importance=1.0, trust=1.0)
     assert search_memories(public(), "table").hits[0].memory == best
 
