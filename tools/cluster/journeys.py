@@ -24,10 +24,11 @@ MAX_RUNS = 4  # of a test whose requests were cut off
 _DEMO = """
 from django.core.management import call_command
 from memoryhub.ops import demo
+from memoryhub.ops import replay
 call_command("migrate", verbosity=0)
 demo.mark()
 demo.load()
-demo.play_session()
+replay.play_session()
 """
 _READ = """
 import json
