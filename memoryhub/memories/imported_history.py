@@ -69,7 +69,6 @@ class ImportedHistory:
 
 _TIMESTAMP_FIELDS = ("updated_at", "last_accessed_at", "reviewed_at", "consolidated_at", "outdated_at")
 _MAX_COUNT = 2_000_000_000
-HISTORY_TEXT_FIELDS = ("author", "owner", "scale", "flags")  # checked for secrets
 _REVISION_FIELDS = frozenset({*SCALAR_FIELDS, *LIST_FIELDS, "superseded_by"})
 
 
