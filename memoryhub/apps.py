@@ -30,7 +30,7 @@ class MemoryhubConfig(AppConfig):
     def ready(self) -> None:
         from memoryhub import capabilities
         from memoryhub.accounts import clearance, identities, roles, second_factors, sign_in, tokens
-        from memoryhub.core import damage, database
+        from memoryhub.core import database
         from memoryhub.maintenance import operations
         from memoryhub.ops import checks  # noqa: F401  checks register themselves
 
@@ -42,7 +42,6 @@ class MemoryhubConfig(AppConfig):
         operations.register(operations.SEND_DIGESTS, "memoryhub.digests.services.SEND_DIGESTS")
         operations.call_after_changes("memoryhub.checks.services.enqueue_checks")
 
-        damage.watch_connections()
         database.watch_connections()
         if database.is_postgres():
             from memoryhub.backends.postgres.limits import limit_connections

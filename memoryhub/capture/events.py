@@ -13,7 +13,6 @@ from typing import Any
 
 from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.capture.code_lines import FileView
-from memoryhub.capture.distillation import strip_injected_context
 from memoryhub.capture.observation import MAX_OUTPUT, TOOLS, Observation, clean_text, observe
 from memoryhub.capture.shell_commands import is_status_check
 from memoryhub.core.text import (
@@ -27,6 +26,7 @@ from memoryhub.core.text import (
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.hooks import Status
 from memoryhub.models import Event, Project, Session
+from memoryhub.search.prompts import strip_injected_context
 from memoryhub.security.secrets import is_secret_file, names_secret_file, redact
 
 

@@ -25,9 +25,10 @@ from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import Caps, evict_over_cap
 from memoryhub.memories.errors import Busy, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
+from memoryhub.memories.rows import is_known, strictest_known
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.memories.secret_check import MEMORY_FIELDS, check_drafts, refusal_change
-from memoryhub.memories.update import apply_patch, find_twins, is_known, strictest_known
+from memoryhub.memories.update import apply_patch, find_twins
 from memoryhub.memories.vectors import embed_drafts
 from memoryhub.models import Memory
 

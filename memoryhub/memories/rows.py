@@ -18,7 +18,13 @@ from django.db import connection
 from django.db.models import Exists, Model, OuterRef, Q
 from django.db.models.base import ModelState
 
-from memoryhub.access.policy import AGENT_PREFIX, Actor, Clearance
+from memoryhub.access.policy import (
+    AGENT_PREFIX,
+    LEVELS,
+    Actor,
+    Clearance,
+    level_rank,
+)
 from memoryhub.backends import bulk
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.statements import read_memories
@@ -379,3 +385,18 @@ def visible_replacements(memories: Iterable[Memory], clearance: Clearance) -> di
         return {}
     visible = Memory.objects.visible_to(clearance).filter(pk__in=pks)
     return dict(visible.values_list("pk", "uid"))
+
+
+def strictest_known(twins: Iterable[Memory], content_hash: str) -> Memory | None:
+    """Return the twin under the strictest level among those that the actor may know of."""
+    known = [twin for twin in twins if is_known(twin)]
+    return max(
+        known,
+        key=lambda twin: (level_rank(twin.sensitivity), twin.content_hash == content_hash),
+        default=None,
+    )
+
+
+def is_known(twin: Memory) -> bool:
+    """Whether the actor may know of the twin. No one may know of one with an unknown level."""
+    return twin.known and twin.sensitivity in LEVELS  # type: ignore[attr-defined]

@@ -13,11 +13,9 @@ from django.utils import timezone
 from memoryhub.access.filters import memory_filter
 from memoryhub.access.policy import (
     AGENT_PREFIX,
-    LEVELS,
     Actor,
     Clearance,
     Sensitivity,
-    level_rank,
 )
 from memoryhub.audit import journal
 from memoryhub.core.database import side_write, write_transaction
@@ -359,18 +357,3 @@ def change_replacement(memory: Memory, uid: str | None, clearance: Clearance) ->
         return {}
     memory.superseded_by_id = new
     return {SUPERSEDED_BY: old.uid if old else None}
-
-
-def strictest_known(twins: Iterable[Memory], content_hash: str) -> Memory | None:
-    """Return the twin under the strictest level among those that the actor may know of."""
-    known = [twin for twin in twins if is_known(twin)]
-    return max(
-        known,
-        key=lambda twin: (level_rank(twin.sensitivity), twin.content_hash == content_hash),
-        default=None,
-    )
-
-
-def is_known(twin: Memory) -> bool:
-    """Whether the actor may know of the twin. No one may know of one with an unknown level."""
-    return twin.known and twin.sensitivity in LEVELS  # type: ignore[attr-defined]
