@@ -315,7 +315,7 @@ HOOKS: tuple[Hook, ...] = (
 
 def _skip_event(event: str, reason: str) -> DispatchResult:
     """Return the result of an event that is not recorded."""
-    reports = [HandlerReport(hook.name, hook.priority, "skipped", reason) for hook in hooks.registered(event)]
+    reports = [HandlerReport(hook.name, hook.priority, "skipped", reason) for hook in hooks.chains[event]]
     return DispatchResult(reports, "", None)
 
 
@@ -341,11 +341,11 @@ def dispatch(hook_event: HookEvent, actor: Actor, now: datetime | None = None) -
         return _skip_event(hook_event.event, "only ignored files")
     reports = []
     if hook_event.event in (TOOL_POST, TOOL_CONTEXT):
-        ran = [_run_hook(hook, context) for hook in hooks.registered(TOOL_CONTEXT)]
+        ran = [_run_hook(hook, context) for hook in hooks.chains[TOOL_CONTEXT]]
         reports = [report for report in ran if report.status != "skipped"]
     if hook_event.event == TOOL_CONTEXT:
         return DispatchResult(reports, context.injected, None, context.warnings)
-    reports += [_run_hook(hook, context) for hook in hooks.registered(hook_event.event)]
+    reports += [_run_hook(hook, context) for hook in hooks.chains[hook_event.event]]
     try:
         event = event_log.save_event(context, reports)
     except DatabaseError:

@@ -24,7 +24,7 @@ from memoryhub.capture.distillation import ROUTINE, Candidate, distill, distill_
 from memoryhub.capture.events import HookContext, ToolCall
 from memoryhub.capture.segments import SessionState, locked_state
 from memoryhub.capture.statements import MAX_CHARS
-from memoryhub.core.text import STOP_WORDS, jaccard, terms, words
+from memoryhub.core.text import STOP_WORDS, jaccard, new_uid, terms, words
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.hooks import HandlerResult
 from memoryhub.maintenance import runs
@@ -32,7 +32,6 @@ from memoryhub.maintenance.operations import run_now
 from memoryhub.memories.rows import hash_content
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Event, Memory, Session
-from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.lexical import rows_sharing_words
 from memoryhub.search.prompts import contains_injected_context

@@ -1,4 +1,4 @@
-"""Words, stems, keywords, short forms and private blocks of texts. Pure.
+"""Words, stems, keywords, short forms and private blocks of texts, and opaque ids. Pure.
 
 Stems and folding are the same as in SQLite's ``porter unicode61 remove_diacritics 2`` tokenizer, so that the
 scoring finds the words that the index matched.
@@ -6,6 +6,7 @@ scoring finds the words that the index matched.
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections import Counter
@@ -334,3 +335,11 @@ def _rank_by_stem(found: Iterable[str]) -> list[str]:
         totals[root] += times
     ranked = sorted(totals, key=lambda root: (-totals[root], root))
     return [min(forms[root], key=lambda word: (-forms[root][word], len(word), word)) for root in ranked]
+
+
+_BASE32 = b"abcdefghijklmnopqrstuvwxyz234567" * 8  # a character for each byte, by its last five bits
+
+
+def new_uid() -> str:
+    """Return an opaque id: 80 random bits as 16 characters of lower-case base32."""
+    return os.urandom(16).translate(_BASE32).decode()

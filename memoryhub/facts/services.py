@@ -17,6 +17,7 @@ from memoryhub.access.policy import LEVELS, Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
+from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
@@ -26,7 +27,6 @@ from memoryhub.memories.secret_check import FACT_FIELDS, find_refusal, journal_r
 from memoryhub.memories.undo import Inverse, Undo, inverse_of
 from memoryhub.memories.update import FACT_IDENTITY, next_copy_number
 from memoryhub.models import Fact, JournalEntry, Memory, Project
-from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import FactQuerySet
 
 _TRIPLE_FIELDS = ("subject", "predicate", "object")

@@ -18,23 +18,16 @@ from django.db import connection
 from django.db.models import Exists, Model, OuterRef, Q
 from django.db.models.base import ModelState
 
-from memoryhub.access.policy import (
-    AGENT_PREFIX,
-    LEVELS,
-    Actor,
-    Clearance,
-    level_rank,
-)
+from memoryhub.access.policy import AGENT_PREFIX, LEVELS, Actor, Clearance, level_rank
 from memoryhub.backends import bulk
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.statements import read_memories
 from memoryhub.core.database import batched
-from memoryhub.core.text import make_summary, make_title
+from memoryhub.core.text import make_summary, make_title, new_uid
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import Forbidden, StoreError
 from memoryhub.memories.schemas import MAX_ALIASES, MAX_LIST, MemoryDraft, remove_repeats_ignoring_case
 from memoryhub.models import Entity, Fact, FileLink, Label, Memory, Revision, Session
-from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import MemoryQuerySet
 
 CHUNK_SIZE = 500  # rows in one statement: SQLite limits the number of parameters

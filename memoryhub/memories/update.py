@@ -11,12 +11,7 @@ from django.db.models import Case, Max, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
-from memoryhub.access.policy import (
-    AGENT_PREFIX,
-    Actor,
-    Clearance,
-    Sensitivity,
-)
+from memoryhub.access.policy import AGENT_PREFIX, Actor, Clearance, Sensitivity
 from memoryhub.audit import journal
 from memoryhub.core.database import side_write, write_transaction
 from memoryhub.core.text import make_title
