@@ -15,7 +15,7 @@ from django.db.models.signals import post_migrate, pre_migrate
 _CAPABILITY_OBJECTS = {
     "memory.store": "memoryhub.injection.store:STORE",
     "memory.memorability": "memoryhub.capture.classification",
-    "memory.boundaries": "memoryhub.capture.boundaries",
+    "memory.boundaries": "memoryhub.capture.segments",
     "memory.temporal": "memoryhub.memories.temporal",
     "memory.consolidation": "memoryhub.maintenance.operations.consolidate",
     "memory.compression": "memoryhub.maintenance.operations.compress",

@@ -28,7 +28,12 @@ from memoryhub.backends.dialect import sql
 from memoryhub.capture.distillation import OpenWork
 from memoryhub.capture.events import ToolCall
 from memoryhub.core.database import write_transaction
-from memoryhub.core.text import jaccard, most_common_keywords, stem
+from memoryhub.core.text import (
+    extract_keywords,  # noqa: F401 a method of the capability memory.boundaries
+    jaccard,
+    most_common_keywords,
+    stem,
+)
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Event, Session
