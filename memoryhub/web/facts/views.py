@@ -112,7 +112,7 @@ def _graph_address(request: HttpRequest, form: FactFilter) -> str:
 def _filter_facts(clearance: Clearance, form: FactFilter) -> FactQuerySet:
     """Filter facts. Names match in any spelling, an object literally with ``how=exact``."""
     exact, subject, predicate = form.value("how") == "exact", form.value("subject"), form.value("predicate")
-    rows = fact_store.query_facts(
+    rows = query_facts(
         clearance,
         **{name: form.value(name) for name in ("project", "session_id")},
         object=form.value("object") if exact else "",
