@@ -17,13 +17,9 @@ from memoryhub.core.pagination import iterate_rows
 from memoryhub.memories import serializers
 from memoryhub.memories.rows import ListValues
 from memoryhub.transfer.records import Problem
-from memoryhub.transfer.schema import HISTORY_LINES, VERSION
+from memoryhub.transfer.schema import HISTORY_LINES, VERSION, MemoryLine
 
 _JOURNAL_FIELDS = ("actor", "operation", "object_type", "object_id", "project", "sensitivity", "owner")
-_HISTORY_FIELDS = (
-    *("author", "owner", "trash_reason", "flags", "scale", "consolidated_accesses"),
-    *("shown_count", "helped_count"),
-)
 
 
 def header(at: datetime, levels: list[str], everything: bool) -> dict[str, Any]:
@@ -42,15 +38,9 @@ def memory(row: models.Memory, lists: dict[str, list[Any]] | None, *, whole: boo
 
     ``superseded_by`` is a line of its own, after both memories.
     """
-    values: dict[str, Any] = {
-        "kind": "memory",
-        **serializers.memory(row, {}, lists),
-        "ttl_days": row.ttl_days,
-        **{name: getattr(row, name) for name in _HISTORY_FIELDS},
-        "reviewed_at": serializers.moment(row.reviewed_at),
-        "consolidated_at": serializers.moment(row.consolidated_at),
-        "outdated_at": serializers.moment(row.outdated_at),
-    }
+    values = {"kind": "memory", **serializers.memory(row, {}, lists), "ttl_days": row.ttl_days}
+    more = [name for name in MemoryLine.model_fields if name not in values and name != "copy_number"]
+    values |= {name: _read(row, name) for name in more}
     del values["superseded_by"], values["may_be_outdated"]
     return {**values, "copy_number": row.copy} if whole else values
 
