@@ -72,4 +72,5 @@ def register(
 
 def unregister(event: str, name: str) -> None:
     """Remove a handler from the chain of an event, if it is there."""
-    chains[event] = tuple(hook for hook in chains[event] if hook.name != name)
+    if event in chains:
+        chains[event] = tuple(hook for hook in chains[event] if hook.name != name)
