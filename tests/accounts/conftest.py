@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.http import QueryDict
 from django.utils import timezone
+from django.utils.datastructures import MultiValueDict
 
 from memoryhub.access.policy import LEVELS, system_actor
 from memoryhub.http import rate_limit
@@ -41,6 +43,20 @@ def member(db: None) -> Callable[..., User]:
         return User.objects.get(pk=user.pk)
 
     return make
+
+
+@pytest.fixture
+def read_names(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of the form fields and query parameters that views have read."""
+    names: set[str] = set()
+    find = MultiValueDict.__getitem__
+
+    def read(sent: QueryDict, name: str) -> Any:
+        names.add(name)
+        return find(sent, name)
+
+    monkeypatch.setattr(QueryDict, "__getitem__", read)
+    return names
 
 
 def word(project: str, level: str) -> str:

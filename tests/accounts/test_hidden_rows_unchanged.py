@@ -88,10 +88,12 @@ def posts() -> list[str]:
 
 @pytest.mark.slow
 @each("address", posts())
-def test_no_action_changes_or_reveals_hidden_rows(world, personal, browser, address):
+def test_no_action_changes_or_reveals_hidden_rows(world, personal, browser, read_names, address):
+    """All actions are sent to the views that read an action; to others the forms are the same."""
     before, uids = hidden_state(), hidden_uids()
     assert len(hidden_memories()) == 5
     fields = {"confirmed": "yes", "tag": "x", "project": "farm", "sensitivity": "public"}
+    read_names.clear()
     # A view reads one of the two names, so that a form tests an action of each.
     for act, do in zip((*ACTS, "undo"), cycle(DECISIONS), strict=False):
         extra = {"act": act, "do": do, **fields}
@@ -100,6 +102,8 @@ def test_no_action_changes_or_reveals_hidden_rows(world, personal, browser, addr
             assert answer.status_code < 500
             text = answer.getvalue().decode()
             assert not [word for word in WORDS if word in text], extra
+        if not read_names & {"act", "do"}:
+            break
     assert hidden_state() == before
 
 
