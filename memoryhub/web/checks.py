@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -20,7 +20,7 @@ from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.checks import services
 from memoryhub.checks.services import MAX_PROMPT, CheckDraft
 from memoryhub.core.pagination import paginate
-from memoryhub.memories import NotFound, StoreError
+from memoryhub.memories import StoreError
 from memoryhub.models import Memory, MemoryCheck
 from memoryhub.web.base.forms import ProjectField, normalize_newlines, to_sentence
 
@@ -201,10 +201,7 @@ def check_run(request: HttpRequest, uid: str) -> HttpResponse:
 
 
 def _find(request: HttpRequest, uid: str) -> MemoryCheck:
-    try:
-        return services.get_check(uid, request_clearance(request))
-    except NotFound:
-        raise Http404 from None
+    return services.get_check(uid, request_clearance(request))
 
 
 def _render_form(

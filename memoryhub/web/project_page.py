@@ -263,7 +263,4 @@ def _sent_items(found: InjectionResult, project: str) -> list[SentItem]:
 
 
 def _find_project(request: HttpRequest, name: str) -> Project:
-    try:
-        return projects.get_project(name, request_actor(request))
-    except NotFound:
-        raise Http404 from None
+    return projects.get_project(name, request_actor(request))

@@ -8,7 +8,7 @@ from django import forms
 from django.contrib import messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.forms.models import model_to_dict
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -145,7 +145,7 @@ def project_move(request: HttpRequest, name: str) -> HttpResponse:
             move = move if action == project_changes.RENAME else project_changes.merge_projects
             changed = move(name, into, actor)
     except Forbidden:
-        raise PermissionDenied from None
+        raise
     except StoreError as refusal:
         form.add_error(refusal.field if refusal.field in form.fields else None, f"{refusal.message}.")
         return _render_settings(request, project, unchanged, 422, form)
@@ -173,10 +173,8 @@ def project_undo(request: HttpRequest, change: str) -> HttpResponse:
     allowed = projects.SETTINGS if may_configure else (projects.PAUSE, "off_page_facts")
     try:
         project = project_changes.undo_project_change(change, _actor(request), allowed=allowed)
-    except NotFound:
-        raise Http404 from None
-    except Forbidden:
-        raise PermissionDenied from None
+    except (NotFound, Forbidden):
+        raise
     except StoreError as refusal:
         messages.error(request, f"Not undone: {refusal.message}.")
         return redirect("sessions")
@@ -189,10 +187,7 @@ def _settings_form(project: Project) -> SettingsForm:
 
 
 def _find_project(request: HttpRequest, name: str) -> Project:
-    try:
-        return projects.get_project(name, _actor(request))
-    except NotFound:
-        raise Http404 from None
+    return projects.get_project(name, _actor(request))
 
 
 def _actor(request: HttpRequest) -> Any:

@@ -22,7 +22,7 @@ from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.base import UNCHANGED, Operation
-from memoryhub.memories import NotFound, StoreError
+from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
 from memoryhub.web.base.forms import ListFilter, parse_whole_number, to_sentence
 from memoryhub.web.base.navigation import ADD_RUN, can_view_runs
@@ -149,10 +149,7 @@ def _find_run(request: HttpRequest, uid: str) -> MaintenanceRun:
     if not _is_own_action(request, MaintenanceRun.objects.filter(uid=uid).first()):
         _require_view_permission(request)
     runs.mark_interrupted()
-    try:
-        return runs.get_run(uid, request_actor(request))
-    except NotFound:
-        raise Http404 from None
+    return runs.get_run(uid, request_actor(request))
 
 
 def _require_view_permission(request: HttpRequest) -> None:

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import BadRequest
 from django.db.models import QuerySet
 from django.forms import BooleanField
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import Resolver404, resolve, reverse
@@ -171,7 +171,7 @@ def search_rename(request: HttpRequest, uid: str) -> HttpResponse:
     try:
         search = rename_search(signed_in_user(request), uid, name)
     except NotFound:
-        raise Http404 from None
+        raise
     except StoreError as refusal:
         return _render_page(
             request, None, wrong={"uid": uid, "name": name, "error": _error_sentence(refusal)}, status=422
@@ -183,10 +183,7 @@ def search_rename(request: HttpRequest, uid: str) -> HttpResponse:
 @require_POST
 def search_delete(request: HttpRequest, uid: str) -> HttpResponse:
     """Delete a saved search and offer to undo that on the next page."""
-    try:
-        deleted = delete_search(signed_in_user(request), uid)
-    except NotFound:
-        raise Http404 from None
+    deleted = delete_search(signed_in_user(request), uid)
     messages.success(request, render_to_string("saved/page.html#undo", {"search": deleted}, request=request))
     return redirect("searches")
 

@@ -21,7 +21,7 @@ from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, full_clearance, requ
 from memoryhub.accounts.people import people_with_permission
 from memoryhub.maintenance import results, runs
 from memoryhub.memories.delete import load_caps
-from memoryhub.memories.errors import NotFound, StoreError
+from memoryhub.memories.errors import StoreError
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, reports, uploads
@@ -313,10 +313,7 @@ def _render_page(
 
 
 def _find_import(request: HttpRequest, uid: str) -> MaintenanceRun:
-    try:
-        return jobs.get_import(uid, request_actor(request))
-    except NotFound:
-        raise Http404 from None
+    return jobs.get_import(uid, request_actor(request))
 
 
 def _may_restore_history(request: HttpRequest) -> bool:

@@ -8,7 +8,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.utils import timezone
@@ -18,7 +18,7 @@ from memoryhub.access.policy import Sensitivity
 from memoryhub.accounts.clearance import may_view_level
 from memoryhub.digests import services
 from memoryhub.digests.messages import DeliveryFailed, collect_content
-from memoryhub.memories.errors import NotFound, StoreError
+from memoryhub.memories.errors import StoreError
 from memoryhub.models import Digest
 from memoryhub.models.account import CHANNELS, PERIODS
 from memoryhub.web.accounts.forms import PlainForm
@@ -155,10 +155,7 @@ def digest_delete(request: HttpRequest, uid: str) -> HttpResponse:
 
 
 def _find(request: HttpRequest, uid: str) -> Digest:
-    try:
-        return services.get_digest(signed_in_user(request), uid)
-    except NotFound:
-        raise Http404 from None
+    return services.get_digest(signed_in_user(request), uid)
 
 
 def _render_list(

@@ -35,6 +35,7 @@ from memoryhub.core import dates
 from memoryhub.core.damage import is_damage, is_recorded
 from memoryhub.core.database import is_database_busy, is_interrupted, is_store_unavailable
 from memoryhub.core.pagination import InvalidCursor
+from memoryhub.memories.errors import Forbidden, NotFound
 from memoryhub.web.base import caching
 from memoryhub.web.base.requests import apply_scope, patch_vary
 
@@ -65,10 +66,14 @@ class PageMiddleware(LoginRequiredMiddleware):
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
         """Respond 503 if the store cannot serve this now, here and in the admin.
 
-        Respond 400 if a cursor from the address does not fit the list.
+        Respond 400 if a cursor from the address does not fit the list. Respond 404 and 403 to a refusal of
+        the store that a page does not handle itself.
         """
         if isinstance(exception, InvalidCursor):
             return render(request, "400.html", status=400)
+        if isinstance(exception, NotFound | Forbidden) and getattr(request, "is_page", False):
+            status = 404 if isinstance(exception, NotFound) else 403
+            return render(request, f"{status}.html", status=status)
         return store_error_page(exception)
 
     def process_view(

@@ -207,7 +207,7 @@ def duplicates_undo(request: HtmxHttpRequest) -> HttpResponse:
         else:
             memories.undo_dismissal(apart, request_actor(request))
     except memories.NotFound:
-        raise Http404 from None
+        raise
     except memories.StoreError as refusal:
         return _refused_response(request, refusal.message)
     if request.htmx:

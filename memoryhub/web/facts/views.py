@@ -26,7 +26,7 @@ from memoryhub.facts import services as fact_store
 from memoryhub.facts.predicates import normalise_name, normalise_predicate
 from memoryhub.facts.queries import GraphIndex, node_key
 from memoryhub.facts.services import query_facts
-from memoryhub.memories import NotFound, StoreError
+from memoryhub.memories import StoreError
 from memoryhub.models import Entity, Fact, FileLink, Memory
 from memoryhub.models.querysets import FactQuerySet
 from memoryhub.web.base.forms import FactFilter
@@ -179,10 +179,7 @@ def facts_end(request: HtmxHttpRequest) -> HttpResponse:
 def facts_end_undo(request: HttpRequest, uid: str) -> HttpResponse:
     """Undo the end of facts. ``first`` and ``last`` are journal numbers; only the same person may do it."""
     first, last = (parse_journal_number(request.POST.get(name, "")) for name in ("first", "last"))
-    try:
-        again = fact_store.undo_end_facts(uid, request_actor(request), first, last)
-    except NotFound:
-        raise Http404 from None
+    again = fact_store.undo_end_facts(uid, request_actor(request), first, last)
     if again:
         messages.success(request, f"Undone: {_count_facts(len(again), 'holds', 'hold')} again.")
     else:

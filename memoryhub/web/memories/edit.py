@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -96,7 +96,7 @@ def memory_edit(request: HtmxHttpRequest, uid: str) -> HttpResponse:
         try:
             saved = memories.update_memory(uid, form.draft, request_actor(request), unchanged_since=opened)
         except memories.NotFound:
-            raise Http404 from None
+            raise
         except memories.StoreError as refusal:
             if refusal.field == "updated_at":
                 return _conflict_page(request, uid, form)
