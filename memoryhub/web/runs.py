@@ -26,7 +26,7 @@ from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
 from memoryhub.web.base.forms import ListFilter, parse_whole_number, to_sentence
 from memoryhub.web.base.navigation import ADD_RUN, can_view_runs
-from memoryhub.web.base.requests import cursor_page
+from memoryhub.web.base.requests import cursor_page, require
 from memoryhub.web.memories.bulk_actions import OPERATION_NAME, is_allowed
 
 RUNS_PER_PAGE = 30
@@ -94,9 +94,9 @@ class RunFilter(ListFilter):
 
 
 @require_safe
+@require(can_view_runs)
 def run_list(request: HttpRequest) -> HttpResponse:
     """List the visible runs, newest first."""
-    _require_view_permission(request)
     form, clearance = RunFilter(request.GET), request_clearance(request)
     rows = runs.visible_runs(clearance).select_related("undoes")
     rows = form.select(rows) if form.is_valid() else rows.none()
@@ -146,15 +146,11 @@ def run_undo(request: HttpRequest, uid: str) -> HttpResponse:
 
 def _find_run(request: HttpRequest, uid: str) -> MaintenanceRun:
     """Return a visible run or raise 404. Marks runs as interrupted whose worker has died."""
-    if not _is_own_action(request, MaintenanceRun.objects.filter(uid=uid).first()):
-        _require_view_permission(request)
+    is_own = _is_own_action(request, MaintenanceRun.objects.filter(uid=uid).first())
+    if not is_own and not can_view_runs(request.user):
+        raise PermissionDenied
     runs.mark_interrupted()
     return runs.get_run(uid, request_actor(request))
-
-
-def _require_view_permission(request: HttpRequest) -> None:
-    if not can_view_runs(request.user):
-        raise PermissionDenied
 
 
 def _may_control(request: HttpRequest, found: MaintenanceRun) -> bool:

@@ -16,7 +16,6 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import Resolver404, resolve, reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from memoryhub.core.database import write_transaction
@@ -98,7 +97,7 @@ class ListAddress:
     @property
     def save_href(self) -> str:
         """The address of the form that saves this list."""
-        return f"{reverse('searches')}?{urlencode({'page': self.page, 'query': self.query})}"
+        return reverse("searches", query={"page": self.page, "query": self.query})
 
 
 def _describe_filter(form: ListFilter, name: str, value: str) -> str:

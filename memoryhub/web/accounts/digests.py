@@ -21,8 +21,7 @@ from memoryhub.digests.messages import DeliveryFailed, collect_content
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import Digest
 from memoryhub.models.account import CHANNELS, PERIODS
-from memoryhub.web.accounts.forms import PlainForm
-from memoryhub.web.base.forms import ProjectField, to_sentence
+from memoryhub.web.base.forms import PlainForm, ProjectField
 from memoryhub.web.base.requests import signed_in_user
 
 _LEVELS = [("public", "Public memories"), ("private", "Public and private memories")]
@@ -71,9 +70,6 @@ class DigestForm(PlainForm):
         return {"url": "", "level": "", **self.cleaned_data} | {
             "level": self.cleaned_data.get("level") or Sensitivity.PUBLIC.value
         }
-
-    def refuse(self, error: StoreError) -> None:
-        self.add_error(error.field if error.field in self.fields else None, to_sentence(error.message))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

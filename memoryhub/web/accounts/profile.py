@@ -7,8 +7,8 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
-from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
@@ -23,7 +23,8 @@ from memoryhub.accounts.clearance import is_confined, request_actor, request_cle
 from memoryhub.injection.queries import count_helped
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, OAuthClient, Profile
-from memoryhub.web.accounts.forms import PasswordForm, PlainForm, PreferencesForm, TokenForm
+from memoryhub.web.accounts.forms import PasswordForm, PreferencesForm, TokenForm
+from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.requests import signed_in_user
 
 ISSUE_PERMISSION = "memoryhub.add_agenttoken"
@@ -64,11 +65,10 @@ def password(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
+@permission_required(ISSUE_PERMISSION, raise_exception=True)
 def token_new(request: HttpRequest) -> HttpResponse:
     """Issue a token and show it once. A redirect would have to store the token somewhere."""
     user = signed_in_user(request)
-    if not user.has_perm(ISSUE_PERMISSION):
-        raise PermissionDenied
     form = TokenForm(user, request.POST)
     used = request.session.get(_USED_FORMS_KEY, [])
     if form.is_valid() and form.cleaned_data["once"] in used:
@@ -91,11 +91,10 @@ def token_new(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
+@permission_required(ISSUE_PERMISSION, raise_exception=True)
 def token_rotate(request: HttpRequest, uid: str) -> HttpResponse:
     """Replace a token by a new one that is shown once. The old one stops working."""
     user = signed_in_user(request)
-    if not user.has_perm(ISSUE_PERMISSION):
-        raise PermissionDenied
     try:
         token, secret = tokens.rotate_token(
             _own_token(request, uid).uid, request_actor(request), user_clearance(user)
@@ -135,12 +134,10 @@ def tokens_revoke(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
+@permission_required(oauth.APPROVE_PERMISSION, raise_exception=True)
 def app_remove(request: HttpRequest, uid: str) -> HttpResponse:
     """Withdraw the approval of an app for everyone, which revokes all its tokens."""
-    user = signed_in_user(request)
-    if not user.has_perm(oauth.APPROVE_PERMISSION):
-        raise PermissionDenied
-    client = oauth.remove_client(uid, user, request_actor(request))
+    client = oauth.remove_client(uid, signed_in_user(request), request_actor(request))
     if client is None:
         raise Http404
     messages.success(request, f"{client.name} is removed. All its tokens are revoked.")

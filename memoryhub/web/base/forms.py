@@ -18,6 +18,7 @@ from django.utils.dateparse import parse_datetime
 
 from memoryhub.core.dates import start_of_day
 from memoryhub.core.vocabulary import TYPES
+from memoryhub.memories.errors import StoreError
 from memoryhub.memories.filters import MemoryFilter
 
 
@@ -44,6 +45,16 @@ def parse_aware_datetime(text: str) -> datetime | None:
     except ValueError:  # well formed, but there is no such day or hour
         return None
     return None if found is None or timezone.is_naive(found) else found
+
+
+class PlainForm(forms.Form):
+    """A form with labels without a colon, which shows a refusal of the store at the field that it names."""
+
+    def __init__(self, data: Mapping[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(data, label_suffix="", **options)
+
+    def refuse(self, refusal: StoreError) -> None:
+        self.add_error(refusal.field if refusal.field in self.fields else None, to_sentence(refusal.message))
 
 
 class LineField(forms.CharField):
@@ -107,8 +118,8 @@ class LinesField(_ListField):
 
     widget = forms.Textarea
 
-    def to_python(self, value: Any) -> Any:
-        lines = normalize_newlines(super().to_python(value) or "").split("\n")
+    def clean(self, value: Any) -> Any:
+        lines = normalize_newlines(super().clean(value)).split("\n")
         return [line.strip() for line in lines if line.strip()]
 
     def write(self, values: Iterable[str]) -> str:
@@ -118,8 +129,8 @@ class LinesField(_ListField):
 class EntitiesField(LinesField):
     """Entities as lines like ``Ada | person``; the type may be left out."""
 
-    def to_python(self, value: Any) -> Any:
-        return [self._parse(line) for line in super().to_python(value)]
+    def clean(self, value: Any) -> Any:
+        return [self._parse(line) for line in super().clean(value)]
 
     def write(self, values: Iterable[Any]) -> str:
         return super().write(f"{one['entity']} | {one['entity_type']}" for one in values)
@@ -214,11 +225,11 @@ class PredicateField(WordField):
         super().__init__(widget=forms.TextInput(attrs={"list": "predicates"}), **options)
 
 
-class ListFilter(forms.Form):
+class ListFilter(PlainForm):
     """A form whose data is the query string."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        super().__init__(data, label_suffix="", auto_id="by_%s")
+        super().__init__(data, auto_id="by_%s")
 
     def full_clean(self) -> None:
         """Show an invalid date or number in a text input: a typed input would be empty."""

@@ -139,7 +139,7 @@ def _merge_all(request: HtmxHttpRequest, plan: MergePlan) -> HttpResponse:
             continue  # changed meanwhile; counted as skipped
         merged.append(merge.uid)
         trashed += len(others)
-    back = f"{reverse('duplicates')}?{request.GET.urlencode()}".rstrip("?")
+    back = reverse("duplicates", query=request.GET)
     if merged:
         context = {"merged": merged, "trashed": trashed, "back": back}
         undo = render_to_string("duplicates/merge_all.html#undo", context, request=request)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from urllib.parse import urlencode
 
 from django import forms
 from django.http import QueryDict
@@ -101,5 +100,4 @@ class GraphAddress:
 
 
 def _address(view: str, query: Iterable[tuple[str, str]]) -> str:
-    encoded = urlencode([(name, value) for name, value in query if value])
-    return f"{reverse(view)}?{encoded}" if encoded else reverse(view)
+    return reverse(view, query=[(name, value) for name, value in query if value])

@@ -33,7 +33,7 @@ from memoryhub.stats import counts
 from memoryhub.web.base.forms import parse_whole_number
 from memoryhub.web.base.markdown import to_plain_text
 from memoryhub.web.base.requests import HtmxHttpRequest, chosen_project, page_or_fragment, update_address_bar
-from memoryhub.web.memories.filters import MemoryListFilter, filter_url
+from memoryhub.web.memories.filters import MemoryListFilter, OptionGroup, filter_url, without_single_options
 
 PAGE_SIZE = 25
 OLD_ISSUE_PARAMETER = "mend"  # the name of ``issue`` in addresses that people saved
@@ -212,48 +212,12 @@ def _advice_context(
     }
 
 
-OPTIONS_SHOWN = 6  # the others are collapsed
-
 _TITLES = {"type": "Type", "category": "Category", "project": "Project", "sensitivity": "Level", "tag": "Tag"}
 
 
-@dataclass(frozen=True)
-class FacetOption:
-    """One value with its count; ``href`` adds the filter, or removes it if it is active."""
-
-    value: str
-    count: int
-    chosen: bool
-    href: str
-
-
-@dataclass(frozen=True)
-class Facet:
-    name: str
-    title: str
-    options: list[FacetOption]
-
-    @property
-    def first(self) -> list[FacetOption]:
-        return self.options[:OPTIONS_SHOWN]
-
-    @property
-    def more(self) -> list[FacetOption]:
-        return self.options[OPTIONS_SHOWN:]
-
-
-def build_facets(request: HttpRequest, counted: Mapping[str, Mapping[str, int]]) -> list[Facet]:
-    """Return the facets of a list, without those that have a single, inactive value."""
-    made = [_build_facet(request, name, counted[name]) for name in _TITLES]
-    return [group for group in made if len(group.options) > 1 or any(o.chosen for o in group.options)]
-
-
-def _build_facet(request: HttpRequest, name: str, counts: Mapping[str, int]) -> Facet:
-    chosen = request.GET.get(name, "")
-    options = []
-    for value, count in counts.items():
-        on = value == chosen
-        href = filter_url(request, name) if on else filter_url(request, **{name: value})
-        if value:
-            options.append(FacetOption(value, count, on, href))
-    return Facet(name, _TITLES[name], sorted(options, key=lambda option: not option.chosen))
+def build_facets(request: HttpRequest, counted: Mapping[str, Mapping[str, int]]) -> list[OptionGroup]:
+    """Return the facets of a list, the active value of each first."""
+    groups = [OptionGroup.of(request, name, title, counted[name]) for name, title in _TITLES.items()]
+    for group in groups:
+        group.options.sort(key=lambda option: not option.chosen)
+    return without_single_options(groups)

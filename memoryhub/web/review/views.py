@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
@@ -25,7 +24,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import review_items
 from memoryhub.web.base.forms import parse_aware_datetime, parse_whole_number
 from memoryhub.web.base.navigation import may_review
-from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, require, return_url
 from memoryhub.web.duplicates import presenters
 from memoryhub.web.duplicates.presenters import Comparison
 from memoryhub.web.duplicates.views import decision_rights
@@ -51,20 +50,8 @@ _ACTIONS = {
 }
 
 
-def _reviewers_only(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answer 403 to users without permission to change memories or facts."""
-
-    @wraps(view)
-    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if not may_review(request.user):
-            raise PermissionDenied
-        return view(request, *args, **kwargs)
-
-    return checked
-
-
 @require_safe
-@_reviewers_only
+@require(may_review)
 def review_page(request: HttpRequest) -> HttpResponse:
     """Show a tab; ``GET`` takes ``tab``, ``project``, ``page`` and ``at``, the memory to show first."""
     form = ReviewFilter(request.GET)
@@ -102,7 +89,7 @@ def review_page(request: HttpRequest) -> HttpResponse:
 
 
 @require_GET
-@_reviewers_only
+@require(may_review)
 def review_tabs(request: HttpRequest) -> HttpResponse:
     """Return the tabs with new counts; with ``compare``, near-duplicates are found and counted too."""
     form = _valid_filter(request)
@@ -123,7 +110,7 @@ def review_tabs(request: HttpRequest) -> HttpResponse:
 
 
 @require_GET
-@_reviewers_only
+@require(may_review)
 def review_duplicates(request: HttpRequest) -> HttpResponse:
     """Return the near-duplicates, loaded after the page because comparing takes a while."""
     project = _valid_filter(request).value("project")
@@ -139,7 +126,7 @@ def review_duplicates(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@_reviewers_only
+@require(may_review)
 def review_card(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     """Return the card of one memory, with its whole text if ``whole``; redirect to the queue without htmx."""
     tab = _parse_tab(request.GET.get("tab", ""))
@@ -149,7 +136,7 @@ def review_card(request: HtmxHttpRequest, uid: str) -> HttpResponse:
 
 
 @require_safe
-@_reviewers_only
+@require(may_review)
 def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     """Compare a memory with the most similar ones, in place of its card or as a page."""
     memory = queries.get_visible_memory(request, uid)
@@ -175,7 +162,7 @@ def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
 
 
 @require_POST
-@_reviewers_only
+@require(may_review)
 def review_action(request: HtmxHttpRequest) -> HttpResponse:
     """Approve, demote, trash or confirm (``act``) the memory ``uid``, unless it has changed since ``seen``.
 
@@ -203,7 +190,7 @@ def review_action(request: HtmxHttpRequest) -> HttpResponse:
 
 
 @require_POST
-@_reviewers_only
+@require(may_review)
 def review_undo(request: HtmxHttpRequest) -> HttpResponse:
     """Undo an action on ``uid``; ``undo``: the id of the action, its first and last journal entry."""
     action_id, first, last = _parse_undo(request.POST.get("undo", ""))
@@ -218,7 +205,7 @@ def review_undo(request: HtmxHttpRequest) -> HttpResponse:
 
 
 @require_POST
-@_reviewers_only
+@require(may_review)
 def review_mark_seen(request: HttpRequest) -> HttpResponse:
     """Mark memories as seen ``until`` a datetime (ISO 8601); empty resets it to never."""
     text = request.POST.get("until", "")

@@ -18,7 +18,6 @@ from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import escape, format_html, format_html_join
-from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from memoryhub.access import policy
@@ -38,7 +37,7 @@ from memoryhub.web.base import middleware
 from memoryhub.web.base.markdown import to_plain_text
 from memoryhub.web.base.middleware import file_digest
 from memoryhub.web.base.navigation import navigation_links
-from memoryhub.web.base.requests import current_project
+from memoryhub.web.base.requests import current_project, page_url
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.review import queue
@@ -225,7 +224,7 @@ def score(hit: Hit | Candidate) -> dict[str, Any]:
 @register.simple_tag
 def listing(**filters: str) -> str:
     """Return the URL of the memory list with these filters, empty ones omitted."""
-    return f"{reverse('memories')}?{urlencode({name: value for name, value in filters.items() if value})}"
+    return page_url("memories", **filters)
 
 
 @register.simple_tag(takes_context=True, name="may_act")

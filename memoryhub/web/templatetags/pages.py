@@ -13,7 +13,6 @@ from django.template.defaultfilters import floatformat
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import escape
-from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
 from memoryhub.access import policy
@@ -82,7 +81,7 @@ def session_name(session: Session | None, session_id: str = "") -> str:
 
 @register.simple_tag
 def session_url(session_id: str, project: str) -> str:
-    return f"{reverse('session', args=[session_id])}?{urlencode({'project': project})}"
+    return reverse("session", args=[session_id], query={"project": project})
 
 
 @register.simple_tag
@@ -98,7 +97,7 @@ def entry_url(entry: TimelineEntry) -> str:
 @register.simple_tag
 def thing_url(name: str) -> str:
     """Return the URL of the page about a person, service, file or other name in facts and memories."""
-    return f"{reverse('thing')}?{urlencode({'name': node_key(name)})}"
+    return reverse("thing", query={"name": node_key(name)})
 
 
 @register.filter
