@@ -19,10 +19,10 @@ from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.checks import services
 from memoryhub.checks.services import MAX_PROMPT, CheckDraft
-from memoryhub.core.pagination import paginate
 from memoryhub.memories import StoreError
 from memoryhub.models import Memory, MemoryCheck
 from memoryhub.web.base.forms import LinesField, PlainForm, ProjectField, normalize_newlines, to_sentence
+from memoryhub.web.base.requests import cursor_page
 
 PERMISSION = "memoryhub.change_memory"
 PAGE_SIZE, MAX_ON_HOME, MAX_READ_FOR_HOME = 50, 5, 100
@@ -92,10 +92,10 @@ class CheckRow:
 def checks_page(request: HttpRequest) -> HttpResponse:
     """List the checks of the projects that the person sees."""
     clearance = request_clearance(request)
-    page = paginate(services.visible_checks(clearance), "created_at", PAGE_SIZE, request.GET.get("cursor"))
+    listed = cursor_page(request, services.visible_checks(clearance), "created_at", PAGE_SIZE)
     context = {
-        "rows": _rows(list(page.items), clearance),
-        "page": page,
+        **listed,
+        "rows": _rows(listed["page"].items, clearance),
         "may_change": request.user.has_perm(PERMISSION),
     }
     return render(request, "checks/page.html", context)

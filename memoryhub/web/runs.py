@@ -89,8 +89,7 @@ class RunFilter(ListFilter):
     )
 
     def select(self, rows: QuerySet[MaintenanceRun]) -> QuerySet[MaintenanceRun]:
-        wanted = {name: self.value(name) for name in ("operation", "status") if self.value(name)}
-        return rows.filter(**wanted)
+        return rows.filter(**self.given("operation", "status"))
 
 
 @require_safe
@@ -105,7 +104,7 @@ def run_list(request: HttpRequest) -> HttpResponse:
     params = results.visible_params(items, clearance)
     rows_shown = [(run, runs.visible_result(run, clearance, counted=False), params[run.pk]) for run in items]
     context = {"form": form, "rows": rows_shown, **listed}
-    return render(request, "maintenance/runs.html", context, status=200 if form.is_valid() else 422)
+    return render(request, "maintenance/runs.html", context, status=form.http_status)
 
 
 @require_safe

@@ -23,7 +23,6 @@ from memoryhub.core.text import shorten
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import SavedSearch
 from memoryhub.web.base.forms import (
-    FactFilter,
     InjectionFilter,
     JournalFilter,
     ListFilter,
@@ -34,7 +33,7 @@ from memoryhub.web.base.forms import (
 )
 from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, signed_in_user
 from memoryhub.web.duplicates.presenters import DuplicatesFilter
-from memoryhub.web.facts.filters import ContradictionFilter, GraphFilter
+from memoryhub.web.facts.filters import ContradictionFilter, FactFilter, GraphFilter
 from memoryhub.web.memories.filters import MemoryListFilter
 
 # The lists that can be saved, by URL name, in the order of the navigation.

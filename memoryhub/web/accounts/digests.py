@@ -67,9 +67,9 @@ class DigestForm(PlainForm):
 
     def values(self) -> dict[str, Any]:
         """Return the arguments of the services from a valid form."""
-        return {"url": "", "level": "", **self.cleaned_data} | {
-            "level": self.cleaned_data.get("level") or Sensitivity.PUBLIC.value
-        }
+        level = self.cleaned_data.get("level") or Sensitivity.PUBLIC.value
+        values = {"url": "", **self.cleaned_data, "level": level}
+        return values | ({"url": ""} if values.get("channel") == Digest.EMAIL else {})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -78,16 +78,9 @@ def digest_list(request: HttpRequest) -> HttpResponse:
     user = signed_in_user(request)
     if request.method != "POST":
         return _render_list(request, DigestForm(user))
-    form = DigestForm(user, request.POST)
-    if not form.is_valid():
-        return _render_list(request, form, 422)
-    values = form.values()
-    if values["channel"] == Digest.EMAIL:
-        values["url"] = ""
-    try:
-        digest = services.create_digest(user, **values, hub=request.build_absolute_uri("/").rstrip("/"))
-    except StoreError as error:
-        form.refuse(error)
+    form, hub = DigestForm(user, request.POST), request.build_absolute_uri("/").rstrip("/")
+    digest = form.submit(lambda: services.create_digest(user, **form.values(), hub=hub))
+    if digest is None:
         return _render_list(request, form, 422)
     if digest.channel == Digest.WEBHOOK:
         return _render_list(request, DigestForm(user), shown=digest)
@@ -104,12 +97,7 @@ def digest_page(request: HttpRequest, uid: str) -> HttpResponse:
         initial = {name: getattr(digest, name) for name in names}
         return _render_digest(request, digest, DigestForm(user, digest=digest, initial=initial))
     form = DigestForm(user, request.POST, digest)
-    if not form.is_valid():
-        return _render_digest(request, digest, form, 422)
-    try:
-        services.change_digest(user, uid, **form.values())
-    except StoreError as error:
-        form.refuse(error)
+    if form.submit(lambda: services.change_digest(user, uid, **form.values())) is None:
         return _render_digest(request, digest, form, 422)
     messages.success(request, "Digest saved.")
     return redirect("digest", uid)

@@ -56,13 +56,11 @@ def form_view(form_name: str) -> Callable[[Callable[[User, User, dict[str, Any]]
         def view(request: HttpRequest, name: str) -> HttpResponse:
             user, manager = _find_person(name), signed_in_user(request)
             form = PERSON_FORMS[form_name](manager, user, request.POST)
-            if form.is_valid():
-                try:
-                    messages.success(request, apply(user, manager, form.cleaned_data))
-                    return redirect("person", name=name)
-                except StoreError as error:
-                    form.refuse(error)
-            return _render_person(request, user, **{form_name: form})
+            text = form.submit(lambda: apply(user, manager, form.cleaned_data))
+            if text is None:
+                return _render_person(request, user, **{form_name: form})
+            messages.success(request, text)
+            return redirect("person", name=name)
 
         return view
 
@@ -91,14 +89,8 @@ def people_list(request: HttpRequest) -> HttpResponse:
     """List the accounts. POST invites a person and shows the link once."""
     manager = signed_in_user(request)
     form = InviteForm(manager, request.POST if request.method == "POST" else None)
-    if request.method == "POST" and form.is_valid():
-        data = dict(form.cleaned_data)
-        try:
-            user, token = invitations.invite(data.pop("username"), manager, **data)
-        except StoreError as error:
-            form.refuse(error)
-        else:
-            return _render_link(request, user, token)
+    if invited := form.submit(lambda: invitations.invite(by=manager, **form.cleaned_data)):
+        return _render_link(request, *invited)
     query = request.GET.get("q", "").strip()
     rows = User.objects.filter(username__icontains=query).select_related("profile")
     rows = rows.prefetch_related("groups", "memberships", "user_permissions")

@@ -53,7 +53,12 @@ def password(request: HttpRequest) -> HttpResponse:
     """Change the password, which ends all other sessions of the account."""
     user = signed_in_user(request)
     form = PasswordForm(request, request.POST)
-    if form.is_valid() and not _is_refused(form, people.change_password, user, *form.passwords()):
+
+    def change() -> bool:
+        people.change_password(user, *form.passwords())
+        return True
+
+    if form.submit(change):
         update_session_auth_hash(request, user)
         messages.success(request, "Password changed. You are signed out everywhere else.")
         return redirect("you")
@@ -74,18 +79,17 @@ def token_new(request: HttpRequest) -> HttpResponse:
     if form.is_valid() and form.cleaned_data["once"] in used:
         messages.info(request, "This form has already issued its token, which is shown only once.")
         return redirect("you")
-    if not form.is_valid():
-        return _render_page(request, token=form)
-    try:
-        token, secret = tokens.issue_token(
+    issued = form.submit(
+        lambda: tokens.issue_token(
             owner=user.get_username(),
             actor=request_actor(request),
             within=user_clearance(user),
             **form.values(),
         )
-    except StoreError as error:
-        form.refuse(error)
+    )
+    if issued is None:
         return _render_page(request, token=form)
+    token, secret = issued
     request.session[_USED_FORMS_KEY] = [*used, form.cleaned_data["once"]][-MAX_TOKENS:]
     return render(request, "you/token.html", {"token": token, "secret": secret})
 
@@ -218,15 +222,6 @@ def _project_levels(user: User) -> list[tuple[str, list[str]]] | None:
         (project, [level for level in LEVELS if level in clearance.levels_in(project)])
         for project in sorted(clearance.projects or ())
     ]
-
-
-def _is_refused(form: PlainForm, write: Any, *arguments: Any) -> bool:
-    try:
-        write(*arguments)
-    except StoreError as error:
-        form.refuse(error)
-        return True
-    return False
 
 
 def own_tokens(request: HttpRequest) -> Any:

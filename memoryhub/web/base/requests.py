@@ -78,9 +78,10 @@ def page_or_fragment(
 
 
 def cursor_page(request: HttpRequest, rows: QuerySet[Any], column: str, limit: int) -> dict[str, Any]:
-    """Return the context of a list with a cursor: the page, and whether it is the first one."""
+    """Return the context of a list with a cursor: the page, the next one, and whether it is the first."""
     cursor = request.GET.get("cursor")
-    return {"page": paginate(rows, column, limit, cursor), "first": not cursor}
+    page = paginate(rows, column, limit, cursor)
+    return {"page": page, "next_cursor": page.next_cursor, "first": not cursor}
 
 
 def update_address_bar(

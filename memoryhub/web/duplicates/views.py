@@ -284,8 +284,7 @@ def _card_response(request: HttpRequest, card: ClusterCard, status: int = 200, *
 
 def _reveal_secrets(request: HttpRequest, cards: list[ClusterCard]) -> None:
     for card in cards:
-        for memory in card.everyone:
-            queries.reveal_if_secret(request, memory, "duplicates")
+        queries.reveal_secrets(request, card.everyone, "duplicates")
 
 
 def decision_rights(request: HttpRequest) -> dict[str, bool]:

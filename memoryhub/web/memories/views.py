@@ -20,7 +20,7 @@ from memoryhub.accounts.clearance import request_clearance
 from memoryhub.backends.fts_query import Query, parse_query
 from memoryhub.backends.statements import key_list
 from memoryhub.backends.tables import TEXT_COLUMNS
-from memoryhub.core.pagination import InvalidCursor, paginate
+from memoryhub.core.pagination import InvalidCursor
 from memoryhub.core.text import collapse_whitespace, without_title_prefix
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.versions import Snapshot, load_snapshot
@@ -32,7 +32,13 @@ from memoryhub.search.text_matching import extract_snippet, highlight_text, snip
 from memoryhub.stats import counts
 from memoryhub.web.base.forms import parse_whole_number
 from memoryhub.web.base.markdown import to_plain_text
-from memoryhub.web.base.requests import HtmxHttpRequest, chosen_project, page_or_fragment, update_address_bar
+from memoryhub.web.base.requests import (
+    HtmxHttpRequest,
+    chosen_project,
+    cursor_page,
+    page_or_fragment,
+    update_address_bar,
+)
 from memoryhub.web.memories.filters import MemoryListFilter, OptionGroup, filter_url, without_single_options
 
 PAGE_SIZE = 25
@@ -107,15 +113,11 @@ def _page_context(request: HttpRequest, form: MemoryListFilter, clearance: Clear
 
 
 def _ordered_page(request: HttpRequest, memories: MemoryQuerySet, column: str) -> dict[str, Any]:
-    page = paginate(memories, column, PAGE_SIZE, request.GET.get("cursor"))
-    first = not request.GET.get("cursor")
-    moment_of = "created" if column == "created_at" else "updated"
+    listed = cursor_page(request, memories, column, PAGE_SIZE)
     return {
-        "page": page,
-        "next_cursor": page.next_cursor,
-        "first": first,
-        "is_one_page": first and not page.next_cursor,
-        "moment_of": moment_of,
+        **listed,
+        "is_one_page": listed["first"] and not listed["next_cursor"],
+        "moment_of": "created" if column == "created_at" else "updated",
     }
 
 

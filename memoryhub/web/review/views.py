@@ -145,8 +145,7 @@ def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     cluster = None
     if memory.deleted_at is None:
         cluster = presenters.build_merge_card(memory, clearance, settings.MEMORYHUB.near_duplicate_similarity)
-    for one in cluster.everyone if cluster else []:
-        queries.reveal_if_secret(request, one, "review")
+    queries.reveal_secrets(request, cluster.everyone if cluster else [], "review")
     context = {
         "memory": memory,
         "cluster": cluster,
@@ -268,8 +267,7 @@ def _cards_context(request: HttpRequest, tab: str, project: str, count: int) -> 
 def _load_cards(request: HttpRequest, memories: MemoryQuerySet, whole: bool = False) -> list[ReviewCard]:
     """Load cards, and journal the reveal of secrets: a card shows the content."""
     cards = review_queue.build_cards(memories, whole)
-    for card in cards:
-        queries.reveal_if_secret(request, card.memory, "review")
+    queries.reveal_secrets(request, [card.memory for card in cards], "review")
     return cards
 
 
@@ -278,8 +276,7 @@ def _duplicates_context(request: HttpRequest, project: str) -> dict[str, Any]:
     found = Comparison(request, project).clusters()
     clusters = presenters.build_first_cards(found, clearance, PAGE_SIZE)
     for cluster in clusters:
-        for memory in cluster.everyone:
-            queries.reveal_if_secret(request, memory, "review")
+        queries.reveal_secrets(request, cluster.everyone, "review")
     return {"found": found, "clusters": clusters, "more": len(found.near) - len(clusters)}
 
 
@@ -298,17 +295,14 @@ def _card_response(request: HttpRequest, uid: str, tab: str, is_whole: bool = Fa
     cards = _load_cards(request, live.filter(uid=uid), is_whole)
     if not cards:
         raise Http404
-    context = {
-        "card": cards[0],
-        "tab": tab,
-        "back": review_queue.tab_url(tab),
-        "is_fresh": True,
-        "is_whole": is_whole,
-        **decision_rights(request),
-    }
-    response = render(request, "review/page.html#card", context)
+    response = _render_card(request, tab, card=cards[0], is_whole=is_whole)
     patch_vary(response)
     return response
+
+
+def _render_card(request: HttpRequest, tab: str, status: int = 200, **context: Any) -> HttpResponse:
+    context |= {"tab": tab, "back": review_queue.tab_url(tab), "is_fresh": True}
+    return render(request, "review/page.html#card", context | decision_rights(request), status=status)
 
 
 def _next_card(request: HttpRequest) -> ReviewCard | None:
@@ -328,16 +322,8 @@ def _refused_response(request: HtmxHttpRequest, memory: Memory, refusal: str) ->
         return redirect(_review_url(request))
     tab = _parse_tab(request.POST.get("tab", ""))
     live = queries.live_memories(request_clearance(request)).filter(pk=memory.pk)
-    context = {
-        "card": next(iter(review_queue.build_cards(live)), None),
-        "memory": memory,
-        "tab": tab,
-        "back": review_queue.tab_url(tab),
-        "refusal": text,
-        "is_fresh": True,
-        **decision_rights(request),
-    }
-    return render(request, "review/page.html#card", context, status=422)
+    card = next(iter(review_queue.build_cards(live)), None)
+    return _render_card(request, tab, 422, card=card, memory=memory, refusal=text)
 
 
 def _valid_filter(request: HttpRequest) -> ReviewFilter:

@@ -137,8 +137,7 @@ def timeline_entries(request: HttpRequest) -> HttpResponse:
     cursor = request.GET.get("cursor")
     found: list[timeline.TimelineEntry] = []
     next_cursor = None
-    valid = form.is_valid()
-    if valid:
+    if form.is_valid():
         found, next_cursor = timeline.load_timeline(
             request_clearance(request), form.wanted(), limit=ENTRIES_PER_PAGE, cursor=cursor
         )
@@ -151,4 +150,4 @@ def timeline_entries(request: HttpRequest) -> HttpResponse:
         "next_cursor": next_cursor,
         "first": not cursor,
     }
-    return render(request, "timeline/page.html", context, status=200 if valid else 422)
+    return render(request, "timeline/page.html", context, status=form.http_status)

@@ -119,10 +119,9 @@ def event_filters(request: HttpRequest, counted: Iterable[EventCount]) -> list[O
 def sessions(request: HtmxHttpRequest) -> HttpResponse:
     """List the sessions with visible content, the most recently active first."""
     form = SessionFilter(request.GET)
-    valid = form.is_valid()
     clearance = request_clearance(request)
     everything = sessions_with_counts(clearance)
-    found = _apply_filter(everything, form, clearance) if valid else everything.none()
+    found = _apply_filter(everything, form, clearance) if form.is_valid() else everything.none()
     context = {"form": form, **cursor_page(request, found, "last_seen", PAGE_SIZE)}
     context["rows"] = overview.describe(context["page"].items, clearance)
     caching.set_etag(request, [row.version for row in context["rows"]])
@@ -132,15 +131,12 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
         context,
         fragment="sessions/list.html#results",
         target="results",
-        status=200 if valid else 422,
+        status=form.http_status,
     )
 
 
 def _apply_filter(rows: SessionQuerySet, form: SessionFilter, clearance: Clearance) -> SessionQuerySet:
-    rows = overview.find_words(rows, form.value("q"), clearance)
-    if project := form.value("project"):
-        rows = rows.filter(project=project)
-    return rows
+    return overview.find_words(rows, form.value("q"), clearance).filter(**form.given("project"))
 
 
 @require_safe

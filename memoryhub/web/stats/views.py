@@ -31,7 +31,7 @@ from memoryhub.web.stats import presenters
 def stats_page(request: HttpRequest) -> HttpResponse:
     """Show statistics; ``GET`` takes ``project``, ``days`` (of activity) and ``all`` (a chart in full)."""
     form = presenters.StatsFilter(request.GET)
-    valid = form.is_valid()
+    form.is_valid()
     project = form.project_asked()
     clearance = narrow_to_project(request_clearance(request), project)
     context = {
@@ -51,7 +51,7 @@ def stats_page(request: HttpRequest) -> HttpResponse:
     if full.is_whole and not project:
         sizes = cached_until_change(request, "sizes", full, lambda: database_sizes(full))
         context |= {"sizes": sizes, "storage": presenters.storage_chart(sizes)}
-    return render(request, "glance/page.html", context, status=200 if valid else 422)
+    return render(request, "glance/page.html", context, status=form.http_status)
 
 
 @require_safe

@@ -27,7 +27,6 @@ from memoryhub.stats.timeline import TimelineEntry
 from memoryhub.web.base.markdown import render, to_plain_text
 from memoryhub.web.base.operations import BELOW_THRESHOLD, SKIP_REASON_LABELS, operation_label
 from memoryhub.web.sessions.picture_layout import Mark, Point, SessionPicture
-from memoryhub.web.templatetags.hub import type_name
 
 register = template.Library()
 
@@ -254,11 +253,8 @@ def _to_percent(share: float) -> float:
     return round(100 * min(max(share, 0.0), 1.0), 1)
 
 
-register.filter("readable", readable)
-register.filter("param_name", type_name)
 register.filter("run_title", results.run_title)
 register.filter("run_state", results.run_state)
-register.filter("is_under_way", results.is_active)
 register.filter("is_broken", results.is_failed)
 
 
