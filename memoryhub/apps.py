@@ -15,7 +15,7 @@ from django.db.models.signals import post_migrate, pre_migrate
 _CAPABILITY_OBJECTS = {
     "memory.store": "memoryhub.injection.store:STORE",
     "memory.memorability": "memoryhub.capture.classification",
-    "memory.boundaries": "memoryhub.capture.boundaries",
+    "memory.boundaries": "memoryhub.capture.segments",
     "memory.temporal": "memoryhub.memories.temporal",
     "memory.consolidation": "memoryhub.maintenance.operations.consolidate",
     "memory.compression": "memoryhub.maintenance.operations.compress",
@@ -30,7 +30,7 @@ class MemoryhubConfig(AppConfig):
     def ready(self) -> None:
         from memoryhub import capabilities
         from memoryhub.accounts import clearance, identities, roles, second_factors, sign_in, tokens
-        from memoryhub.core import damage, database
+        from memoryhub.core import database
         from memoryhub.maintenance import operations
         from memoryhub.ops import checks  # noqa: F401  checks register themselves
 
@@ -42,7 +42,6 @@ class MemoryhubConfig(AppConfig):
         operations.register(operations.SEND_DIGESTS, "memoryhub.digests.services.SEND_DIGESTS")
         operations.call_after_changes("memoryhub.checks.services.enqueue_checks")
 
-        damage.watch_connections()
         database.watch_connections()
         if database.is_postgres():
             from memoryhub.backends.postgres.limits import limit_connections

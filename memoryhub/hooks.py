@@ -42,7 +42,8 @@ class Hook:
     repeats: bool = False
 
 
-_hooks: list[Hook] = []
+# The handlers of each event in the order in which they run.
+chains: dict[str, tuple[Hook, ...]] = dict.fromkeys((*EVENTS, CHECKPOINT, TOOL_CONTEXT), ())
 
 
 def register(
@@ -59,21 +60,16 @@ def register(
     ``name``: shown in reports; default: the name of the function. A handler that is registered again for the
     same event under the same name replaces the earlier one.
     """
-    if event not in (*EVENTS, CHECKPOINT, TOOL_CONTEXT):
+    if event not in chains:
         raise ValueError(f"unknown event {event!r}; use one of {', '.join(EVENTS)}")
     hook = Hook(
         event, priority, name or getattr(handler, "__name__", "handler"), capability, handler, repeats
     )
     unregister(event, hook.name)
-    _hooks.append(hook)
+    chains[event] = tuple(sorted((*chains[event], hook), key=lambda one: one.priority))
     return hook
 
 
 def unregister(event: str, name: str) -> None:
     """Remove a handler from the chain of an event, if it is there."""
-    _hooks[:] = [hook for hook in _hooks if (hook.event, hook.name) != (event, name)]
-
-
-def registered(event: str) -> list[Hook]:
-    """Return the handlers of an event in the order in which they run."""
-    return sorted((hook for hook in _hooks if hook.event == event), key=lambda hook: hook.priority)
+    chains[event] = tuple(hook for hook in chains[event] if hook.name != name)

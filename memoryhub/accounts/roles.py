@@ -12,11 +12,20 @@ from typing import Any
 
 from django.apps import apps
 from django.contrib.auth.management import create_permissions
-from django.contrib.auth.models import Group, Permission, User
+from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 from django.db import connection
 from django.db.models import Q
 
+from memoryhub.core.vocabulary import RIGHTS, Right
+
 _APPS = ("contenttypes", "auth", "memoryhub")
+# The permissions that a person needs to give a right to a token. Maintenance also trashes and erases.
+_PERMISSIONS_OF_RIGHT: dict[str, tuple[str, ...]] = {
+    Right.WRITE.value: ("memoryhub.add_memory",),
+    Right.MAINTAIN.value: tuple(
+        f"memoryhub.{name}" for name in ("add_maintenancerun", "delete_memory", "erase_memory")
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -107,3 +116,8 @@ def _find_permissions(names: list[str]) -> list[Permission]:
     if len(found) < len(names):
         raise LookupError(f"unknown permission in a role: found {len(found)} of {len(names)}")
     return found
+
+
+def grantable_rights(user: User | AnonymousUser) -> list[str]:
+    """Return the rights that a person may give to a token: only their own."""
+    return [right for right in RIGHTS if user.has_perms(_PERMISSIONS_OF_RIGHT.get(right, ()))]

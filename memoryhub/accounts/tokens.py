@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from django.contrib.auth.models import AnonymousUser, User
+from django.contrib.auth.models import User
 from django.db import connection
 from django.db.models import Q
 from django.db.models.signals import pre_delete
@@ -31,10 +31,11 @@ from memoryhub.access.policy import (
 )
 from memoryhub.accounts import identities
 from memoryhub.accounts.clearance import confined_owner_clearance, user_clearance
+from memoryhub.accounts.roles import grantable_rights
 from memoryhub.audit import journal
 from memoryhub.backends.bulk import column_names, to_object
 from memoryhub.core.database import side_write, write_transaction
-from memoryhub.core.vocabulary import RIGHTS, Right
+from memoryhub.core.vocabulary import RIGHTS
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import AgentToken, OAuthClient, Profile
 from memoryhub.models.account import default_rights
@@ -50,18 +51,6 @@ _TOKEN_SQL = (
 )
 USE_WRITE_TIMEOUT = 0.1  # seconds to wait for a busy database before the use is not recorded
 USE_WRITE_INTERVAL = timedelta(minutes=1)
-# The permissions that a person needs to give a right to a token. Maintenance also trashes and erases.
-_PERMISSIONS_OF_RIGHT: dict[str, tuple[str, ...]] = {
-    Right.WRITE.value: ("memoryhub.add_memory",),
-    Right.MAINTAIN.value: tuple(
-        f"memoryhub.{name}" for name in ("add_maintenancerun", "delete_memory", "erase_memory")
-    ),
-}
-
-
-def grantable_rights(user: User | AnonymousUser) -> list[str]:
-    """Return the rights that a person may give to a token: only their own."""
-    return [right for right in RIGHTS if user.has_perms(_PERMISSIONS_OF_RIGHT.get(right, ()))]
 
 
 def generate_secret() -> str:

@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts import tokens
+from memoryhub.accounts import roles, tokens
 from memoryhub.accounts.clearance import (
     VIEW_TOKENS_PERMISSION,
     grantable_clearances,
@@ -185,7 +185,7 @@ class TokenAdmin(DraftAdmin):
             {
                 "owners": _possible_owners(request),
                 "clearances": grantable_clearances(request.user),
-                "may": tokens.grantable_rights(request.user),
+                "may": roles.grantable_rights(request.user),
             },
         )
 

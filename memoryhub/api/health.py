@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 from ninja import Router
 from pydantic import BaseModel
 
-from memoryhub.api.schemas import ProblemShape
+from memoryhub.api.schemas import FieldError
 from memoryhub.audit import journal
 from memoryhub.backends import release, schema
 from memoryhub.core import damage
@@ -24,6 +24,18 @@ from memoryhub.core.database import is_database_busy, read_timeout, store_path, 
 from memoryhub.http.problems import RETRY_AFTER, Problem, field_error, json_response
 
 router = Router(tags=["Health"], auth=None)
+
+
+class ProblemShape(BaseModel):
+    """An RFC 9457 problem. ``code`` identifies the kind of error."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[FieldError]
+    request_id: str
 
 
 class Alive(BaseModel):

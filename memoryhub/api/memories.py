@@ -13,11 +13,11 @@ from pydantic import BaseModel, Field, ValidationError
 
 from memoryhub import memories as store
 from memoryhub.api.parameters import MemoryList, OneMemory
+from memoryhub.api.records import JournalShape
 from memoryhub.api.schemas import (
     BatchResults,
     Changed,
     Ended,
-    History,
     ListOf,
     MemoryShape,
     PreviewShape,
@@ -45,6 +45,22 @@ from memoryhub.search.visible_rows import count_rows
 from memoryhub.toolsets import results as toolsets_results
 
 router = Router(tags=["Memories"])
+
+
+class RevisionShape(BaseModel):
+    number: int
+    at: datetime
+    actor: str
+    reason: str
+    sensitivity: str
+    before: dict[str, Any]
+
+
+class History(BaseModel):
+    revisions: list[RevisionShape]
+    journal: list[JournalShape]
+
+
 MAX_RATINGS = 100  # of one memory that are searched for one to undo
 _ETAG_FORMAT = "%Y%m%dT%H%M%S%f"
 

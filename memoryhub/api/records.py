@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import datetime
+from typing import Any
 
 from django.http import HttpResponse
 from ninja import Query, Router
+from pydantic import BaseModel
 
 from memoryhub.api.parameters import Asking, FactList, JournalList
-from memoryhub.api.schemas import (
-    Ended,
-    FactShape,
-    JournalShape,
-    ListOf,
-    Statistics,
-    StoredFact,
-    VerificationShape,
-    documented,
-)
+from memoryhub.api.schemas import Ended, FactShape, ListOf, Statistics, StoredFact, documented
 from memoryhub.audit import journal, verification
 from memoryhub.core.pagination import paginate
 from memoryhub.facts import services
@@ -30,6 +24,32 @@ from memoryhub.stats.counts import database_sizes, store_statistics, vector_stat
 from memoryhub.toolsets import results
 
 router = Router()
+
+
+class JournalShape(BaseModel):
+    seq: int | None  # null, like the hash, for tokens that do not see every row
+    at: datetime
+    actor: str
+    operation: str
+    object_type: str
+    object_id: str
+    detail: dict[str, Any]
+    hash: str | None
+
+
+class LossShape(BaseModel):
+    recorded_in: int
+    first_seq: int
+    last_seq: int
+    rows: int
+    files: list[str]
+
+
+class VerificationShape(BaseModel):
+    ok: bool
+    rows: int | None  # null, like all below, for tokens that do not see every row
+    first_bad_seq: int | None
+    loss: LossShape | None
 
 
 @router.post(

@@ -1,4 +1,7 @@
-"""Response schemas for the OpenAPI document (``memories/serializers.py`` makes the responses)."""
+"""Response schemas that the client uses too, and those of several modules. No Django.
+
+``memories/serializers.py`` makes the responses. Other schemas are in the module of their endpoint.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,6 @@ Item = TypeVar("Item")
 class FieldError(BaseModel):
     field: str
     message: str
-
-
-class ProblemShape(BaseModel):
-    """An RFC 9457 problem. ``code`` identifies the kind of error."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
-    errors: list[FieldError]
-    request_id: str
 
 
 class ListOf(BaseModel, Generic[Item]):
@@ -126,31 +117,6 @@ class BatchResult(BaseModel):
 
 class BatchResults(BaseModel):
     results: list[BatchResult]
-
-
-class RevisionShape(BaseModel):
-    number: int
-    at: datetime
-    actor: str
-    reason: str
-    sensitivity: str
-    before: dict[str, Any]
-
-
-class JournalShape(BaseModel):
-    seq: int | None  # null, like the hash, for tokens that do not see every row
-    at: datetime
-    actor: str
-    operation: str
-    object_type: str
-    object_id: str
-    detail: dict[str, Any]
-    hash: str | None
-
-
-class History(BaseModel):
-    revisions: list[RevisionShape]
-    journal: list[JournalShape]
 
 
 class ComponentsShape(BaseModel):
@@ -339,12 +305,6 @@ class SessionShape(BaseModel):
     event_count: int
 
 
-class SessionWithTimeline(BaseModel):
-    session: SessionShape
-    timeline: ListOf[EntryShape]
-    other_projects: list[str]
-
-
 class HandlerShape(BaseModel):
     name: str
     priority: int
@@ -397,21 +357,6 @@ class StoredFact(BaseModel):
     id: str
     fact: FactShape
     ignored: list[str]
-
-
-class LossShape(BaseModel):
-    recorded_in: int
-    first_seq: int
-    last_seq: int
-    rows: int
-    files: list[str]
-
-
-class VerificationShape(BaseModel):
-    ok: bool
-    rows: int | None  # null, like all below, for tokens that do not see every row
-    first_bad_seq: int | None
-    loss: LossShape | None
 
 
 class Statistics(BaseModel):

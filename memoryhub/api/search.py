@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from django.conf import settings
 from django.http import Http404, HttpResponse
 from ninja import Query, Router
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from memoryhub.access.policy import Clearance
 from memoryhub.api.parameters import (
@@ -17,15 +17,7 @@ from memoryhub.api.parameters import (
     SessionList,
     TimelineRequest,
 )
-from memoryhub.api.schemas import (
-    EntryShape,
-    ListOf,
-    RecallShape,
-    SearchResults,
-    SessionShape,
-    SessionWithTimeline,
-    documented,
-)
+from memoryhub.api.schemas import EntryShape, ListOf, RecallShape, SearchResults, SessionShape, documented
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import paginate
 from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller, Ratio
@@ -45,6 +37,12 @@ from memoryhub.stats import timeline
 from memoryhub.stats.timeline import serialize_entries, sessions_with_counts
 
 router = Router()
+
+
+class SessionWithTimeline(BaseModel):
+    session: SessionShape
+    timeline: ListOf[EntryShape]
+    other_projects: list[str]
 
 
 @router.get(

@@ -115,6 +115,7 @@ def insert_unless(one: models.Model, condition: str, params: Sequence[Any]) -> b
     return True
 
 
+@cache
 def column_names(model: type[models.Model], prefix: str = "") -> str:
     """Return the columns for :func:`to_object`, as SQL."""
     return ", ".join(f'{prefix}"{field.column}"' for field in model._meta.concrete_fields)

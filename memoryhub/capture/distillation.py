@@ -41,9 +41,9 @@ from memoryhub.capture.statements import (
 )
 from memoryhub.core.text import shorten, terms
 from memoryhub.core.vocabulary import MemoryType
+from memoryhub.search.prompts import strip_injected_context
 from memoryhub.security.secrets import is_secret_file, may_contain_secrets
 
-_CONTEXT_FENCE = re.compile(r"<\s*(?P<end>/?)\s*memory-context\b[^<>]*>?", re.IGNORECASE)
 _DECISION_FILE = re.compile(
     r"(?:^|/)(?:adr|adrs|decisions?|rfcs?|architecture|design)(?:/|[-_.\w]*\.(?:md|rst|txt)$)"
     r"|(?:^|/)(?:CLAUDE|AGENTS|CONTRIBUTING|NOTES|GOTCHAS)[\w.]*\.md$",
@@ -188,24 +188,6 @@ class OpenWork:
         due = [note for note in self.notes if everything or self.calls - note.at >= MAX_NOTE_AGE]
         self.notes = [note for note in self.notes if note not in due]
         return [note.to_candidate() for note in due]
-
-
-def strip_injected_context(text: str) -> str:
-    """Return the text without memory-context blocks, so that injected memories are not captured again.
-
-    Blocks may be nested. A block that is not closed extends to the end of the text.
-    """
-    parts, depth, start = [], 0, 0
-    for fence in _CONTEXT_FENCE.finditer(text):
-        if not depth:
-            parts.append(text[start : fence.start()])
-        depth = max(depth - 1, 0) if fence["end"] else depth + 1
-        start = fence.end()
-    return "".join(parts) + (text[start:] if not depth else "")
-
-
-def contains_injected_context(text: str) -> bool:
-    return bool(_CONTEXT_FENCE.search(text))
 
 
 def distill(seen: Observation, work: OpenWork) -> Candidate | str:

@@ -12,15 +12,21 @@ from datetime import datetime
 from typing import Any
 
 from memoryhub.access.policy import Actor, Sensitivity
-from memoryhub.capture.boundaries import MAX_KEYWORDS, extract_keywords, unique_keywords
 from memoryhub.capture.code_lines import FileView
-from memoryhub.capture.distillation import strip_injected_context
 from memoryhub.capture.observation import MAX_OUTPUT, TOOLS, Observation, clean_text, observe
 from memoryhub.capture.shell_commands import is_status_check
-from memoryhub.core.text import estimate_tokens, shorten, strip_private
+from memoryhub.core.text import (
+    MAX_KEYWORDS,
+    estimate_tokens,
+    extract_keywords,
+    shorten,
+    strip_private,
+    unique_keywords,
+)
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.hooks import Status
 from memoryhub.models import Event, Project, Session
+from memoryhub.search.prompts import strip_injected_context
 from memoryhub.security.secrets import is_secret_file, names_secret_file, redact
 
 

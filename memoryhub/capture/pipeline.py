@@ -14,7 +14,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from memoryhub import capabilities, hooks
-from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity, stricter_level
+from memoryhub.access.policy import Actor, stricter_level
 from memoryhub.capture import event_log, projects, segments, services, summaries
 from memoryhub.capture.code_references import (
     add_references,
@@ -24,6 +24,7 @@ from memoryhub.capture.code_references import (
 )
 from memoryhub.capture.events import DispatchResult, HandlerReport, HookContext, HookEvent
 from memoryhub.capture.segments import SessionState, locked_state
+from memoryhub.capture.services import compress, consolidate
 from memoryhub.capture.statements import failure_line
 from memoryhub.core import damage
 from memoryhub.core.database import is_database_busy
@@ -47,16 +48,12 @@ from memoryhub.injection.services import (
     inject_for_tool_call,
     inject_pinned,
 )
-from memoryhub.maintenance import runs
-from memoryhub.maintenance.operations import run_now
 from memoryhub.memories.errors import StoreError
-from memoryhub.models import Event, Memory
-from memoryhub.models.fields import new_uid
+from memoryhub.models import Memory
 from memoryhub.security.secrets import redact
 
 logger = logging.getLogger(__name__)
 
-AUTO = "auto"
 _WAITS = "waits for approval in the review queue"
 _LATE = "delivered late; the agent no longer waits"
 # Sources of Claude Code's SessionStart that leave the agent without the earlier context of the session.
@@ -92,7 +89,6 @@ def inject_for_tool(context: HookContext) -> HandlerResult:
 
 def _injection_request(context: HookContext, prompt: str) -> InjectionRequest:
     hook_event = context.hook_event
-    state = SessionState.from_row(context.session.state, context.session.segment)
     budget = settings.MEMORYHUB.token_budget
     return InjectionRequest(
         max_tokens=hook_event.max_tokens,
@@ -102,7 +98,7 @@ def _injection_request(context: HookContext, prompt: str) -> InjectionRequest:
         token_budget=budget if hook_event.max_tokens is None else min(budget, hook_event.max_tokens),
         allow_private=hook_event.allow_private,
         allow_secret=hook_event.allow_secret,
-        fresh_since=parse_moment(state.fresh_since),
+        fresh_since=parse_moment(context.session.state.get("fresh_since")),
         sensitivity=hook_event.sensitivity,
         session=context.session,
     )
@@ -299,61 +295,6 @@ def create_checkpoint(context: HookContext) -> HandlerResult:
     return ("ok", f"checkpoint {outcome}: {memory.uid}") if memory else ("skipped", outcome)
 
 
-def consolidate(context: HookContext) -> HandlerResult:
-    return _run_maintenance("consolidate", settings.MEMORYHUB.session_end_consolidation, context)
-
-
-def compress(context: HookContext) -> HandlerResult:
-    return _run_maintenance("compress", settings.MEMORYHUB.session_end_compression, context)
-
-
-def _run_maintenance(operation: str, mode: str, context: HookContext) -> HandlerResult:
-    """Run an operation now in a small project; queue it in a large one, so that the agent does not wait."""
-    if context.hook_event.is_backfilled:
-        return "skipped", "backfilled; the schedule or a person runs it"
-    if mode != AUTO:
-        return "skipped", "set to manual; the schedule or a person runs it"
-    if _is_hidden_end(context):
-        return "skipped", "the end of this session is not public; the schedule or a person runs it"
-    session = context.session
-    # The journal shows changes at the level of each memory. Readers who cannot see part of this session must
-    # not learn its id from them.
-    is_guarded = _has_non_public_events(context)
-    actor = _maintenance_actor("upkeep" if is_guarded else "session-end", context)
-    project = {"project": session.project}
-    limit = settings.MEMORYHUB.inline_maintenance_limit
-    live = Memory.objects.visible_to(actor.clearance).live().filter(project=session.project)
-    if live.order_by()[: limit + 1].count() > limit:
-        run = runs.enqueue(operation, project, actor, may_wait=True)
-        return "ok", f"queued as run {run.uid}"
-    ran = run_now(operation, project, actor, run_uid=new_uid() if is_guarded else session.session_id)
-    return "ok", f"{ran.changed} of {ran.seen} memories changed" if ran.seen else "no memories to maintain"
-
-
-def _is_hidden_end(context: HookContext) -> bool:
-    """Whether the event is above public. Readers of public memories must see no effect of it on them.
-
-    An event is visible only with its memory, here the summary.
-    """
-    event = context.event
-    levels = [event.sensitivity, *([event.memory.sensitivity] if event.memory else [])]
-    return any(level != Sensitivity.PUBLIC.value for level in levels)
-
-
-def _has_non_public_events(context: HookContext) -> bool:
-    events = Event.objects.filter(session=context.session)
-    return events.exclude(sensitivity=Sensitivity.PUBLIC.value).exists()
-
-
-def _maintenance_actor(name: str, context: HookContext) -> Actor:
-    """Return an actor for the session's project whose clearance does not exceed the caller's.
-
-    Otherwise a caller could move memories to the trash that it cannot see. The daily maintenance does that.
-    """
-    project = Clearance(frozenset(LEVELS), projects=frozenset({context.session.project}))
-    return Actor(f"system:{name}", context.actor.clearance.within(project))
-
-
 # The priorities of LetsGo's memory guide, "Hook Execution Chain". Lower ones run first.
 HOOKS: tuple[Hook, ...] = (
     hooks.register(
@@ -374,7 +315,7 @@ HOOKS: tuple[Hook, ...] = (
 
 def _skip_event(event: str, reason: str) -> DispatchResult:
     """Return the result of an event that is not recorded."""
-    reports = [HandlerReport(hook.name, hook.priority, "skipped", reason) for hook in hooks.registered(event)]
+    reports = [HandlerReport(hook.name, hook.priority, "skipped", reason) for hook in hooks.chains[event]]
     return DispatchResult(reports, "", None)
 
 
@@ -400,11 +341,11 @@ def dispatch(hook_event: HookEvent, actor: Actor, now: datetime | None = None) -
         return _skip_event(hook_event.event, "only ignored files")
     reports = []
     if hook_event.event in (TOOL_POST, TOOL_CONTEXT):
-        ran = [_run_hook(hook, context) for hook in hooks.registered(TOOL_CONTEXT)]
+        ran = [_run_hook(hook, context) for hook in hooks.chains[TOOL_CONTEXT]]
         reports = [report for report in ran if report.status != "skipped"]
     if hook_event.event == TOOL_CONTEXT:
         return DispatchResult(reports, context.injected, None, context.warnings)
-    reports += [_run_hook(hook, context) for hook in hooks.registered(hook_event.event)]
+    reports += [_run_hook(hook, context) for hook in hooks.chains[hook_event.event]]
     try:
         event = event_log.save_event(context, reports)
     except DatabaseError:

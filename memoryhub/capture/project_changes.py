@@ -31,6 +31,7 @@ from memoryhub.capture.project_moves import (
 )
 from memoryhub.capture.projects import CONFIGURE, SETTINGS, ProjectChange, undo_configuration
 from memoryhub.core.database import batched, write_transaction
+from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import PROJECT_MODES
 from memoryhub.memories.delete import Caps, Quota, count_by_quota
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
@@ -54,7 +55,6 @@ from memoryhub.models import (
     SavedSearch,
     Session,
 )
-from memoryhub.models.fields import new_uid
 from memoryhub.security.secrets import find_secrets
 
 RENAME, MERGE, SPLIT, UNDO_MOVE = "rename", "merge", "split", "undo_move"

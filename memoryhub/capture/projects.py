@@ -14,12 +14,12 @@ from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.capture.observation import check_patterns, clean_text
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import format_iso, parse_moment
+from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import PROJECT_MODES, ProjectMode
 from memoryhub.hooks import TOOL_CONTEXT
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.memories.undo import Inverse, Undo, inverse_of, record_action
 from memoryhub.models import EventCount, JournalEntry, Project
-from memoryhub.models.fields import new_uid
 from memoryhub.security.secrets import find_secrets
 
 CONFIGURE, UNDO_CONFIGURE = "configure", "undo_configure"

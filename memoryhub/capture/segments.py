@@ -1,5 +1,10 @@
 """Assign tool calls to segments of a session. Each boundary is a fact ``session:{id}`` / ``boundary_at``.
 
+The method follows LetsGo's memory guide: "detects context shifts via keyword Jaccard similarity in a sliding
+window". The window contains the keywords of the last tool outputs of the segment. An output that shares too
+little with all of them opens a new segment with an empty window. Keywords are stored as whole words, so that
+people can read them, and compared by their stems.
+
 The state of a session between two events (the boundary window, the work since the last commit) is JSON in its
 row. It is read and written under the write lock, so that concurrent events do not overwrite each other.
 """
@@ -7,7 +12,7 @@ row. It is read and written under the write lock, so that concurrent events do n
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,10 +25,15 @@ from memoryhub.access.policy import Actor
 from memoryhub.backends import statements
 from memoryhub.backends.bulk import adapt_moment
 from memoryhub.backends.dialect import sql
-from memoryhub.capture.boundaries import detect_boundary, most_common_keywords
 from memoryhub.capture.distillation import OpenWork
 from memoryhub.capture.events import ToolCall
 from memoryhub.core.database import write_transaction
+from memoryhub.core.text import (
+    extract_keywords,  # noqa: F401 a method of the capability memory.boundaries
+    jaccard,
+    most_common_keywords,
+    stem,
+)
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Event, Session
@@ -104,6 +114,8 @@ AFTER_PROMPT_FACTOR = 2.0
 BETWEEN_PROMPTS_FACTOR = 0.5
 SURE_FACTOR = 0.25
 MAX_FACT_KEYWORDS = 12  # for each side of the boundary
+MIN_KEYWORDS = 4  # shorter outputs cannot open a segment
+MIN_WINDOW = 2  # outputs that a segment needs before it can end
 
 
 @dataclass(frozen=True)
@@ -184,3 +196,44 @@ def _segment_at(session: Session, at: datetime, latest: int) -> int:
     earlier = Event.objects.filter(session=session, at__lte=at).order_by("-at", "-pk")
     found: int | None = earlier.values_list("segment", flat=True).first()
     return max(found if found is not None else 1, 1) if latest > 1 else 1
+
+
+@dataclass(frozen=True)
+class BoundaryDecision:
+    """``similarity`` to the window (0..1), the window after this output, and the outputs still in doubt."""
+
+    boundary: bool
+    similarity: float
+    window: tuple[frozenset[str], ...]
+    doubt: tuple[frozenset[str], ...] = ()
+
+
+def _stems(found: Iterable[str]) -> set[str]:
+    return set(map(stem, found))
+
+
+def detect_boundary(
+    found: Sequence[str],
+    window: Sequence[frozenset[str]],
+    threshold: float,
+    size: int,
+    doubt: Sequence[frozenset[str]] = (),
+    sure_below: float = 1.0,
+) -> BoundaryDecision:
+    """Compare the keywords of a new output with the window.
+
+    The similarity is the highest one to a single output of the window or to all of them together: returning
+    to the work of two outputs ago is no boundary, and a repeated output never is. One output is enough for a
+    boundary if it shares no word with the window or is below ``sure_below``; otherwise it is in doubt until
+    the next output is unlike the window too.
+    """
+    new, own = frozenset(found), _stems(found)
+    if len(own) < MIN_KEYWORDS:
+        return BoundaryDecision(False, 1.0, tuple(window), tuple(doubt))
+    together = frozenset().union(*window)
+    similarity = max((jaccard(own, _stems(other)) for other in (*window, together) if other), default=1.0)
+    if len(window) < MIN_WINDOW or similarity >= threshold:
+        return BoundaryDecision(False, similarity, (*window, *doubt, new)[-size:])
+    if doubt or not similarity or similarity < sure_below:
+        return BoundaryDecision(True, similarity, (*doubt, new)[-size:])
+    return BoundaryDecision(False, similarity, tuple(window), (new,))

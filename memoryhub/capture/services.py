@@ -1,4 +1,4 @@
-"""Capture: turn a tool call into a memory, or record why it was skipped."""
+"""Turn a tool call into a memory, or record why it was skipped; run maintenance at the end of a session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from memoryhub import capabilities, memories
-from memoryhub.access.policy import Actor
+from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.capture import classification
 from memoryhub.capture.classification import (
     Classification,
@@ -20,25 +20,24 @@ from memoryhub.capture.classification import (
     make_title,
     reverted_headline,
 )
-from memoryhub.capture.distillation import (
-    ROUTINE,
-    Candidate,
-    contains_injected_context,
-    distill,
-    distill_routine,
-)
-from memoryhub.capture.events import ToolCall
+from memoryhub.capture.distillation import ROUTINE, Candidate, distill, distill_routine
+from memoryhub.capture.events import HookContext, ToolCall
 from memoryhub.capture.segments import SessionState, locked_state
 from memoryhub.capture.statements import MAX_CHARS
-from memoryhub.core.text import STOP_WORDS, jaccard, terms, words
+from memoryhub.core.text import STOP_WORDS, jaccard, new_uid, terms, words
 from memoryhub.core.vocabulary import TrashReason
+from memoryhub.hooks import HandlerResult
+from memoryhub.maintenance import runs
+from memoryhub.maintenance.operations import run_now
 from memoryhub.memories.rows import hash_content
 from memoryhub.memories.schemas import MemoryDraft
-from memoryhub.models import Memory, Session
+from memoryhub.models import Event, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.lexical import rows_sharing_words
+from memoryhub.search.prompts import contains_injected_context
 from memoryhub.security.secrets import may_contain_secrets, redact
 
+AUTO = "auto"  # the setting with which maintenance runs at the end of a session
 DUPLICATE_SIMILARITY = 0.8  # term Jaccard from which a candidate repeats a memory
 CAPTURED_TAG = "captured"  # on every memory that capture creates
 # Trust by source: text that people wrote on purpose is more reliable than the output of a tool.
@@ -307,3 +306,58 @@ def _find_replaced_memory(candidate: Candidate, context: CaptureContext) -> Memo
 def _visible_live(context: CaptureContext) -> MemoryQuerySet:
     live: MemoryQuerySet = Memory.objects.visible_to(context.actor.clearance).live()
     return live.filter(project=context.session.project)
+
+
+def consolidate(context: HookContext) -> HandlerResult:
+    return _run_maintenance("consolidate", settings.MEMORYHUB.session_end_consolidation, context)
+
+
+def compress(context: HookContext) -> HandlerResult:
+    return _run_maintenance("compress", settings.MEMORYHUB.session_end_compression, context)
+
+
+def _run_maintenance(operation: str, mode: str, context: HookContext) -> HandlerResult:
+    """Run an operation now in a small project; queue it in a large one, so that the agent does not wait."""
+    if context.hook_event.is_backfilled:
+        return "skipped", "backfilled; the schedule or a person runs it"
+    if mode != AUTO:
+        return "skipped", "set to manual; the schedule or a person runs it"
+    if _is_hidden_end(context):
+        return "skipped", "the end of this session is not public; the schedule or a person runs it"
+    session = context.session
+    # The journal shows changes at the level of each memory. Readers who cannot see part of this session must
+    # not learn its id from them.
+    is_guarded = _has_non_public_events(context)
+    actor = _maintenance_actor("upkeep" if is_guarded else "session-end", context)
+    project = {"project": session.project}
+    limit = settings.MEMORYHUB.inline_maintenance_limit
+    live = Memory.objects.visible_to(actor.clearance).live().filter(project=session.project)
+    if live.order_by()[: limit + 1].count() > limit:
+        run = runs.enqueue(operation, project, actor, may_wait=True)
+        return "ok", f"queued as run {run.uid}"
+    ran = run_now(operation, project, actor, run_uid=new_uid() if is_guarded else session.session_id)
+    return "ok", f"{ran.changed} of {ran.seen} memories changed" if ran.seen else "no memories to maintain"
+
+
+def _is_hidden_end(context: HookContext) -> bool:
+    """Whether the event is above public. Readers of public memories must see no effect of it on them.
+
+    An event is visible only with its memory, here the summary.
+    """
+    event = context.event
+    levels = [event.sensitivity, *([event.memory.sensitivity] if event.memory else [])]
+    return any(level != Sensitivity.PUBLIC.value for level in levels)
+
+
+def _has_non_public_events(context: HookContext) -> bool:
+    events = Event.objects.filter(session=context.session)
+    return events.exclude(sensitivity=Sensitivity.PUBLIC.value).exists()
+
+
+def _maintenance_actor(name: str, context: HookContext) -> Actor:
+    """Return an actor for the session's project whose clearance does not exceed the caller's.
+
+    Otherwise a caller could move memories to the trash that it cannot see. The daily maintenance does that.
+    """
+    project = Clearance(frozenset(LEVELS), projects=frozenset({context.session.project}))
+    return Actor(f"system:{name}", context.actor.clearance.within(project))

@@ -1,4 +1,7 @@
-"""Damage of the database file: recognise it, and record it for all processes until ``doctor`` finds none."""
+"""Damage of the database file: recognise it, and record it for all processes until ``doctor`` finds none.
+
+``core.database`` records the damage that any connection meets.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,8 @@ import time
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 
 from django.db import connection
-from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.backends.signals import connection_created
-from django.db.utils import DatabaseErrorWrapper
 
 logger = logging.getLogger(__name__)
 ADVICE = "the store is damaged; its operator can run: manage.py doctor"
@@ -93,27 +92,3 @@ def clear() -> None:
     _seen.discard(str(record_path()))
     with suppress(FileNotFoundError):
         record_path().unlink()
-
-
-class _RecordDamage(DatabaseErrorWrapper):
-    """Django's conversion of SQLite's errors, through which every query goes, from execute to fetch."""
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if exc_value is not None and is_damage(exc_value):
-            record(exc_value)
-        super().__exit__(exc_type, exc_value, traceback)
-
-
-def _watch_connection(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
-    if connection.vendor == "sqlite":
-        connection.__dict__["wrap_database_errors"] = _RecordDamage(connection)
-
-
-def watch_connections() -> None:
-    """Record the damage that any connection meets."""
-    connection_created.connect(_watch_connection, dispatch_uid="damage")

@@ -22,6 +22,9 @@ from django.conf import settings
 from django.db import DatabaseError, InternalError, OperationalError, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
+from django.db.utils import DatabaseErrorWrapper
+
+from memoryhub.core import damage
 
 logger = logging.getLogger(__name__)
 _writer_lock = threading.RLock()  # reentrant: an on-commit callback may write
@@ -56,9 +59,7 @@ def write_transaction(patience: float | None = None) -> Iterator[None]:
                 _lock_writers(LOCK_TIMEOUT_SECONDS)
             yield
         return
-    until = (
-        time.monotonic() + LOCK_TIMEOUT_SECONDS if patience is None else time.monotonic() + max(patience, 0)
-    )
+    until = time.monotonic() + (LOCK_TIMEOUT_SECONDS if patience is None else max(patience, 0))
     if patience is None:
         until = min(until, _lock_deadline.get() or until)
     if not _writer_lock.acquire(timeout=max(until - time.monotonic(), 0)):
@@ -217,6 +218,7 @@ def is_database_busy(error: BaseException) -> bool:
 
 _DEADLINE_STEPS = 2000  # of SQLite's virtual machine between two checks of the clock: some ten microseconds
 _READ_STEPS = 100_000  # the same for reads that may take long
+_SECONDS_TO_ANSWER = 5.0  # after the limit of a read, which the server keeps
 
 
 class DeadlinePassed(Exception):
@@ -305,9 +307,6 @@ def read_timeout(seconds: float) -> Iterator[None]:
         _limit.seconds = before
 
 
-_SECONDS_TO_ANSWER = 5.0  # after the limit of a read, which the server keeps
-
-
 def answer_limit() -> float:
     """Return how many seconds a statement may remain without an answer of the server; 0 means no limit."""
     return _limit.seconds + _SECONDS_TO_ANSWER if _limit.seconds else 0.0
@@ -358,6 +357,15 @@ def _execute(execute: Callable[..., Any], *arguments: Any) -> Any:
         raise
 
 
+class _RecordDamage(DatabaseErrorWrapper):
+    """Django's conversion of SQLite's errors, through which every query goes, from execute to fetch."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if error is not None and damage.is_damage(error):
+            damage.record(error)
+        super().__exit__(kind, error, traceback)
+
+
 def _watch_connection(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
     if connection.vendor == "postgresql":
         from psycopg.types.string import TextLoader
@@ -365,6 +373,7 @@ def _watch_connection(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
         connection.connection.adapters.register_loader("json", TextLoader)  # text, as Django's for jsonb
         _wrap(connection, _limit_statement)
         return
+    connection.__dict__["wrap_database_errors"] = _RecordDamage(connection)
     connection.__dict__[_OPENED_FILE] = _identify_file(connection)
     connection.connection.set_progress_handler(_is_over_limit, _READ_STEPS)
     _wrap(connection, _start_clock)
@@ -377,7 +386,7 @@ def _wrap(connection: BaseDatabaseWrapper, wrapper: Callable[..., Any]) -> None:
 
 
 def watch_connections() -> None:
-    """Install the timeout on every new connection."""
+    """Limit the reads of every new connection, and record the damage that it meets."""
     connection_created.connect(_watch_connection, dispatch_uid="deadline")
 
 

@@ -1,4 +1,4 @@
-"""Words, stems, short forms and private blocks of texts. Pure.
+"""Words, stems, keywords, short forms and private blocks of texts, and opaque ids. Pure.
 
 Stems and folding are the same as in SQLite's ``porter unicode61 remove_diacritics 2`` tokenizer, so that the
 scoring finds the words that the index matched.
@@ -6,9 +6,11 @@ scoring finds the words that the index matched.
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import accumulate, islice
 from pathlib import Path
@@ -290,3 +292,54 @@ def _strip_text(text: str, opened: int) -> tuple[str, int]:
 def readable(name: str) -> str:
     """Return a name such as ``works_for`` in words."""
     return _INNER_UNDERSCORE.sub(" ", name)
+
+
+MAX_KEYWORDS = 40  # of one text
+MAX_WORD_CHARS = 40  # longer "words" are data
+_NUMBER_OR_HASH = re.compile(r"\d.*\d|^\d")
+
+
+def extract_keywords(text: str) -> list[str]:
+    """Return the keywords of a text, most frequent first, one word for each stem.
+
+    Stop words, numbers, hashes and words of up to two letters are left out.
+    """
+    found = (
+        word
+        for word in words(text)
+        if 2 < len(word) <= MAX_WORD_CHARS and word not in STOP_WORDS and not _NUMBER_OR_HASH.search(word)
+    )
+    return _rank_by_stem(found)[:MAX_KEYWORDS]
+
+
+def most_common_keywords(groups: Iterable[Iterable[str]], limit: int | None = None) -> list[str]:
+    """Return the keywords of several outputs, one word for each stem, those of most outputs first."""
+    return _rank_by_stem(word for group in groups for word in dict.fromkeys(group))[:limit]
+
+
+def unique_keywords(found: Iterable[str]) -> list[str]:
+    """Return the first word of each stem."""
+    first: dict[str, str] = {}
+    for word in found:
+        first.setdefault(stem(word), word)
+    return list(first.values())
+
+
+def _rank_by_stem(found: Iterable[str]) -> list[str]:
+    """Return one word for each stem, most frequent stem first: its most frequent form, then the shortest."""
+    forms: dict[str, dict[str, int]] = {}
+    totals: Counter[str] = Counter()
+    for word, times in Counter(found).items():
+        root = stem(word)
+        forms.setdefault(root, {})[word] = times
+        totals[root] += times
+    ranked = sorted(totals, key=lambda root: (-totals[root], root))
+    return [min(forms[root], key=lambda word: (-forms[root][word], len(word), word)) for root in ranked]
+
+
+_BASE32 = b"abcdefghijklmnopqrstuvwxyz234567" * 8  # a character for each byte, by its last five bits
+
+
+def new_uid() -> str:
+    """Return an opaque id: 80 random bits as 16 characters of lower-case base32."""
+    return os.urandom(16).translate(_BASE32).decode()

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memoryhub.capture.distillation import strip_injected_context
 from memoryhub.core.text import estimate_tokens, strip_private
+from memoryhub.search.prompts import strip_injected_context
 from memoryhub.security.secrets import redact_checked
 
 USER, ASSISTANT = "user", "assistant"

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from memoryhub.capture.distillation import strip_injected_context
 from memoryhub.core.text import decisive_words, terms
 from memoryhub.extraction.comparison import (
     ABSTRACT_CHARS,
@@ -27,6 +26,7 @@ from memoryhub.extraction.comparison import (
 )
 from memoryhub.extraction.conversation import Turn, to_messages
 from memoryhub.llm import Message, ModelError
+from memoryhub.search.prompts import strip_injected_context
 from memoryhub.security.secrets import REDACTED, may_contain_secrets
 
 MAX_CANDIDATES = 30  # of one answer

@@ -6,12 +6,15 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
 
 from django.db.models import Count, Q
 
+from memoryhub.access.policy import Clearance
 from memoryhub.core.text import collapse_whitespace
 from memoryhub.facts.predicates import normalise_name, normalise_predicate
+from memoryhub.models import Fact
 from memoryhub.models.querysets import FactQuerySet
 
 MAX_SPELLINGS = 50
@@ -169,3 +172,40 @@ def _is_plain(line: str) -> bool:
 
 def _digest(name: str) -> str:
     return "~" + hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def query_facts(
+    clearance: Clearance,
+    *,
+    subject: str = "",
+    predicate: str = "",
+    object: str = "",
+    min_confidence: float = 0.0,
+    project: str = "",
+    session_id: str = "",
+    ended: bool | None = False,
+    as_of: datetime | None = None,
+) -> FactQuerySet:
+    """Return the visible facts that match all given filters, newest first. Lazy.
+
+    ``ended``: False for current facts, True for ended ones, None for both. ``as_of``: the facts that were
+    stored and valid at this moment; ``ended`` is then not used.
+    """
+    facts: FactQuerySet = Fact.objects.all()
+    if as_of is not None:
+        facts = facts.visible_at(clearance, as_of)
+    else:
+        facts = facts.visible_to(clearance)
+        if ended is not None:
+            facts = facts.ended() if ended else facts.current()
+    wanted = {
+        "subject": subject,
+        "predicate": predicate,
+        "object": object,
+        "project": project,
+        "session_id": session_id,
+    }
+    facts = facts.filter(**{name: value for name, value in wanted.items() if value})
+    if min_confidence > 0:
+        facts = facts.filter(confidence__gte=min_confidence)
+    return facts.select_related("memory").order_by("-updated_at", "-pk")

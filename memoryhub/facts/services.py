@@ -13,10 +13,11 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from memoryhub.access.filters import level_filter, memory_filter
-from memoryhub.access.policy import LEVELS, Actor, Clearance
+from memoryhub.access.policy import LEVELS, Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
+from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
@@ -26,7 +27,6 @@ from memoryhub.memories.secret_check import FACT_FIELDS, find_refusal, journal_r
 from memoryhub.memories.undo import Inverse, Undo, inverse_of
 from memoryhub.memories.update import FACT_IDENTITY, next_copy_number
 from memoryhub.models import Fact, JournalEntry, Memory, Project
-from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import FactQuerySet
 
 _TRIPLE_FIELDS = ("subject", "predicate", "object")
@@ -207,43 +207,6 @@ def _apply_draft(
         fact.valid_until = fact.superseded_by = None
     fact.memory = memory or fact.memory
     fact.session_id = draft.session_id or fact.session_id
-
-
-def query_facts(
-    clearance: Clearance,
-    *,
-    subject: str = "",
-    predicate: str = "",
-    object: str = "",
-    min_confidence: float = 0.0,
-    project: str = "",
-    session_id: str = "",
-    ended: bool | None = False,
-    as_of: datetime | None = None,
-) -> FactQuerySet:
-    """Return the visible facts that match all given filters, newest first. Lazy.
-
-    ``ended``: False for current facts, True for ended ones, None for both. ``as_of``: the facts that were
-    stored and valid at this moment; ``ended`` is then not used.
-    """
-    facts: FactQuerySet = Fact.objects.all()
-    if as_of is not None:
-        facts = facts.visible_at(clearance, as_of)
-    else:
-        facts = facts.visible_to(clearance)
-        if ended is not None:
-            facts = facts.ended() if ended else facts.current()
-    wanted = {
-        "subject": subject,
-        "predicate": predicate,
-        "object": object,
-        "project": project,
-        "session_id": session_id,
-    }
-    facts = facts.filter(**{name: value for name, value in wanted.items() if value})
-    if min_confidence > 0:
-        facts = facts.filter(confidence__gte=min_confidence)
-    return facts.select_related("memory").order_by("-updated_at", "-pk")
 
 
 def update_fact(uid: str, draft: FactDraft, actor: Actor, *, unchanged_since: datetime | None = None) -> Fact:

@@ -15,7 +15,7 @@ from memoryhub.accounts import tokens
 from memoryhub.accounts.sign_in import client_address
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.vocabulary import Right
-from memoryhub.facts import services
+from memoryhub.facts import queries
 from memoryhub.http import rate_limit
 from memoryhub.http.problems import Problem, too_many_requests, unauthenticated
 from memoryhub.memories.filters import TextFilter, Timestamp
@@ -163,7 +163,7 @@ class FactQuery(AccessParams):
     def facts(self, caller: Caller) -> FactQuerySet:
         """Return the matching facts, newest first, without superseded ones. Lazy."""
         filters = {name: getattr(self, name) or "" for name in _FACT_FILTERS}
-        return services.query_facts(
+        return queries.query_facts(
             self.clearance(caller),
             min_confidence=self.min_confidence,
             ended=False,

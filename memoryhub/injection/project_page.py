@@ -107,9 +107,7 @@ def group_by_section(entries: Iterable[PageEntry]) -> Iterator[tuple[SectionRule
 
 
 def render_element(project: str, entries: Sequence[PageEntry]) -> str:
-    """Return the page as an element of the context block; empty without lines."""
-    if not entries:
-        return ""
+    """Return the page as an element of the context block."""
     parts = [
         f"{section.title}:\n" + "".join(map(element_line, lines))
         for section, lines in group_by_section(entries)

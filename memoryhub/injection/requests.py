@@ -19,7 +19,7 @@ from memoryhub.injection.selection import BLOCKED, REDACTED, InspectedCandidate,
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.update import PROMPT_INJECTION_FLAG, flag_memories
 from memoryhub.models import Injection, Session
-from memoryhub.search.prompts import strip_context_blocks
+from memoryhub.search.prompts import strip_injected_context
 from memoryhub.security.secrets import redact
 
 
@@ -195,7 +195,7 @@ def _total_budget(request: InjectionRequest, result: InjectionResult) -> int:
 
 def _preview_prompt(prompt: str) -> str:
     """Return the beginning of a prompt without credentials and injected context."""
-    beginning = strip_context_blocks(prompt.replace("\x00", " ")[:MAX_PREVIEW_INPUT])
+    beginning = strip_injected_context(prompt.replace("\x00", " ")[:MAX_PREVIEW_INPUT])
     return shorten(redact(beginning), settings.MEMORYHUB.event_preview_chars)
 
 

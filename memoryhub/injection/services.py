@@ -20,6 +20,7 @@ from memoryhub.capabilities import STORE, disabled_message, is_enabled
 from memoryhub.core import damage
 from memoryhub.core.claude_code import MAX_CONTEXT_CHARS, MAX_CONTEXT_TOKENS
 from memoryhub.core.database import Deadline, DeadlinePassed
+from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType
 from memoryhub.injection import context_block, selection
 from memoryhub.injection.candidates import (
@@ -53,7 +54,6 @@ from memoryhub.injection.requests import (
 from memoryhub.injection.selection import WITHHOLD, Selection
 from memoryhub.memories.rows import without_replaced
 from memoryhub.models import Memory, Project
-from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.visible_rows import load_in_background
 
@@ -117,6 +117,8 @@ def fit_page(
     entries: list[PageEntry], project: str, left: int, shown: Iterable[Candidate]
 ) -> tuple[list[PageEntry], int]:
     """Return the lines of the page that fit and are not shown as memories, and the tokens that they take."""
+    if not entries:
+        return [], 0
     known = {one.memory.uid for one in shown}
     budget = min(settings.MEMORYHUB.project_page_tokens, left - context_block.EMPTY_TOKENS)
     frame = context_block.count_tokens(render_frame(project, ""))
@@ -324,6 +326,6 @@ def _render(chosen: Selection, project: str = "") -> str:
     return context_block.render_block(
         [one.passage for one in chosen.shown],
         [one.text for one in chosen.shown],
-        render_element(project, chosen.page),
+        render_element(project, chosen.page) if chosen.page else "",
         sum(one.scale == selection.PINNED for one in chosen.shown),
     )

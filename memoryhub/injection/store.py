@@ -7,6 +7,7 @@ from typing import Any
 from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.audit.journal import record_reveals
+from memoryhub.facts import queries
 from memoryhub.facts import services as facts
 from memoryhub.injection.requests import InjectionRequest, InjectionResult
 from memoryhub.injection.services import inject_context
@@ -72,7 +73,7 @@ class MemoryStore:
 
     def facts(self, actor: Actor, **filters: Any) -> FactQuerySet:
         """Return visible facts, newest first; ``filters`` are those of ``GET /facts``."""
-        return facts.query_facts(actor.clearance, **filters)
+        return queries.query_facts(actor.clearance, **filters)
 
 
 STORE = MemoryStore()

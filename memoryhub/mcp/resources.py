@@ -17,7 +17,7 @@ from pydantic import ConfigDict, ValidationError
 from memoryhub.access.policy import Clearance
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.vocabulary import Right
-from memoryhub.facts import services
+from memoryhub.facts import queries
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.temporal import count_accesses_and_promote
@@ -136,7 +136,7 @@ def _pinned_text(caller: Caller, clearance: Clearance, project: str) -> str:
 
 
 def _facts_text(clearance: Clearance, project: str) -> str:
-    facts = services.query_facts(clearance).filter(project=project)[:MAX_ROWS]
+    facts = queries.query_facts(clearance).filter(project=project)[:MAX_ROWS]
     lines = [f"- {fact.subject} — {fact.predicate} — {fact.object}" for fact in facts]
     if not lines:
         raise Http404

@@ -6,7 +6,7 @@ memories that this actor may see. The change, its revisions and its journal rows
 
 from memoryhub.memories.bulk_actions import BulkResult, apply_bulk_action
 from memoryhub.memories.bulk_undo import undo_bulk_action
-from memoryhub.memories.create import StoreResult, check_drafts, create_memories, create_memory, embed_drafts
+from memoryhub.memories.create import StoreResult, create_memories, create_memory
 from memoryhub.memories.delete import (
     erase_memories,
     purge_expired,
@@ -26,6 +26,8 @@ from memoryhub.memories.evidence import count_outcomes, count_sessions, create_m
 from memoryhub.memories.freshness import FileChange, changed_files, compare_with_code, store_references
 from memoryhub.memories.merge import MergeResult, merge_memories, undo_merge
 from memoryhub.memories.pair_decisions import dismiss_duplicates, undo_dismissal
+from memoryhub.memories.secret_check import check_drafts
 from memoryhub.memories.temporal import count_access, count_accesses
 from memoryhub.memories.update import renew_expiry, repair_sensitivity, update_memory
+from memoryhub.memories.vectors import embed_drafts
 from memoryhub.memories.versions import restore_version, undo_last_change

@@ -16,6 +16,7 @@ from django.utils import timezone
 from memoryhub.access.policy import WAITING_LEVELS, Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
+from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories import evidence, freshness
 from memoryhub.memories import vectors as memories_vectors
@@ -34,7 +35,6 @@ from memoryhub.memories.update import (
     refuse_if_trashed,
 )
 from memoryhub.models import Memory
-from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import MemoryQuerySet
 
 MAX_MEMORIES = 2000  # in one action; the browser changes more in a background run

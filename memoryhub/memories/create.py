@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate
@@ -16,7 +16,7 @@ from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
-from memoryhub.access.policy import LEVELS, Actor, level_rank, stricter_level, waiting_level
+from memoryhub.access.policy import Actor, stricter_level, waiting_level
 from memoryhub.audit import journal
 from memoryhub.backends import bulk, statements
 from memoryhub.core.database import is_database_busy, write_transaction
@@ -26,8 +26,9 @@ from memoryhub.memories.delete import Caps, evict_over_cap
 from memoryhub.memories.errors import Busy, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
-from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, refusal_change
+from memoryhub.memories.secret_check import MEMORY_FIELDS, check_drafts, refusal_change
 from memoryhub.memories.update import apply_patch, find_twins
+from memoryhub.memories.vectors import embed_drafts
 from memoryhub.models import Memory
 
 CHUNK_SIZE = 100  # drafts stored in one transaction; an update by key counts as UPDATE_COST of them
@@ -174,23 +175,6 @@ def _store_chunk(
     return results
 
 
-def check_drafts(
-    drafts: Sequence[MemoryDraft], histories: Sequence[ImportedHistory | None] | None = None
-) -> list[StoreError | None]:
-    """Check drafts for secrets, before a transaction is opened. Return the refusal of each, or None."""
-    histories = histories or [None] * len(drafts)
-    return [
-        find_refusal(draft, MEMORY_FIELDS)
-        or (find_refusal(past, imported_history.HISTORY_TEXT_FIELDS) if past else None)
-        for draft, past in zip(drafts, histories, strict=True)
-    ]
-
-
-def embed_drafts(drafts: Iterable[MemoryDraft]) -> memories_vectors.PreparedVectors:
-    """Compute the drafts' vectors before a transaction is opened, if the provider runs in this process."""
-    return memories_vectors.PreparedVectors(map(memories_vectors.embedding_text, drafts))
-
-
 # Without the texts: an UPDATE that names them rewrites both full-text indexes.
 _REFRESHED_FIELDS = (
     *("updated_at", "ttl_days", "expires_at", "deleted_at", "trash_reason", "merged_into"),
@@ -286,7 +270,7 @@ class _Batch:
         if history.uid:
             if (stored := self.by_uid.get(history.uid)) is None:
                 memory.uid = history.uid
-            elif _is_known(stored):
+            elif rows.is_known(stored):
                 return stored
             wanted = (memory.sensitivity, max(history.copy, 0), memory.key)
             return next(
@@ -294,11 +278,11 @@ class _Batch:
                     twin
                     for group in self._groups(memory)
                     for twin in group
-                    if (twin.sensitivity, twin.copy, twin.key) == wanted and _is_known(twin)
+                    if (twin.sensitivity, twin.copy, twin.key) == wanted and rows.is_known(twin)
                 ),
                 None,
             )
-        twin = _strictest_known(self._same_content(memory), memory.content_hash)
+        twin = rows.strictest_known(self._same_content(memory), memory.content_hash)
         if twin is None or history.has_ended(self.now):
             return twin
         is_current = history.updated_at and history.updated_at <= twin.updated_at
@@ -307,9 +291,9 @@ class _Batch:
     def _store_new(self, memory: Memory, draft: MemoryDraft) -> StoreResult:
         place = (memory.project, memory.scope, memory.owner)
         same_key = self.by_key.get((memory.key, *place), []) if memory.key else []
-        if keyed := _strictest_known(same_key, memory.content_hash):
+        if keyed := rows.strictest_known(same_key, memory.content_hash):
             return self._upsert(keyed, draft)
-        if twin := _strictest_known(self._same_content(memory), memory.content_hash):
+        if twin := rows.strictest_known(self._same_content(memory), memory.content_hash):
             return self._refresh(twin, draft)
         return self._create(memory, draft)
 
@@ -414,18 +398,3 @@ class _Batch:
         rows.extend_sessions(memories, self.actor)
         journal.record(self.actor, self.changes, self.now, after=self.journal_end)
         self.saved, self.changes, self.journal_end = len(self.new), [], None
-
-
-def _strictest_known(twins: Iterable[Memory], content_hash: str) -> Memory | None:
-    """Return the twin under the strictest level among those that the actor may know of."""
-    known = [twin for twin in twins if _is_known(twin)]
-    return max(
-        known,
-        key=lambda twin: (level_rank(twin.sensitivity), twin.content_hash == content_hash),
-        default=None,
-    )
-
-
-def _is_known(twin: Memory) -> bool:
-    """Whether the actor may know of the twin. No one may know of one with an unknown level."""
-    return twin.known and twin.sensitivity in LEVELS  # type: ignore[attr-defined]

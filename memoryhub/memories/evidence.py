@@ -14,9 +14,11 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
-from memoryhub.memories.create import StoreResult, check_drafts, create_memories, embed_drafts
+from memoryhub.memories.create import StoreResult, create_memories
 from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.memories.secret_check import check_drafts
+from memoryhub.memories.vectors import embed_drafts
 from memoryhub.models import Evidence, Injection, Memory
 
 DOUBT_LEFT = 0.5  # share of the doubt that is left after one more session

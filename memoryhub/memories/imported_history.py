@@ -69,7 +69,6 @@ class ImportedHistory:
 
 _TIMESTAMP_FIELDS = ("updated_at", "last_accessed_at", "reviewed_at", "consolidated_at", "outdated_at")
 _MAX_COUNT = 2_000_000_000
-HISTORY_TEXT_FIELDS = ("author", "owner", "scale", "flags")  # checked for secrets
 _REVISION_FIELDS = frozenset({*SCALAR_FIELDS, *LIST_FIELDS, "superseded_by"})
 
 
@@ -94,50 +93,74 @@ def apply_history(memory: Memory, past: ImportedHistory, now: datetime) -> None:
     memory.copy = max(past.copy, 0)
 
 
+FoundRow = tuple[str, dict[str, Any]]  # the id of a memory, and the values of a row about it
 Outcome = bool | StoreError  # of an imported row: whether it is new, or why it is refused
 
 
-def _import_rows(found: Sequence[tuple[Any, ...]], actor: Actor, store: Callable[..., bool]) -> list[Outcome]:
-    """Call ``store`` with the memory and the values of each row, ``(memory, *values)``."""
-    memories = _find_memories((uid for uid, *_ in found), actor)
+def _import_rows(
+    found: Sequence[FoundRow], actor: Actor, store: Callable[[Memory, dict[str, Any]], bool]
+) -> list[Outcome]:
+    """Call ``store`` with the memory and the values of each row."""
+    memories = _find_memories((uid for uid, _ in found), actor)
     results: list[Outcome] = []
-    for uid, *values in found:
+    for uid, values in found:
         try:
             if uid not in memories:
                 raise NotFound("its memory is not in this store", "memory_id")
-            results.append(store(memories[uid], *values))
+            results.append(store(memories[uid], values))
         except StoreError as refusal:
             results.append(refusal)
     return results
 
 
-def import_revisions(found: Sequence[tuple[str, dict[str, Any]]], actor: Actor) -> list[Outcome]:
-    """Store earlier versions ``(memory, values)``, inside a transaction. False: already stored."""
-    known = _known_rows(Revision, found, "number")
+def import_revisions(found: Sequence[FoundRow], actor: Actor) -> list[Outcome]:
+    """Store earlier versions, inside a transaction. False: already stored."""
+    return _import_new_rows(Revision, ("number",), found, actor, _validate_revision)
+
+
+def import_evidence(found: Sequence[FoundRow], actor: Actor) -> list[Outcome]:
+    """Store which sessions stored a memory, inside a transaction. False: already stored."""
+    return _import_new_rows(Evidence, ("session_id",), found, actor)
+
+
+def import_absences(found: Sequence[FoundRow], actor: Actor) -> list[Outcome]:
+    """Store times in the trash, inside a transaction. False: already stored."""
+    return _import_new_rows(AbsenceSpan, ("began_at", "ended_at"), found, actor)
+
+
+def _import_new_rows(
+    model: type[Model],
+    key: tuple[str, ...],
+    found: Sequence[FoundRow],
+    actor: Actor,
+    check: Callable[[dict[str, Any]], None] = lambda values: None,
+) -> list[Outcome]:
+    """Store rows about memories, except those with the ``key`` of a stored one.
+
+    The keys are compared here: SQLite compares moments as texts, and its trigger writes more digits than
+    Django.
+    """
+    rows = model._default_manager.filter(memory__uid__in={uid for uid, _ in found})
+    known = set(rows.values_list("memory__uid", *key))
     fresh = []
 
     def store(memory: Memory, values: dict[str, Any]) -> bool:
-        key = (memory.uid, values["number"])
-        if key in known:
+        identity = (memory.uid, *(values[name] for name in key))
+        if identity in known:
             return False
-        _validate_revision(values["before"], values["sensitivity"])
-        known.add(key)
-        fresh.append(Revision(memory=memory, **values))
+        check(values)
+        known.add(identity)
+        fresh.append(model(memory=memory, **values))
         return True
 
     results = _import_rows(found, actor, store)
-    Revision.objects.bulk_create(fresh, CHUNK_SIZE)
+    model._default_manager.bulk_create(fresh, CHUNK_SIZE)
     return results
 
 
-def _known_rows(model: type[Model], found: Sequence[tuple[Any, ...]], *columns: str) -> set[tuple[Any, ...]]:
-    """Return the id of the memory and these columns, of the stored rows about the memories of new ones."""
-    rows = model._default_manager.filter(memory__uid__in={uid for uid, *_ in found})
-    return set(rows.values_list("memory__uid", *columns))
-
-
-def _validate_revision(before: dict[str, Any], level: str) -> None:
+def _validate_revision(values: dict[str, Any]) -> None:
     """Refuse fields that no memory has, and values of the wrong kind."""
+    before = values["before"]
     if strange := sorted(before.keys() - _REVISION_FIELDS):
         raise StoreError(f"names {len(strange)} things that no memory has", "before")
     try:
@@ -146,7 +169,7 @@ def _validate_revision(before: dict[str, Any], level: str) -> None:
         first = error.errors(include_input=False)[0]
         message = first["msg"].removeprefix("Value error, ")
         raise StoreError(message, ".".join(map(str, ("before", *first["loc"])))) from None
-    if level not in LEVELS:
+    if values["sensitivity"] not in LEVELS:
         raise StoreError(f"must be one of: {', '.join(LEVELS)}", "sensitivity")
 
 
@@ -161,41 +184,8 @@ def find_revision_refusal(revision: Any) -> StoreError | None:
     return refusal or find_refusal(patch, names)
 
 
-def import_evidence(found: Sequence[tuple[str, str, datetime]], actor: Actor) -> list[Outcome]:
-    """Store evidence ``(memory, session, moment)``, inside a transaction. False: already stored."""
-    known = _known_rows(Evidence, found, "session_id")
-    fresh = []
-
-    def store(memory: Memory, session: str, at: datetime) -> bool:
-        if (memory.uid, session) in known:
-            return False
-        known.add((memory.uid, session))
-        fresh.append(Evidence(memory=memory, session_id=session, at=at))
-        return True
-
-    results = _import_rows(found, actor, store)
-    Evidence.objects.bulk_create(fresh, CHUNK_SIZE)
-    return results
-
-
-def import_absences(found: Sequence[tuple[str, datetime, datetime]], actor: Actor) -> list[Outcome]:
-    """Store times ``(memory, beginning, end)`` in the trash, inside a transaction. False: already stored."""
-    # Compared here: SQLite compares texts, and the trigger writes more digits than Django.
-    known = _known_rows(AbsenceSpan, found, "began_at", "ended_at")
-
-    def store(memory: Memory, began_at: datetime, ended_at: datetime) -> bool:
-        span = (memory.uid, began_at, ended_at)
-        if span in known:
-            return False
-        known.add(span)
-        AbsenceSpan.objects.create(memory=memory, began_at=began_at, ended_at=ended_at)
-        return True
-
-    return _import_rows(found, actor, store)
-
-
-def import_code_references(found: Sequence[tuple[str, dict[str, Any]]], actor: Actor) -> list[Outcome]:
-    """Store what memories know of lines of code, ``(memory, values)``, inside a transaction.
+def import_code_references(found: Sequence[FoundRow], actor: Actor) -> list[Outcome]:
+    """Store what memories know of lines of code, inside a transaction.
 
     False: the memory has lines of this file already.
     """
@@ -237,21 +227,11 @@ def _find_memories(uids: Iterable[str], actor: Actor) -> dict[str, Memory]:
     }
 
 
-def import_replacements(found: Sequence[tuple[str, str]], actor: Actor) -> list[bool | StoreError]:
-    """Store ``(memory, its replacement)``, inside a transaction. False if already stored.
+def import_replacement(uid: str, by: str, actor: Actor) -> bool:
+    """Store the replacement of a memory, inside a transaction. False: already stored.
 
-    Makes a journal row, but no revision: the memories came with theirs.
+    Makes a journal row, but no revision: the memories came with theirs. Raise StoreError.
     """
-    results: list[bool | StoreError] = []
-    for uid, by in found:
-        try:
-            results.append(_import_replacement(uid, by, actor))
-        except StoreError as refusal:
-            results.append(refusal)
-    return results
-
-
-def _import_replacement(uid: str, by: str, actor: Actor) -> bool:
     visible = Memory.objects.visible_to(actor.clearance)
     memory, target = visible.filter(uid=uid).first(), visible.filter(uid=by).first()
     if memory is None or target is None:

@@ -17,6 +17,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, Clearance, stricter_level
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
+from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import NEVER_MERGED, TrashReason
 from memoryhub.memories import evidence
 from memoryhub.memories import vectors as memories_vectors
@@ -47,7 +48,6 @@ from memoryhub.memories.undo import (
 )
 from memoryhub.memories.update import apply_patch, get_memory
 from memoryhub.models import Fact, JournalEntry, Memory
-from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import FactQuerySet
 
 MAX_MERGED = 100  # memories merged into one

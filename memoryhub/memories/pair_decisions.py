@@ -12,12 +12,12 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance, stricter_level
 from memoryhub.core.database import write_transaction
+from memoryhub.core.text import new_uid
 from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.merge import refuse_different_place
 from memoryhub.memories.rows import fetch_by_uids
 from memoryhub.memories.undo import AccessKey, Inverse, Undo, access_key, inverse_of, record_action
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.models.fields import new_uid
 
 
 @dataclass(frozen=True)

@@ -18,17 +18,16 @@ from django.db import connection
 from django.db.models import Exists, Model, OuterRef, Q
 from django.db.models.base import ModelState
 
-from memoryhub.access.policy import AGENT_PREFIX, Actor, Clearance
+from memoryhub.access.policy import AGENT_PREFIX, LEVELS, Actor, Clearance, level_rank
 from memoryhub.backends import bulk
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.statements import read_memories
 from memoryhub.core.database import batched
-from memoryhub.core.text import make_summary, make_title
+from memoryhub.core.text import make_summary, make_title, new_uid
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import Forbidden, StoreError
 from memoryhub.memories.schemas import MAX_ALIASES, MAX_LIST, MemoryDraft, remove_repeats_ignoring_case
 from memoryhub.models import Entity, Fact, FileLink, Label, Memory, Revision, Session
-from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import MemoryQuerySet
 
 CHUNK_SIZE = 500  # rows in one statement: SQLite limits the number of parameters
@@ -379,3 +378,18 @@ def visible_replacements(memories: Iterable[Memory], clearance: Clearance) -> di
         return {}
     visible = Memory.objects.visible_to(clearance).filter(pk__in=pks)
     return dict(visible.values_list("pk", "uid"))
+
+
+def strictest_known(twins: Iterable[Memory], content_hash: str) -> Memory | None:
+    """Return the twin under the strictest level among those that the actor may know of."""
+    known = [twin for twin in twins if is_known(twin)]
+    return max(
+        known,
+        key=lambda twin: (level_rank(twin.sensitivity), twin.content_hash == content_hash),
+        default=None,
+    )
+
+
+def is_known(twin: Memory) -> bool:
+    """Whether the actor may know of the twin. No one may know of one with an unknown level."""
+    return twin.known and twin.sensitivity in LEVELS  # type: ignore[attr-defined]

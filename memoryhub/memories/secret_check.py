@@ -17,6 +17,7 @@ from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import SecretDetected, StoreError, TooCostlyToCheck
+from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
 from memoryhub.security.secrets import CheckTooCostly, DetectedSecret, find_secrets, may_contain_secrets
 
@@ -25,6 +26,7 @@ MEMORY_FIELDS = (
     *("tags", "concepts", "aliases", "files_read", "files_modified", "entities"),
 )
 FACT_FIELDS = ("subject", "predicate", "object", "project", "session_id")
+HISTORY_TEXT_FIELDS = ("author", "owner", "scale", "flags")  # of an imported memory
 SECRET_BLOCKED = "secret_blocked"  # noqa: S105 a journal operation
 
 
@@ -119,3 +121,14 @@ def refusal_change(
 def _item_texts(values: list[Any]) -> list[str]:
     """Return the text of each item of a list-valued field."""
     return [item if isinstance(item, str) else f"{item.entity}\n{item.entity_type}" for item in values]
+
+
+def check_drafts(
+    drafts: Sequence[MemoryDraft], histories: Sequence[Any] | None = None
+) -> list[StoreError | None]:
+    """Check drafts for secrets, before a transaction is opened. Return the refusal of each, or None."""
+    histories = histories or [None] * len(drafts)
+    return [
+        find_refusal(draft, MEMORY_FIELDS) or (find_refusal(past, HISTORY_TEXT_FIELDS) if past else None)
+        for draft, past in zip(drafts, histories, strict=True)
+    ]

@@ -21,6 +21,7 @@ from memoryhub.core.database import batched, write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors, provider
 from memoryhub.embeddings.provider import EmbeddingSettings, log_failure
 from memoryhub.memories.rows import CHUNK_SIZE
+from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Embedding, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
@@ -144,3 +145,8 @@ def _insert_vectors(model: str, rows: Sequence[tuple[int, Vectors]]) -> None:
 def encode_vector(vector: Vectors) -> bytes:
     """Return a vector as the table stores it."""
     return vector.astype(STORED_TYPE).tobytes()
+
+
+def embed_drafts(drafts: Iterable[MemoryDraft]) -> PreparedVectors:
+    """Compute the drafts' vectors before a transaction is opened, if the provider runs in this process."""
+    return PreparedVectors(map(embedding_text, drafts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -10,13 +9,7 @@ from django.db import models
 from django.db.models import Q
 
 from memoryhub.access.policy import Sensitivity
-
-_BASE32 = b"abcdefghijklmnopqrstuvwxyz234567" * 8  # a character for each byte, by its last five bits
-
-
-def new_uid() -> str:
-    """Return an opaque id: 80 random bits as 16 characters of lower-case base32."""
-    return os.urandom(16).translate(_BASE32).decode()
+from memoryhub.core.text import new_uid
 
 
 def uid_field() -> models.CharField[str, str]:

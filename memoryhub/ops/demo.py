@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.utils.crypto import get_random_string
 
 from memoryhub import memories as store
-from memoryhub.access.policy import Actor, Clearance, system_actor
+from memoryhub.access.policy import Actor, Clearance
 from memoryhub.accounts import identities, people, tokens
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.facts import services
@@ -27,7 +27,6 @@ from memoryhub.memories import SecretDetected
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import AgentToken, Event, Injection, JournalEntry, MaintenanceRun, Memory, Session
 from memoryhub.ops import bootstrap
-from memoryhub.ops.replay import Player, inside, read_transcript
 from memoryhub.web import saved_searches
 
 OWNER = "admin"  # owns the personal memories that the demo's agents and administrator share
@@ -391,29 +390,3 @@ def _issue(
     AgentToken.objects.filter(pk=token.pk).update(
         created_at=now - timedelta(days=40), last_used_at=now - timedelta(days=used)
     )
-
-
-AGENT = "claude-code"
-RECORDED = "fixtures/sessions/debugging.jsonl"
-ENDED_AGO = timedelta(minutes=35)
-
-
-def play_session(now: datetime | None = None) -> None:
-    """Replay the recorded session so that it ended a while ago."""
-    transcript = read_transcript(settings.BASE_DIR / RECORDED)
-    with _in_no_hurry(), inside(system_actor("quickstart"), AGENT) as transport:
-        for _ in Player(transport, transcript, looks=False).play((now or timezone.now()) - ENDED_AGO):
-            pass
-
-
-@contextmanager
-def _in_no_hurry() -> Iterator[None]:
-    """Lift the deadlines of injections, so that a busy machine does not change the demo."""
-    served = settings.MEMORYHUB
-    settings.MEMORYHUB = served.model_copy(
-        update={"injection_deadline_ms": 60_000, "tool_deadline_ms": 60_000}
-    )
-    try:
-        yield
-    finally:
-        settings.MEMORYHUB = served

@@ -17,9 +17,12 @@ from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub.access.policy import Actor, Sensitivity
+from memoryhub.access.policy import Actor, Sensitivity, system_actor
 from memoryhub.accounts import tokens
 
+AGENT = "claude-code"
+RECORDED = "fixtures/sessions/debugging.jsonl"  # of the demo
+ENDED_AGO = timedelta(minutes=35)
 MOST_SECONDS = 366 * 86_400  # a session longer than a year is a mistake
 LINE = '{"offset": seconds, "hook": {"hook_event_name": …, "session_id": …, …}}'
 
@@ -347,3 +350,24 @@ class Player:
 
 def _key(at: str, event: str, tool: str) -> tuple[str, str, str]:
     return datetime.fromisoformat(at).astimezone(UTC).isoformat(timespec="milliseconds"), event, tool
+
+
+def play_session(now: datetime | None = None) -> None:
+    """Replay the recorded session so that it ended a while ago."""
+    transcript = read_transcript(settings.BASE_DIR / RECORDED)
+    with _in_no_hurry(), inside(system_actor("quickstart"), AGENT) as transport:
+        for _ in Player(transport, transcript, looks=False).play((now or timezone.now()) - ENDED_AGO):
+            pass
+
+
+@contextmanager
+def _in_no_hurry() -> Iterator[None]:
+    """Lift the deadlines of injections, so that a busy machine does not change the demo."""
+    served = settings.MEMORYHUB
+    settings.MEMORYHUB = served.model_copy(
+        update={"injection_deadline_ms": 60_000, "tool_deadline_ms": 60_000}
+    )
+    try:
+        yield
+    finally:
+        settings.MEMORYHUB = served

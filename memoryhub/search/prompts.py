@@ -1,4 +1,4 @@
-"""Prompts as queries: the informative terms of a prompt, and the memories whose subject it names."""
+"""Prompts as queries: their informative terms, the memories whose subject they name, injected context."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ CHATTER = frozenset(
 )
 _PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
 _LINE_NUMBER = re.compile(r"(\.[A-Za-z]\w{0,7})(?::\d+){1,2}\b")  # of a path
+_CONTEXT_FENCE = re.compile(r"<\s*(?P<end>/?)\s*memory-context\b[^<>]*>?", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+|(?<=[。！？；])")
-_CONTEXT_BLOCK = re.compile(r"<memory-context\b.*?(?:</memory-context>|\Z)", re.DOTALL | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ParsedPrompt:
 
 def parse_prompt(prompt: str) -> ParsedPrompt:
     """Parse a prompt. Of a long one only the beginning and the end, which usually contain the request."""
-    text = clean_prompt(strip_context_blocks(prompt)).replace('"', " ")
+    text = clean_prompt(strip_injected_context(prompt)).replace('"', " ")
     parts = [text] if len(text) <= MAX_CHARS else [text[:MAX_CHARS], text[-MAX_CHARS:]]
     sentences = [clause for part in parts for clause in _SENTENCE_END.split(part) if clause.strip()]
     clauses = [_informative_terms(sentence) for sentence in sentences]
@@ -84,11 +84,6 @@ def clean_prompt(prompt: str) -> str:
     if len(GERMAN_STOP_WORDS.intersection(words(prompt))) < MIN_GERMAN_WORDS:
         return prompt
     return WORD.sub(lambda word: "" if fold(word[0]) in GERMAN_STOP_WORDS else word[0], prompt)
-
-
-def strip_context_blocks(prompt: str) -> str:
-    """Remove earlier injected context from a prompt."""
-    return _CONTEXT_BLOCK.sub(" ", prompt)
 
 
 def _find_files(prompt: str) -> tuple[str, ...]:
@@ -165,3 +160,21 @@ def match_prompt(words_found: TermMatches, prompt: str, match: Scores) -> Scores
         return match
     least = min_share_of_best(len(parsed.words)) * match.max(initial=0.0)
     return np.where(match >= least, match, 0.0)
+
+
+def strip_injected_context(text: str) -> str:
+    """Return the text without memory-context blocks, so that injected memories are not captured again.
+
+    Blocks may be nested. A block that is not closed extends to the end of the text.
+    """
+    parts, depth, start = [], 0, 0
+    for fence in _CONTEXT_FENCE.finditer(text):
+        if not depth:
+            parts.append(text[start : fence.start()])
+        depth = max(depth - 1, 0) if fence["end"] else depth + 1
+        start = fence.end()
+    return "".join(parts) + (text[start:] if not depth else "")
+
+
+def contains_injected_context(text: str) -> bool:
+    return bool(_CONTEXT_FENCE.search(text))

@@ -12,7 +12,7 @@ from django.utils import timezone
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.audit import journal
 from memoryhub.audit.journal import MAX_NAMED_IDS
-from memoryhub.checks.services import visible_checks
+from memoryhub.checks.services import to_draft, visible_checks
 from memoryhub.core.database import write_transaction
 from memoryhub.core.pagination import iterate_rows, row_pages
 from memoryhub.core.vocabulary import Scope
@@ -37,7 +37,7 @@ from memoryhub.models import (
 from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
 from memoryhub.stats.counts import count_values
 from memoryhub.transfer import jsonl
-from memoryhub.transfer.jsonl import memory_to_line, to_line
+from memoryhub.transfer.jsonl import history_lines, memory_to_line, to_line
 
 UNKNOWN_LEVEL = "unknown"
 
@@ -80,7 +80,7 @@ class ExportSelection:
         """Yield the JSON lines, loading a thousand memories at a time."""
         if not self.whole:
             yield from self._memory_lines()
-            yield from map(to_line, self._replacement_lines())
+            yield from self._replacement_lines()
             return
         yield to_line(
             jsonl.header(
@@ -88,25 +88,20 @@ class ExportSelection:
             )
         )
         if self.everything:
-            for rows in (self._project_lines, self._identity_lines, self._count_lines):
-                yield from map(to_line, rows())
-        yield from map(to_line, self._session_lines())
+            yield from self._project_lines()
+            yield from history_lines("session", self._sessions())
+        else:
+            yield from map(to_line, map(jsonl.visible_session, iterate_rows(self._sessions())))
         yield from self._memory_lines()
-        for part in (
-            self._revision_lines,
-            self._evidence_lines,
-            self._absence_lines,
-            self._reference_lines,
-            self._merge_lines,
-            self._replacement_lines,
-            self._fact_lines,
-            self._superseded_lines,
-            self._event_lines,
-            self._summary_lines,
-            self._check_lines,
-            self._journal_lines,
-        ):
-            yield from map(to_line, part())
+        yield from self._lines_about_memories()
+        yield from self._fact_lines()
+        yield from history_lines("event", self._events())
+        visible = Memory.objects.visible_to(self.actor.clearance).values("pk")
+        yield from history_lines("summary", self._sessions().filter(summary__in=visible))
+        for row in iterate_rows(self._of_project(visible_checks(self.actor.clearance))):
+            yield to_line(jsonl.history("check", row, **to_draft(row)))
+        for row in iterate_rows(self._of_project(JournalEntry.objects.visible_to(self.actor.clearance))):
+            yield to_line(jsonl.journal(row, numbered=self.actor.clearance.is_whole))
 
     def left_out(self, known: Clearance | None = None) -> dict[str, int]:
         """Count the matching memories that are not exported, by level, ``unknown`` or others' ``personal``.
@@ -157,7 +152,18 @@ class ExportSelection:
             for row in chunk:
                 yield memory_to_line(row, lists[row.pk], whole=self.everything)
 
-    def _revision_lines(self) -> Iterator[dict[str, Any]]:
+    def _lines_about_memories(self) -> Iterator[bytes]:
+        yield from self._revision_lines()
+        exported = {"memory__in": self.memories().order_by().values("pk")}
+        yield from history_lines("evidence", Evidence.objects.filter(**exported))
+        yield from history_lines("absence", AbsenceSpan.objects.filter(**exported))
+        if self.everything:  # hashes of lines of code allow a guess at the code
+            yield from history_lines("reference", CodeReference.objects.filter(**exported))
+        visible = Memory.objects.visible_to(self.actor.clearance).values("pk")
+        yield from history_lines("merge", self.memories().filter(merged_into__in=visible))
+        yield from self._replacement_lines()
+
+    def _revision_lines(self) -> Iterator[bytes]:
         clearance = self.actor.clearance
         changed = self.memories().filter(Exists(Revision.objects.filter(memory=OuterRef("pk"))))
         for memory in iterate_rows(changed):
@@ -167,53 +173,19 @@ class ExportSelection:
                 if visible or (self.everything and row.sensitivity in LEVELS)
             ]
             for row in reversed(known):
-                yield jsonl.revision(row, memory.uid)
+                yield to_line(jsonl.history("revision", row, memory_id=memory.uid))
 
-    def _evidence_lines(self) -> Iterator[dict[str, Any]]:
-        rows = Evidence.objects.filter(memory__in=self.memories().order_by().values("pk"))
-        for row in iterate_rows(rows.select_related("memory")):
-            yield jsonl.evidence(row)
-
-    def _absence_lines(self) -> Iterator[dict[str, Any]]:
-        rows = AbsenceSpan.objects.filter(memory__in=self.memories().order_by().values("pk"))
-        yield from map(jsonl.absence, iterate_rows(rows.select_related("memory")))
-
-    def _reference_lines(self) -> Iterator[dict[str, Any]]:
-        """Yield hashes of lines of code, which allow a guess at the code, for those who see everything."""
-        if self.everything:
-            rows = CodeReference.objects.filter(memory__in=self.memories().order_by().values("pk"))
-            yield from map(jsonl.code_reference, iterate_rows(rows.select_related("memory")))
-
-    def _check_lines(self) -> Iterator[dict[str, Any]]:
-        rows = self._of_project(visible_checks(self.actor.clearance))
-        yield from map(jsonl.check, iterate_rows(rows))
-
-    def _merge_lines(self) -> Iterator[dict[str, Any]]:
-        """Yield the merges of which both memories are visible."""
-        visible = Memory.objects.visible_to(self.actor.clearance).values("pk")
-        for row in iterate_rows(
-            self.memories().filter(merged_into__in=visible).select_related("merged_into")
-        ):
-            yield {"kind": "merge", "memory_id": row.uid, "into": row.merged_into.uid}
-
-    def _replacement_lines(self) -> Iterator[dict[str, Any]]:
+    def _replacement_lines(self) -> Iterator[bytes]:
         """Yield the replacements of which both memories are exported."""
         exported = self.memories().order_by().values("pk")
-        rows = self.memories().filter(superseded_by__in=exported).select_related("superseded_by")
-        for row in iterate_rows(rows):
-            yield {"kind": "replacement", "memory_id": row.uid, "by": row.superseded_by.uid}
+        return history_lines("replacement", self.memories().filter(superseded_by__in=exported))
 
-    def _fact_lines(self) -> Iterator[dict[str, Any]]:
+    def _fact_lines(self) -> Iterator[bytes]:
+        """Yield the facts, and which of them supersedes another one."""
         for row in iterate_rows(self.facts()):
-            yield jsonl.fact(row, whole=self.everything)
-
-    def _superseded_lines(self) -> Iterator[dict[str, Any]]:
-        """Yield the superseded facts of which both facts are visible."""
+            yield to_line(jsonl.fact(row, whole=self.everything))
         visible = self.facts().order_by().values("pk")
-        for row in iterate_rows(
-            self.facts().filter(superseded_by__in=visible).select_related("superseded_by")
-        ):
-            yield {"kind": "superseded", "fact_id": row.uid, "by": row.superseded_by.uid}
+        yield from history_lines("superseded", self.facts().filter(superseded_by__in=visible))
 
     def _sessions(self) -> Any:
         if not self.everything:
@@ -227,37 +199,14 @@ class ExportSelection:
         is_empty = ~Exists(memories) & ~Exists(events)
         return self._of_project(Session.objects.filter(known | is_empty)).order_by("pk")
 
-    def _project_lines(self) -> Iterator[dict[str, Any]]:
-        yield from map(jsonl.project, iterate_rows(self._of_project(Project.objects.all(), "name")))
+    def _project_lines(self) -> Iterator[bytes]:
+        yield from history_lines("project", self._of_project(Project.objects.all(), "name"))
+        for kind, model in (("identity", ProjectIdentity), ("count", EventCount)):
+            yield from history_lines(kind, self._of_project(model.objects.all(), "project__name"))
 
-    def _identity_lines(self) -> Iterator[dict[str, Any]]:
-        rows = self._of_project(ProjectIdentity.objects.select_related("project"), "project__name")
-        yield from map(jsonl.identity, iterate_rows(rows))
-
-    def _count_lines(self) -> Iterator[dict[str, Any]]:
-        rows = self._of_project(EventCount.objects.select_related("project"), "project__name")
-        yield from map(jsonl.event_count, iterate_rows(rows))
-
-    def _session_lines(self) -> Iterator[dict[str, Any]]:
-        for row in iterate_rows(self._sessions()):
-            yield jsonl.session(row) if self.everything else jsonl.visible_session(row)
-
-    def _summary_lines(self) -> Iterator[dict[str, Any]]:
-        visible = Memory.objects.visible_to(self.actor.clearance).values("pk")
-        for row in iterate_rows(self._sessions().filter(summary__in=visible).select_related("summary")):
-            place = {"session_id": row.session_id, "project": row.project}
-            yield {"kind": "summary", **place, "memory_id": row.summary.uid}
-
-    def _event_lines(self) -> Iterator[dict[str, Any]]:
+    def _events(self) -> Any:
         rows = Event.objects.visible_to(self.actor.clearance)
         if self.everything:  # including events of trashed memories
             known = Q(memory__isnull=True) | Q(memory__sensitivity__in=LEVELS)
             rows = Event.objects.filter(known, sensitivity__in=LEVELS)
-        rows = self._of_project(rows, "session__project").select_related("session", "memory")
-        for row in iterate_rows(rows):
-            yield jsonl.event(row)
-
-    def _journal_lines(self) -> Iterator[dict[str, Any]]:
-        clearance = self.actor.clearance
-        for row in iterate_rows(self._of_project(JournalEntry.objects.visible_to(clearance))):
-            yield jsonl.journal(row, numbered=clearance.is_whole)
+        return self._of_project(rows, "session__project")

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from memoryhub.capture.events import parse_prompt
 from memoryhub.core.text import collapse_whitespace
-from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase, RowValues
+from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase, RowValues, row_fields
 from memoryhub.transfer.records import HistoryItem, InvalidItem, Item, validation_problems
 from memoryhub.transfer.schema import (
     EventLine,
@@ -42,7 +42,6 @@ def foreign_id(program: str, source_id: str) -> str:
 
 def make_journal_row(
     fields: FieldReader,
-    table: str,
     *,
     actor: str,
     memory_id: str,
@@ -66,10 +65,10 @@ def make_journal_row(
         "sensitivity": sensitivity,
         "detail": dict(detail or {}),
     }
-    return _make_item(fields, f"{table} row {number}", JournalLine, values)
+    return _make_item(fields, JournalLine, values)
 
 
-def make_session(fields: FieldReader, place: str, session_id: str, *, agent: str, cwd: str = "") -> Item:
+def make_session(fields: FieldReader, session_id: str, *, agent: str, cwd: str = "") -> Item:
     """Convert a session with the columns of claude-mem and its derivatives, or of Engram and agentmemory."""
     started = fields.past_moment("started_at_epoch", "started_at", "startedAt")
     ended = fields.past_moment("completed_at_epoch", "completed_at", "ended_at", "endedAt")
@@ -84,12 +83,10 @@ def make_session(fields: FieldReader, place: str, session_id: str, *, agent: str
         "ended_at": ended,
         "end_reason": fields.text("status") if ended else "",
     }
-    return _make_item(fields, place, SessionLine, values)
+    return _make_item(fields, SessionLine, values)
 
 
-def make_prompt(
-    place: str, fields: FieldReader, text: str, session_id: str, project: str, number: str = ""
-) -> Item:
+def make_prompt(fields: FieldReader, text: str, session_id: str, project: str, number: str = "") -> Item:
     """Convert a prompt to an event with the beginning of its text, as the hub stores prompts itself."""
     preview, keywords = parse_prompt(text, settings.MEMORYHUB.event_preview_chars)
     values = {
@@ -103,7 +100,7 @@ def make_prompt(
         "keywords": list(keywords),
         "mark": _digest("user_prompts", session_id, number, text)[:16],
     }
-    return _make_item(fields, place, EventLine, values)
+    return _make_item(fields, EventLine, values)
 
 
 def read_prompts(
@@ -111,10 +108,9 @@ def read_prompts(
 ) -> Iterator[Item]:
     """Yield the prompts with the project of their session, which ``column`` names in both tables."""
     for row, session in database.join(rows, column, sessions, column, ("project",)):
-        fields, about = FieldReader(row, notes), FieldReader(session or {}, notes)
-        place = f"user_prompts row {fields.get(ROW_NUMBER)}"
+        fields, about = row_fields("user_prompts", row, notes), FieldReader(session or {}, notes)
         text, number = fields.text("prompt_text"), fields.text("prompt_number")
-        yield make_prompt(place, fields, text, fields.text(column), about.text("project"), number)
+        yield make_prompt(fields, text, fields.text(column), about.text("project"), number)
 
 
 def make_revision(
@@ -151,8 +147,10 @@ def make_replacement(place: str, memory_id: str, by: str) -> Item:
     return _validate_item(place, ReplacementLine, {"kind": "replacement", "memory_id": memory_id, "by": by})
 
 
-def _make_item(fields: FieldReader, place: str, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:
-    return InvalidItem(place, fields.problems) if fields.problems else _validate_item(place, shape, values)
+def _make_item(fields: FieldReader, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:
+    if fields.problems:
+        return InvalidItem(fields.place, fields.problems)
+    return _validate_item(fields.place, shape, values)
 
 
 def _validate_item(place: str, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:

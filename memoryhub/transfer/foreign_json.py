@@ -10,7 +10,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -39,7 +39,7 @@ class JsonLinesFormat:
         """Return whether an object has the shape of this format."""
         raise NotImplementedError
 
-    def items(self, fields: FieldReader, place: str) -> Iterator[Item]:
+    def items(self, fields: FieldReader) -> Iterator[Item]:
         """Yield the items of a line."""
         raise NotImplementedError
 
@@ -56,7 +56,7 @@ class JsonLinesFormat:
             if isinstance(found, InvalidItem):
                 yield found
             else:
-                yield from self.items(FieldReader(found[1], notes), f"line {found[0]}")
+                yield from self.items(FieldReader(found[1], notes, f"line {found[0]}"))
         yield from notes.items()
 
 
@@ -193,16 +193,14 @@ class SqliteOrJsonFormat(SqliteFormat, JsonFormat):
         yield from base.read(self, path, options)
 
 
-JsonRow = tuple[str, str, dict[str, Any]]
-
-
-def json_rows(
+def read_items(
     members: Iterator[tuple[str, Any]],
     labels: Mapping[str, str],
     notes: ReadNotes,
+    read: Callable[[str, FieldReader], Iterable[Item]],
     ignored: Collection[str] = (),
-) -> Iterator[JsonRow | InvalidItem]:
-    """Yield key, place and object for each item of the lists that ``labels`` names; note other members."""
+) -> Iterator[Item]:
+    """Yield what ``read`` returns for the label and the object of each item; note members without a label."""
     numbers: Counter[str] = Counter()
     for key, value in members:
         if key not in labels:
@@ -212,7 +210,7 @@ def json_rows(
         numbers[key] += 1
         place = f"{labels[key]} {numbers[key]}"
         if isinstance(value, dict):
-            yield key, place, value
+            yield from read(labels[key], FieldReader(value, notes, place))
         else:
             yield InvalidItem(place, [Problem("", "is not a JSON object")])
 

@@ -213,7 +213,11 @@ class SqliteFormat:
         return database.rows(table, self.schema.tables[table].read)
 
     def fields(self, database: ForeignDatabase, table: str, notes: ReadNotes) -> Iterator[FieldReader]:
-        return (FieldReader(row, notes) for row in self.rows(database, table))
+        return (row_fields(table, row, notes) for row in self.rows(database, table))
+
+
+def row_fields(table: str, row: RowValues, notes: ReadNotes) -> FieldReader:
+    return FieldReader(row, notes, f"{table} row {row[ROW_NUMBER]}")
 
 
 def chunked(rows: Iterable[RowValues]) -> Iterator[list[RowValues]]:

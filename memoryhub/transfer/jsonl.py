@@ -6,22 +6,20 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
+from functools import cache
 from typing import IO, Any
 
+from django.db.models import QuerySet
+
 from memoryhub import models
-from memoryhub.checks.services import to_draft
+from memoryhub.core.pagination import iterate_rows
 from memoryhub.memories import serializers
 from memoryhub.memories.rows import ListValues
 from memoryhub.transfer.records import Problem
-from memoryhub.transfer.schema import EVENT_COLUMNS, VERSION
+from memoryhub.transfer.schema import HISTORY_LINES, VERSION, MemoryLine
 
-_SESSION_FIELDS = ("session_id", "project", "agent", "cwd", "end_reason", "segment", "state")
 _JOURNAL_FIELDS = ("actor", "operation", "object_type", "object_id", "project", "sensitivity", "owner")
-_HISTORY_FIELDS = (
-    *("author", "owner", "trash_reason", "flags", "scale", "consolidated_accesses"),
-    *("shown_count", "helped_count"),
-)
 
 
 def header(at: datetime, levels: list[str], everything: bool) -> dict[str, Any]:
@@ -40,15 +38,9 @@ def memory(row: models.Memory, lists: dict[str, list[Any]] | None, *, whole: boo
 
     ``superseded_by`` is a line of its own, after both memories.
     """
-    values: dict[str, Any] = {
-        "kind": "memory",
-        **serializers.memory(row, {}, lists),
-        "ttl_days": row.ttl_days,
-        **{name: getattr(row, name) for name in _HISTORY_FIELDS},
-        "reviewed_at": serializers.moment(row.reviewed_at),
-        "consolidated_at": serializers.moment(row.consolidated_at),
-        "outdated_at": serializers.moment(row.outdated_at),
-    }
+    values = {"kind": "memory", **serializers.memory(row, {}, lists), "ttl_days": row.ttl_days}
+    more = [name for name in MemoryLine.model_fields if name not in values and name != "copy_number"]
+    values |= {name: _read(row, name) for name in more}
     del values["superseded_by"], values["may_be_outdated"]
     return {**values, "copy_number": row.copy} if whole else values
 
@@ -58,75 +50,51 @@ def fact(row: models.Fact, *, whole: bool) -> dict[str, Any]:
     return {**values, "copy_number": row.copy} if whole else values
 
 
-def project(row: models.Project) -> dict[str, Any]:
-    """Serialize the settings of a project, without a pause."""
-    names = ("name", "mode", "ignored_paths", "sends_page", "off_page_facts", "max_memories")
-    return {"kind": "project", **{name: getattr(row, name) for name in names}}
+# Paths of the values that a row has under another name.
+_PATHS: dict[str, dict[str, str]] = {
+    "identity": {"project": "project.name"},
+    "count": {"project": "project.name"},
+    "event": {"session_id": "session.session_id", "project": "session.project"},
+    "merge": {"memory_id": "uid", "into": "merged_into.uid"},
+    "replacement": {"memory_id": "uid", "by": "superseded_by.uid"},
+    "superseded": {"fact_id": "uid", "by": "superseded_by.uid"},
+    "summary": {"memory_id": "summary.uid"},
+    "check": {"id": "uid"},
+}
 
 
-def identity(row: models.ProjectIdentity) -> dict[str, Any]:
-    values = {"project": row.project.name, "key": row.key, "owner": row.owner}
-    return {"kind": "identity", **values, "created_at": serializers.moment(row.created_at)}
+def history_lines(kind: str, rows: QuerySet[Any]) -> Iterator[bytes]:
+    """Yield a line for each row."""
+    related = {path.split(".")[0] for path in _paths(kind).values() if "." in path}
+    for row in iterate_rows(rows.select_related(*related) if related else rows):
+        yield to_line(history(kind, row))
 
 
-def event_count(row: models.EventCount) -> dict[str, Any]:
-    values = {"project": row.project.name, "day": row.day.isoformat(), "event": row.event}
-    return {"kind": "count", **values, "count": row.count}
+def history(kind: str, row: Any, **values: Any) -> dict[str, Any]:
+    """Serialize a row with the fields of its schema. ``values`` replace those of the row."""
+    read = {name: _read(row, path) for name, path in _paths(kind).items() if name not in values}
+    return {"kind": kind, **read, **values}
 
 
-def absence(row: models.AbsenceSpan) -> dict[str, Any]:
-    moments = {name: serializers.moment(getattr(row, name)) for name in ("began_at", "ended_at")}
-    return {"kind": "absence", "memory_id": row.memory.uid, **moments}
+@cache
+def _paths(kind: str) -> dict[str, str]:
+    """Return where a row of this kind has the values of its line."""
+    paths = {"memory_id": "memory.uid", **_PATHS.get(kind, {})}
+    return {name: paths.get(name, name) for name in HISTORY_LINES[kind].model_fields if name != "kind"}
 
 
-def code_reference(row: models.CodeReference) -> dict[str, Any]:
-    values = {name: getattr(row, name) for name in ("path", "lines", "gone", "dismissed")}
-    return {
-        "kind": "reference",
-        "memory_id": row.memory.uid,
-        **values,
-        "as_of": serializers.moment(row.as_of),
-    }
-
-
-def check(row: models.MemoryCheck) -> dict[str, Any]:
-    """Serialize a check without the result of its last run, which the next run replaces."""
-    moments = {name: serializers.moment(getattr(row, name)) for name in ("created_at", "updated_at")}
-    return {"kind": "check", "id": row.uid, "owner": row.owner, **to_draft(row), **moments}
-
-
-def session(row: models.Session) -> dict[str, Any]:
-    moments = {name: serializers.moment(getattr(row, name)) for name in ("started_at", "last_at", "ended_at")}
-    return {"kind": "session", **{name: getattr(row, name) for name in _SESSION_FIELDS}, **moments}
+def _read(row: Any, path: str) -> Any:
+    """Return a value in the form of JSON; None if a row on its path is missing."""
+    for name in path.split("."):
+        row = None if row is None else getattr(row, name)
+    if isinstance(row, datetime):
+        return serializers.moment(row)
+    return row.isoformat() if isinstance(row, date) else row
 
 
 def visible_session(row: Any) -> dict[str, Any]:
     """Serialize a session from ``Session.objects.visible_to``, which contains only visible values."""
     return {"kind": "session", **serializers.session(row)}
-
-
-def event(row: models.Event) -> dict[str, Any]:
-    return {
-        "kind": "event",
-        "session_id": row.session.session_id,
-        "project": row.session.project,
-        "at": serializers.moment(row.at),
-        **{name: getattr(row, name) for name in EVENT_COLUMNS},
-        "memory_id": row.memory.uid if row.memory else None,
-    }
-
-
-def revision(row: models.Revision, memory_id: str) -> dict[str, Any]:
-    return {"kind": "revision", "memory_id": memory_id, **serializers.revision(row)}
-
-
-def evidence(row: models.Evidence) -> dict[str, Any]:
-    return {
-        "kind": "evidence",
-        "memory_id": row.memory.uid,
-        "session_id": row.session_id,
-        "at": serializers.moment(row.at),
-    }
 
 
 def journal(row: models.JournalEntry, *, numbered: bool) -> dict[str, Any]:

@@ -17,9 +17,15 @@ from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
 from memoryhub.memories.create import CHUNK_CHARACTERS, CHUNK_SIZE
 from memoryhub.memories.errors import NotFound, SecretDetected, StoreError
-from memoryhub.memories.imported_history import HISTORY_TEXT_FIELDS, ImportedHistory
+from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
-from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, join_texts, refusal_change
+from memoryhub.memories.secret_check import (
+    HISTORY_TEXT_FIELDS,
+    MEMORY_FIELDS,
+    find_refusal,
+    join_texts,
+    refusal_change,
+)
 from memoryhub.memories.vectors import PreparedVectors, embedding_text
 from memoryhub.models import Fact, Memory
 from memoryhub.transfer import restore

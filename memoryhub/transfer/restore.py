@@ -24,18 +24,14 @@ from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.schema import (
     EVENT_COLUMNS,
     SESSION_COLUMNS,
-    AbsenceLine,
     CheckLine,
     CountLine,
     EventLine,
-    EvidenceLine,
     IdentityLine,
     JournalLine,
     MergeLine,
     ProjectLine,
-    ReferenceLine,
     ReplacementLine,
-    RevisionLine,
     SessionLine,
     SummaryLine,
     SupersededLine,
@@ -117,45 +113,24 @@ def _restore_superseded(line: SupersededLine, actor: Actor, known: dict[str, str
     return services.import_superseded(fact, by, actor)
 
 
-def _restore_revisions(shapes: Sequence[RevisionLine], actor: Actor, known: dict[str, str]) -> list[Result]:
-    names = {"number", "at", "actor", "reason", "before"}
-    found = [
-        (
-            known.get(one.memory_id, one.memory_id),
-            {**one.model_dump(include=names), "sensitivity": one.sensitivity.value},
-        )
-        for one in shapes
-    ]
-    return imported_history.import_revisions(found, actor)
+def _about_memories(
+    store: Callable[[Sequence[imported_history.FoundRow], Actor], list[Result]],
+) -> Callable[..., list[Result]]:
+    """Return a function that passes ``store`` the ids of the memories and the other values of the lines."""
 
+    def restore_all(shapes: Sequence[Any], actor: Actor, known: dict[str, str]) -> list[Result]:
+        found = [
+            (known.get(one.memory_id, one.memory_id), one.model_dump(exclude={"kind", "memory_id"}))
+            for one in shapes
+        ]
+        return store(found, actor)
 
-def _restore_evidence(shapes: Sequence[EvidenceLine], actor: Actor, known: dict[str, str]) -> list[Result]:
-    found = [(known.get(one.memory_id, one.memory_id), one.session_id, one.at) for one in shapes]
-    return imported_history.import_evidence(found, actor)
-
-
-def _restore_absences(shapes: Sequence[AbsenceLine], actor: Actor, known: dict[str, str]) -> list[Result]:
-    found = [(known.get(one.memory_id, one.memory_id), one.began_at, one.ended_at) for one in shapes]
-    return imported_history.import_absences(found, actor)
-
-
-def _restore_references(shapes: Sequence[ReferenceLine], actor: Actor, known: dict[str, str]) -> list[Result]:
-    names = {"path", "lines", "gone", "dismissed", "as_of"}
-    found = [(known.get(one.memory_id, one.memory_id), one.model_dump(include=names)) for one in shapes]
-    return imported_history.import_code_references(found, actor)
+    return restore_all
 
 
 def _restore_merges(shapes: Sequence[MergeLine], actor: Actor, known: dict[str, str]) -> list[Result]:
     found = [(known.get(one.memory_id, one.memory_id), known.get(one.into, one.into)) for one in shapes]
     return imported_history.import_merges(found, actor)
-
-
-def _restore_replacements(
-    shapes: Sequence[ReplacementLine], actor: Actor, known: dict[str, str]
-) -> list[Result]:
-    """Set the replacements of memories that this import brought, and of no others."""
-    found = [(known.get(one.memory_id, ""), known.get(one.by, one.by)) for one in shapes]
-    return imported_history.import_replacements(found, actor)
 
 
 def _for_each_line(restore_line: Callable[[Any, Actor, dict[str, str]], bool]) -> Callable[..., list[Result]]:
@@ -169,6 +144,13 @@ def _for_each_line(restore_line: Callable[[Any, Actor, dict[str, str]], bool]) -
         return results
 
     return restore_all
+
+
+def _restore_replacement(line: ReplacementLine, actor: Actor, known: dict[str, str]) -> bool:
+    """Set the replacement of a memory that this import brought, and of no other."""
+    return imported_history.import_replacement(
+        known.get(line.memory_id, ""), known.get(line.by, line.by), actor
+    )
 
 
 def _restore_project(line: ProjectLine, actor: Actor, known: dict[str, str]) -> bool:
@@ -365,12 +347,15 @@ KINDS = {
         ("preview", "event", "tool_name", "files", "keywords", "skip_reason"),
         ("handlers", "memorability_parts"),
     ),
-    "revision": LineKind("earlier versions", _restore_revisions),  # :func:`find_line_refusal` checks them
-    "evidence": LineKind("evidence", _restore_evidence, ("session_id",)),
-    "absence": LineKind("times in the trash", _restore_absences),
-    "reference": LineKind("references to code", _restore_references, ("path",)),
+    # :func:`find_line_refusal` checks the values of a revision.
+    "revision": LineKind("earlier versions", _about_memories(imported_history.import_revisions)),
+    "evidence": LineKind("evidence", _about_memories(imported_history.import_evidence), ("session_id",)),
+    "absence": LineKind("times in the trash", _about_memories(imported_history.import_absences)),
+    "reference": LineKind(
+        "references to code", _about_memories(imported_history.import_code_references), ("path",)
+    ),
     "merge": LineKind("merges", _restore_merges),
-    "replacement": LineKind("replacements", _restore_replacements),
+    "replacement": LineKind("replacements", _for_each_line(_restore_replacement)),
     "summary": LineKind("summaries of sessions", _for_each_line(_restore_summary)),
     "superseded": LineKind("superseded facts", _for_each_line(_restore_superseded)),
     "check": LineKind(

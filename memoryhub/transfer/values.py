@@ -111,11 +111,20 @@ def load_field_rules(format: str) -> dict[str, FieldRules]:
 
 
 class FieldReader:
-    """Typed access to the values of a row, collecting problems. Absent and null are the same."""
+    """Typed access to the values of a row, collecting problems. Absent and null are the same.
 
-    def __init__(self, values: Mapping[str, Any], notes: ReadNotes) -> None:
-        self.values, self.notes = values, notes
+    ``place`` is the position of the row in the file (:class:`Record`).
+    """
+
+    def __init__(self, values: Mapping[str, Any], notes: ReadNotes, place: str = "") -> None:
+        self.values, self.notes, self.place = values, notes, place
         self.problems: list[Problem] = []
+
+    def inner(self, name: str) -> FieldReader:
+        """Return a reader of the object in a field. Its problems are problems of this row."""
+        inner = FieldReader(self.mapping(name), self.notes, self.place)
+        inner.problems = self.problems
+        return inner
 
     def get(self, name: str) -> Any:
         return self.values.get(name)
@@ -261,30 +270,33 @@ class FieldReader:
             name: rule.read(self) if isinstance(rule, FieldRule) else rule for name, rule in rules.items()
         }
 
-    def memory(self, place: str, rules: FieldRules, *, source_id: str = "", **computed: Any) -> Item:
-        """Return a memory of the fields that have a rule or are computed, with its history."""
-        return self._make(place, MemoryDraft, {**self.follow(rules), **computed}, source_id)
+    def memory(self, rules: FieldRules, **computed: Any) -> Item:
+        """Return a memory of the fields that have a rule or are computed, with its history.
 
-    def fact(self, place: str, rules: FieldRules, *, source_id: str = "", **computed: Any) -> Item:
+        ``source_id`` is the ``uid`` unless it is given; ``part`` is added to the place.
+        """
+        return self._make(MemoryDraft, {**self.follow(rules), **computed})
+
+    def fact(self, rules: FieldRules, **computed: Any) -> Item:
         """Return a fact, like :meth:`memory`."""
-        return self._make(place, FactDraft, {**self.follow(rules), **computed}, source_id)
+        return self._make(FactDraft, {**self.follow(rules), **computed})
 
-    def _make(
-        self, place: str, shape: type[MemoryDraft] | type[FactDraft], values: dict[str, Any], source_id: str
-    ) -> Item:
+    def _make(self, shape: type[MemoryDraft] | type[FactDraft], values: dict[str, Any]) -> Item:
+        part, source_id = values.pop("part", ""), values.pop("source_id", values.get("uid", ""))
         past = ImportedHistory(**{name: values.pop(name) for name in _HISTORY_FIELDS & values.keys()})
-        return self.record(place, shape, values, source_id=source_id, past=past)
+        return self.record(shape, values, source_id=source_id, past=past, part=part)
 
     def record(
         self,
-        place: str,
         shape: type[MemoryDraft] | type[FactDraft],
         draft: Mapping[str, Any],
         *,
         source_id: str = "",
         past: ImportedHistory = NO_HISTORY,
+        part: str = "",
     ) -> Record | InvalidItem:
         """Return the validated record, or an invalid item if a value was refused."""
+        place = self.place + part
         made = make_record(place, shape, draft, source_id=source_id, past=past)
         if not self.problems:
             return made

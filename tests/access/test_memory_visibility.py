@@ -8,7 +8,7 @@ from django.utils import timezone
 from memoryhub import memories as store
 from memoryhub.access.policy import LEVELS, Clearance, system_actor
 from memoryhub.core.pagination import paginate
-from memoryhub.facts import services
+from memoryhub.facts import queries, services
 from memoryhub.maintenance.operations import run_now
 from memoryhub.memories import NotFound
 from memoryhub.memories.filters import MemoryFilter
@@ -154,7 +154,7 @@ def facts_of_four_levels(four_levels, actor):
 
 @through_each_clearance
 def test_facts(facts_of_four_levels, clearance, seen):
-    found = services.query_facts(clearance, subject="zebra")
+    found = queries.query_facts(clearance, subject="zebra")
     assert {fact.object for fact in found.filter(predicate="of")} == seen
     on_memories = seen if "public" in clearance.levels else set()
     assert {fact.object for fact in found.filter(predicate="on")} == on_memories

@@ -6,7 +6,7 @@ import pytest
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.facts import services
+from memoryhub.facts import queries, services
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory, Session
@@ -47,7 +47,7 @@ def test_facts_of_other_projects_are_hidden(db, actor, confined, remember):
         {"object": "on a memory outside", "project": "zoo", "memory_id": elsewhere.uid},
     ):
         services.create_fact(FactDraft(subject="s", predicate="p", **draft), actor)
-    assert [fact.object for fact in services.query_facts(confined.clearance)] == ["inside"]
+    assert [fact.object for fact in queries.query_facts(confined.clearance)] == ["inside"]
 
 
 def test_confined_token_cannot_write_to_other_projects(confined, remember):
@@ -109,5 +109,5 @@ def test_memory_made_personal_is_hidden_from_others(remember, actor, stranger):
 def test_facts_of_a_personal_memory_are_visible_only_to_its_owner(remember, actor, stranger):
     memory = remember("mine", scope="personal")
     services.create_fact(FactDraft(subject="s", predicate="p", object="o", memory_id=memory.uid), actor)
-    assert not services.query_facts(stranger.clearance).exists()
+    assert not queries.query_facts(stranger.clearance).exists()
     assert not JournalEntry.objects.visible_to(stranger.clearance).exists()

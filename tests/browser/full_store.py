@@ -32,7 +32,7 @@ from memoryhub.models import (
     Session,
 )
 from memoryhub.ops import demo
-from memoryhub.ops.demo import play_session
+from memoryhub.ops.replay import play_session
 from memoryhub.transfer import jobs
 from tests.accounts.passkey import create_passkey
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.capture.boundaries import detect_boundary, extract_keywords, most_common_keywords
+from memoryhub.capture.segments import detect_boundary
+from memoryhub.core.text import extract_keywords, most_common_keywords
 
 DATABASE = "journal mode database index query planner statistics trigger"
 DESIGN = "button colour contrast margin font heading stylesheet theme"

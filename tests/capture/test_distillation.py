@@ -3,8 +3,9 @@
 import pytest
 
 from memoryhub.capture.classification import classify
-from memoryhub.capture.distillation import MAX_NOTE_AGE, Candidate, OpenWork, distill, strip_injected_context
+from memoryhub.capture.distillation import MAX_NOTE_AGE, Candidate, OpenWork, distill
 from memoryhub.capture.observation import observe
+from memoryhub.search.prompts import strip_injected_context
 
 FAILING = "tests/test_a.py F\nE   AssertionError: assert 1 == 2\n1 failed in 0.2s"
 

@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 @pytest.fixture
 def handler(monkeypatch):
     """Return a function that registers a handler for tool calls until the end of the test."""
-    monkeypatch.setattr(hooks, "_hooks", list(hooks._hooks))
+    monkeypatch.setattr(hooks, "chains", dict(hooks.chains))
     return lambda priority, function, **options: hooks.register("tool:post", priority, function, **options)
 
 

@@ -106,7 +106,7 @@ def test_summary_is_stored_when_maintenance_fails(agent_session, monkeypatch):
     def explode(*args, **kwargs):
         raise RuntimeError
 
-    monkeypatch.setattr("memoryhub.capture.pipeline.run_now", explode)
+    monkeypatch.setattr("memoryhub.capture.services.run_now", explode)
     agent_session.commit(FIX)
     answer = reports(agent_session.end())
     assert answer["capture"][0] == "ok"

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.facts import contradictions, services
+from memoryhub.facts import contradictions, queries, services
 from memoryhub.memories import Conflict, NotFound
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft
@@ -116,9 +116,9 @@ class TestSuperseding:
     def test_superseded_fact_is_neither_contradiction_nor_current(self, two, actor):
         contradictions.supersede_facts(two[1].uid, [two[0].uid], actor)
         assert found(actor) == []
-        assert [fact.object for fact in services.query_facts(actor.clearance)] == ["Bram"]
-        assert [fact.object for fact in services.query_facts(actor.clearance, ended=True)] == ["Mara"]
-        assert len(services.query_facts(actor.clearance, ended=None)) == 2
+        assert [fact.object for fact in queries.query_facts(actor.clearance)] == ["Bram"]
+        assert [fact.object for fact in queries.query_facts(actor.clearance, ended=True)] == ["Mara"]
+        assert len(queries.query_facts(actor.clearance, ended=None)) == 2
 
     def test_superseded_fact_shows_that_the_predicate_takes_one_object(self, db, actor):
         old, new = (store(actor, name, day=day, predicate="uses") for day, name in enumerate(("vi", "ed")))

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from memoryhub import memories
-from memoryhub.facts import services
+from memoryhub.facts import queries, services
 from memoryhub.memories import Conflict, NotFound
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry
@@ -62,23 +62,23 @@ def test_every_filter_narrows(db, actor, filters, found):
     store(actor, confidence=0.5, session_id="s")
     store(actor, "PostgreSQL", predicate="ran on", confidence=0.2)
     store(actor, "Linux", subject="box", project="p")
-    assert {fact.object for fact in services.query_facts(actor.clearance, **filters)} == found
+    assert {fact.object for fact in queries.query_facts(actor.clearance, **filters)} == found
 
 
 def test_fact_of_a_trashed_memory_is_not_current_until_restored(remember, actor):
     memory = remember("source")
     store(actor, memory_id=memory.uid)
     memories.trash_memories([memory.uid], actor)
-    assert not services.query_facts(actor.clearance).exists()
+    assert not queries.query_facts(actor.clearance).exists()
     memories.restore_memories([memory.uid], actor)
-    assert services.query_facts(actor.clearance).exists()
+    assert queries.query_facts(actor.clearance).exists()
 
 
 def test_fact_of_an_expired_memory_is_not_current(remember, actor):
     memory = remember("source")
     store(actor, memory_id=memory.uid)
     memories.apply_bulk_action("expire", [memory.uid], actor)
-    assert not services.query_facts(actor.clearance).exists()
+    assert not queries.query_facts(actor.clearance).exists()
 
 
 def test_fact_whose_memory_is_erased_is_erased(remember, actor):
@@ -119,13 +119,13 @@ def test_actor_who_cannot_see_a_fact_gets_a_separate_one(remember, actor, low):
         later,
     )
     assert Fact.objects.get(copy=0).memory == memory, "the hidden one stays as it was"
-    assert services.query_facts(low.clearance).get() == created_fact
+    assert queries.query_facts(low.clearance).get() == created_fact
     assert JournalEntry.objects.visible_to(low.clearance).get().operation == "insert"
 
 
 def test_fact_above_the_clearance_is_stored_but_not_visible(db, low):
     store(low, sensitivity="secret")
-    assert not services.query_facts(low.clearance).exists()
+    assert not queries.query_facts(low.clearance).exists()
     assert Fact.objects.count() == 1
 
 
@@ -133,9 +133,9 @@ def test_future_fact_is_not_current(db, actor):
     fact, _ = store(actor)
     begins = timezone.now() + timedelta(days=1)
     Fact.objects.update(valid_from=begins)
-    assert not services.query_facts(actor.clearance).exists()
-    assert not services.query_facts(actor.clearance, ended=True).exists()
-    assert list(services.query_facts(actor.clearance, ended=None)) == [fact]
+    assert not queries.query_facts(actor.clearance).exists()
+    assert not queries.query_facts(actor.clearance, ended=True).exists()
+    assert list(queries.query_facts(actor.clearance, ended=None)) == [fact]
     assert list(Fact.objects.current(begins)) == [fact]
 
 

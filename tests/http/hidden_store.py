@@ -21,7 +21,7 @@ from memoryhub.injection.services import inject_context
 from memoryhub.maintenance import runs
 from memoryhub.memories.merge import merge_memories
 from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryDraft, MemoryPatch
-from memoryhub.models import Injection, Memory, MemoryCheck, Session, fields
+from memoryhub.models import Injection, Memory, MemoryCheck, Session
 from memoryhub.search import visible_rows
 from memoryhub.stats import counts
 
@@ -70,7 +70,7 @@ class StoppedWorld:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._name, self._numbers = "", Counter[str]()
-        monkeypatch.setattr(fields, "os", SimpleNamespace(urandom=self._next_id))
+        monkeypatch.setattr("memoryhub.core.text.os", SimpleNamespace(urandom=self._next_id))
         monkeypatch.setattr(timezone, "datetime", _StoppedClock)
 
     def _next_id(self, size: int) -> bytes:

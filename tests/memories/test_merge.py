@@ -11,7 +11,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit.verification import verify
 from memoryhub.backends import schema
-from memoryhub.facts import services
+from memoryhub.facts import queries, services
 from memoryhub.memories.rows import LIST_FIELDS, list_values
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.memories.versions import visible_revisions
@@ -80,7 +80,7 @@ class TestMerging:
         draft = FactDraft(subject="cache", predicate="on", object="runner", memory_id=three[1].uid)
         fact, _ = services.create_fact(draft, actor)
         memories.merge_memories(three[0].uid, [three[1].uid], actor)
-        [known] = services.query_facts(actor.clearance, subject="cache")
+        [known] = queries.query_facts(actor.clearance, subject="cache")
         assert (known.uid, known.memory_id) == (fact.uid, three[0].pk)
 
     def test_merge_is_journaled_without_text(self, three: list[Memory], actor: Actor) -> None:

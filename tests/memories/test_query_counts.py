@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from memoryhub import memories
 from memoryhub.access.policy import Clearance
 from memoryhub.core.pagination import paginate
-from memoryhub.facts import services
+from memoryhub.facts import queries, services
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
@@ -47,7 +47,7 @@ READS: dict[str, Callable[[], Any]] = {
     "the statistics": lambda: stats_counts.store_statistics(CLEARANCE),
     "the facets": lambda: stats_counts.top_facets(live()),
     "the plot": lambda: calendar.count_by_day(live(), "created_at", "type"),
-    "the facts": lambda: [serializers.fact(fact) for fact in services.query_facts(CLEARANCE)],
+    "the facts": lambda: [serializers.fact(fact) for fact in queries.query_facts(CLEARANCE)],
     "the sessions": lambda: [
         serializers.session(row, n=row.memory_count) for row in sessions_with_counts(CLEARANCE)
     ],

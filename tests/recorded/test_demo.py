@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from memoryhub.models import AgentToken, Session
-from memoryhub.ops.demo import AGENT, play_session
+from memoryhub.ops.replay import AGENT, play_session
 
 
 @pytest.fixture(scope="module")

@@ -23,11 +23,11 @@ SUITES = {"browser journeys": ("tests/browser/journeys",), "MCP clients": CLIENT
 MAX_RUNS = 4  # of a test whose requests were cut off
 _DEMO = """
 from django.core.management import call_command
-from memoryhub.ops import demo
+from memoryhub.ops import demo, replay
 call_command("migrate", verbosity=0)
 demo.mark()
 demo.load()
-demo.play_session()
+replay.play_session()
 """
 _READ = """
 import json

@@ -24,7 +24,7 @@ from memoryhub.models import (
     Session,
 )
 from memoryhub.ops import demo, worker
-from memoryhub.ops.demo import play_session
+from memoryhub.ops.replay import play_session
 from memoryhub.transfer import jobs
 from tools.screenshots import frozen_clock
 from tools.screenshots.frozen_clock import NOW

@@ -26,7 +26,7 @@ from memoryhub.management.operator import plural
 from memoryhub.models import AgentToken, Fact, Memory, Session
 from memoryhub.ops import bootstrap, demo, serving
 from memoryhub.ops.checks import INSTALLATION
-from memoryhub.ops.demo import play_session
+from memoryhub.ops.replay import play_session
 
 ADMIN = demo.OWNER
 TOKEN = "quickstart"  # noqa: S105  a name

@@ -61,14 +61,14 @@ class AgentMemory(JsonFormat):
             if not isinstance(value, dict):
                 yield InvalidItem(place, [Problem("", "is not a JSON object")])
                 continue
-            fields = FieldReader(value, notes)
+            fields = FieldReader(value, notes, place)
             if key in _FIELDS:
                 fields.note_unknown(frozenset(_FIELDS[key].split()))
             if key in _READERS:
-                yield _READERS[key](place, fields)
-                replacements += _replacements(place, fields) if key == "memories" else ()
+                yield _READERS[key](fields)
+                replacements += _replacements(fields) if key == "memories" else ()
             elif value.keys() >= _PYTHON_FIELDS:
-                yield _read_python(place, key, fields)
+                yield _read_python(key, fields)
             else:
                 notes.add(printable_name(key))
         yield from replacements
@@ -90,62 +90,60 @@ def _uid(kind: str, source_id: str) -> str:
     return foreign_id(f"agentmemory {kind}", source_id)
 
 
-def _record(place: str, fields: FieldReader, kind: str, id_name: str = "id", **computed: Any) -> Item:
+def _record(fields: FieldReader, kind: str, id_name: str = "id", **computed: Any) -> Item:
     """Return a memory with the values that all kinds have, and those of its kind."""
-    uid, created = _uid(kind, fields.text(id_name)), fields.past_moment("createdAt", "timestamp")
+    created = fields.past_moment("createdAt", "timestamp")
     return fields.memory(
-        place,
         {**_RULES["common"], **_RULES[kind]},
-        source_id=uid,
-        uid=uid,
+        uid=_uid(kind, fields.text(id_name)),
         created_at=created,
         updated_at=fields.past_moment("updatedAt") or created,
         **computed,
     )
 
 
-def _read_memory(place: str, fields: FieldReader) -> Item:
+def _read_memory(fields: FieldReader) -> Item:
     kind, tags = fields.memory_type("type", _TYPES)
     sessions = fields.words("sessionIds")
     if len(sessions) > 1:
         fields.notes.add("sessionIds beyond the first", len(sessions) - 1)
     session = sessions[0] if sessions else ""
-    return _record(place, fields, "memory", type=kind, tags=tags, session_id=session)
+    return _record(fields, "memory", type=kind, tags=tags, session_id=session)
 
 
-def _replacements(place: str, fields: FieldReader) -> Iterator[Item]:
+def _replacements(fields: FieldReader) -> Iterator[Item]:
     by = _uid("memory", fields.text("id"))
     for old in dict.fromkeys([*fields.words("supersedes"), fields.text("parentId")]):
         if old:
-            yield make_replacement(f"{place}, supersedes", _uid("memory", old), by)
+            yield make_replacement(f"{fields.place}, supersedes", _uid("memory", old), by)
 
 
-def _read_observation(place: str, fields: FieldReader) -> Item:
+def _read_observation(fields: FieldReader) -> Item:
     kind, tags = fields.memory_type("type", _TYPES, MemoryType.CHANGE)
     text = append_statements(fields.text("narrative"), fields.words("facts"))
     content = text or fields.text("subtitle") or fields.text("title")
-    return _record(place, fields, "observation", content=content, type=kind, tags=tags)
+    return _record(fields, "observation", content=content, type=kind, tags=tags)
 
 
-def _read_summary(place: str, fields: FieldReader) -> Item:
+def _read_summary(fields: FieldReader) -> Item:
     content = append_statements(fields.text("narrative"), fields.words("keyDecisions"))
     content, kind = content or fields.text("title"), MemoryType.SESSION_SUMMARY
-    return _record(place, fields, "summary", "sessionId", content=content, type=kind)
+    return _record(fields, "summary", "sessionId", content=content, type=kind)
 
 
-def _read_lesson(place: str, fields: FieldReader) -> Item:
+def _read_lesson(fields: FieldReader) -> Item:
     content = "\n\n".join(filter(None, (fields.text("content"), fields.text("context"))))
-    return _record(place, fields, "lesson", content=content, type=MemoryType.DISCOVERY)
+    return _record(fields, "lesson", content=content, type=MemoryType.DISCOVERY)
 
 
-def _read_session(place: str, fields: FieldReader) -> Item:
+def _read_session(fields: FieldReader) -> Item:
     fields.note_unsupported("firstPrompt", "summary", "commitShas", "tags", "model")
-    return make_session(fields, place, fields.text("id"), agent="agentmemory", cwd=fields.text("cwd"))
+    return make_session(fields, fields.text("id"), agent="agentmemory", cwd=fields.text("cwd"))
 
 
-def _read_python(place: str, collection: str, fields: FieldReader) -> Item:
+def _read_python(collection: str, fields: FieldReader) -> Item:
     """Read a document of the Python package. The collection is the category; its ids count within it."""
-    metadata = FieldReader(fields.mapping("metadata"), fields.notes)
+    metadata = fields.inner("metadata")
     fields.note_unsupported("embedding", why="computed again here")
     fields.note_unsupported_metadata(metadata.values, _PYTHON_METADATA)
     uid = _uid(f"document {collection}", fields.text("id"))
@@ -158,15 +156,14 @@ def _read_python(place: str, collection: str, fields: FieldReader) -> Item:
         "created_at": created,
         "updated_at": metadata.past_moment("updated_at", "created_at"),
     }
-    fields.problems += metadata.problems
-    return fields.memory(place, {}, source_id=uid, uid=uid, ttl_days=0, **computed)
+    return fields.memory({}, uid=uid, ttl_days=0, **computed)
 
 
-_READERS: dict[str, Callable[[str, FieldReader], Item]] = {
+_READERS: dict[str, Callable[[FieldReader], Item]] = {
     "sessions": _read_session,
     "memories": _read_memory,
     "observations": _read_observation,
     "summaries": _read_summary,
-    "semanticMemories": lambda place, fields: _record(place, fields, "semantic", type=MemoryType.FACT),
+    "semanticMemories": lambda fields: _record(fields, "semantic", type=MemoryType.FACT),
     "lessons": _read_lesson,
 }

@@ -19,7 +19,7 @@ from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer.files import member_names, open_member, select_members
 from memoryhub.transfer.foreign_history import foreign_id
 from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions, UnreadableFile
-from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules, printable_name
+from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
 
 _FIELDS = load_field_rules("basic-memory")
 MAX_NOTE_BYTES = 5 * 1024 * 1024
@@ -119,38 +119,35 @@ def _read_note(note: _Note, notes: ReadNotes, file: str) -> tuple[Item, list[Ite
         return InvalidItem(place, [Problem("", "is not UTF-8 text")]), []
     except InvalidFrontMatter as error:
         return InvalidItem(place, [Problem("", str(error))]), []
-    fields = FieldReader({**values, "title": values.get("title") or PurePosixPath(place).stem}, notes)
-    for name in sorted(values.keys() - _KNOWN_FIELDS):
-        notes.add(f"field {printable_name(name)}")
+    fields = FieldReader({**values, "title": values.get("title") or PurePosixPath(place).stem}, notes, place)
+    fields.note_unknown(_KNOWN_FIELDS)
     uid = foreign_id(BasicMemory.name, fields.text("permalink") or note.name)
-    record = _make_record(place, fields, body, uid, note)
+    record = _make_record(fields, body, uid, note)
     if isinstance(record, InvalidItem):
         return record, []
     return record, [
-        _make_fact(f"{place}, relation {number}", fields, uid, match)
+        _make_fact(f", relation {number}", fields, uid, match)
         for number, match in enumerate(_RELATION.finditer(body), start=1)
     ]
 
 
-def _make_fact(place: str, fields: FieldReader, uid: str, match: re.Match[str]) -> Item:
+def _make_fact(part: str, fields: FieldReader, uid: str, match: re.Match[str]) -> Item:
     triple = {
         "subject": collapse_whitespace(fields.text("title"))[:500],
         "predicate": collapse_whitespace(match["kind"].replace("_", " ")),
         "object": collapse_whitespace(match["target"]),
     }
     fact_id = foreign_id(BasicMemory.name, "/".join((uid, triple["predicate"], triple["object"])))
-    return fields.fact(place, {}, source_id=fact_id, uid=fact_id, memory_id=uid, **triple)
+    return fields.fact({}, part=part, uid=fact_id, memory_id=uid, **triple)
 
 
-def _make_record(place: str, fields: FieldReader, body: str, uid: str, note: _Note) -> Item:
+def _make_record(fields: FieldReader, body: str, uid: str, note: _Note) -> Item:
     kind, unknown = fields.memory_type("type", _TYPES)
     observed = [tag for line in _HASHTAG.findall(body) for tag in _TAG.findall(line)]
     folder = PurePosixPath(note.name).parent.name
     changed = fields.past_moment("modified", "updated", "updated_at") or note.changed
     return fields.memory(
-        place,
         _FIELDS["note"],
-        source_id=uid,
         uid=uid,
         content=body.strip("\n"),
         type=kind,

@@ -18,7 +18,7 @@ from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.files import member_names, select_members
 from memoryhub.transfer.foreign_history import foreign_id
-from memoryhub.transfer.foreign_json import JsonSample, json_rows, open_json, read_json, sample_json
+from memoryhub.transfer.foreign_json import JsonSample, open_json, read_items, read_json, sample_json
 from memoryhub.transfer.records import Conversation, InvalidItem, Item, ReadOptions, UnreadableFile
 from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
 
@@ -65,8 +65,8 @@ class ChatExport:
             raise UnreadableFile(f"{path.name}: contains no conversations or memories of {self.program}")
         for kind, name in members:
             with open_json(path, name) as stream:
-                for row in json_rows(_as_list(read_json(stream, name or path.name)), {"": kind}, notes):
-                    yield from [row] if isinstance(row, InvalidItem) else reader.read(kind, row[1], row[2])
+                items = _as_list(read_json(stream, name or path.name))
+                yield from read_items(items, {"": kind}, notes, reader.read)
         yield from reader.finish()
         self._note_other_members(path, {name for _, name in members}, notes)
         yield from notes.items()
@@ -104,7 +104,7 @@ class ExportReader:
         self.notes = notes
         self.scope = Scope.PERSONAL if options.has_owner else Scope.PROJECT
 
-    def read(self, kind: str, place: str, values: dict[str, Any]) -> Iterator[Item]:
+    def read(self, kind: str, fields: FieldReader) -> Iterator[Item]:
         raise NotImplementedError
 
     def finish(self) -> Iterator[Item]:
@@ -112,7 +112,7 @@ class ExportReader:
         yield from ()
 
     def memory(
-        self, place: str, fields: FieldReader, content: str, source_id: str = "", **values: Any
+        self, fields: FieldReader, content: str, source_id: str = "", *, part: str = "", **values: Any
     ) -> Item:
         """Return a memory. With a ``key`` a later export updates it."""
         updated = values.pop("updated_at", None)
@@ -122,12 +122,11 @@ class ExportReader:
         draft = {"type": MemoryType.FACT, "ttl_days": 0, **values, "tags": tags}
         draft |= {"content": content, "scope": self.scope}
         if values.get("key"):
-            return fields.record(place, MemoryDraft, draft)
-        return fields.record(place, MemoryDraft, draft, source_id=uid, past=past)
+            return fields.record(MemoryDraft, draft, part=part)
+        return fields.record(MemoryDraft, draft, source_id=uid, past=past, part=part)
 
     def conversation(
         self,
-        place: str,
         fields: FieldReader,
         source_id: str,
         messages: list[dict[str, Any]],
@@ -138,12 +137,12 @@ class ExportReader:
         if not source_id:
             fields.refuse("id", "is missing")
         if fields.problems:
-            yield InvalidItem(place, fields.problems)
+            yield InvalidItem(fields.place, fields.problems)
         elif messages:
             start = started or last or _EARLIEST
             session = f"{self.program}:{source_id}"[:200]
             end = max(last or start, start)
-            yield Conversation(place, session, self.program, messages, start, end, self.scope)
+            yield Conversation(fields.place, session, self.program, messages, start, end, self.scope)
         else:
             self.notes.add("conversations without a text")
 
@@ -176,26 +175,25 @@ class _ChatGptReader(ExportReader):
         self._list_at, self._list = 0.0, ""
         self._added: dict[str, float] = {}  # text and time
 
-    def read(self, kind: str, place: str, values: dict[str, Any]) -> Iterator[Item]:
-        fields = FieldReader(values, self.notes)
+    def read(self, kind: str, fields: FieldReader) -> Iterator[Item]:
         if kind == "memory":
-            yield self._read_saved(place, fields)
+            yield self._read_saved(fields)
             return
-        self.note_fields(values, self._known, "conversations")
+        self.note_fields(fields.values, self._known, "conversations")
         mapping = fields.mapping("mapping")
         for node in mapping.values():
             self._find_saved(_message(node))
         source_id = fields.text("conversation_id") or fields.text("id")
         branch = _current_branch(mapping, fields.text("current_node"))
         messages = [one for node in branch if (one := self._to_message(_message(node)))]
-        yield from self.conversation(place, fields, source_id, messages, ("create_time", "update_time"))
+        yield from self.conversation(fields, source_id, messages, ("create_time", "update_time"))
 
-    def _read_saved(self, place: str, fields: FieldReader) -> Item:
+    def _read_saved(self, fields: FieldReader) -> Item:
         """Read a memory of ``memories.json``."""
         text = fields.text("content") or fields.text("memory") or fields.text("text")
-        times = {name: fields.past_moment(name) for name in ("created_at", "updated_at")}
+        times: dict[str, Any] = {name: fields.past_moment(name) for name in ("created_at", "updated_at")}
         self.note_fields(fields.values, frozenset(("id", "content", "memory", "text", *times)), "memories")
-        return self.memory(place, fields, text, fields.text("id") or text, **times)
+        return self.memory(fields, text, fields.text("id") or text, **times)
 
     def _to_message(self, message: dict[str, Any]) -> dict[str, Any] | None:
         """Return a message that a person wrote or saw."""
@@ -237,18 +235,18 @@ class _ChatGptReader(ExportReader):
         listed = _SAVED.split(self._list)
         saved = dict(zip(map(collapse_whitespace, listed[2::2]), listed[1::2], strict=False))
         for number, (text, day) in enumerate(saved.items(), start=1):
-            fields = FieldReader({"created_at": day}, self.notes)
+            fields = FieldReader({"created_at": day}, self.notes, f"saved memory {number}")
             created = fields.past_moment("created_at")
-            yield self.memory(f"saved memory {number}", fields, text, text, created_at=created)
+            yield self.memory(fields, text, text, created_at=created)
         for number, (text, moment) in enumerate(self._added.items(), start=1):
             if collapse_whitespace(text) in saved:
                 continue
             if moment < self._list_at:
                 self.notes.add("additions to the saved memories that the newest list no longer contains")
                 continue
-            fields = FieldReader({"create_time": moment or None}, self.notes)
+            fields = FieldReader({"create_time": moment or None}, self.notes, f"added memory {number}")
             created = fields.past_moment("create_time")
-            yield self.memory(f"added memory {number}", fields, text, text, created_at=created)
+            yield self.memory(fields, text, text, created_at=created)
 
 
 def as_mapping(value: Any) -> dict[str, Any]:

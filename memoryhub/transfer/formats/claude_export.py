@@ -28,16 +28,15 @@ class _ClaudeReader(ExportReader):
         super().__init__(notes, options)
         self._projects: dict[str, str] = {}
 
-    def read(self, kind: str, place: str, values: dict[str, Any]) -> Iterator[Item]:
-        fields = FieldReader(values, self.notes)
+    def read(self, kind: str, fields: FieldReader) -> Iterator[Item]:
         if kind == "project":
-            yield from self._read_project(place, fields)
+            yield from self._read_project(fields)
         elif kind == "memories":
-            yield from self._read_memories(place, fields)
+            yield from self._read_memories(fields)
         else:
-            yield from self._read_conversation(place, fields)
+            yield from self._read_conversation(fields)
 
-    def _read_project(self, place: str, fields: FieldReader) -> Iterator[Item]:
+    def _read_project(self, fields: FieldReader) -> Iterator[Item]:
         self.note_fields(fields.values, self._project, "projects")
         name = collapse_whitespace(fields.text("name"))[:200]
         uuid = fields.text("uuid")
@@ -46,14 +45,13 @@ class _ClaudeReader(ExportReader):
         if instructions := fields.text("prompt_template"):
             about = {"type": MemoryType.PREFERENCE, "title": f"Instructions of {name}"[:500]}
             yield self.memory(
-                f"{place}, prompt_template", fields, instructions, f"{uuid}/prompt", **common, **about
+                fields, instructions, f"{uuid}/prompt", part=", prompt_template", **common, **about
             )
         docs = fields.get("docs")
         for number, doc in enumerate(docs if isinstance(docs, list) else (), start=1):
-            inner = FieldReader(as_mapping(doc), self.notes)
+            inner = FieldReader(as_mapping(doc), self.notes, f"{fields.place}, document {number}")
             if text := inner.text("content"):
                 yield self.memory(
-                    f"{place}, document {number}",
                     inner,
                     text,
                     f"{uuid}/{inner.text('uuid') or number}",
@@ -63,20 +61,21 @@ class _ClaudeReader(ExportReader):
                     created_at=inner.past_moment("created_at"),
                 )
 
-    def _read_memories(self, place: str, fields: FieldReader) -> Iterator[Item]:
+    def _read_memories(self, fields: FieldReader) -> Iterator[Item]:
         self.note_fields(fields.values, self._memories, "memories")
-        yield from self._sections(f"{place}, conversations_memory", fields.text("conversations_memory"), "")
+        yield from self._sections(
+            f"{fields.place}, conversations_memory", fields.text("conversations_memory"), ""
+        )
         for uuid, text in fields.mapping("project_memories").items():
             if isinstance(text, str):
                 project = self._projects.get(uuid, "")
-                yield from self._sections(f"{place}, project_memories", text, project, uuid)
+                yield from self._sections(f"{fields.place}, project_memories", text, project, uuid)
         files = fields.get("memory_files")
         for number, file in enumerate(files if isinstance(files, list) else (), start=1):
-            inner = FieldReader(as_mapping(file), self.notes)
+            inner = FieldReader(as_mapping(file), self.notes, f"{fields.place}, memory file {number}")
             path = inner.text("path")
             if text := inner.text("content"):
                 yield self.memory(
-                    f"{place}, memory file {number}",
                     inner,
                     text,
                     title=path[:500],
@@ -91,8 +90,7 @@ class _ClaudeReader(ExportReader):
         for number, ((heading, _, start), end) in enumerate(zip(headings, ends, strict=True), start=1):
             if content := text[start:end].strip():
                 yield self.memory(
-                    f"{place} {number}",
-                    FieldReader({}, self.notes),
+                    FieldReader({}, self.notes, f"{place} {number}"),
                     content,
                     key=":".join(["claude", uuid or "memory", heading or "text"])[:200],
                     title=heading[:500],
@@ -100,24 +98,24 @@ class _ClaudeReader(ExportReader):
                     type=MemoryType.CONTEXT,
                 )
 
-    def _read_conversation(self, place: str, fields: FieldReader) -> Iterator[Item]:
+    def _read_conversation(self, fields: FieldReader) -> Iterator[Item]:
         self.note_fields(fields.values, self._conversation, "conversations")
         uuid = fields.text("uuid")
         messages = [one for row in _claude_branch(fields) if (one := self._to_message(row))]
         summary, name = fields.text("summary"), fields.text("name")
         if summary and not fields.problems:
             yield self.memory(
-                f"{place}, summary",
                 fields,
                 summary,
                 f"{uuid}/summary",
+                part=", summary",
                 type=MemoryType.SESSION_SUMMARY,
                 title=make_title(name) if name else "",
                 session_id=f"claude:{uuid}"[:200],
                 created_at=fields.past_moment("created_at"),
                 updated_at=fields.past_moment("updated_at"),
             )
-        yield from self.conversation(place, fields, uuid, messages, ("created_at", "updated_at"))
+        yield from self.conversation(fields, uuid, messages, ("created_at", "updated_at"))
 
     def _to_message(self, row: dict[str, Any]) -> dict[str, Any] | None:
         for name in ("attachments", "files"):

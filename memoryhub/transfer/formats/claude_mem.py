@@ -13,7 +13,7 @@ from memoryhub.core.text import make_title
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer import foreign_history
 from memoryhub.transfer.foreign_history import append_statements, summary_text
-from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase, RowValues, SqliteFormat, chunked
+from memoryhub.transfer.foreign_sqlite import ForeignDatabase, RowValues, SqliteFormat, chunked, row_fields
 from memoryhub.transfer.records import Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
 
@@ -40,9 +40,9 @@ class ClaudeMem(SqliteFormat):
         for fields in self.fields(database, "overviews", notes):
             yield _make_record(fields, "overviews", type=MemoryType.SESSION_SUMMARY)
         for row in _join_user_sessions(database, self.rows(database, "observations")):
-            yield _read_observation(FieldReader(row, notes))
+            yield _read_observation(row_fields("observations", row, notes))
         for row in _join_user_sessions(database, self.rows(database, "session_summaries")):
-            yield _read_summary(FieldReader(row, notes))
+            yield _read_summary(row_fields("session_summaries", row, notes))
         for fields in self.fields(database, "directives", notes):
             yield _read_directive(fields)
         for column in _USER_SESSION_ID_COLUMNS:
@@ -57,8 +57,7 @@ def _read_session(fields: FieldReader, has_prompts: bool) -> Item:
         fields.note_unsupported("user_prompt")
     session_id = fields.text(_USER_SESSION_ID_COLUMNS[0]) or fields.text(_USER_SESSION_ID_COLUMNS[1])
     agent = fields.text("platform_source", "claude")
-    place = f"sdk_sessions row {fields.get(ROW_NUMBER)}"
-    return foreign_history.make_session(fields, place, session_id, agent=agent)
+    return foreign_history.make_session(fields, session_id, agent=agent)
 
 
 def _join_user_sessions(database: ForeignDatabase, rows: Iterator[RowValues]) -> Iterator[RowValues]:
@@ -132,5 +131,5 @@ def _read_directive(fields: FieldReader) -> Item:
 
 
 def _make_record(fields: FieldReader, table: str, **computed: Any) -> Item:
-    place, source_id = f"{table} row {fields.get(ROW_NUMBER)}", f"{table}/{fields.text('id')}"
-    return fields.memory(place, {**_FIELDS["common"], **_FIELDS[table]}, source_id=source_id, **computed)
+    source_id = f"{table}/{fields.text('id')}"
+    return fields.memory({**_FIELDS["common"], **_FIELDS[table]}, source_id=source_id, **computed)

@@ -7,9 +7,9 @@ from typing import Any
 
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.transfer.foreign_history import foreign_id, make_prompt, make_replacement, make_session
-from memoryhub.transfer.foreign_json import JsonSample, SqliteOrJsonFormat, json_rows
-from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase
-from memoryhub.transfer.records import InvalidItem, Item, ReadOptions
+from memoryhub.transfer.foreign_json import JsonSample, SqliteOrJsonFormat, read_items
+from memoryhub.transfer.foreign_sqlite import ForeignDatabase
+from memoryhub.transfer.records import Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
 
 _FIELDS = load_field_rules("engram")
@@ -20,7 +20,7 @@ _KNOWN_FIELDS = frozenset(
     " duplicate_count last_seen_at created_at updated_at deleted_at pinned".split()
 )
 _LABELS = {"sessions": "session", "observations": "observation", "prompts": "prompt"}
-_TABLES = {"sessions": "sessions", "observations": "observations", "prompts": "user_prompts"}
+_TABLES = {"session": "sessions", "observation": "observations", "prompt": "user_prompts"}
 
 
 class Engram(SqliteOrJsonFormat):
@@ -42,7 +42,7 @@ class Engram(SqliteOrJsonFormat):
         projects: dict[str, str] = {}
         for kind, table in _TABLES.items():
             for fields in self.fields(database, table, notes):
-                yield from _read(kind, f"{table} row {fields.get(ROW_NUMBER)}", fields, projects)
+                yield from _read(kind, fields, projects)
         for fields in self.fields(database, "memory_relations", notes):
             yield from _read_relation(fields)
 
@@ -50,39 +50,36 @@ class Engram(SqliteOrJsonFormat):
         self, members: Iterator[tuple[str, Any]], notes: ReadNotes, options: ReadOptions
     ) -> Iterator[Item]:
         projects: dict[str, str] = {}
-        for row in json_rows(members, _LABELS, notes, {"version", "exported_at"}):
-            if isinstance(row, InvalidItem):
-                yield row
-                continue
-            kind, place, values = row
-            fields = FieldReader(values, notes)
-            if kind == "observations":
+
+        def read(kind: str, fields: FieldReader) -> Iterator[Item]:
+            if kind == "observation":
                 fields.note_unknown(_KNOWN_FIELDS)
-            yield from _read(kind, place, fields, projects)
+            return _read(kind, fields, projects)
+
+        return read_items(members, _LABELS, notes, read, {"version", "exported_at"})
 
 
-def _read(kind: str, place: str, fields: FieldReader, projects: dict[str, str]) -> Iterator[Item]:
+def _read(kind: str, fields: FieldReader, projects: dict[str, str]) -> Iterator[Item]:
     """Read a row. ``projects`` collects the project of each session, which comes before its prompts."""
-    if kind == "sessions":
+    if kind == "session":
         projects[fields.text("id")] = fields.text("project")
-        yield from _read_session(place, fields)
-    elif kind == "prompts":
+        yield from _read_session(fields)
+    elif kind == "prompt":
         session = fields.text("session_id")
         project = projects.get(session, fields.text("project"))
-        yield make_prompt(place, fields, fields.text("content"), session, project, fields.text("created_at"))
+        yield make_prompt(fields, fields.text("content"), session, project, fields.text("created_at"))
     else:
-        yield _read_observation(place, fields)
+        yield _read_observation(fields)
 
 
-def _read_session(place: str, fields: FieldReader) -> Iterator[Item]:
+def _read_session(fields: FieldReader) -> Iterator[Item]:
     """Yield the session, and its summary as a memory."""
     session = fields.text("id")
-    yield make_session(fields, place, session, agent="engram", cwd=fields.text("directory"))
+    yield make_session(fields, session, agent="engram", cwd=fields.text("directory"))
     if fields.text("summary"):
         uid = foreign_id(Engram.name, f"summary/{session}")
         kind = MemoryType.SESSION_SUMMARY
-        about = {"source_id": uid, "uid": uid, "session_id": session, "type": kind}
-        yield fields.memory(f"{place}, summary", _FIELDS["summary"], **about)
+        yield fields.memory(_FIELDS["summary"], part=", summary", uid=uid, session_id=session, type=kind)
 
 
 def _memory_id(fields: FieldReader) -> str:
@@ -91,7 +88,7 @@ def _memory_id(fields: FieldReader) -> str:
     return foreign_id(Engram.name, sync_id or f"{fields.text('session_id')}/{fields.text('id')}")
 
 
-def _read_observation(place: str, fields: FieldReader) -> Item:
+def _read_observation(fields: FieldReader) -> Item:
     fields.note_unsupported("tool_name")
     kind, tags = fields.memory_type("type", _TYPES)
     scope = _SCOPES.get(fields.text("scope", "project"))
@@ -101,12 +98,9 @@ def _read_observation(place: str, fields: FieldReader) -> Item:
     for name in ("revision_count", "duplicate_count"):
         if fields.count(name) > 1:
             fields.notes.add(name)
-    uid = _memory_id(fields)
     return fields.memory(
-        place,
         _FIELDS["observation"],
-        source_id=uid,
-        uid=uid,
+        uid=_memory_id(fields),
         type=kind,
         tags=tags,
         scope=scope or Scope.PROJECT,
@@ -122,4 +116,4 @@ def _read_relation(fields: FieldReader) -> Iterator[Item]:
         fields.notes.add("relations other than a judged supersedes")
         return
     old, new = (foreign_id(Engram.name, fields.text(name)) for name in ("target_id", "source_id"))
-    yield make_replacement(f"memory_relations row {fields.get(ROW_NUMBER)}", old, new)
+    yield make_replacement(fields.place, old, new)

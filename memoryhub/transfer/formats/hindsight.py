@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer.files import member_names, select_members
 from memoryhub.transfer.foreign_history import foreign_id
-from memoryhub.transfer.foreign_json import json_rows, open_json, read_json, sample_json
-from memoryhub.transfer.records import InvalidItem, Item, ReadOptions, UnreadableFile
+from memoryhub.transfer.foreign_json import open_json, read_items, read_json, sample_json
+from memoryhub.transfer.records import Item, ReadOptions, UnreadableFile
 from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules, printable_name
 
 _FIELDS = load_field_rules("hindsight")
@@ -53,8 +52,8 @@ class Hindsight:
             yield from _read_document(path, name, bank, notes)
         if _OBSERVATIONS in names:
             with open_json(path, names[_OBSERVATIONS]) as stream:
-                for row in json_rows(read_json(stream, _OBSERVATIONS), {"": "observation"}, notes):
-                    yield row if isinstance(row, InvalidItem) else _read_fact(row[1], row[2], bank, "", notes)
+                members = read_json(stream, _OBSERVATIONS)
+                yield from read_items(members, {"": "observation"}, notes, _fact_reader(bank, ""))
         for base, name in names.items():
             if base and name not in documents and base not in (_MANIFEST, _OBSERVATIONS):
                 notes.add(f"file {printable_name(base)}" if base.endswith(".json") else "attachments")
@@ -66,12 +65,15 @@ def _read_document(path: Path, name: str, bank: str, notes: ReadNotes) -> Iterat
     document = str(sample_json(path, name).get("id", [""])[0])
     with open_json(path, name) as stream:
         members = read_json(stream, name)
-        for row in json_rows(members, {"facts": f"{name}, fact"}, notes, ("id", "created_at")):
-            yield row if isinstance(row, InvalidItem) else _read_fact(row[1], row[2], bank, document, notes)
+        read, labels = _fact_reader(bank, document), {"facts": f"{name}, fact"}
+        yield from read_items(members, labels, notes, read, ("id", "created_at"))
 
 
-def _read_fact(place: str, values: dict[str, Any], bank: str, document: str, notes: ReadNotes) -> Item:
-    fields = FieldReader(values, notes)
+def _fact_reader(bank: str, document: str) -> Callable[[str, FieldReader], list[Item]]:
+    return lambda _, fields: [_read_fact(fields, bank, document)]
+
+
+def _read_fact(fields: FieldReader, bank: str, document: str) -> Item:
     fields.note_unknown(_KNOWN_FIELDS)
     fields.note_unsupported("occurred_start", "occurred_end", "causal_relations", "sources")
     fields.note_unsupported_metadata(fields.mapping("metadata"))
@@ -79,9 +81,7 @@ def _read_fact(place: str, values: dict[str, Any], bank: str, document: str, not
     kind, tags = fields.memory_type("fact_type", _TYPES, default)
     uid = foreign_id(Hindsight.name, fields.text("source_id") or f"{bank}/{document}/{fields.text('text')}")
     return fields.memory(
-        place,
         _FIELDS["fact"],
-        source_id=uid,
         uid=uid,
         type=kind,
         tags=[*fields.words("tags"), *tags, *([f"document:{document}"[:100]] if document else [])],

@@ -21,8 +21,8 @@ from memoryhub.models import Entity, Fact, Memory
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.foreign_json import JsonLinesFormat
 from memoryhub.transfer.jsonl import to_line
-from memoryhub.transfer.records import InvalidItem, Item, Problem
-from memoryhub.transfer.values import FieldReader, ReadNotes
+from memoryhub.transfer.records import InvalidItem, Item, Problem, make_record
+from memoryhub.transfer.values import FieldReader
 
 if TYPE_CHECKING:
     from memoryhub.transfer.export import ExportSelection
@@ -52,31 +52,31 @@ class KnowledgeGraph(JsonLinesFormat):
             return "name" in value and "entityType" in value
         return value.get("type") == "relation" and "relationType" in value
 
-    def items(self, fields: FieldReader, place: str) -> Iterator[Item]:
+    def items(self, fields: FieldReader) -> Iterator[Item]:
         kind = fields.text("type")
         fields.note_unknown(_KNOWN_FIELDS.get(kind, frozenset(fields.values)))
         if kind == "entity":
-            yield from _read_entity(fields, place)
+            yield from _read_entity(fields)
         elif kind == "relation":
             draft = {"subject": fields.text("from"), "predicate": fields.text("relationType")}
-            yield fields.record(place, FactDraft, {**draft, "object": fields.text("to")})
+            yield fields.record(FactDraft, {**draft, "object": fields.text("to")})
         else:
-            yield InvalidItem(place, [Problem("type", "is neither entity nor relation")])
+            yield InvalidItem(fields.place, [Problem("type", "is neither entity nor relation")])
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
         return export_lines(selection, TYPE_PREDICATE)
 
 
-def _read_entity(fields: FieldReader, place: str) -> Iterator[Item]:
+def _read_entity(fields: FieldReader) -> Iterator[Item]:
     name, kind = fields.text("name"), fields.text("entityType", "unknown")
     observations = fields.get("observations")
     if observations is not None and not isinstance(observations, list):
         fields.refuse("observations", "is not a list")
-    yield fields.record(place, FactDraft, {"subject": name, "predicate": TYPE_PREDICATE, "object": kind})
+    yield fields.record(FactDraft, {"subject": name, "predicate": TYPE_PREDICATE, "object": kind})
     if fields.problems:
         return
     for number, observation in enumerate(observations or (), start=1):
-        yield _make_observation(observation, name, kind, f"{place}, observation {number}")
+        yield _make_observation(observation, name, kind, f"{fields.place}, observation {number}")
 
 
 def _make_observation(observation: Any, name: str, kind: str, place: str) -> Item:
@@ -89,7 +89,7 @@ def _make_observation(observation: Any, name: str, kind: str, place: str) -> Ite
         "entities": [{"entity": name, "entity_type": kind[:50]}],
         "ttl_days": 0,  # the format has no expiry
     }
-    return FieldReader({}, ReadNotes()).record(place, MemoryDraft, draft)
+    return make_record(place, MemoryDraft, draft)
 
 
 DEFAULT_ENTITY = "memories"  # entity of memories without entities and project

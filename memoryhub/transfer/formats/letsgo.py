@@ -14,7 +14,7 @@ from memoryhub.access.policy import LEVELS, Sensitivity
 from memoryhub.core.vocabulary import TYPES, MemoryType
 from memoryhub.transfer import foreign_history
 from memoryhub.transfer.foreign_history import append_statements, summary_text
-from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase, RowValues, SqliteFormat
+from memoryhub.transfer.foreign_sqlite import ForeignDatabase, RowValues, SqliteFormat, row_fields
 from memoryhub.transfer.records import Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, load_field_rules, printable_name
 
@@ -34,18 +34,17 @@ class LetsGo(SqliteFormat):
     def items(self, database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
         now = options.now or datetime.now(UTC)
         for fields in self.fields(database, "sessions", notes):
-            place = f"sessions row {fields.get(ROW_NUMBER)}"
-            yield foreign_history.make_session(fields, place, fields.text("session_id"), agent=self.name)
+            yield foreign_history.make_session(fields, fields.text("session_id"), agent=self.name)
         for fields in self.fields(database, "memories", notes):
             yield _read_memory(fields, now)
         for fields in self.fields(database, "session_summaries", notes):
             yield _read_summary(fields)
         rows = self.rows(database, "facts")
         for row, memory in database.join(rows, "source_entry_id", "memories", "id", _ACCESS_COLUMNS):
-            yield _read_fact(FieldReader(row, notes), memory)
+            yield _read_fact(row_fields("facts", row, notes), memory)
         rows = self.rows(database, "memory_journal")
         for row, memory in database.join(rows, "memory_id", "memories", "id", _ACCESS_COLUMNS):
-            yield _read_journal_row(FieldReader(row, notes), memory, options.project)
+            yield _read_journal_row(row_fields("memory_journal", row, notes), memory, options.project)
         rows = self.rows(database, "user_prompts")
         yield from foreign_history.read_prompts(database, rows, notes, "sessions", "session_id")
 
@@ -55,7 +54,6 @@ def _read_memory(fields: FieldReader, now: datetime) -> Item:
     expires = fields.moment("expires_at")
     fields.note_unsupported_metadata(fields.mapping("metadata_json"))
     return fields.memory(
-        f"memories row {fields.get(ROW_NUMBER)}",
         _FIELDS["memories"],
         source_id=fields.text("id"),
         content=append_statements(fields.text("content"), fields.words("facts_json")),
@@ -85,7 +83,6 @@ def _sensitivity(fields: FieldReader) -> str:
 
 def _read_summary(fields: FieldReader) -> Item:
     return fields.memory(
-        f"session_summaries row {fields.get(ROW_NUMBER)}",
         _FIELDS["session_summaries"],
         content=summary_text(fields),
         type=MemoryType.SESSION_SUMMARY,
@@ -109,7 +106,6 @@ def _read_fact(fields: FieldReader, memory: RowValues | None) -> Item:
     if source and memory is None:
         fields.notes.add("links of facts to memories that are gone")
     return fields.fact(
-        f"facts row {fields.get(ROW_NUMBER)}",
         _FIELDS["facts"],
         source_id=fields.text("id"),
         memory_id=source if memory else None,
@@ -122,7 +118,6 @@ def _read_journal_row(fields: FieldReader, memory: RowValues | None, project: st
     access = _access_values(memory, Sensitivity.SECRET)
     return foreign_history.make_journal_row(
         fields,
-        "memory_journal",
         actor="letsgo",
         memory_id=fields.text("memory_id"),
         project=access["project"] or project,

@@ -7,9 +7,9 @@ from typing import Any
 
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer.foreign_history import foreign_id, make_replacement
-from memoryhub.transfer.foreign_json import JsonRow, JsonSample, SqliteOrJsonFormat, json_rows
-from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase
-from memoryhub.transfer.records import InvalidItem, Item, ReadOptions
+from memoryhub.transfer.foreign_json import JsonSample, SqliteOrJsonFormat, read_items
+from memoryhub.transfer.foreign_sqlite import ForeignDatabase
+from memoryhub.transfer.records import Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
 
 _FIELDS = load_field_rules("mcp-memory-service")
@@ -37,41 +37,32 @@ class McpMemoryService(SqliteOrJsonFormat):
         return "export_metadata" in sample and hashed
 
     def items(self, database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
-        rows = self.rows(database, "memories")
-        yield from _read_memories((("", f"memories row {row[ROW_NUMBER]}", row) for row in rows), notes)
+        replaced: list[Item] = []
+        for fields in self.fields(database, "memories", notes):
+            yield from _read_memory(fields, replaced)
+        yield from replaced
 
     def json_items(
         self, members: Iterator[tuple[str, Any]], notes: ReadNotes, options: ReadOptions
     ) -> Iterator[Item]:
-        rows = json_rows(members, {"memories": "memory"}, notes, {"export_metadata"})
-        yield from _read_memories(rows, notes)
+        replaced: list[Item] = []
 
+        def read(_: str, fields: FieldReader) -> Iterator[Item]:
+            fields.note_unknown(_KNOWN_FIELDS)
+            fields.note_unsupported("embedding", why="computed again here")
+            return _read_memory(fields, replaced)
 
-def _read_memories(rows: Iterator[JsonRow | InvalidItem], notes: ReadNotes) -> Iterator[Item]:
-    """Yield the memories, and then their replacements, which may refer to later ones."""
-    replaced: list[tuple[str, str, str]] = []
-    for row in rows:
-        if isinstance(row, InvalidItem):
-            yield row
-            continue
-        _, place, values = row
-        fields = FieldReader(values, notes)
-        metadata = FieldReader(fields.mapping("metadata"), notes)
-        yield _read_memory(place, fields, metadata)
-        if by := fields.text("superseded_by") or metadata.text("superseded_by"):
-            replaced.append((place, _memory_id(fields.text("content_hash")), _memory_id(by)))
-    for place, memory_id, by in replaced:
-        yield make_replacement(f"{place}, superseded_by", memory_id, by)
+        yield from read_items(members, {"memories": "memory"}, notes, read, {"export_metadata"})
+        yield from replaced
 
 
 def _memory_id(content_hash: str) -> str:
     return foreign_id(McpMemoryService.name, content_hash)
 
 
-def _read_memory(place: str, fields: FieldReader, metadata: FieldReader) -> Item:
-    if ROW_NUMBER not in fields.values:
-        fields.note_unknown(_KNOWN_FIELDS)
-        fields.note_unsupported("embedding", why="computed again here")
+def _read_memory(fields: FieldReader, replaced: list[Item]) -> Iterator[Item]:
+    """Yield the memory. ``replaced`` collects the replacements, which may refer to later memories."""
+    metadata = fields.inner("metadata")
     fields.note_unsupported_metadata(metadata.values, _KNOWN_METADATA)
     kind, tags = _type_and_tags(fields)
     memory_id = _memory_id(fields.text("content_hash"))
@@ -83,8 +74,9 @@ def _read_memory(place: str, fields: FieldReader, metadata: FieldReader) -> Item
         "accessed_count": metadata.count("access_count"),
         "last_accessed_at": fields.past_moment("last_accessed") or metadata.past_moment("last_accessed_at"),
     }
-    fields.problems += metadata.problems
-    return fields.memory(place, _FIELDS["memories"], source_id=memory_id, uid=memory_id, **computed)
+    yield fields.memory(_FIELDS["memories"], uid=memory_id, **computed)
+    if by := fields.text("superseded_by") or metadata.text("superseded_by"):
+        replaced.append(make_replacement(f"{fields.place}, superseded_by", memory_id, _memory_id(by)))
 
 
 def _type_and_tags(fields: FieldReader) -> tuple[str, list[str]]:

@@ -11,9 +11,9 @@ from typing import Any
 from memoryhub.core.database import batched
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer.foreign_history import foreign_id, make_revision
-from memoryhub.transfer.foreign_json import JsonSample, SqliteOrJsonFormat, json_rows
+from memoryhub.transfer.foreign_json import JsonSample, SqliteOrJsonFormat, read_items
 from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase
-from memoryhub.transfer.records import InvalidItem, Item, ReadOptions
+from memoryhub.transfer.records import Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
 
 _FIELDS = load_field_rules("mem0")
@@ -41,8 +41,7 @@ class Mem0(SqliteOrJsonFormat):
     def json_items(
         self, members: Iterator[tuple[str, Any]], notes: ReadNotes, options: ReadOptions
     ) -> Iterator[Item]:
-        for row in json_rows(members, _LISTS, notes):
-            yield row if isinstance(row, InvalidItem) else _read_memory(row[1], FieldReader(row[2], notes))
+        return read_items(members, _LISTS, notes, lambda _, fields: [_read_memory(fields)])
 
     def items(self, database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
         """Yield the last state of each memory, and then the texts that its changes replaced as versions."""
@@ -70,24 +69,22 @@ def _uid(memory_id: str) -> str:
     return foreign_id(Mem0.name, memory_id)
 
 
-def _read_memory(place: str, fields: FieldReader) -> Item:
+def _read_memory(fields: FieldReader) -> Item:
     fields.note_unknown(_KNOWN_FIELDS)
-    metadata = FieldReader(fields.mapping("metadata"), fields.notes)
+    metadata = fields.inner("metadata")
     fields.note_unsupported_metadata(metadata.values, _KNOWN_METADATA)
     categories = fields.words("categories")
     category = metadata.text("category") or (categories[0] if categories else "")
     identities = [
         f"{name}:{word}"[:100] for name in ("user", "agent", "app") if (word := fields.text(f"{name}_id"))
     ]
-    uid = _uid(fields.text("id"))
     computed = {
         "type": MemoryType.FACT,
         "category": category[:100] or "general",
         "project": metadata.text("project"),
         "tags": [*categories[1:], *metadata.words("tags"), *identities],
     }
-    fields.problems += metadata.problems
-    return fields.memory(place, _FIELDS["memory"], source_id=uid, uid=uid, **computed)
+    return fields.memory(_FIELDS["memory"], uid=_uid(fields.text("id")), **computed)
 
 
 def _read_history(memory_id: str, changes: list[FieldReader], numbers: list[int]) -> Iterator[Item]:
@@ -95,13 +92,11 @@ def _read_history(memory_id: str, changes: list[FieldReader], numbers: list[int]
     first, last = changes[0], changes[-1]
     deleted = last.text("event") == "DELETE" or last.count("is_deleted") > 0
     changed = last.past_moment("updated_at", "created_at")
-    uid = _uid(memory_id)
     last.note_unsupported("actor_id")
     yield last.memory(
-        f"history row {numbers[-1]}",
         {},
-        source_id=uid,
-        uid=uid,
+        part=f"history row {numbers[-1]}",
+        uid=_uid(memory_id),
         content=last.text("old_memory") if deleted else last.text("new_memory"),
         type=MemoryType.FACT,
         ttl_days=0,

@@ -14,7 +14,7 @@ from typing import Any
 from memoryhub.access.policy import Sensitivity
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer.foreign_history import make_journal_row, make_revision, short_id
-from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase, RowValues, SqliteFormat, chunked
+from memoryhub.transfer.foreign_sqlite import ForeignDatabase, RowValues, SqliteFormat, chunked, row_fields
 from memoryhub.transfer.records import Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, load_field_rules, printable_name
 
@@ -36,31 +36,29 @@ class MemoryMcp(SqliteFormat):
         for chunk in chunked(self.rows(database, "memories")):
             named = _read_entities(database, chunk)
             for row in chunk:
-                yield _read_memory(FieldReader(row, notes), row, named.get(row.get("id"), []), now)
+                yield _read_memory(row_fields("memories", row, notes), named.get(row.get("id"), []), now)
         numbers: Counter[str] = Counter()
         rows = self.rows(database, "provenance")
         for row, memory in database.join(rows, "memory_id", "memories", "id", ()):
-            yield from _read_provenance(FieldReader(row, notes), memory is not None, numbers, options)
+            yield from _read_provenance(
+                row_fields("provenance", row, notes), memory is not None, numbers, options
+            )
         for row in database.rows("entities", ("metadata",)):
             notes.add("metadata of entities", int(bool(FieldReader(row, notes).mapping("metadata"))))
 
 
-def _read_memory(fields: FieldReader, row: RowValues, entities: list[dict[str, str]], now: datetime) -> Item:
+def _read_memory(fields: FieldReader, entities: list[dict[str, str]], now: datetime) -> Item:
     created = fields.past_moment("created_at")
     expires = fields.moment("expires_at")
-    metadata = fields.mapping("metadata")
-    tags = FieldReader(metadata, fields.notes)
-    fields.note_unsupported_metadata(metadata, frozenset({"tags"}))
-    tag_words = tags.words("tags")
-    fields.problems += tags.problems
+    metadata = fields.inner("metadata")
+    fields.note_unsupported_metadata(metadata.values, frozenset({"tags"}))
     accessed = fields.past_moment("last_accessed")
     accesses = fields.count("access_count")
     return fields.memory(
-        f"memories row {row[ROW_NUMBER]}",
         _FIELDS["memories"],
         source_id=short_id(fields.text("id")),
         type=_memory_type(fields),
-        tags=tag_words,
+        tags=metadata.words("tags"),
         entities=entities,
         ttl_days=days_between(created, expires, now),
         created_at=created,
@@ -112,7 +110,6 @@ def _read_provenance(
     level = Sensitivity.PUBLIC if has_memory else Sensitivity.SECRET
     yield make_journal_row(
         fields,
-        "provenance",
         actor=actor,
         memory_id=memory_id,
         project=options.project,
@@ -121,7 +118,7 @@ def _read_provenance(
     if before := _replaced_values(fields) if has_memory else {}:
         numbers[memory_id] += 1
         at = fields.past_moment("timestamp")
-        place = f"provenance row {fields.get(ROW_NUMBER)}, earlier version"
+        place = f"{fields.place}, earlier version"
         yield make_revision(place, memory_id, numbers[memory_id], at, actor, level.value, before)
 
 

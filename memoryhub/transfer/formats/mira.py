@@ -9,7 +9,7 @@ from typing import Any
 
 from memoryhub.core.vocabulary import SCOPES, Scope
 from memoryhub.transfer.foreign_history import make_evidence
-from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase, RowValues, SqliteFormat, chunked
+from memoryhub.transfer.foreign_sqlite import ForeignDatabase, RowValues, SqliteFormat, chunked, row_fields
 from memoryhub.transfer.records import Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
 
@@ -31,7 +31,7 @@ class Mira(SqliteFormat):
         for chunk in chunked(_with_project(database, rows)):
             entities = _read_entities(database, [row["id"] for row in chunk if row.get("id") is not None])
             for row in chunk:
-                fields = FieldReader(row, notes)
+                fields = row_fields("memory_facts", row, notes)
                 yield _read_memory(fields, entities[row.get("id")])
                 yield from _read_sessions(fields)
 
@@ -53,7 +53,6 @@ def _read_memory(fields: FieldReader, entities: list[dict[str, str]]) -> Item:
         fields.notes.add("stale memories (stored with the tag stale)")
     changed = fields.past_moment("updated_at", "created_at")
     return fields.memory(
-        f"memory_facts row {fields.get(ROW_NUMBER)}",
         _FIELDS["memory_facts"],
         source_id=fields.text("id"),
         type=kind,
@@ -83,7 +82,7 @@ def _read_sessions(fields: FieldReader) -> Iterator[Item]:
     sessions += [f"mira-{memory_id}-{number}" for number in range(missing if sessions else 0)]
     at = fields.past_moment("updated_at", "created_at")
     for session in sessions:
-        yield make_evidence(f"memory_facts row {fields.get(ROW_NUMBER)}, session", memory_id, session, at)
+        yield make_evidence(f"{fields.place}, session", memory_id, session, at)
 
 
 def _read_entities(

@@ -115,7 +115,7 @@ class _MemoryReader:
         )
 
     def read_memory(self, values: dict[str, Any], place: str) -> Item:
-        fields = FieldReader(values, self.notes)
+        fields = FieldReader(values, self.notes, place)
         fields.note_unsupported_metadata(fields.mapping("metadata"))
         fields.note_unsupported("vector", why="computed again here")
         fields.note_unknown(_KNOWN_FIELDS)
@@ -124,7 +124,6 @@ class _MemoryReader:
         updated = fields.past_moment("updated_at", "created_at")
         deleted = fields.past_moment("deleted_at") or updated or self.now
         return fields.memory(
-            place,
             _FIELDS["memory"],
             source_id=fields.text("id"),
             type=MemoryType.FACT,

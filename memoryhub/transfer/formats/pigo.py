@@ -61,8 +61,8 @@ class Pigo(JsonLinesFormat):
     def is_known(self, value: dict[str, Any]) -> bool:
         return {"abstract", "content", "category", "active_count"} <= set(value)
 
-    def items(self, fields: FieldReader, place: str) -> Iterator[Item]:
-        yield _read_memory(fields, place)
+    def items(self, fields: FieldReader) -> Iterator[Item]:
+        yield _read_memory(fields)
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
         memories = selection.memories()
@@ -72,12 +72,11 @@ class Pigo(JsonLinesFormat):
             yield jsonl.to_line(_to_line(memory))
 
 
-def _read_memory(fields: FieldReader, place: str) -> Item:
+def _read_memory(fields: FieldReader) -> Item:
     if fields.get("vector"):
         fields.notes.add("vector (computed again here)")
     fields.note_unknown(_KNOWN_FIELDS)
     return fields.memory(
-        place,
         _FIELDS["memory"],
         source_id=fields.text("id"),
         type=TYPE_BY_CATEGORY.get(fields.text("category"), MemoryType.GENERAL),

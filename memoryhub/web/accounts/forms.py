@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from memoryhub.accounts import people, roles, sign_in
 from memoryhub.accounts.clearance import grantable_clearances, is_confined, user_clearance
-from memoryhub.accounts.tokens import grantable_rights
+from memoryhub.accounts.roles import grantable_rights
 from memoryhub.core import dates
 from memoryhub.models import OAuthClient
 from memoryhub.models.account import default_rights

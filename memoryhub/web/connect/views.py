@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from memoryhub.access.policy import AGENT_PREFIX, LEVELS, level_rank
-from memoryhub.accounts import oauth, tokens
+from memoryhub.accounts import oauth, roles, tokens
 from memoryhub.accounts.clearance import (
     grantable_clearances,
     is_confined,
@@ -80,7 +80,7 @@ class ConnectForm(PlainForm):
             self.fields["name"].widget.attrs["autofocus"] = True
         levels = [(level, ACCESS_LABELS[level]) for level in grantable_clearances(user)]
         self.fields["clearance"].choices = levels  # type: ignore[attr-defined]
-        if "write" in tokens.grantable_rights(user):
+        if "write" in roles.grantable_rights(user):
             self.fields["clearance"].help_text = "It can also store and change memories."
 
 
@@ -142,7 +142,7 @@ def _issue_token(request: HttpRequest, form: ConnectForm) -> tuple[AgentToken, s
             form.cleaned_data["name"],
             request.user.get_username(),
             form.cleaned_data["clearance"],
-            [right for right in default_rights() if right in tokens.grantable_rights(request.user)],
+            [right for right in default_rights() if right in roles.grantable_rights(request.user)],
             projects=[project] if project else None,
             actor=request_actor(request),
             within=user_clearance(request.user),

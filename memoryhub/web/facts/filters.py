@@ -13,7 +13,7 @@ from memoryhub.capture.segments import BOUNDARY_FACTS
 from memoryhub.capture.segments import BOUNDARY_PREDICATE as BOUNDARY
 from memoryhub.facts import queries
 from memoryhub.facts.contradictions import ContradictionReport
-from memoryhub.facts.services import query_facts
+from memoryhub.facts.queries import query_facts
 from memoryhub.models.querysets import FactQuerySet
 from memoryhub.web.base.forms import ListFilter, PastDayField, PredicateField, ProjectFilterField, WordField
 from memoryhub.web.facts.graph import MAX_OPEN_NODES

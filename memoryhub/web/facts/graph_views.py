@@ -16,8 +16,7 @@ from memoryhub.accounts.clearance import request_clearance
 from memoryhub.facts import contradictions, queries
 from memoryhub.facts.contradictions import Contradiction, ContradictionReport, FactKey
 from memoryhub.facts.predicates import normalise_name, normalise_predicate
-from memoryhub.facts.queries import GraphIndex, Triple, node_key
-from memoryhub.facts.services import query_facts
+from memoryhub.facts.queries import GraphIndex, Triple, node_key, query_facts
 from memoryhub.models import Fact, Memory
 from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
 from memoryhub.web.base.requests import HtmxHttpRequest, page_or_fragment, update_address_bar

@@ -23,8 +23,7 @@ from memoryhub.capture.segments import BOUNDARY_FACTS
 from memoryhub.facts import contradictions, queries
 from memoryhub.facts import services as fact_store
 from memoryhub.facts.predicates import normalise_name, normalise_predicate
-from memoryhub.facts.queries import GraphIndex, node_key
-from memoryhub.facts.services import query_facts
+from memoryhub.facts.queries import GraphIndex, node_key, query_facts
 from memoryhub.memories import StoreError
 from memoryhub.models import Entity, Fact, FileLink, Memory
 from memoryhub.models.querysets import FactQuerySet

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from itertools import groupby, pairwise
 
-from memoryhub.capture.boundaries import most_common_keywords
+from memoryhub.core.text import most_common_keywords
 from memoryhub.web.sessions.time_axis import Axis, Fold, Tick, build_axis, find_folds, make_ticks
 
 # Lanes from top to bottom, with their labels.

@@ -15,7 +15,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, request_clearance
 from memoryhub.capture.segments import BOUNDARY_FACTS
 from memoryhub.core.dates import start_of_day
-from memoryhub.facts.services import query_facts
+from memoryhub.facts.queries import query_facts
 from memoryhub.models import Memory
 from memoryhub.stats.counts import database_sizes, facets_and_days
 from memoryhub.stats.usage import MAX_JOURNAL_ROWS, Activity, MemoryUsage, count_activity, summarize_usage

@@ -41,7 +41,7 @@ _WITHHELD_REASONS = {
 }
 _END_REASONS = {"prompt_input_exit": "closed by the user", "logout": "signed out", "clear": "cleared"}
 _DETAIL_NAMES = {"was": "before", "left": "after"}
-_ID = re.compile(r"[a-z2-7]{16}")  # as made by models.fields.new_uid
+_ID = re.compile(r"[a-z2-7]{16}")  # as made by core.text.new_uid
 _EVENT_NAMES = {
     "prompt:submit": "Prompt",
     "session:start": "Session start",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memoryhub.access.policy import LEVELS, Actor, Clearance
-from memoryhub.facts import services
+from memoryhub.facts import queries, services
 from memoryhub.memories.errors import NotFound
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft
@@ -231,7 +231,7 @@ def test_knowledge_graph_is_searchable_by_entity_name(tmp_path: Path) -> None:
     line = {"type": "entity", "name": "Grace_Okoro", "entityType": "person", "observations": ["Likes tea"]}
     Brought(lines_file(tmp_path / "memory.jsonl", [line]))
     assert Memory.objects.about_entity("Grace_Okoro").get().content == "Grace_Okoro: Likes tea"
-    assert services.query_facts(OPERATOR.clearance, subject="Grace_Okoro").get().object == "person"
+    assert queries.query_facts(OPERATOR.clearance, subject="Grace_Okoro").get().object == "person"
 
 
 HALF = "\\ud83d"  # JSON of a truncated emoji
