@@ -80,7 +80,7 @@ MIDDLEWARE = [
     "memoryhub.http.middleware.ReadTimeoutMiddleware",
     "memoryhub.http.middleware.ApiProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "memoryhub.web.base.middleware.StaticFilesMiddleware",
+    "memoryhub.web.base.static_files.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

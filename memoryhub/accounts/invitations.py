@@ -32,11 +32,11 @@ token_generator = InvitationTokenGenerator()
 
 
 def invite(
-    name: str, by: User, *, email: str, role: str, level: str, projects: list[str], clearance: str
+    username: str, by: User, *, email: str, role: str, level: str, projects: list[str], clearance: str
 ) -> tuple[User, str]:
     """Create an account with its rights; return it with the token of its link. All or nothing."""
     with write_transaction():
-        created = people.create_account(name, None, by, email)
+        created = people.create_account(username, None, by, email)
         user = User.objects.get(pk=created.pk)
         people.change_rights(user, by, role=role, level=level, is_active=True, is_staff=False)
         for project in projects:

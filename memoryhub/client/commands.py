@@ -1,4 +1,4 @@
-"""The commands that talk to a hub, except ``connect``, and the parser of all of them."""
+"""The parser of all commands, and those for memories and sessions."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ import itertools
 import re
 import sys
 from collections.abc import Callable, Sequence
-from datetime import datetime
-from pathlib import Path, PurePath
-from typing import Any, Unpack
+from pathlib import PurePath
+from typing import Any
 
-from memoryhub.api.schemas import HitShape, ProjectShape, SessionShape
-from memoryhub.client import backfill, connect, page_file, sync
+from memoryhub.api.schemas import HitShape, SessionShape
+from memoryhub.client import backfill, connect, page_file, projects, sync
 from memoryhub.client.calls import (
     DEFAULT_SERVER,
     SERVER_VARIABLE,
     MemoryFields,
     NewMemory,
-    ProjectPart,
-    ProjectSettings,
     TimelineEntry,
 )
 from memoryhub.client.clients import Client
-from memoryhub.client.credentials import find_server, find_token
+from memoryhub.client.credentials import find_server, open_client
 from memoryhub.client.errors import AuthenticationFailed, ConnectionFailed, MemoryhubError
-from memoryhub.client.terminal import make_safe, print_json, print_table
+from memoryhub.client.sync_files import LEVELS
+from memoryhub.client.terminal import (
+    add_json_option,
+    format_day,
+    format_time,
+    make_safe,
+    print_json,
+    print_table,
+)
 from memoryhub.core.http_client import is_unencrypted
 from memoryhub.core.text import without_title_line
-from memoryhub.core.vocabulary import PROJECT_MODES, SCOPES, TYPES
-
-_LEVELS = ("public", "private", "secret")
+from memoryhub.core.vocabulary import SCOPES, TYPES
 
 
 def run(argv: Sequence[str]) -> int:
@@ -78,12 +81,8 @@ def _parser(program: str, command: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
 def _add_filters(parser: argparse.ArgumentParser) -> None:
-    _add_json(parser)
+    add_json_option(parser)
     parser.add_argument("--project", help="only this project")
     parser.add_argument("--private", action="store_true", help="include private memories")
     parser.add_argument("--secret", action="store_true", help="include secret memories")
@@ -109,10 +108,6 @@ def _count(text: str) -> int:
     return number
 
 
-def _client(options: argparse.Namespace) -> Client:
-    return Client(options.server, find_token(options.server))
-
-
 def _add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", nargs="+", help="words, a phrase in quotes, or part of a name")
     parser.add_argument(
@@ -127,7 +122,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def _search(options: argparse.Namespace) -> int:
-    with _client(options) as client:
+    with open_client(options.server) as client:
         filters = _filters(options, "type", "tag", "file", "as_of")
         found = client.search(" ".join(options.query), limit=options.limit, **filters)
     if options.json:
@@ -144,7 +139,7 @@ def _search(options: argparse.Namespace) -> int:
 
 def _hit_row(hit: HitShape) -> tuple[str, ...]:
     memory, text = hit.memory, _plain(hit.snippet) or hit.memory.title
-    return (f"{hit.score:.2f}", memory.type, memory.project, _day(memory.updated_at), memory.id, text)
+    return (f"{hit.score:.2f}", memory.type, memory.project, format_day(memory.updated_at), memory.id, text)
 
 
 def _add_recall(parser: argparse.ArgumentParser) -> None:
@@ -158,14 +153,16 @@ def _add_recall(parser: argparse.ArgumentParser) -> None:
 
 
 def _recall(options: argparse.Namespace) -> int:
-    with _client(options) as client:
+    with open_client(options.server) as client:
         found = client.recall(
             " ".join(options.query), max_tokens=options.max_tokens, **_filters(options, "as_of")
         )
     if options.json:
         return print_json(found)
     for memory in found.details:
-        where = ", ".join(part for part in (memory.type, memory.project, _day(memory.updated_at)) if part)
+        where = ", ".join(
+            part for part in (memory.type, memory.project, format_day(memory.updated_at)) if part
+        )
         print(f"{make_safe(memory.title)}  [{make_safe(where)}, {make_safe(memory.id)}]")
         print(f"{make_safe(without_title_line(memory.content, memory.title))}\n")
     whole = {memory.id for memory in found.details}
@@ -187,7 +184,7 @@ def _add_remember(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--category", help="category (default: general)")
     parser.add_argument("--tag", action="append", dest="tags", help="tag; repeatable")
     parser.add_argument("--importance", type=float, metavar="0..1", help="importance (default: 0.5)")
-    parser.add_argument("--sensitivity", choices=_LEVELS, help="default: public")
+    parser.add_argument("--sensitivity", choices=LEVELS, help="default: public")
     parser.add_argument("--scope", choices=SCOPES, help="default: project")
     parser.add_argument("--key", help="storing the same key again replaces the memory")
     parser.add_argument(
@@ -200,7 +197,7 @@ def _add_remember(parser: argparse.ArgumentParser) -> None:
         dest="pinned",
         help="open every session of its project with it; it never expires",
     )
-    _add_json(parser)
+    add_json_option(parser)
     parser.set_defaults(run=_remember)
 
 
@@ -219,7 +216,7 @@ def _remember(options: argparse.Namespace) -> int:
         text = sys.stdin.read()
     names = [name for name in MemoryFields.__annotations__ if getattr(options, name, None) is not None]
     fields: NewMemory = {name: getattr(options, name) for name in names}  # type: ignore[assignment]
-    with _client(options) as client:
+    with open_client(options.server) as client:
         stored = client.remember(text, **fields)
     if options.json:
         return print_json(stored)
@@ -238,7 +235,7 @@ def _add_sessions(parser: argparse.ArgumentParser) -> None:
 
 def _sessions(options: argparse.Namespace) -> int:
     filters = _filters(options)
-    with _client(options) as client:
+    with open_client(options.server) as client:
         if options.session:
             return _show_session(client, options, filters)
         rows = list(itertools.islice(client.sessions(**filters), options.limit))
@@ -253,7 +250,7 @@ def _sessions(options: argparse.Namespace) -> int:
 
 
 def _session_row(session: SessionShape) -> tuple[str, ...]:
-    times = (_time(session.started_at), _time(session.last_at))
+    times = (format_time(session.started_at), format_time(session.last_at))
     counts = (str(session.memory_count), str(session.event_count))
     return (session.session_id, session.project, session.agent, *times, *counts)
 
@@ -265,7 +262,7 @@ def _show_session(client: Client, options: argparse.Namespace, filters: dict[str
     session = found.session
     where = f"project {session.project or '–'}, agent {session.agent or '–'}"
     print(f"{make_safe(session.session_id)}  {make_safe(where)}\n")
-    rows = [(_time(entry.at), entry.kind, _describe_entry(entry)) for entry in found.timeline.items]
+    rows = [(format_time(entry.at), entry.kind, _describe_entry(entry)) for entry in found.timeline.items]
     if rows:
         print_table(("time", "kind", "what"), rows[: options.limit])
     return 0
@@ -277,101 +274,6 @@ def _describe_entry(entry: TimelineEntry) -> str:
     if isinstance(memory, dict):
         return f"{memory.get('type')}: {memory.get('title')} ({memory.get('id')})"
     return " ".join(str(more.get(name) or "") for name in ("event", "tool_name", "preview")).strip()
-
-
-def _add_mode(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("project", help="project")
-    parser.add_argument("mode", nargs="?", choices=PROJECT_MODES, help="without it, the mode is shown")
-    _add_json(parser)
-    parser.set_defaults(run=_mode)
-
-
-def _mode(options: argparse.Namespace) -> int:
-    return _configure(options, mode=options.mode) if options.mode else _configure(options)
-
-
-def _add_own_project(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("project", nargs="?", help="default: the project of the current folder")
-
-
-def _own_project(client: Client) -> str:
-    """Return the project of the current folder: that of its repository, as for hooks."""
-    folder = str(Path.cwd())
-    found = client.check_past_session("none", [], cwd=folder, repository=backfill.find_repository(folder))
-    return found.project
-
-
-def _add_pause(parser: argparse.ArgumentParser) -> None:
-    _add_own_project(parser)
-    parser.add_argument("--hours", type=float, default=1, metavar="N", help="hours from now (default: 1)")
-    _add_json(parser)
-    parser.set_defaults(run=lambda options: _configure(options, pause_hours=options.hours))
-
-
-def _add_resume(parser: argparse.ArgumentParser) -> None:
-    _add_own_project(parser)
-    _add_json(parser)
-    parser.set_defaults(run=lambda options: _configure(options, pause_hours=0))
-
-
-def _configure(options: argparse.Namespace, **settings: Unpack[ProjectSettings]) -> int:
-    """Change the settings of a project, if any are given, and show its mode."""
-    with _client(options) as client:
-        project = options.project or _own_project(client)
-        found = client.project(project)
-        if settings:
-            found = client.configure_project(project, **settings)
-    if options.json:
-        return print_json(found)
-    paused = f", paused until {_time(found.paused_until)}" if found.paused_until else ""
-    print(f"{make_safe(found.name)}: {found.mode}{paused}")
-    for event, count in found.event_counts.items():
-        print(f"  {make_safe(event)}: {count} counted")
-    return 0
-
-
-def _add_project(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("project", help="project")
-    change = parser.add_mutually_exclusive_group()
-    change.add_argument("--rename", metavar="NAME", help="give it a new name")
-    change.add_argument("--merge", metavar="PROJECT", help="move everything into another project")
-    change.add_argument("--split", metavar="NAME", help="move a part into a new project")
-    change.add_argument("--undo", metavar="CHANGE", help="undo a change, by the id that it printed")
-    parser.add_argument("--folder", default="", help="split: the sessions of this folder, and its next ones")
-    parser.add_argument("--identity", action="append", default=[], help="split: a repository, repeatable")
-    parser.add_argument("--tag", help="split: the memories with this tag")
-    _add_json(parser)
-    parser.set_defaults(run=_project)
-
-
-def _project(options: argparse.Namespace) -> int:
-    """Rename, merge or split a project, or show what it is recognised by."""
-    with _client(options) as client:
-        if not (options.rename or options.merge or options.split or options.undo):
-            identities = client.project_identities(options.project)
-            if options.json:
-                return print_json(identities)
-            print_table(("identity", "agents of"), [(one.key, one.owner) for one in identities.items])
-            return 0
-        found = _change_project(client, options)
-    if options.json:
-        return print_json(found)
-    undo = f"; undo: memoryhub project {make_safe(found.name)} --undo {found.change}" if found.change else ""
-    print(f"{make_safe(found.name)}: done{undo}")
-    return 0
-
-
-def _change_project(client: Client, options: argparse.Namespace) -> ProjectShape:
-    if options.undo:
-        return client.undo_project_change(options.undo)
-    if options.rename:
-        return client.rename_project(options.project, options.rename)
-    if options.merge:
-        return client.merge_projects(options.project, options.merge)
-    chosen: ProjectPart = {"folder": options.folder, "identities": options.identity}
-    if options.tag:
-        chosen["memories"] = {"tag": options.tag}
-    return client.split_project(options.project, options.split, **chosen)
 
 
 _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
@@ -388,10 +290,16 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
         page_file.add_arguments,
         "Show a project's page, or keep it in a block of AGENTS.md or CLAUDE.md.",
     ),
-    "mode": (_add_mode, "Show or set the mode of a project: what its agents' sessions leave in the hub."),
-    "project": (_add_project, "Rename, merge or split a project, or show what it is recognised by."),
-    "pause": (_add_pause, "Pause memory in a project: agents store and receive nothing."),
-    "resume": (_add_resume, "Resume memory in a project."),
+    "mode": (
+        projects.add_mode_arguments,
+        "Show or set the mode of a project: what its agents' sessions leave in the hub.",
+    ),
+    "project": (
+        projects.add_project_arguments,
+        "Rename, merge or split a project, or show what it is recognised by.",
+    ),
+    "pause": (projects.add_pause_arguments, "Pause memory in a project: agents store and receive nothing."),
+    "resume": (projects.add_resume_arguments, "Resume memory in a project."),
     "connect": (connect.add_arguments, "Connect the agents of this machine to a hub."),
 }
 
@@ -399,11 +307,3 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
 def _plain(snippet: str) -> str:
     """Return the text of a snippet, which is HTML with marked hits."""
     return html.unescape(re.sub(r"</?mark>", "", snippet))
-
-
-def _day(at: datetime) -> str:
-    return f"{at.astimezone():%Y-%m-%d}"
-
-
-def _time(at: datetime) -> str:
-    return f"{at.astimezone():%Y-%m-%d %H:%M}"

@@ -11,19 +11,13 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from memoryhub.client.errors import MemoryhubError
+from memoryhub.client.errors import UnusableConfig
+from memoryhub.client.json_positions import find_node, parse_json, parse_nodes
 
-_BLANK = re.compile(r"(?:[\s\ufeff]|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
-_SCALAR = re.compile(r"[\w.+-]+")
 _INDENT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
-
-
-class UnusableConfig(MemoryhubError):
-    """A configuration file that cannot be parsed, or has an entry that is in the way."""
 
 
 @dataclass(frozen=True)
@@ -153,117 +147,6 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise UnusableConfig(f"it is not valid TOML: {error}") from None
 
 
-def parse_json(text: str) -> Any:
-    """Return the value of a JSON document, in which comments and trailing commas are allowed."""
-    return _parse(text).value
-
-
-@dataclass
-class _Node:
-    """A value in the text. ``end`` is after its last character."""
-
-    start: int
-    end: int
-    value: Any
-    children: list[_Child] = field(default_factory=list)
-
-
-@dataclass
-class _Child:
-    """A member of an object or an item of a list. ``comma``: the position of the comma after it."""
-
-    key: str | int
-    start: int
-    node: _Node
-    comma: int | None = None
-
-
-class _Parser:
-    """Parses JSON with comments, with the position of each value."""
-
-    def __init__(self, text: str) -> None:
-        self.text, self.at = text, 0
-
-    def document(self) -> _Node:
-        self._skip_blank()
-        node = self._value()
-        self._skip_blank()
-        if self.at < len(self.text):
-            raise self._error("the end of the file")
-        if not isinstance(node.value, dict):
-            raise UnusableConfig("it is not a JSON object")
-        return node
-
-    def _value(self) -> _Node:
-        start, letter = self.at, self.text[self.at : self.at + 1]
-        if letter in ("{", "["):
-            return self._container(letter == "{")
-        found = (_STRING if letter == '"' else _SCALAR).match(self.text, start)
-        if not found:
-            raise self._error("a value")
-        try:
-            value = json.loads(found[0])
-        except ValueError:
-            raise self._error("a value") from None
-        self.at = found.end()
-        return _Node(start, self.at, value)
-
-    def _container(self, is_object: bool) -> _Node:
-        node = _Node(self.at, 0, {} if is_object else [])
-        close = "}" if is_object else "]"
-        self._step()
-        while self.text[self.at : self.at + 1] != close:
-            if node.children and node.children[-1].comma is None:
-                raise self._error(f"a comma or {close}")
-            child = self._child(node, is_object)
-            node.children.append(child)
-            self._skip_blank()
-            if self.text[self.at : self.at + 1] == ",":
-                child.comma = self.at
-                self._step()
-        self.at += 1
-        node.end = self.at
-        return node
-
-    def _child(self, parent: _Node, is_object: bool) -> _Child:
-        start, key = self.at, len(parent.children)
-        if not is_object:
-            node = self._value()
-            parent.value.append(node.value)
-            return _Child(key, start, node)
-        name = self._value().value if self.text[self.at] == '"' else None
-        self._skip_blank()
-        if name is None:
-            raise self._error("a key in quotes")
-        if name in parent.value:
-            raise self._error("a key that does not repeat another one")
-        if self.text[self.at : self.at + 1] != ":":
-            raise self._error("a colon")
-        self._step()
-        node = self._value()
-        parent.value[name] = node.value
-        return _Child(name, start, node)
-
-    def _step(self) -> None:
-        self.at += 1
-        self._skip_blank()
-
-    def _skip_blank(self) -> None:
-        found = _BLANK.match(self.text, self.at)
-        self.at = found.end() if found else self.at
-
-    def _error(self, expected: str) -> UnusableConfig:
-        line = self.text.count("\n", 0, self.at) + 1
-        return UnusableConfig(f"it is not valid JSON: line {line} should have {expected}")
-
-
-def _parse(text: str) -> _Node:
-    try:
-        return _Parser(text).document()
-    except (RecursionError, IndexError):
-        raise UnusableConfig("it is not valid JSON") from None
-
-
 def _verify(text: str, expected: Any) -> None:
     if parse_json(text) != expected:
         raise UnusableConfig("the change would alter other settings")
@@ -314,27 +197,18 @@ def _follow(document: Any, path: Sequence[str]) -> Any:
     return document
 
 
-def _find_node(root: _Node, path: Sequence[str]) -> _Node | None:
-    for name in path:
-        child = next((child for child in root.children if child.key == name), None)
-        if child is None:
-            return None
-        root = child.node
-    return root
-
-
 def _insert_text(text: str, entry: Entry) -> str:
     """Insert an entry, after the containers that it needs."""
     path = entry.container
     for depth in range(1, len(path) + 1):
-        if _find_node(_parse(text), path[:depth]) is None:
+        if find_node(parse_nodes(text), path[:depth]) is None:
             empty: Any = [] if entry.is_item and depth == len(path) else {}
             text = _insert_child(text, path[: depth - 1], path[depth - 1], empty)
     return _insert_child(text, path, None if entry.is_item else entry.path[-1], entry.value)
 
 
 def _insert_child(text: str, path: Sequence[str], key: str | None, value: Any) -> str:
-    container = _find_node(_parse(text), path)
+    container = find_node(parse_nodes(text), path)
     assert container is not None  # noqa: S101 made before
     newline = "\r\n" if "\r\n" in text else "\n"
     found = _INDENT.search(text)
@@ -359,7 +233,7 @@ def _insert_child(text: str, path: Sequence[str], key: str | None, value: Any) -
 
 
 def _remove_text(text: str, path: Sequence[str], place: str | int) -> str:
-    container = _find_node(_parse(text), path)
+    container = find_node(parse_nodes(text), path)
     assert container is not None  # noqa: S101 just found
     index = next(n for n, child in enumerate(container.children) if child.key == place)
     child = container.children[index]
@@ -380,7 +254,7 @@ def _remove_empty_sections(text: str, entry: Entry) -> str:
     """Remove the containers that were added with an entry, as far as they are empty."""
     path = entry.container
     for _ in range(entry.created):
-        node = _find_node(_parse(text), path)
+        node = find_node(parse_nodes(text), path)
         if node is None or text[node.start + 1 : node.end - 1].strip():
             break
         text, path = _remove_text(text, path[:-1], path[-1]), path[:-1]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import getpass
 import json
 import os
 import shutil
@@ -16,27 +15,27 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 from memoryhub.client import config_files, credentials
-from memoryhub.client.calls import TOKEN_VARIABLE
 from memoryhub.client.clients import Client
-from memoryhub.client.config_files import Entry, UnusableConfig
+from memoryhub.client.config_files import Entry
 from memoryhub.client.connect_record import (
     Addition,
+    Change,
     Record,
+    apply_change,
     backup_path,
     digest,
     folder_from,
     read_text,
-    write_or_delete,
-    write_text,
 )
-from memoryhub.client.errors import ConfigurationError
+from memoryhub.client.errors import ConfigurationError, UnusableConfig
 from memoryhub.client.guideline import RULE_FILES, add_guideline, add_whole, remove_guideline
+from memoryhub.client.json_positions import parse_json
 from memoryhub.client.terminal import confirm, make_safe
 from memoryhub.core import claude_code
 from memoryhub.core.agent_hooks import AGENTS, hook_path, hooks_configuration, opencode_plugin
@@ -146,13 +145,13 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigurationError("No agent found on this machine. --agent names one that is not detected.")
     token = ""
     if not options.dry_run:
-        token = _ask_for_token(options)
+        token = credentials.find_or_ask_token(options.server)
         _check_hub(options.server, token)
     print("Agents: " + ", ".join(agent.title for agent in agents))
     states = set(_connect(options, agents))
     if "connected" in states and not options.dry_run:
         _send_test_event(options.server, token)
-        _explain_token(options.server)
+        credentials.explain_token(options.server)
         if not options.status_line and any(agent.key == "claude-code" for agent in agents):
             print("Claude Code can show what memory did: run this command again with --status-line.")
         if any(agent.key == "cursor" and "cursor rule" not in agent.files for agent in agents):
@@ -193,21 +192,6 @@ def _undo(options: argparse.Namespace, agents: list[Agent]) -> int:
     return int("failed" in states)
 
 
-@dataclass
-class Change:
-    """A change of one file. ``after`` is None for a file to delete.
-
-    ``original``: the text without the entries, for the backup. ``notes`` are shown to the user.
-    """
-
-    path: Path
-    before: str | None
-    after: str | None
-    original: str | None = None
-    addition: Addition | None = None
-    notes: list[str] = field(default_factory=list)
-
-
 def _handle(
     options: argparse.Namespace, title: str, path: Path, plan: Callable[[], Change], record: Record
 ) -> str:
@@ -224,7 +208,7 @@ def _handle(
             return "connected"
         if change.before != change.after and not confirm(f"Change {path}?", options.yes):
             return "declined"
-        _apply(change, record)
+        apply_change(change, record)
         if change.before != change.after:
             print(f"{title}: {path} changed.")
     except BrokenPipeError:  # of standard output
@@ -291,7 +275,7 @@ def _settings_entries(snippet: str, text: str, hub: HubConnection) -> list[Entry
     content = claude_code.settings_snippet(hub.base, None) if snippet.startswith("hooks") else {}
     entries = list(config_files.to_entries(content))
     line = claude_code.status_line_setting(hub.base)
-    present = config_files.parse_json(text).get("statusLine", line) if text.strip() else line
+    present = parse_json(text).get("statusLine", line) if text.strip() else line
     return [*entries, Entry(("statusLine",), line)] if snippet != "hooks" and present == line else entries
 
 
@@ -319,7 +303,7 @@ def _snippet_text(key: str, hub: HubConnection) -> str:
 
 def _check_no_other_hooks(text: str, wanted: list[Entry], path: str = claude_code.HOOK_PATH) -> None:
     """Raise UnusableConfig if hooks of a hub exist that differ: each event would be sent twice."""
-    document = config_files.parse_json(text) if text.strip() else {}
+    document = parse_json(text) if text.strip() else {}
     hooks = document.get("hooks") or document.get("memoryhub")
     ours = [entry.value for entry in wanted]
     for entries in hooks.values() if isinstance(hooks, dict) else ():
@@ -332,7 +316,7 @@ def _check_no_other_hooks(text: str, wanted: list[Entry], path: str = claude_cod
 
 def _has_plugin(agent: Agent) -> bool:
     try:
-        enabled = config_files.parse_json(read_text(agent.files["hooks"]) or "{}").get("enabledPlugins")
+        enabled = parse_json(read_text(agent.files["hooks"]) or "{}").get("enabledPlugins")
     except (UnusableConfig, OSError, UnicodeDecodeError):  # reported when the file is to be changed
         return False
     names = enabled if isinstance(enabled, dict) else {}
@@ -348,43 +332,6 @@ def _show(change: Change) -> None:
         lineterm="",
     )
     print("\n".join(make_safe(line) for line in lines))
-
-
-def _apply(change: Change, record: Record) -> None:
-    """Change a file, after its backup and the record of what is added."""
-    path = change.path
-    if read_text(path) != change.before:
-        raise UnusableConfig("it was changed in the meantime. Run the command again")
-    if change.addition is None:
-        if record.get(path) is None:
-            return
-        if change.after != change.before:
-            write_or_delete(path, change.after)
-        backup_path(path).unlink(missing_ok=True)
-        record.set(path, None)
-        return
-    record.set(path, change.addition)
-    if change.before == change.after:
-        return
-    if change.original is not None:
-        write_text(backup_path(path), change.original, like=path)
-    write_or_delete(path, change.after)
-
-
-def _ask_for_token(options: argparse.Namespace) -> str:
-    """Return the token of the hub, or ask for it and store it in the keyring."""
-    try:
-        return credentials.find_token(options.server)
-    except ConfigurationError:
-        if not sys.stdin.isatty():
-            raise
-    print(f"Create a token at {options.server}/connect/ and paste it here. It is not shown.")
-    token = getpass.getpass("Token: ").strip()
-    if not token:
-        raise ConfigurationError("No token was given.")
-    if reason := credentials.store_token(options.server, token):
-        print(f"The token was not stored: {reason}. Set {TOKEN_VARIABLE} yourself.", file=sys.stderr)
-    return token
 
 
 def _check_hub(server: str, token: str) -> None:
@@ -406,12 +353,3 @@ def _send_test_event(server: str, token: str) -> None:
         f"{found.last_at.astimezone():%H:%M:%S}",
     )
     print(f"Test event arrived: session {name}, {make_safe(', '.join(parts))}\n  {where}")
-
-
-def _explain_token(server: str) -> None:
-    is_stored = not os.environ.get(TOKEN_VARIABLE) and credentials.read_keyring(server)[0]
-    value = f'"$(keyring get {credentials.SERVICE} {server})"' if is_stored else "mh_..."
-    print(
-        f"The agents read the token from {TOKEN_VARIABLE}. Set it in the profile of your shell:\n"
-        f"  export {TOKEN_VARIABLE}={value}"
-    )

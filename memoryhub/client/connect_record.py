@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import tempfile
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from memoryhub.client.config_files import Entry
-from memoryhub.client.errors import ConfigurationError
+from memoryhub.client.errors import ConfigurationError, UnusableConfig
 
 BACKUP_SUFFIX = ".memoryhub-backup"
 
@@ -31,6 +31,9 @@ class Addition:
     result: str = ""
 
 
+_ADDITIONS = TypeAdapter(dict[str, Addition])
+
+
 class Record:
     """What was added to which file, in a file of the user's state folder."""
 
@@ -46,9 +49,8 @@ class Record:
     def load(cls) -> Record:
         text = read_text(cls._path())
         try:
-            found = json.loads(text) if text else {}
-            return cls({path: _to_addition(values) for path, values in found.items()})
-        except (ValueError, TypeError, KeyError, AttributeError):
+            return cls(_ADDITIONS.validate_json(text) if text else {})
+        except ValueError:
             raise ConfigurationError(f"{cls._path()} cannot be read. Restore it, or remove it.") from None
 
     def paths(self) -> list[Path]:
@@ -63,17 +65,47 @@ class Record:
         else:
             self._additions[str(path)] = addition
         if self._additions:
-            values = {name: asdict(one) for name, one in self._additions.items()}
-            write_text(self._path(), json.dumps(values, indent=2))
+            write_text(self._path(), _ADDITIONS.dump_json(self._additions, indent=2).decode())
             return
         self._path().unlink(missing_ok=True)
         with suppress(OSError):  # it was never made, or contains something else
             self._path().parent.rmdir()
 
 
-def _to_addition(values: dict[str, Any]) -> Addition:
-    entries = [Entry(**{**entry, "path": tuple(entry["path"])}) for entry in values["entries"]]
-    return Addition(**{**values, "entries": entries})
+@dataclass
+class Change:
+    """A change of one file. ``after`` is None for a file to delete.
+
+    ``original``: the text without the entries, for the backup. ``notes`` are shown to the user.
+    """
+
+    path: Path
+    before: str | None
+    after: str | None
+    original: str | None = None
+    addition: Addition | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def apply_change(change: Change, record: Record) -> None:
+    """Change a file, after its backup and the record of what is added."""
+    path = change.path
+    if read_text(path) != change.before:
+        raise UnusableConfig("it was changed in the meantime. Run the command again")
+    if change.addition is None:
+        if record.get(path) is None:
+            return
+        if change.after != change.before:
+            write_or_delete(path, change.after)
+        backup_path(path).unlink(missing_ok=True)
+        record.set(path, None)
+        return
+    record.set(path, change.addition)
+    if change.before == change.after:
+        return
+    if change.original is not None:
+        write_text(backup_path(path), change.original, like=path)
+    write_or_delete(path, change.after)
 
 
 def folder_from(variable: str, default: Path) -> Path:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 from memoryhub.client.calls import DEFAULT_SERVER, SERVER_VARIABLE, TOKEN_VARIABLE, check_server
+from memoryhub.client.clients import Client
 from memoryhub.client.errors import ConfigurationError
 
 SERVICE = "memoryhub"  # the keyring's name for all tokens; the address of the hub is the user name
@@ -33,6 +36,11 @@ def find_token(server: str) -> str:
     )
 
 
+def open_client(server: str) -> Client:
+    """Return a client for a hub, with the token of this machine."""
+    return Client(server, find_token(server))
+
+
 def store_token(server: str, token: str) -> str:
     """Store a token in the keyring. Return why that was not possible, or an empty text."""
     keyring = _import_keyring()
@@ -43,6 +51,32 @@ def store_token(server: str, token: str) -> str:
     except keyring.errors.KeyringError as error:
         return _unusable(error)
     return ""
+
+
+def find_or_ask_token(server: str) -> str:
+    """Return the token of the hub, or ask for it and store it in the keyring."""
+    try:
+        return find_token(server)
+    except ConfigurationError:
+        if not sys.stdin.isatty():
+            raise
+    print(f"Create a token at {server}/connect/ and paste it here. It is not shown.")
+    token = getpass.getpass("Token: ").strip()
+    if not token:
+        raise ConfigurationError("No token was given.")
+    if reason := store_token(server, token):
+        print(f"The token was not stored: {reason}. Set {TOKEN_VARIABLE} yourself.", file=sys.stderr)
+    return token
+
+
+def explain_token(server: str) -> None:
+    """Print how to set the variable from which the agents read the token."""
+    is_stored = not os.environ.get(TOKEN_VARIABLE) and read_keyring(server)[0]
+    value = f'"$(keyring get {SERVICE} {server})"' if is_stored else "mh_..."
+    print(
+        f"The agents read the token from {TOKEN_VARIABLE}. Set it in the profile of your shell:\n"
+        f"  export {TOKEN_VARIABLE}={value}"
+    )
 
 
 def _from_environment() -> str:

@@ -19,6 +19,10 @@ class ConfigurationError(MemoryhubError):
     """The client lacks a valid address or a token."""
 
 
+class UnusableConfig(MemoryhubError):
+    """A configuration file that cannot be parsed, or has an entry that is in the way."""
+
+
 class UnexpectedAnswer(MemoryhubError):
     """The server answered, but not as a hub of this version does."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from memoryhub.client.config_files import UnusableConfig, with_line_endings_of
+from memoryhub.client.config_files import with_line_endings_of
+from memoryhub.client.errors import UnusableConfig
 
 _BEGIN, _END = "<!-- memoryhub-guideline:begin -->", "<!-- memoryhub-guideline:end -->"
 GUIDELINE = f"""{_BEGIN}

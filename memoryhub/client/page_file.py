@@ -20,9 +20,9 @@ from memoryhub.api.schemas import PageEntryShape, PageShape
 from memoryhub.client.calls import Levels, PageCorrection
 from memoryhub.client.clients import Client
 from memoryhub.client.connect_record import backup_path, read_text, write_text
-from memoryhub.client.credentials import find_token
+from memoryhub.client.credentials import open_client
 from memoryhub.client.errors import MemoryhubError
-from memoryhub.client.terminal import confirm, make_safe, print_json
+from memoryhub.client.terminal import add_json_option, confirm, make_safe, print_json
 from memoryhub.core.text import collapse_whitespace
 
 MAX_FILE_BYTES = 5_000_000
@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="apply the changes without asking")
     parser.add_argument("--private", action="store_true", help="include private lines")
     parser.add_argument("--secret", action="store_true", help="include private and secret lines")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     levels: Levels = {}
     if options.private or options.secret:
         levels = {"allow_private": True, "allow_secret": options.secret}
-    with Client(options.server, find_token(options.server)) as client:
+    with open_client(options.server) as client:
         page = client.project_page(options.project, **levels)
         if options.write:
             return _write(client, options, page, levels)

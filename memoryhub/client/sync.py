@@ -20,7 +20,7 @@ from typing import Any
 from memoryhub.api.schemas import HiddenShape, MemoryShape
 from memoryhub.client.calls import Levels
 from memoryhub.client.clients import Client
-from memoryhub.client.credentials import find_token
+from memoryhub.client.credentials import open_client
 from memoryhub.client.errors import ApiError, ConfigurationError, Conflict, NotFound
 from memoryhub.client.sync_files import (
     LEVELS,
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     if options.folder.exists() and not options.folder.is_dir():
         raise ConfigurationError(f"{options.folder} is not a folder.")
     included = 3 if options.include_secret else 2 if options.include_private else 1
-    with Client(options.server, find_token(options.server)) as client:
+    with open_client(options.server) as client:
         folder, levels = Folder(options.folder), LEVELS[:included]
         sync = Sync(
             client, options.project, folder, levels, options.dry_run, personal=options.include_personal

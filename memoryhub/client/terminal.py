@@ -1,13 +1,15 @@
-"""Output for people: tables, JSON, and text that cannot change what a terminal shows."""
+"""Output for people: tables, JSON, times, and text that cannot change what a terminal shows."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from pydantic import BaseModel
 
@@ -66,3 +68,15 @@ def print_json(found: BaseModel | Sequence[BaseModel]) -> int:
     text = json.dumps(values if isinstance(found, Sequence) else values[0], indent=2, ensure_ascii=False)
     print(_UNSAFE.sub(lambda unsafe: f"\\u{ord(unsafe[0]):04x}", text))
     return 0
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def format_day(at: datetime) -> str:
+    return f"{at.astimezone():%Y-%m-%d}"
+
+
+def format_time(at: datetime) -> str:
+    return f"{at.astimezone():%Y-%m-%d %H:%M}"

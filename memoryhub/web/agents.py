@@ -76,8 +76,9 @@ def _owners(request: HttpRequest) -> dict[str, str]:
     if not hasattr(request, "_agent_owners"):
         clearance = request_clearance(request)
         tokens = visible_tokens(clearance).order_by().values_list("name", "owner").distinct()
-        about = repr((clearance.owner, clearance.every_token))
-        pairs = cached_until_change(request, "owners", about, lambda: list(tokens[:MAX_AGENTS]))
+        pairs = cached_until_change(
+            request, "owners", clearance, lambda: list(tokens[:MAX_AGENTS]), clearance.every_token
+        )
         _set_owners(request, pairs)
     found: dict[str, str] = request._agent_owners  # type: ignore[attr-defined]
     return found

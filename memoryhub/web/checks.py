@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -19,31 +19,22 @@ from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.checks import services
 from memoryhub.checks.services import MAX_PROMPT, CheckDraft
-from memoryhub.core.pagination import paginate
-from memoryhub.memories import NotFound, StoreError
+from memoryhub.memories import StoreError
 from memoryhub.models import Memory, MemoryCheck
-from memoryhub.web.base.forms import ProjectField, normalize_newlines, to_sentence
+from memoryhub.web.base.forms import LinesField, PlainForm, ProjectField, normalize_newlines, to_sentence
+from memoryhub.web.base.requests import cursor_page
 
 PERMISSION = "memoryhub.change_memory"
 PAGE_SIZE, MAX_ON_HOME, MAX_READ_FOR_HOME = 50, 5, 100
 _LINES = "One per line."
 
 
-class LinesField(forms.CharField):
-    """Short texts, one on each line, as a list."""
-
-    def __init__(self, label: str, help_text: str = _LINES) -> None:
-        widget = forms.Textarea(attrs={"rows": 2, "spellcheck": "false"})
-        super().__init__(required=False, max_length=5000, label=label, help_text=help_text, widget=widget)
-
-    def clean(self, value: Any) -> list[str]:
-        return [line.strip() for line in super().clean(value).splitlines() if line.strip()]
-
-    def prepare_value(self, value: Any) -> Any:
-        return "\n".join(value) if isinstance(value, list) else value
+def _lines_field(label: str, help_text: str = _LINES) -> LinesField:
+    widget = forms.Textarea(attrs={"rows": 2, "spellcheck": "false"})
+    return LinesField(max_length=5000, label=label, help_text=help_text, widget=widget)
 
 
-class CheckForm(forms.Form):
+class CheckForm(PlainForm):
     """The fields of :class:`CheckDraft`."""
 
     prompt = forms.CharField(
@@ -53,11 +44,11 @@ class CheckForm(forms.Form):
     )
     project = ProjectField(help_text="The project of the prompt.")
     level = forms.ChoiceField(label="Highest level", choices=[(one, one) for one in LEVELS])
-    must_bring = LinesField("Must return these memories", "One memory id per line.")
-    must_words = LinesField("Must return a memory with", "One word or phrase per line.")
-    never_bring = LinesField("Must never return these memories", "One memory id per line.")
-    never_words = LinesField("Must never return a memory with", "One word or phrase per line.")
-    never_projects = LinesField("Must never return memories of these projects")
+    must_bring = _lines_field("Must return these memories", "One memory id per line.")
+    must_words = _lines_field("Must return a memory with", "One word or phrase per line.")
+    never_bring = _lines_field("Must never return these memories", "One memory id per line.")
+    never_words = _lines_field("Must never return a memory with", "One word or phrase per line.")
+    never_projects = _lines_field("Must never return memories of these projects")
     never_level = forms.ChoiceField(
         label="Must never return memories of this level",
         required=False,
@@ -66,7 +57,7 @@ class CheckForm(forms.Form):
     enabled = forms.BooleanField(required=False, initial=True, label="Run it daily and after maintenance")
 
     def __init__(self, data: Any = None, **options: Any) -> None:
-        super().__init__(data, label_suffix="", auto_id="for_%s", **options)
+        super().__init__(data, auto_id="for_%s", **options)
 
     def clean_prompt(self) -> str:
         return normalize_newlines(self.cleaned_data["prompt"])
@@ -83,10 +74,6 @@ class CheckForm(forms.Form):
                 message = str(one["msg"]).removeprefix("Value error, ")
                 self.add_error(field if field in self.fields else None, to_sentence(message))
         return None
-
-    def refuse(self, refusal: StoreError) -> None:
-        field = refusal.field if refusal.field in self.fields else None
-        self.add_error(field, to_sentence(refusal.message))
 
 
 @dataclass(frozen=True)
@@ -105,10 +92,10 @@ class CheckRow:
 def checks_page(request: HttpRequest) -> HttpResponse:
     """List the checks of the projects that the person sees."""
     clearance = request_clearance(request)
-    page = paginate(services.visible_checks(clearance), "created_at", PAGE_SIZE, request.GET.get("cursor"))
+    listed = cursor_page(request, services.visible_checks(clearance), "created_at", PAGE_SIZE)
     context = {
-        "rows": _rows(list(page.items), clearance),
-        "page": page,
+        **listed,
+        "rows": _rows(listed["page"].items, clearance),
         "may_change": request.user.has_perm(PERMISSION),
     }
     return render(request, "checks/page.html", context)
@@ -201,10 +188,7 @@ def check_run(request: HttpRequest, uid: str) -> HttpResponse:
 
 
 def _find(request: HttpRequest, uid: str) -> MemoryCheck:
-    try:
-        return services.get_check(uid, request_clearance(request))
-    except NotFound:
-        raise Http404 from None
+    return services.get_check(uid, request_clearance(request))
 
 
 def _render_form(

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods
 
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.injection.effects import Effect, Thresholds, preview_settings
+from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary
 
 MAX_LISTED = 50  # changed prompts on a page
@@ -48,7 +49,7 @@ def render_refusal(request: HtmxHttpRequest, form: forms.Form, error: str = "") 
     return render_panel(request, {"effect_errors": [error] if error else errors}, 422)
 
 
-class ThresholdForm(forms.Form):
+class ThresholdForm(PlainForm):
     """Other values of the settings of an injection."""
 
     min_score = forms.FloatField(
@@ -75,7 +76,7 @@ class ThresholdForm(forms.Form):
             "max_count": config.max_inject_count,
             "token_budget": config.token_budget,
         }
-        super().__init__(data, label_suffix="", auto_id="for_%s", initial=initial)
+        super().__init__(data, auto_id="for_%s", initial=initial)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

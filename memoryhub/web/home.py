@@ -23,7 +23,7 @@ from memoryhub.memories.delete import Caps
 from memoryhub.models import JournalEntry
 from memoryhub.stats import counts
 from memoryhub.web.base import caching, charts
-from memoryhub.web.base.caching import cached_until_change, clearance_key
+from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.charts import breakdown
 from memoryhub.web.base.navigation import can_view_runs, may_review
 from memoryhub.web.base.requests import narrow_to_project, signed_in_user
@@ -66,15 +66,15 @@ def home_page(request: HttpRequest) -> HttpResponse:
 
 def _statistics(request: HttpRequest, clearance: Clearance) -> Any:
     """Return the numbers, the days of the activity chart, and the caps of projects."""
-    about = f"{clearance_key(clearance)} {timezone.get_current_timezone_name()}"
     decided = decided_injections(clearance, timezone.now())
     return cached_until_change(
         request,
         "home",
-        about,
+        clearance,
         lambda: counts.statistics_days_and_caps(
             clearance, decided=decided, helped=decided.filter(helped=True)
         ),
+        timezone.get_current_timezone_name(),
         depends_on_events=True,  # the number of sessions
     )
 
@@ -106,9 +106,8 @@ def _attention(
 
 def _loss(request: HttpRequest) -> journal.Loss | None:
     """Lost journal rows, for viewers of the whole journal: the numbers count rows of every project."""
-    if not full_clearance(request).is_whole:
-        return None
-    return cached_until_change(request, "loss", "", journal.pending)
+    full = full_clearance(request)
+    return cached_until_change(request, "loss", full, journal.pending) if full.is_whole else None
 
 
 @require_POST

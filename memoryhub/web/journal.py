@@ -28,7 +28,7 @@ def journal(request: HttpRequest) -> HttpResponse:
     """List the visible rows, newest first."""
     form = JournalFilter(request.GET)
     context = _list_context(request, form)
-    return render(request, "journal/page.html", context, status=200 if form.is_valid() else 422)
+    return render(request, "journal/page.html", context, status=form.http_status)
 
 
 @require_safe
@@ -85,10 +85,11 @@ def _list_context(request: HttpRequest, form: JournalFilter) -> dict[str, Any]:
 
 
 def _apply_filter(rows: JournalQuerySet, form: JournalFilter) -> JournalQuerySet:
-    exact = {name: form.value(name) for name in ("operation", "object_id", "project") if form.value(name)}
     if actor := form.value("actor"):
         rows = rows.filter(actor__icontains=actor)
-    return rows.filter(**exact).between("at", form.begin(), form.end())
+    return rows.filter(**form.given("operation", "object_id", "project")).between(
+        "at", form.begin(), form.end()
+    )
 
 
 def _attach_titles(request: HttpRequest, rows: list[JournalEntry]) -> None:

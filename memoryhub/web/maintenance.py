@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import BadRequest, PermissionDenied
@@ -37,8 +36,9 @@ from memoryhub.memories.delete import count_by_quota, load_caps
 from memoryhub.models import Event, MaintenanceRun, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats.counts import count_each
-from memoryhub.web.base.forms import to_sentence
+from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.navigation import can_view_runs
+from memoryhub.web.base.requests import require
 from memoryhub.web.runs import (
     IRREVERSIBLE_OPERATIONS,
     LOSING_OPERATIONS,
@@ -51,11 +51,11 @@ from memoryhub.web.runs import (
 )
 
 
-class RunForm(forms.Form):
+class RunForm(PlainForm):
     """The parameters of an operation."""
 
     def __init__(self, operation: Operation[Any], data: Mapping[str, Any] | None = None) -> None:
-        super().__init__(data, label_suffix="", auto_id=f"{operation.name}_%s")
+        super().__init__(data, auto_id=f"{operation.name}_%s")
         self.operation = operation
         self.fields.update(form_fields(operation.Params))
         for field in self.fields.values():
@@ -66,11 +66,6 @@ class RunForm(forms.Form):
     def params(self) -> dict[str, Any]:
         """Return the given parameters of a valid form."""
         return filled_values(self.cleaned_data)
-
-    def refuse(self, refusal: StoreError) -> None:
-        """Show why a run was refused, next to the field that the refusal names."""
-        field = refusal.field if refusal.field in self.fields else None
-        self.add_error(field, to_sentence(refusal.message))
 
 
 @dataclass(frozen=True)
@@ -100,9 +95,8 @@ MAX_RECENT = 5
 
 
 @require_safe
+@require(can_view_runs)
 def maintenance(request: HttpRequest) -> HttpResponse:
-    if not can_view_runs(request.user):
-        raise PermissionDenied
     return _render_page(request)
 
 
@@ -130,10 +124,9 @@ def run_start(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
+@require(may_manage_people)
 def clock_confirm(request: HttpRequest) -> HttpResponse:
     """Accept the clock as right, and end the pause after a jump."""
-    if not may_manage_people(request.user):
-        raise PermissionDenied
     if clock.confirm(request_actor(request)):
         messages.success(request, "Clock confirmed. Maintenance continues.")
     else:
@@ -353,10 +346,9 @@ class BudgetShare:
 
 
 @require_safe
+@require(can_view_runs)
 def language_model(request: HttpRequest) -> HttpResponse:
     """Show the state of the language model, without its API key or any prompts."""
-    if not can_view_runs(request.user):
-        raise PermissionDenied
     chosen = LlmSettings.now()
     config, confined = settings.MEMORYHUB, is_confined(request.user)
     days = services.recent_usage(MAX_DAYS)

@@ -10,7 +10,6 @@ from django.db.models.functions import Length
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from memoryhub.access import policy
@@ -22,6 +21,7 @@ from memoryhub.models import Fact, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats.counts import count_values
 from memoryhub.web.base.navigation import SECTIONS, Place
+from memoryhub.web.base.requests import page_url
 from memoryhub.web.saved_searches import list_saved_searches, to_list_address
 from memoryhub.web.sessions.overview import make_title, title_columns
 from memoryhub.web.templatetags.pages import session_url, thing_url
@@ -167,10 +167,9 @@ def _projects(live: MemoryQuerySet, typed: str) -> list[PaletteItem]:
     """Return the projects that contain the query, those with the most memories first."""
     named = live.exclude(project="")
     found = count_values(named.filter(project__icontains=typed) if typed else named, "project", MAX_PROJECTS)
-    at = reverse("memories")
     return [
         PaletteItem(
-            name, f"{at}?{urlencode({'project': name})}", f"{count:,} memor{'y' if count == 1 else 'ies'}"
+            name, page_url("memories", project=name), f"{count:,} memor{'y' if count == 1 else 'ies'}"
         )
         for name, count in found.items()
     ]
@@ -194,9 +193,7 @@ def _memories(live: MemoryQuerySet, typed: str) -> list[PaletteItem]:
 
 
 def _search_item(typed: str) -> PaletteItem:
-    return PaletteItem(
-        f"Search all memories for “{typed}”", f"{reverse('memories')}?{urlencode({'q': typed})}"
-    )
+    return PaletteItem(f"Search all memories for “{typed}”", page_url("memories", q=typed))
 
 
 @require_safe

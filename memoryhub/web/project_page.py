@@ -37,6 +37,7 @@ from memoryhub.injection.services import preview_session_start
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import AgentToken, Fact, Project
 from memoryhub.web.accounts.profile import own_tokens
+from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.memories.bulk_actions import add_result_messages, allowed_actions, is_allowed
 from memoryhub.web.memories.queries import reveal_if_secret
 from memoryhub.web.projects import CONFIGURE_PERMISSION
@@ -173,7 +174,7 @@ def project_page_settings(request: HttpRequest, name: str) -> HttpResponse:
     return redirect("project-page", name)
 
 
-class PreviewForm(forms.Form):
+class PreviewForm(PlainForm):
     """Whose session, and the levels that its hook asks for."""
 
     token = forms.ChoiceField(label="Agent", required=False)
@@ -181,7 +182,7 @@ class PreviewForm(forms.Form):
     secret = forms.BooleanField(label="Include secret memories, if its hook asks for them", required=False)
 
     def __init__(self, data: Any, tokens: list[AgentToken]) -> None:
-        super().__init__(data, label_suffix="", auto_id="for_%s")
+        super().__init__(data, auto_id="for_%s")
         self.tokens = {token.uid: token for token in tokens}
         choices = [("", "An agent with your access"), *((one.uid, one.name) for one in tokens)]
         field = self.fields["token"]
@@ -263,7 +264,4 @@ def _sent_items(found: InjectionResult, project: str) -> list[SentItem]:
 
 
 def _find_project(request: HttpRequest, name: str) -> Project:
-    try:
-        return projects.get_project(name, request_actor(request))
-    except NotFound:
-        raise Http404 from None
+    return projects.get_project(name, request_actor(request))

@@ -8,7 +8,7 @@ from django import forms
 from django.contrib import messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.forms.models import model_to_dict
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -24,6 +24,7 @@ from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.injection.effects import preview_settings
 from memoryhub.memories import Forbidden, NotFound, StoreError
 from memoryhub.models import Project, ProjectIdentity
+from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.requests import HtmxHttpRequest
 from memoryhub.web.effects import PREVIEW, effect_context, render_panel, render_refusal
 
@@ -44,7 +45,7 @@ _MOVED = {
 }
 
 
-class SettingsForm(forms.Form):
+class SettingsForm(PlainForm):
     mode = forms.ChoiceField(choices=_MODES)
     ignored_paths = forms.CharField(
         label="Ignored files",
@@ -63,7 +64,7 @@ class SettingsForm(forms.Form):
     )
 
 
-class MoveForm(forms.Form):
+class MoveForm(PlainForm):
     """Rename, merge or split a project."""
 
     action = forms.ChoiceField(
@@ -89,7 +90,7 @@ class MoveForm(forms.Form):
     )
 
     def __init__(self, identities: list[ProjectIdentity], data: Any = None) -> None:
-        super().__init__(data, label_suffix="")
+        super().__init__(data)
         keys = [one.key for one in identities if not one.key.startswith(NAME)]
         self.fields["identities"].choices = [(key, key) for key in keys]  # type: ignore[attr-defined]
         if not keys:
@@ -106,7 +107,7 @@ def project_settings(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def project_settings_save(request: HtmxHttpRequest, name: str) -> HttpResponse:
     """Change mode, ignored files and cap. The button ``effect`` previews the mode instead."""
-    project, form = _find_project(request, name), SettingsForm(request.POST, label_suffix="")
+    project, form = _find_project(request, name), SettingsForm(request.POST)
     _require(request, CONFIGURE_PERMISSION)
     if not form.is_valid():
         if PREVIEW in request.POST and request.htmx:
@@ -121,7 +122,7 @@ def project_settings_save(request: HtmxHttpRequest, name: str) -> HttpResponse:
     try:
         changed = projects.configure_project(name, _actor(request), **form.cleaned_data)
     except StoreError as refusal:
-        form.add_error(refusal.field if refusal.field in form.fields else None, f"{refusal.message}.")
+        form.refuse(refusal)
         return _render_settings(request, project, form, 422)
     return _show_change(request, changed, "Settings saved")
 
@@ -145,9 +146,9 @@ def project_move(request: HttpRequest, name: str) -> HttpResponse:
             move = move if action == project_changes.RENAME else project_changes.merge_projects
             changed = move(name, into, actor)
     except Forbidden:
-        raise PermissionDenied from None
+        raise
     except StoreError as refusal:
-        form.add_error(refusal.field if refusal.field in form.fields else None, f"{refusal.message}.")
+        form.refuse(refusal)
         return _render_settings(request, project, unchanged, 422, form)
     return _show_change(request, changed, _MOVED[action])
 
@@ -173,10 +174,8 @@ def project_undo(request: HttpRequest, change: str) -> HttpResponse:
     allowed = projects.SETTINGS if may_configure else (projects.PAUSE, "off_page_facts")
     try:
         project = project_changes.undo_project_change(change, _actor(request), allowed=allowed)
-    except NotFound:
-        raise Http404 from None
-    except Forbidden:
-        raise PermissionDenied from None
+    except (NotFound, Forbidden):
+        raise
     except StoreError as refusal:
         messages.error(request, f"Not undone: {refusal.message}.")
         return redirect("sessions")
@@ -185,14 +184,11 @@ def project_undo(request: HttpRequest, change: str) -> HttpResponse:
 
 
 def _settings_form(project: Project) -> SettingsForm:
-    return SettingsForm(initial=model_to_dict(project, SettingsForm.base_fields), label_suffix="")
+    return SettingsForm(initial=model_to_dict(project, SettingsForm.base_fields))
 
 
 def _find_project(request: HttpRequest, name: str) -> Project:
-    try:
-        return projects.get_project(name, _actor(request))
-    except NotFound:
-        raise Http404 from None
+    return projects.get_project(name, _actor(request))
 
 
 def _actor(request: HttpRequest) -> Any:

@@ -25,7 +25,7 @@ from memoryhub.injection.requests import InjectionRequest, InjectionResult
 from memoryhub.injection.selection import InspectedCandidate, WithheldCandidate
 from memoryhub.injection.services import inject_context
 from memoryhub.security.prompt_injection import FieldsVerdict
-from memoryhub.web.base.forms import ProjectField, WordField, normalize_newlines
+from memoryhub.web.base.forms import PlainForm, ProjectField, WordField, normalize_newlines
 from memoryhub.web.base.requests import HtmxHttpRequest, page_or_fragment
 from memoryhub.web.memories.queries import reveal_if_secret
 
@@ -43,7 +43,7 @@ WITHHELD_TEXTS = {
 }
 
 
-class RecallTestForm(forms.Form):
+class RecallTestForm(PlainForm):
     """The parameters of ``POST /api/v1/inject``."""
 
     prompt = forms.CharField(
@@ -59,7 +59,7 @@ class RecallTestForm(forms.Form):
     def __init__(self, data: Any = None) -> None:
         config = settings.MEMORYHUB
         initial = {"token_budget": config.token_budget, "max_count": config.max_inject_count}
-        super().__init__(data, label_suffix="", auto_id="for_%s", initial=initial)
+        super().__init__(data, auto_id="for_%s", initial=initial)
 
     def clean_prompt(self) -> str:
         return normalize_newlines(self.cleaned_data["prompt"])

@@ -22,11 +22,11 @@ from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.base import UNCHANGED, Operation
-from memoryhub.memories import NotFound, StoreError
+from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
 from memoryhub.web.base.forms import ListFilter, parse_whole_number, to_sentence
 from memoryhub.web.base.navigation import ADD_RUN, can_view_runs
-from memoryhub.web.base.requests import cursor_page
+from memoryhub.web.base.requests import cursor_page, require
 from memoryhub.web.memories.bulk_actions import OPERATION_NAME, is_allowed
 
 RUNS_PER_PAGE = 30
@@ -89,14 +89,13 @@ class RunFilter(ListFilter):
     )
 
     def select(self, rows: QuerySet[MaintenanceRun]) -> QuerySet[MaintenanceRun]:
-        wanted = {name: self.value(name) for name in ("operation", "status") if self.value(name)}
-        return rows.filter(**wanted)
+        return rows.filter(**self.given("operation", "status"))
 
 
 @require_safe
+@require(can_view_runs)
 def run_list(request: HttpRequest) -> HttpResponse:
     """List the visible runs, newest first."""
-    _require_view_permission(request)
     form, clearance = RunFilter(request.GET), request_clearance(request)
     rows = runs.visible_runs(clearance).select_related("undoes")
     rows = form.select(rows) if form.is_valid() else rows.none()
@@ -105,7 +104,7 @@ def run_list(request: HttpRequest) -> HttpResponse:
     params = results.visible_params(items, clearance)
     rows_shown = [(run, runs.visible_result(run, clearance, counted=False), params[run.pk]) for run in items]
     context = {"form": form, "rows": rows_shown, **listed}
-    return render(request, "maintenance/runs.html", context, status=200 if form.is_valid() else 422)
+    return render(request, "maintenance/runs.html", context, status=form.http_status)
 
 
 @require_safe
@@ -146,18 +145,11 @@ def run_undo(request: HttpRequest, uid: str) -> HttpResponse:
 
 def _find_run(request: HttpRequest, uid: str) -> MaintenanceRun:
     """Return a visible run or raise 404. Marks runs as interrupted whose worker has died."""
-    if not _is_own_action(request, MaintenanceRun.objects.filter(uid=uid).first()):
-        _require_view_permission(request)
-    runs.mark_interrupted()
-    try:
-        return runs.get_run(uid, request_actor(request))
-    except NotFound:
-        raise Http404 from None
-
-
-def _require_view_permission(request: HttpRequest) -> None:
-    if not can_view_runs(request.user):
+    is_own = _is_own_action(request, MaintenanceRun.objects.filter(uid=uid).first())
+    if not is_own and not can_view_runs(request.user):
         raise PermissionDenied
+    runs.mark_interrupted()
+    return runs.get_run(uid, request_actor(request))
 
 
 def _may_control(request: HttpRequest, found: MaintenanceRun) -> bool:

@@ -12,11 +12,10 @@ from django.contrib.auth.models import User
 from django.core.exceptions import BadRequest
 from django.db.models import QuerySet
 from django.forms import BooleanField
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import Resolver404, resolve, reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from memoryhub.core.database import write_transaction
@@ -24,7 +23,6 @@ from memoryhub.core.text import shorten
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import SavedSearch
 from memoryhub.web.base.forms import (
-    FactFilter,
     InjectionFilter,
     JournalFilter,
     ListFilter,
@@ -35,7 +33,7 @@ from memoryhub.web.base.forms import (
 )
 from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, signed_in_user
 from memoryhub.web.duplicates.presenters import DuplicatesFilter
-from memoryhub.web.facts.filters import ContradictionFilter, GraphFilter
+from memoryhub.web.facts.filters import ContradictionFilter, FactFilter, GraphFilter
 from memoryhub.web.memories.filters import MemoryListFilter
 
 # The lists that can be saved, by URL name, in the order of the navigation.
@@ -98,7 +96,7 @@ class ListAddress:
     @property
     def save_href(self) -> str:
         """The address of the form that saves this list."""
-        return f"{reverse('searches')}?{urlencode({'page': self.page, 'query': self.query})}"
+        return reverse("searches", query={"page": self.page, "query": self.query})
 
 
 def _describe_filter(form: ListFilter, name: str, value: str) -> str:
@@ -171,7 +169,7 @@ def search_rename(request: HttpRequest, uid: str) -> HttpResponse:
     try:
         search = rename_search(signed_in_user(request), uid, name)
     except NotFound:
-        raise Http404 from None
+        raise
     except StoreError as refusal:
         return _render_page(
             request, None, wrong={"uid": uid, "name": name, "error": _error_sentence(refusal)}, status=422
@@ -183,10 +181,7 @@ def search_rename(request: HttpRequest, uid: str) -> HttpResponse:
 @require_POST
 def search_delete(request: HttpRequest, uid: str) -> HttpResponse:
     """Delete a saved search and offer to undo that on the next page."""
-    try:
-        deleted = delete_search(signed_in_user(request), uid)
-    except NotFound:
-        raise Http404 from None
+    deleted = delete_search(signed_in_user(request), uid)
     messages.success(request, render_to_string("saved/page.html#undo", {"search": deleted}, request=request))
     return redirect("searches")
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
-from django.core.exceptions import BadRequest, PermissionDenied
+from django.contrib.auth.decorators import permission_required
+from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
@@ -21,7 +22,7 @@ from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, full_clearance, requ
 from memoryhub.accounts.people import people_with_permission
 from memoryhub.maintenance import results, runs
 from memoryhub.memories.delete import load_caps
-from memoryhub.memories.errors import NotFound, StoreError
+from memoryhub.memories.errors import StoreError
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, reports, uploads
@@ -29,7 +30,7 @@ from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS
 from memoryhub.transfer.records import MAPPING_TARGETS
 from memoryhub.transfer.reports import suggest_cap
-from memoryhub.web.base.forms import to_sentence
+from memoryhub.web.base.forms import PlainForm, to_sentence
 from memoryhub.web.projects import CONFIGURE_PERMISSION
 from memoryhub.web.runs import control, number_parameter, progress_context, render_progress
 
@@ -39,7 +40,7 @@ def _project_field(help_text: str) -> forms.CharField:
     return forms.CharField(max_length=200, required=False, widget=widget, help_text=help_text)
 
 
-class ImportForm(forms.Form):
+class ImportForm(PlainForm):
     """The file to import and how to read it."""
 
     file = forms.FileField(
@@ -58,7 +59,7 @@ class ImportForm(forms.Form):
     project = _project_field("For memories that name no project.")
 
     def __init__(self, data: Any = None, files: Any = None) -> None:
-        super().__init__(data, files, label_suffix="", auto_id="import_%s")
+        super().__init__(data, files=files, auto_id="import_%s")
         extensions = dict.fromkeys(ending for format in FORMATS.values() for ending in format.extensions)
         # File choosers only match the last part of an extension.
         accepted = dict.fromkeys("." + ending.rpartition(".")[2] for ending in extensions)
@@ -84,7 +85,7 @@ class ProjectOverCap:
         return suggest_cap(self.count)
 
 
-class ImportChoices(forms.Form):
+class ImportChoices(PlainForm):
     """The choices between the check of a file and its import, with a field for each unknown field."""
 
     lifetime = forms.ChoiceField(required=False, label="Memories without a date of expiry")
@@ -93,7 +94,7 @@ class ImportChoices(forms.Form):
     def __init__(
         self, report: reports.ImportReport, over_cap: Sequence[ProjectOverCap] = (), data: Any = None
     ) -> None:
-        super().__init__(data, label_suffix="", auto_id="choice_%s")
+        super().__init__(data, auto_id="choice_%s")
         days = settings.MEMORYHUB.default_ttl_days
         default = f"Expire in {days} days" if days else "Never expire"
         choices = [("", default), *([("never", "Never expire")] if days else [])]
@@ -121,7 +122,7 @@ class ImportChoices(forms.Form):
         return params | ({"ttl_days": 0} if chosen["lifetime"] == "never" else {})
 
 
-class ExportForm(forms.Form):
+class ExportForm(PlainForm):
     """The format and the contents of an export."""
 
     format = forms.ChoiceField(
@@ -137,7 +138,7 @@ class ExportForm(forms.Form):
     )
 
     def __init__(self, data: Any = None) -> None:
-        super().__init__(data, label_suffix="", auto_id="export_%s", initial={"format": OWN_FORMAT})
+        super().__init__(data, auto_id="export_%s", initial={"format": OWN_FORMAT})
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
@@ -161,14 +162,13 @@ def transfer(request: HttpRequest) -> HttpResponse:
 
 @csrf_exempt
 @require_POST
+@permission_required(IMPORT_PERMISSION, raise_exception=True)
 def import_start(request: HttpRequest) -> HttpResponse:
     """Import ``file``; ``do`` is run or dry_run.
 
     The CSRF token is checked after the size (in ``_start_import``), because reading the token writes the
     whole body to disk.
     """
-    if not request.user.has_perm(IMPORT_PERMISSION):
-        raise PermissionDenied
     length = request.META.get("CONTENT_LENGTH") or ""
     if length.isdecimal() and int(length) > uploads.max_upload_bytes() + 1024 * 1024:
         form = ImportForm({}, {})
@@ -200,7 +200,7 @@ def _start_import(request: HttpRequest) -> HttpResponse:
         form.add_error("file", to_sentence(str(error)))
         return _render_page(request, form, status=413)
     except StoreError as refusal:
-        form.add_error(refusal.field if refusal.field in form.fields else None, to_sentence(refusal.message))
+        form.refuse(refusal)
         return _render_page(request, form, status=422)
     return redirect("import", run.uid)
 
@@ -235,10 +235,9 @@ def import_resume(request: HttpRequest, uid: str) -> HttpResponse:
 
 
 @require_POST
+@permission_required(IMPORT_PERMISSION, raise_exception=True)
 def import_after_dry_run(request: HttpRequest, uid: str) -> HttpResponse:
     """Import the file of a finished dry run."""
-    if not request.user.has_perm(IMPORT_PERMISSION):
-        raise PermissionDenied
     run = _find_import(request, uid)
     if not _may_import_for_real(request, run):
         raise Http404
@@ -313,10 +312,7 @@ def _render_page(
 
 
 def _find_import(request: HttpRequest, uid: str) -> MaintenanceRun:
-    try:
-        return jobs.get_import(uid, request_actor(request))
-    except NotFound:
-        raise Http404 from None
+    return jobs.get_import(uid, request_actor(request))
 
 
 def _may_restore_history(request: HttpRequest) -> bool:

@@ -94,7 +94,7 @@ def test_account_is_created_and_sees_public_data(browser):
 @pytest.mark.parametrize(
     ("form", "words"),
     [
-        ({"username": "BOB", "level": "public"}, "this name is taken"),
+        ({"username": "BOB", "level": "public"}, "This name is taken"),
         ({"username": "a/b", "level": "public"}, "valid username"),
         ({"username": "dora", "level": "secret"}, "Select a valid choice"),
     ],
@@ -247,7 +247,7 @@ def test_address_of_an_invited_person_belongs_to_one_account(browser):
     assert fresh("dora").email == "dora@example.org"
     assert not fresh("dora").has_usable_password()
     again = browser.post("/people/", {**form, "username": "eve", "email": "Dora@example.org"})
-    assert "this address is taken" in again.content.decode()
+    assert "This address is taken" in again.content.decode()
 
 
 @pytest.mark.parametrize("password", ["", "123"])

@@ -121,7 +121,7 @@ class TestTokens:
         form = token_form(client, clearance="secret", projects=["farm", "barn"])
         refused = client.post("/you/tokens/", form)
         assert refused.status_code == 422
-        assert "you do not read secret memories of barn" in refused.content.decode()
+        assert "You do not read secret memories of barn" in refused.content.decode()
 
     def test_page_says_how_many_events_wait_on_the_machine(self, ada, admin_client):
         client = sign_in()

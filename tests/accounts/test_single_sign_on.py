@@ -300,7 +300,7 @@ class TestUnbinding:
         User.objects.create_user("bob")
         boss = signed_in_client(User.objects.create_superuser("boss"))
         refusal = boss.post("/people/bob/address/", {"email": "ADA@example.org"})
-        assert (refusal.status_code, "this address is taken" in refusal.content.decode()) == (422, True)
+        assert (refusal.status_code, "This address is taken" in refusal.content.decode()) == (422, True)
         assert boss.post("/people/bob/address/", {"email": "bob@example.org"}).status_code == 302
         now_is(provider, "person-2", email="bob@example.org")
         assert name_of(go(provider)[0]) == "bob"

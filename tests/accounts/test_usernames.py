@@ -61,7 +61,7 @@ def test_several_deleted_accounts_are_all_journaled(db):
 def test_people_page_refuses_a_former_name(gone, boss, name):
     answer = signed_in_client(boss).post("/people/", {"username": name, "level": "public"})
     assert (answer.status_code, names_now()) == (422, ["boss"])
-    assert "this name belonged to a deleted account" in answer.content.decode()
+    assert "This name belonged to a deleted account" in answer.content.decode()
 
 
 def test_admin_refuses_a_former_name(gone, boss):

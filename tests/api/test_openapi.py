@@ -9,7 +9,7 @@ import pytest
 from django.contrib.staticfiles import finders
 
 from memoryhub.api import reference
-from memoryhub.web.base import middleware
+from memoryhub.web.base import static_files
 from tests.api.conftest import Agent, is_problem
 
 OPERATIONS = {
@@ -94,7 +94,7 @@ def test_page_loads_nothing_from_other_sites(admin_client):
     assert sources
     for source in sources:
         assert source.startswith("/static/")
-        assert finders.find(source.removeprefix("/static/")) or middleware.find_bundle(
+        assert finders.find(source.removeprefix("/static/")) or static_files.find_bundle(
             source.removeprefix("/static/")
         )
     assert not re.search(r"<script>|<style>|\son\w+=|https?://", page)

@@ -8,14 +8,14 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from memoryhub.web.base import middleware
+from memoryhub.web.base import static_files
 
 
-@pytest.mark.parametrize("name", middleware.FEATURES)
+@pytest.mark.parametrize("name", static_files.FEATURES)
 def test_every_feature_has_its_files(name: str) -> None:
     styles, scripts = (
-        middleware.find_bundle(f"bundles/{name}.css"),
-        middleware.find_bundle(f"bundles/{name}.js"),
+        static_files.find_bundle(f"bundles/{name}.css"),
+        static_files.find_bundle(f"bundles/{name}.js"),
     )
     assert styles
     assert scripts
@@ -26,7 +26,7 @@ def test_every_style_sheet_and_script_is_used() -> None:
     loaded_alone = {"theme", "dates"}  # these run before the page is painted
     for folder, ending in (("css", "css"), ("js", "js")):
         index = 0 if ending == "css" else 1
-        named = {file for feature in middleware.FEATURES.values() for file in feature[index].split()}
+        named = {file for feature in static_files.FEATURES.values() for file in feature[index].split()}
         files = {
             path.name.removesuffix(f".{ending}")
             for path in settings.BASE_DIR.glob(f"static/{folder}/*.{ending}")
@@ -35,15 +35,15 @@ def test_every_style_sheet_and_script_is_used() -> None:
 
 
 def test_file_that_two_features_name_is_sent_once() -> None:
-    both = middleware.find_bundle("bundles/lists_live.css")
-    alone = middleware.find_bundle("bundles/live.css")
+    both = static_files.find_bundle("bundles/lists_live.css")
+    alone = static_files.find_bundle("bundles/live.css")
     assert both
     assert alone
     assert both.body == alone.body
 
 
 def test_print_style_sheet_applies_to_paper_only() -> None:
-    base = middleware.find_bundle("bundles/base.css")
+    base = static_files.find_bundle("bundles/base.css")
     assert base
     assert b"@media print {" in base.body
 
@@ -67,7 +67,7 @@ def test_bundle_is_compressed_if_accepted(client: Client) -> None:
 
 
 def test_bundle_with_its_digest_is_cached_forever(client: Client) -> None:
-    bundle = middleware.find_bundle("bundles/base.js")
+    bundle = static_files.find_bundle("bundles/base.js")
     assert bundle
     assert "immutable" in client.get("/static/bundles/base.js", {"v": bundle.digest})["Cache-Control"]
     assert client.get("/static/bundles/base.js", {"v": "old"})["Cache-Control"] == "max-age=3600, public"
@@ -84,15 +84,15 @@ def test_bundle_cannot_be_written(client: Client) -> None:
 
 
 def test_page_loads_one_style_sheet_and_one_script_for_its_features() -> None:
-    tags = middleware.render_bundle_tags("memory lists")
+    tags = static_files.render_bundle_tags("memory lists")
     assert tags.count("<link") == tags.count("<script") == 1
     assert "/static/bundles/memory_lists.css?v=" in tags
 
 
 def test_page_without_scripts_of_its_own_loads_none() -> None:
-    assert "<script" not in middleware.render_bundle_tags("sessions")
+    assert "<script" not in static_files.render_bundle_tags("sessions")
 
 
 def test_unknown_feature_in_a_template_is_an_error() -> None:
     with pytest.raises(ValueError, match="nothing"):
-        middleware.render_bundle_tags("nothing")
+        static_files.render_bundle_tags("nothing")

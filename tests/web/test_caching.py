@@ -15,10 +15,11 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.models import Embedding, Event, Memory, Session
 from memoryhub.web.base import caching
-from memoryhub.web.base.caching import clearance_key
+from memoryhub.web.base.caching import viewer_key
 from memoryhub.web.duplicates import presenters
 
 Remember = Callable[..., Memory]
+PUBLIC = Clearance.up_to("public")
 
 
 @pytest.fixture
@@ -26,9 +27,9 @@ def ask(db: None) -> Callable[..., int]:
     """Each computed result is another number."""
     results = iter(range(100))
 
-    def asked(about: str = "") -> int:
+    def asked(clearance: Clearance = PUBLIC) -> int:
         request = RequestFactory().get("/")
-        return caching.cached_until_change(request, "question", about, lambda: next(results))
+        return caching.cached_until_change(request, "question", clearance, lambda: next(results))
 
     return asked
 
@@ -48,7 +49,7 @@ def test_event_invalidates_only_results_that_depend_on_events(db: None) -> None:
         return caching.cached_until_change(
             RequestFactory().get("/"),
             f"question-{depends_on_events}",
-            "",
+            PUBLIC,
             Event.objects.count,
             depends_on_events=depends_on_events,
         )
@@ -87,14 +88,14 @@ def test_each_clearance_has_its_own_result(ask: Any) -> None:
         Clearance.up_to("secret", projects=["p"]),
         Clearance.up_to("public", projects=["p"]),
     ]
-    assert [ask(clearance_key(one)) for one in clearances] == list(range(len(clearances)))
+    assert [ask(one) for one in clearances] == list(range(len(clearances)))
 
 
 def test_cached_value_may_be_outdated_or_missing(ask: Any, remember: Remember) -> None:
-    assert caching.cached_value("question", "") is None
+    assert caching.cached_value("question", viewer_key(PUBLIC)) is None
     ask()
     remember("a change")
-    assert caching.cached_value("question", "") == 0
+    assert caching.cached_value("question", viewer_key(PUBLIC)) == 0
 
 
 def without_files(client: Client) -> int:

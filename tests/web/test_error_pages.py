@@ -112,3 +112,16 @@ def test_other_database_errors_are_not_called_busy(curator, remember, monkeypatc
     memory = remember("words")
     monkeypatch.setattr(memories, "trash_memories", fails("no such table"))
     assert curator.post(f"/memories/{memory.uid}/trash/").status_code == 500
+
+
+@pytest.mark.parametrize(("refusal", "status"), [(memories.NotFound, 404), (memories.Forbidden, 403)])
+def test_refusal_that_a_page_does_not_handle_is_an_error_page(visitor, monkeypatch, refusal, status):
+    def refuse(*args: object) -> None:
+        raise refusal("project secret-plans does not exist")
+
+    monkeypatch.setattr("memoryhub.web.project_page.projects.get_project", refuse)
+    answer = visitor.get("/project-page/secret-plans/")
+    assert answer.status_code == status
+    assert f"{status}.html" in [template.name for template in answer.templates]
+    assert b"does not exist" not in answer.content
+    assert parse_policy(answer) == parse_policy(Client().get("/login/"))

@@ -92,7 +92,7 @@ def test_settings_of_a_closed_project_are_not_found(sign_in: SignIn) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "words"),
-    [({"mode": "loud"}, "Select a valid choice"), ({"mode": "off", "ignored_paths": "!"}, "line 1 is not a")],
+    [({"mode": "loud"}, "Select a valid choice"), ({"mode": "off", "ignored_paths": "!"}, "Line 1 is not a")],
 )
 def test_invalid_settings_are_explained(maintainer: Client, fields: dict[str, str], words: str) -> None:
     answer = maintainer.post(f"{PAGE}save/", fields)
@@ -188,7 +188,7 @@ def test_project_is_renamed_merged_split_and_restored(owner: Client) -> None:
 
 def test_refused_move_is_explained(owner: Client) -> None:
     create_memory(MemoryDraft(content="x", project="shop"), ADMIN)
-    assert "there is no such project" in move(owner, "shop", "merge", "none")
+    assert "There is no such project" in move(owner, "shop", "merge", "none")
     assert "nothing matches" in move(owner, "shop", "split", "part")
     assert "This field is required" in move(owner, "shop", "rename", "")
 

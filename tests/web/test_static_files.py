@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from memoryhub.web.base.middleware import file_digest
+from memoryhub.web.base.static_files import file_digest
 
 SHEET = "css/components.css"
 BYTES = (Path(settings.BASE_DIR) / "static" / SHEET).read_bytes()

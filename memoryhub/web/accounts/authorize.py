@@ -13,7 +13,6 @@ from memoryhub.accounts import oauth
 from memoryhub.accounts.clearance import request_actor
 from memoryhub.core.database import write_transaction
 from memoryhub.http.middleware import page_policy
-from memoryhub.memories.errors import StoreError
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.web.accounts.forms import ConsentForm
 from memoryhub.web.accounts.profile import ISSUE_PERMISSION
@@ -53,16 +52,16 @@ def authorize(request: HttpRequest) -> HttpResponse:
 def _allow(request: HttpRequest, asked: Authorization) -> HttpResponse:
     user = signed_in_user(request)
     form = ConsentForm(user, asked.scopes, asked.client, request.POST)
-    if _obstacle(request, asked) or not form.is_valid():
+    if _obstacle(request, asked):
         return _consent_page(request, asked, form)
-    try:
+
+    def allow() -> HttpResponse:
         with write_transaction():
             if asked.client.approved_at is None:
                 oauth.approve_client(asked.client, user, request_actor(request))
             return asked.allow(user, form.values())
-    except StoreError as error:
-        form.refuse(error)
-        return _consent_page(request, asked, form)
+
+    return form.submit(allow) or _consent_page(request, asked, form)
 
 
 def _obstacle(request: HttpRequest, asked: Authorization) -> str:

@@ -8,7 +8,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.utils import timezone
@@ -18,11 +18,10 @@ from memoryhub.access.policy import Sensitivity
 from memoryhub.accounts.clearance import may_view_level
 from memoryhub.digests import services
 from memoryhub.digests.messages import DeliveryFailed, collect_content
-from memoryhub.memories.errors import NotFound, StoreError
+from memoryhub.memories.errors import StoreError
 from memoryhub.models import Digest
 from memoryhub.models.account import CHANNELS, PERIODS
-from memoryhub.web.accounts.forms import PlainForm
-from memoryhub.web.base.forms import ProjectField, to_sentence
+from memoryhub.web.base.forms import PlainForm, ProjectField
 from memoryhub.web.base.requests import signed_in_user
 
 _LEVELS = [("public", "Public memories"), ("private", "Public and private memories")]
@@ -68,12 +67,9 @@ class DigestForm(PlainForm):
 
     def values(self) -> dict[str, Any]:
         """Return the arguments of the services from a valid form."""
-        return {"url": "", "level": "", **self.cleaned_data} | {
-            "level": self.cleaned_data.get("level") or Sensitivity.PUBLIC.value
-        }
-
-    def refuse(self, error: StoreError) -> None:
-        self.add_error(error.field if error.field in self.fields else None, to_sentence(error.message))
+        level = self.cleaned_data.get("level") or Sensitivity.PUBLIC.value
+        values = {"url": "", **self.cleaned_data, "level": level}
+        return values | ({"url": ""} if values.get("channel") == Digest.EMAIL else {})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -82,16 +78,9 @@ def digest_list(request: HttpRequest) -> HttpResponse:
     user = signed_in_user(request)
     if request.method != "POST":
         return _render_list(request, DigestForm(user))
-    form = DigestForm(user, request.POST)
-    if not form.is_valid():
-        return _render_list(request, form, 422)
-    values = form.values()
-    if values["channel"] == Digest.EMAIL:
-        values["url"] = ""
-    try:
-        digest = services.create_digest(user, **values, hub=request.build_absolute_uri("/").rstrip("/"))
-    except StoreError as error:
-        form.refuse(error)
+    form, hub = DigestForm(user, request.POST), request.build_absolute_uri("/").rstrip("/")
+    digest = form.submit(lambda: services.create_digest(user, **form.values(), hub=hub))
+    if digest is None:
         return _render_list(request, form, 422)
     if digest.channel == Digest.WEBHOOK:
         return _render_list(request, DigestForm(user), shown=digest)
@@ -108,12 +97,7 @@ def digest_page(request: HttpRequest, uid: str) -> HttpResponse:
         initial = {name: getattr(digest, name) for name in names}
         return _render_digest(request, digest, DigestForm(user, digest=digest, initial=initial))
     form = DigestForm(user, request.POST, digest)
-    if not form.is_valid():
-        return _render_digest(request, digest, form, 422)
-    try:
-        services.change_digest(user, uid, **form.values())
-    except StoreError as error:
-        form.refuse(error)
+    if form.submit(lambda: services.change_digest(user, uid, **form.values())) is None:
         return _render_digest(request, digest, form, 422)
     messages.success(request, "Digest saved.")
     return redirect("digest", uid)
@@ -155,10 +139,7 @@ def digest_delete(request: HttpRequest, uid: str) -> HttpResponse:
 
 
 def _find(request: HttpRequest, uid: str) -> Digest:
-    try:
-        return services.get_digest(signed_in_user(request), uid)
-    except NotFound:
-        raise Http404 from None
+    return services.get_digest(signed_in_user(request), uid)
 
 
 def _render_list(

@@ -18,26 +18,15 @@ from memoryhub.accounts import people, roles, sign_in
 from memoryhub.accounts.clearance import grantable_clearances, is_confined, user_clearance
 from memoryhub.accounts.roles import grantable_rights
 from memoryhub.core import dates
-from memoryhub.memories.errors import StoreError
 from memoryhub.models import OAuthClient
 from memoryhub.models.account import default_rights
-from memoryhub.web.base.forms import LinesField
+from memoryhub.web.base.forms import LinesField, PlainForm
 
 LEVEL_LABELS = {
     "public": "public memories only",
     "private": "public and private memories",
     "secret": "all memories, including secret ones",
 }
-
-
-class PlainForm(forms.Form):
-    """A form with labels without a colon, which shows refusals at the field that they name."""
-
-    def __init__(self, data: Mapping[str, Any] | None = None, **options: Any) -> None:
-        super().__init__(data, label_suffix="", **options)
-
-    def refuse(self, error: StoreError) -> None:
-        self.add_error(error.field if error.field in self.fields else None, error.message)
 
 
 class PreferencesForm(PlainForm):

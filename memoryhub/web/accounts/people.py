@@ -9,15 +9,14 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from memoryhub.accounts import clearance, identities, invitations, people, roles, second_factors
-from memoryhub.accounts.clearance import ADD_PERMISSION, is_confined
+from memoryhub.accounts import identities, invitations, people, roles, second_factors
+from memoryhub.accounts.clearance import ADD_PERMISSION, is_confined, may_manage_people
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import JournalEntry, Membership
 from memoryhub.web.accounts.forms import (
@@ -25,27 +24,15 @@ from memoryhub.web.accounts.forms import (
     InviteForm,
     JoinForm,
     NewPasswordForm,
-    PlainForm,
     RightsForm,
 )
-from memoryhub.web.base.requests import cursor_page, signed_in_user
+from memoryhub.web.base.forms import PlainForm
+from memoryhub.web.base.requests import cursor_page, require, signed_in_user
 
 PAGE_SIZE, MAX_JOURNAL_ROWS, MAX_FAILED_LOGINS = 50, 30, 10
 
 View = Callable[..., HttpResponse]
-
-
-def managers_only(view: View) -> View:
-    """Answer 403 to users without permission to manage people."""
-
-    @wraps(view)
-    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if not clearance.may_manage_people(request.user):
-            raise PermissionDenied
-        return view(request, *args, **kwargs)
-
-    return guarded
-
+managers_only = require(may_manage_people)
 
 # The forms of a person's page, made from the manager, the person and the submitted data.
 PERSON_FORMS: dict[str, Callable[[User, User, QueryDict | None], PlainForm]] = {
@@ -69,13 +56,11 @@ def form_view(form_name: str) -> Callable[[Callable[[User, User, dict[str, Any]]
         def view(request: HttpRequest, name: str) -> HttpResponse:
             user, manager = _find_person(name), signed_in_user(request)
             form = PERSON_FORMS[form_name](manager, user, request.POST)
-            if form.is_valid():
-                try:
-                    messages.success(request, apply(user, manager, form.cleaned_data))
-                    return redirect("person", name=name)
-                except StoreError as error:
-                    form.refuse(error)
-            return _render_person(request, user, **{form_name: form})
+            text = form.submit(lambda: apply(user, manager, form.cleaned_data))
+            if text is None:
+                return _render_person(request, user, **{form_name: form})
+            messages.success(request, text)
+            return redirect("person", name=name)
 
         return view
 
@@ -104,14 +89,8 @@ def people_list(request: HttpRequest) -> HttpResponse:
     """List the accounts. POST invites a person and shows the link once."""
     manager = signed_in_user(request)
     form = InviteForm(manager, request.POST if request.method == "POST" else None)
-    if request.method == "POST" and form.is_valid():
-        data = dict(form.cleaned_data)
-        try:
-            user, token = invitations.invite(data.pop("username"), manager, **data)
-        except StoreError as error:
-            form.refuse(error)
-        else:
-            return _render_link(request, user, token)
+    if invited := form.submit(lambda: invitations.invite(by=manager, **form.cleaned_data)):
+        return _render_link(request, *invited)
     query = request.GET.get("q", "").strip()
     rows = User.objects.filter(username__icontains=query).select_related("profile")
     rows = rows.prefetch_related("groups", "memberships", "user_permissions")

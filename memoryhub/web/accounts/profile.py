@@ -7,8 +7,8 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
-from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
@@ -23,7 +23,8 @@ from memoryhub.accounts.clearance import is_confined, request_actor, request_cle
 from memoryhub.injection.queries import count_helped
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, OAuthClient, Profile
-from memoryhub.web.accounts.forms import PasswordForm, PlainForm, PreferencesForm, TokenForm
+from memoryhub.web.accounts.forms import PasswordForm, PreferencesForm, TokenForm
+from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.requests import signed_in_user
 
 ISSUE_PERMISSION = "memoryhub.add_agenttoken"
@@ -52,7 +53,12 @@ def password(request: HttpRequest) -> HttpResponse:
     """Change the password, which ends all other sessions of the account."""
     user = signed_in_user(request)
     form = PasswordForm(request, request.POST)
-    if form.is_valid() and not _is_refused(form, people.change_password, user, *form.passwords()):
+
+    def change() -> bool:
+        people.change_password(user, *form.passwords())
+        return True
+
+    if form.submit(change):
         update_session_auth_hash(request, user)
         messages.success(request, "Password changed. You are signed out everywhere else.")
         return redirect("you")
@@ -64,38 +70,35 @@ def password(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
+@permission_required(ISSUE_PERMISSION, raise_exception=True)
 def token_new(request: HttpRequest) -> HttpResponse:
     """Issue a token and show it once. A redirect would have to store the token somewhere."""
     user = signed_in_user(request)
-    if not user.has_perm(ISSUE_PERMISSION):
-        raise PermissionDenied
     form = TokenForm(user, request.POST)
     used = request.session.get(_USED_FORMS_KEY, [])
     if form.is_valid() and form.cleaned_data["once"] in used:
         messages.info(request, "This form has already issued its token, which is shown only once.")
         return redirect("you")
-    if not form.is_valid():
-        return _render_page(request, token=form)
-    try:
-        token, secret = tokens.issue_token(
+    issued = form.submit(
+        lambda: tokens.issue_token(
             owner=user.get_username(),
             actor=request_actor(request),
             within=user_clearance(user),
             **form.values(),
         )
-    except StoreError as error:
-        form.refuse(error)
+    )
+    if issued is None:
         return _render_page(request, token=form)
+    token, secret = issued
     request.session[_USED_FORMS_KEY] = [*used, form.cleaned_data["once"]][-MAX_TOKENS:]
     return render(request, "you/token.html", {"token": token, "secret": secret})
 
 
 @require_POST
+@permission_required(ISSUE_PERMISSION, raise_exception=True)
 def token_rotate(request: HttpRequest, uid: str) -> HttpResponse:
     """Replace a token by a new one that is shown once. The old one stops working."""
     user = signed_in_user(request)
-    if not user.has_perm(ISSUE_PERMISSION):
-        raise PermissionDenied
     try:
         token, secret = tokens.rotate_token(
             _own_token(request, uid).uid, request_actor(request), user_clearance(user)
@@ -135,12 +138,10 @@ def tokens_revoke(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
+@permission_required(oauth.APPROVE_PERMISSION, raise_exception=True)
 def app_remove(request: HttpRequest, uid: str) -> HttpResponse:
     """Withdraw the approval of an app for everyone, which revokes all its tokens."""
-    user = signed_in_user(request)
-    if not user.has_perm(oauth.APPROVE_PERMISSION):
-        raise PermissionDenied
-    client = oauth.remove_client(uid, user, request_actor(request))
+    client = oauth.remove_client(uid, signed_in_user(request), request_actor(request))
     if client is None:
         raise Http404
     messages.success(request, f"{client.name} is removed. All its tokens are revoked.")
@@ -221,15 +222,6 @@ def _project_levels(user: User) -> list[tuple[str, list[str]]] | None:
         (project, [level for level in LEVELS if level in clearance.levels_in(project)])
         for project in sorted(clearance.projects or ())
     ]
-
-
-def _is_refused(form: PlainForm, write: Any, *arguments: Any) -> bool:
-    try:
-        write(*arguments)
-    except StoreError as error:
-        form.refuse(error)
-        return True
-    return False
 
 
 def own_tokens(request: HttpRequest) -> Any:

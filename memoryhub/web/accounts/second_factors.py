@@ -30,14 +30,13 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.messages.views import SuccessMessageMixin
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import reverse, reverse_lazy
+from django.urls import reverse_lazy
 from django.utils.decorators import method_decorator
-from django.utils.http import urlencode
 
 from memoryhub.accounts import identities, second_factors, sign_in
 from memoryhub.accounts.second_factors import SIGN_IN_REFUSED
 from memoryhub.web.accounts.sign_in import limit_started_sign_ins
-from memoryhub.web.base.requests import signed_in_user
+from memoryhub.web.base.requests import page_url, signed_in_user
 
 PROFILE_SECTION = reverse_lazy("you")
 WRONG_CODE = "This code is wrong, has expired or was used before."
@@ -157,8 +156,7 @@ class PasskeySignIn(LoginWebAuthnView):  # type: ignore[misc]
 
 
 def _to_sign_in(request: HttpRequest) -> HttpResponse:
-    target = request.POST.get("next", "")
-    return redirect(reverse("login") + (f"?{urlencode({'next': target})}" if target else ""))
+    return redirect(page_url("login", next=request.POST.get("next", "")))
 
 
 class _Confirm(Throttled):

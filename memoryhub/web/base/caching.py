@@ -24,10 +24,10 @@ MAX_AGE_SECONDS = 60  # reading a memory does not change the token: counts of re
 T = TypeVar("T")
 
 
-def clearance_key(clearance: Clearance) -> str:
-    """Return a text that is equal for clearances that see the same."""
+def viewer_key(clearance: Clearance, *about: object) -> str:
+    """Return a text that is equal for clearances that see the same, with equal values of ``about``."""
     parts = [(sorted(levels), sorted(of) if of is not None else None) for levels, of in clearance.parts()]
-    return repr((clearance.owner, clearance.every_owner, parts))
+    return repr((clearance.owner, clearance.every_owner, parts, *about))
 
 
 def store_token(request: HttpRequest) -> ChangeToken:
@@ -43,20 +43,20 @@ def store_token(request: HttpRequest) -> ChangeToken:
 def cached_until_change(
     request: HttpRequest,
     name: str,
-    about: str,
+    clearance: Clearance,
     make: Callable[[], T],
-    *,
+    *about: object,
     depends_on_events: bool = False,
 ) -> T:
     """Return the cached result of ``make``, or call it if the store changed or a memory expired since.
 
-    ``name`` is the question, ``about`` everything the result depends on besides the store: at least the
+    ``name`` is the question, ``about`` everything that the result depends on besides the store and the
     clearance. Events and injections count as changes only for results that depend on them: while agents work,
     they arrive all the time.
     """
     token = store_token(request)
     until = token if depends_on_events else token.without_events
-    return cached_while(until, name, about, make, MAX_AGE_SECONDS)
+    return cached_while(until, name, viewer_key(clearance, *about), make, MAX_AGE_SECONDS)
 
 
 def cached_while(token: object, name: str, about: str, make: Callable[[], T], max_age: int) -> T:

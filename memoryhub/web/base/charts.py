@@ -9,8 +9,9 @@ from datetime import date, timedelta
 from math import ceil
 from typing import Any
 
-from django.urls import reverse
 from django.utils.http import urlencode
+
+from memoryhub.web.base.requests import page_url
 
 WIDTH, HEIGHT = 100.0, 190  # of the plot, in percent and in pixels
 LABEL_WIDTH, LABEL_WIDTH_SMALL = 8.5, 24.0  # percent of the width, of a label under the axis
@@ -155,8 +156,7 @@ def activity(days: Iterable[tuple[date, str, int]], today: date, project: str = 
 
 def listing_url(project: str = "") -> str:
     """Return the URL of the memories, newest first, to which parameters can be appended."""
-    query = {"order": "-created_at"} | ({"project": project} if project else {})
-    return f"{reverse('memories')}?{urlencode(query)}&"
+    return extendable_url(page_url("memories", order="-created_at", project=project))
 
 
 def extendable_url(href: str) -> str:

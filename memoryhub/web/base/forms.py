@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, timedelta
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from django import forms
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -18,7 +18,10 @@ from django.utils.dateparse import parse_datetime
 
 from memoryhub.core.dates import start_of_day
 from memoryhub.core.vocabulary import TYPES
+from memoryhub.memories.errors import StoreError
 from memoryhub.memories.filters import MemoryFilter
+
+T = TypeVar("T")
 
 
 def normalize_newlines(text: str) -> str:
@@ -44,6 +47,29 @@ def parse_aware_datetime(text: str) -> datetime | None:
     except ValueError:  # well formed, but there is no such day or hour
         return None
     return None if found is None or timezone.is_naive(found) else found
+
+
+class PlainForm(forms.Form):
+    """A form with labels without a colon, which shows a refusal of the store at the field that it names."""
+
+    def __init__(self, data: Mapping[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(data, label_suffix="", **options)
+
+    def submit(self, action: Callable[[], T]) -> T | None:
+        """Return the result of an action with valid values; None if they are invalid, or the store refuses.
+
+        Then the form shows the reason.
+        """
+        if not self.is_valid():
+            return None
+        try:
+            return action()
+        except StoreError as refusal:
+            self.refuse(refusal)
+            return None
+
+    def refuse(self, refusal: StoreError) -> None:
+        self.add_error(refusal.field if refusal.field in self.fields else None, to_sentence(refusal.message))
 
 
 class LineField(forms.CharField):
@@ -107,8 +133,8 @@ class LinesField(_ListField):
 
     widget = forms.Textarea
 
-    def to_python(self, value: Any) -> Any:
-        lines = normalize_newlines(super().to_python(value) or "").split("\n")
+    def clean(self, value: Any) -> Any:
+        lines = normalize_newlines(super().clean(value)).split("\n")
         return [line.strip() for line in lines if line.strip()]
 
     def write(self, values: Iterable[str]) -> str:
@@ -118,8 +144,8 @@ class LinesField(_ListField):
 class EntitiesField(LinesField):
     """Entities as lines like ``Ada | person``; the type may be left out."""
 
-    def to_python(self, value: Any) -> Any:
-        return [self._parse(line) for line in super().to_python(value)]
+    def clean(self, value: Any) -> Any:
+        return [self._parse(line) for line in super().clean(value)]
 
     def write(self, values: Iterable[Any]) -> str:
         return super().write(f"{one['entity']} | {one['entity_type']}" for one in values)
@@ -214,11 +240,11 @@ class PredicateField(WordField):
         super().__init__(widget=forms.TextInput(attrs={"list": "predicates"}), **options)
 
 
-class ListFilter(forms.Form):
+class ListFilter(PlainForm):
     """A form whose data is the query string."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        super().__init__(data, label_suffix="", auto_id="by_%s")
+        super().__init__(data, auto_id="by_%s")
 
     def full_clean(self) -> None:
         """Show an invalid date or number in a text input: a typed input would be empty."""
@@ -230,6 +256,15 @@ class ListFilter(forms.Form):
 
     def value(self, name: str) -> Any:
         return self.cleaned_data[name]
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return the values of these fields that are not empty, for a filter by columns of these names."""
+        return {name: self.value(name) for name in names if self.value(name)}
+
+    @property
+    def http_status(self) -> int:
+        """The HTTP status of the page of the list."""
+        return 200 if self.is_valid() else 422
 
     def display_value(self, name: str) -> str:
         """Format a submitted value for display: the label of a choice, "yes" for a ticked box."""
@@ -297,35 +332,6 @@ class TimelineFilter(ListFilter):
     def wanted(self) -> MemoryFilter:
         plain = {name: self.value(name) for name in ("project", "type", "session_id")}
         return MemoryFilter(**plain, since=self.begin(), until=self.end())
-
-
-class FactFilter(ListFilter):
-    thing = WordField(label="Subject or object")
-    subject = WordField()
-    predicate = PredicateField()
-    object = WordField()
-    how = forms.ChoiceField(
-        required=False, label="Object is", choices=[("", "containing this"), ("exact", "exactly this")]
-    )
-    min_confidence = forms.FloatField(
-        required=False,
-        min_value=0,
-        max_value=1,
-        label="Confidence from",
-        widget=forms.NumberInput(attrs={"step": "any"}),
-    )
-    project = ProjectFilterField()
-    session_id = WordField(label="Session")
-    state = forms.ChoiceField(
-        required=False, choices=[("", "true now"), ("ended", "that ended"), ("all", "all of them")]
-    )
-    on = PastDayField()
-    marks = forms.BooleanField(required=False, label="Also where sessions change their subject")
-
-    def leaves_out_marks(self) -> bool:
-        """Whether to hide the facts that mark the start of a segment; they are shown only on request."""
-        named = self.value("predicate") or self.value("subject") or self.value("thing")
-        return not (named or self.value("marks"))
 
 
 class JournalFilter(ListFilter):

@@ -6,17 +6,19 @@ and never widens it. An address with a project of its own shows that one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from django.contrib.auth.decorators import user_passes_test
 from django.contrib.auth.models import User
-from django.core.exceptions import TooManyFieldsSent
+from django.core.exceptions import PermissionDenied, TooManyFieldsSent
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.http import push_url, replace_url
@@ -27,7 +29,19 @@ from memoryhub.accounts.clearance import request_clearance
 from memoryhub.core.pagination import paginate
 from memoryhub.stats.counts import facets_and_days
 
+View = TypeVar("View", bound=Callable[..., HttpResponseBase])
 VARY_HEADERS = ("HX-Request", "HX-Target", "HX-Boosted")
+
+
+def require(test: Callable[[Any], bool]) -> Callable[[View], View]:
+    """Decorate a view to answer 403 to users for whom the test is false."""
+
+    def check(user: Any) -> bool:
+        if not test(user):
+            raise PermissionDenied
+        return True
+
+    return user_passes_test(check)
 
 
 class HtmxHttpRequest(HttpRequest):
@@ -64,9 +78,10 @@ def page_or_fragment(
 
 
 def cursor_page(request: HttpRequest, rows: QuerySet[Any], column: str, limit: int) -> dict[str, Any]:
-    """Return the context of a list with a cursor: the page, and whether it is the first one."""
+    """Return the context of a list with a cursor: the page, the next one, and whether it is the first."""
     cursor = request.GET.get("cursor")
-    return {"page": paginate(rows, column, limit, cursor), "first": not cursor}
+    page = paginate(rows, column, limit, cursor)
+    return {"page": page, "next_cursor": page.next_cursor, "first": not cursor}
 
 
 def update_address_bar(
@@ -92,6 +107,11 @@ def return_url(
     target = (request.POST if fields is None else fields).get("next", "")
     is_safe = url_has_allowed_host_and_scheme(target, {request.get_host()}, require_https=request.is_secure())
     return target if is_safe and target.startswith(prefix) else default
+
+
+def page_url(page: str, **query: object) -> str:
+    """Return the URL of a page with these parameters, empty ones omitted."""
+    return reverse(page, query={name: str(value) for name, value in query.items() if value})
 
 
 def referring_page(request: HttpRequest, own: str, default: str = "/memories/") -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages
@@ -29,6 +28,7 @@ from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, Event
 from memoryhub.models.account import default_rights
 from memoryhub.web.accounts.profile import ISSUE_PERMISSION, own_tokens
+from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.requests import chosen_project
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import Choice, HubConnection
@@ -43,7 +43,7 @@ MAX_USED_FORMS = 50
 _USED_FORMS_KEY = "connect_tokens"  # session key: the form, and the token that it issued
 
 
-class ConnectForm(forms.Form):
+class ConnectForm(PlainForm):
     """The token to issue. Its defaults suffice.
 
     ``once`` differs in each rendered form, so that a form sent twice issues one token.
@@ -75,7 +75,7 @@ class ConnectForm(forms.Form):
             project = min(user_clearance(user).projects or [""])
         fresh = {"once": secrets.token_urlsafe(12), "toolset": _toolset(request.GET)}
         names = {"name": choice.name or choice.key, "project": project}
-        super().__init__(data, label_suffix="", initial=fresh | names)
+        super().__init__(data, initial=fresh | names)
         if data is None:
             self.fields["name"].widget.attrs["autofocus"] = True
         levels = [(level, ACCESS_LABELS[level]) for level in grantable_clearances(user)]
@@ -116,8 +116,8 @@ def connect_snippet(request: HttpRequest, client: str) -> HttpResponse:
     used = request.session.get(_USED_FORMS_KEY, {})
     if form.is_valid() and (uid := used.get(form.cleaned_data["once"])):
         messages.info(request, "The token is shown only once. If you lost it, revoke it and connect again.")
-        query = urlencode({"token": uid, "toolset": _toolset(request.POST)})
-        return redirect(f"{reverse('connect-snippet', args=[client])}?{query}")
+        query = {"token": uid, "toolset": _toolset(request.POST)}
+        return redirect(reverse("connect-snippet", args=[client], query=query))
     issued = _issue_token(request, form) if form.is_valid() and choice.takes_token else None
     if issued is None:
         return _render_step(request, 2, choice, form=form, status=422)

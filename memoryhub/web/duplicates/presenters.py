@@ -33,7 +33,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.related import find_related
 from memoryhub.search.semantic import similarity_label
 from memoryhub.web.base import diffs
-from memoryhub.web.base.caching import cached_value, cached_while, clearance_key, store_token
+from memoryhub.web.base.caching import cached_value, cached_while, store_token, viewer_key
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField, WordField
 from memoryhub.web.memories.queries import live_memories
 
@@ -347,7 +347,7 @@ class Comparison:
 
     @property
     def _about(self) -> str:
-        return repr((clearance_key(self.clearance), self.project, self.category, self.min_similarity))
+        return viewer_key(self.clearance, self.project, self.category, self.min_similarity)
 
     @cached_property
     def _position(self) -> LogPosition:

@@ -139,7 +139,7 @@ def _merge_all(request: HtmxHttpRequest, plan: MergePlan) -> HttpResponse:
             continue  # changed meanwhile; counted as skipped
         merged.append(merge.uid)
         trashed += len(others)
-    back = f"{reverse('duplicates')}?{request.GET.urlencode()}".rstrip("?")
+    back = reverse("duplicates", query=request.GET)
     if merged:
         context = {"merged": merged, "trashed": trashed, "back": back}
         undo = render_to_string("duplicates/merge_all.html#undo", context, request=request)
@@ -207,7 +207,7 @@ def duplicates_undo(request: HtmxHttpRequest) -> HttpResponse:
         else:
             memories.undo_dismissal(apart, request_actor(request))
     except memories.NotFound:
-        raise Http404 from None
+        raise
     except memories.StoreError as refusal:
         return _refused_response(request, refusal.message)
     if request.htmx:
@@ -284,8 +284,7 @@ def _card_response(request: HttpRequest, card: ClusterCard, status: int = 200, *
 
 def _reveal_secrets(request: HttpRequest, cards: list[ClusterCard]) -> None:
     for card in cards:
-        for memory in card.everyone:
-            queries.reveal_if_secret(request, memory, "duplicates")
+        queries.reveal_secrets(request, card.everyone, "duplicates")
 
 
 def decision_rights(request: HttpRequest) -> dict[str, bool]:

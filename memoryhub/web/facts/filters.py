@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from urllib.parse import urlencode
 
 from django import forms
 from django.http import QueryDict
 from django.urls import reverse
 
 from memoryhub.access.policy import Clearance
+from memoryhub.capture.segments import BOUNDARY_FACTS
 from memoryhub.capture.segments import BOUNDARY_PREDICATE as BOUNDARY
 from memoryhub.facts import queries
 from memoryhub.facts.contradictions import ContradictionReport
 from memoryhub.facts.queries import query_facts
 from memoryhub.models.querysets import FactQuerySet
-from memoryhub.web.base.forms import ListFilter, PredicateField, ProjectFilterField, WordField
+from memoryhub.web.base.forms import ListFilter, PastDayField, PredicateField, ProjectFilterField, WordField
 from memoryhub.web.facts.graph import MAX_OPEN_NODES
 
 MAX_SUGGESTED = 200
@@ -29,6 +29,57 @@ class ConfidenceField(forms.FloatField):
     def __init__(self) -> None:
         widget = forms.NumberInput(attrs={"step": "0.05", "min": "0", "max": "1"})
         super().__init__(required=False, min_value=0, max_value=1, label="Confidence from", widget=widget)
+
+
+class FactFilter(ListFilter):
+    thing = WordField(label="Subject or object")
+    subject = WordField()
+    predicate = PredicateField()
+    object = WordField()
+    how = forms.ChoiceField(
+        required=False, label="Object is", choices=[("", "containing this"), ("exact", "exactly this")]
+    )
+    min_confidence = forms.FloatField(
+        required=False,
+        min_value=0,
+        max_value=1,
+        label="Confidence from",
+        widget=forms.NumberInput(attrs={"step": "any"}),
+    )
+    project = ProjectFilterField()
+    session_id = WordField(label="Session")
+    state = forms.ChoiceField(
+        required=False, choices=[("", "true now"), ("ended", "that ended"), ("all", "all of them")]
+    )
+    on = PastDayField()
+    marks = forms.BooleanField(required=False, label="Also where sessions change their subject")
+
+    def leaves_out_marks(self) -> bool:
+        """Whether to hide the facts that mark the start of a segment; they are shown only on request."""
+        named = self.value("predicate") or self.value("subject") or self.value("thing")
+        return not (named or self.value("marks"))
+
+    def select(self, clearance: Clearance) -> FactQuerySet:
+        """Return the matching facts. Names match in any spelling, an object literally with ``how=exact``."""
+        is_exact, name = self.value("how") == "exact", self.value("object")
+        rows = query_facts(
+            clearance,
+            project=self.value("project"),
+            session_id=self.value("session_id"),
+            object=name if is_exact else "",
+            min_confidence=self.value("min_confidence") or 0.0,
+            ended={"": False, "ended": True}.get(self.value("state")),
+            as_of=self.moment(),
+        )
+        if self.leaves_out_marks():
+            rows = rows.exclude(BOUNDARY_FACTS)
+        if subject := self.value("subject"):
+            rows = rows.filter(queries.name_condition("subject", subject))
+        if predicate := self.value("predicate"):
+            rows = queries.filter_by_predicate(rows, predicate)
+        if thing := self.value("thing"):
+            rows = rows.filter(queries.about_condition(thing))
+        return rows if is_exact or not name else rows.filter(object__icontains=name)
 
 
 class GraphFilter(ListFilter):
@@ -101,5 +152,4 @@ class GraphAddress:
 
 
 def _address(view: str, query: Iterable[tuple[str, str]]) -> str:
-    encoded = urlencode([(name, value) for name, value in query if value])
-    return f"{reverse(view)}?{encoded}" if encoded else reverse(view)
+    return reverse(view, query=[(name, value) for name, value in query if value])

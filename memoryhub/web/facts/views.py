@@ -16,7 +16,6 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from memoryhub import memories
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.capture import segments
@@ -25,12 +24,11 @@ from memoryhub.facts import contradictions, queries
 from memoryhub.facts import services as fact_store
 from memoryhub.facts.predicates import normalise_name, normalise_predicate
 from memoryhub.facts.queries import GraphIndex, node_key, query_facts
-from memoryhub.memories import NotFound, StoreError
+from memoryhub.memories import StoreError
 from memoryhub.models import Entity, Fact, FileLink, Memory
 from memoryhub.models.querysets import FactQuerySet
-from memoryhub.web.base.forms import FactFilter
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, narrow_to_project, return_url
-from memoryhub.web.facts.filters import GraphAddress, suggested_predicates
+from memoryhub.web.facts.filters import FactFilter, GraphAddress, suggested_predicates
 from memoryhub.web.memories.bulk_actions import changed_since_text, parse_journal_number
 from memoryhub.web.memories.forms import FactForm
 from memoryhub.web.memories.selection import parse_ticked
@@ -52,16 +50,13 @@ def facts(request: HttpRequest) -> HttpResponse:
 @permission_required("memoryhub.add_fact", raise_exception=True)
 def _add_fact(request: HttpRequest) -> HttpResponse:
     form = FactForm(request.POST, full_clearance(request))
-    if form.is_valid():
-        try:
-            fact, is_new = fact_store.create_fact(form.draft, request_actor(request))
-        except memories.StoreError as refusal:
-            form.refuse(refusal)
-        else:
-            text = "Stored." if is_new else "This fact already exists. Its confidence is updated."
-            messages.success(request, text + _hidden_level_hint(request, fact))
-            return redirect("memory", uid=fact.memory.uid) if fact.memory else redirect("facts")
-    return _render_table(request, form, status=422)
+    stored = form.submit(lambda: fact_store.create_fact(form.draft, request_actor(request)))
+    if stored is None:
+        return _render_table(request, form, status=422)
+    fact, is_new = stored
+    text = "Stored." if is_new else "This fact already exists. Its confidence is updated."
+    messages.success(request, text + _hidden_level_hint(request, fact))
+    return redirect("memory", uid=fact.memory.uid) if fact.memory else redirect("facts")
 
 
 def _hidden_level_hint(request: HttpRequest, fact: Fact) -> str:
@@ -81,7 +76,7 @@ def _initial_values(request: HttpRequest) -> dict[str, Any]:
 def _render_table(request: HttpRequest, add: FactForm, status: int = 200) -> HttpResponse:
     form = FactFilter({} if "add" in request.GET or request.method == "POST" else request.GET)
     valid = form.is_valid()
-    rows = _filter_facts(request_clearance(request), form) if valid else Fact.objects.none()
+    rows = form.select(request_clearance(request)) if valid else Fact.objects.none()
     context = {
         "form": form,
         "add": add,
@@ -107,28 +102,6 @@ def _graph_address(request: HttpRequest, form: FactFilter) -> str:
     """Return the address of the graph under the same filters, as far as it has them."""
     opened = form.value("thing") or form.value("subject")
     return GraphAddress(request.GET).of([node_key(opened)] if opened else [])
-
-
-def _filter_facts(clearance: Clearance, form: FactFilter) -> FactQuerySet:
-    """Filter facts. Names match in any spelling, an object literally with ``how=exact``."""
-    exact, subject, predicate = form.value("how") == "exact", form.value("subject"), form.value("predicate")
-    rows = query_facts(
-        clearance,
-        **{name: form.value(name) for name in ("project", "session_id")},
-        object=form.value("object") if exact else "",
-        min_confidence=form.value("min_confidence") or 0.0,
-        ended={"": False, "ended": True}.get(form.value("state")),
-        as_of=form.moment(),
-    )
-    if form.leaves_out_marks():
-        rows = rows.exclude(segments.BOUNDARY_FACTS)
-    if subject:
-        rows = rows.filter(queries.name_condition("subject", subject))
-    if predicate:
-        rows = queries.filter_by_predicate(rows, predicate)
-    if form.value("thing"):
-        rows = rows.filter(queries.about_condition(form.value("thing")))
-    return rows if exact or not form.value("object") else rows.filter(object__icontains=form.value("object"))
 
 
 @require_safe
@@ -178,10 +151,7 @@ def facts_end(request: HtmxHttpRequest) -> HttpResponse:
 def facts_end_undo(request: HttpRequest, uid: str) -> HttpResponse:
     """Undo the end of facts. ``first`` and ``last`` are journal numbers; only the same person may do it."""
     first, last = (parse_journal_number(request.POST.get(name, "")) for name in ("first", "last"))
-    try:
-        again = fact_store.undo_end_facts(uid, request_actor(request), first, last)
-    except NotFound:
-        raise Http404 from None
+    again = fact_store.undo_end_facts(uid, request_actor(request), first, last)
     if again:
         messages.success(request, f"Undone: {_count_facts(len(again), 'holds', 'hold')} again.")
     else:

@@ -38,7 +38,7 @@ from memoryhub.maintenance.operations.base import (
     Step,
     steps_by_page,
 )
-from memoryhub.memories import BulkResult, Forbidden, NotFound, StoreError, undo_bulk_action
+from memoryhub.memories import BulkResult, Forbidden, StoreError, undo_bulk_action
 from memoryhub.memories.bulk_actions import apply_to_chunk, prepare_action
 from memoryhub.memories.bulk_undo import UNDO_OPERATIONS, bulk_action_kind
 from memoryhub.memories.undo import CHUNK_SIZE, Undo
@@ -98,12 +98,9 @@ def undo_own_action(request: HttpRequest, uid: str, first: int, last: int) -> Bu
     """Undo an action of this person, who must still have the permission; 404 for any other action."""
     # The full clearance includes memories that the action moved to a level whose switch is off.
     actor = request_actor(request, full_clearance(request))
-    try:
-        if not is_allowed(request, bulk_action_kind(uid, actor, first, last)):
-            raise PermissionDenied
-        return undo_bulk_action(uid, actor, first, last)
-    except NotFound:
-        raise Http404 from None
+    if not is_allowed(request, bulk_action_kind(uid, actor, first, last)):
+        raise PermissionDenied
+    return undo_bulk_action(uid, actor, first, last)
 
 
 def parse_journal_number(text: str) -> int:

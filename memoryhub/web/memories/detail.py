@@ -26,7 +26,7 @@ from memoryhub.memories.rows import LIST_FIELDS, list_values, visible_replacemen
 from memoryhub.models import Memory
 from memoryhub.search.related import find_related
 from memoryhub.web.base import charts, markdown
-from memoryhub.web.base.caching import cached_until_change, clearance_key
+from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import parse_whole_number
 from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, referring_page, wants_fragment
 from memoryhub.web.memories import queries, versions
@@ -50,8 +50,10 @@ def memory_page(request: HttpRequest, uid: str) -> HttpResponse:
         **cached_until_change(
             request,
             "history",
-            _cache_about(request, memory),
+            request_clearance(request),
             lambda: _history_context(request, memory, MAX_VERSIONS_ON_PAGE),
+            memory.pk,
+            memory.updated_at,
         ),
         "html": html,
         "changed": changed_files([memory]).get(memory.pk, []),
@@ -120,15 +122,16 @@ def _action_context(request: HttpRequest, memory: Memory) -> dict[str, Any]:
     }
 
 
-def _cache_about(request: HttpRequest, memory: Memory) -> str:
-    return repr((clearance_key(request_clearance(request)), memory.pk, memory.updated_at))
-
-
 def _related_context(request: HttpRequest, memory: Memory) -> dict[str, Any]:
     """Return the rows about the memory. Only those that change without a journal entry are read each time."""
     clearance = request_clearance(request)
     journaled = cached_until_change(
-        request, "memory", _cache_about(request, memory), lambda: _journaled_context(memory, clearance)
+        request,
+        "memory",
+        clearance,
+        lambda: _journaled_context(memory, clearance),
+        memory.pk,
+        memory.updated_at,
     )
     uses, events = find_uses(memory, clearance, MAX_USES), queries.events_of(memory, clearance)
     sessions = [journaled["session"], *(use.injection.session for use in uses[:MAX_USES_LISTED])]

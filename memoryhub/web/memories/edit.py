@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -43,20 +43,14 @@ def memory_new(request: HttpRequest) -> HttpResponse:
     """Create a memory; the query string may prefill project, session, type and category."""
     if request.method == "POST":
         form = MemoryForm(request.POST, full_clearance(request))
-        if form.is_valid() and (stored := _create(request, form)):
-            return stored
-        return _form_page(request, form, status=422)
+        result = form.submit(lambda: memories.create_memory(form.draft, request_actor(request)))
+        return _created(request, result) if result else _form_page(request, form, status=422)
     initial = {name: request.GET[name] for name in _PREFILL_FIELDS if request.GET.get(name)}
     return _form_page(request, MemoryForm(None, full_clearance(request), initial=initial))
 
 
-def _create(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
-    """Store the draft and redirect to its page; None if it is refused, with the error in the form."""
-    try:
-        result = memories.create_memory(form.draft, request_actor(request))
-    except memories.StoreError as refusal:
-        form.refuse(refusal)
-        return None
+def _created(request: HttpRequest, result: memories.StoreResult) -> HttpResponse:
+    """Redirect to the page of a stored memory, or to the list if it is hidden now."""
     text = {
         "created": "Stored.",
         "updated": "A memory with this key existed already. It was updated.",
@@ -96,7 +90,7 @@ def memory_edit(request: HtmxHttpRequest, uid: str) -> HttpResponse:
         try:
             saved = memories.update_memory(uid, form.draft, request_actor(request), unchanged_since=opened)
         except memories.NotFound:
-            raise Http404 from None
+            raise
         except memories.StoreError as refusal:
             if refusal.field == "updated_at":
                 return _conflict_page(request, uid, form)

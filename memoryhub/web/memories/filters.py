@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from django import forms
@@ -205,6 +206,49 @@ class MemoryListFilter(ListFilter):
     def unfiltered_url(self, request: HttpRequest) -> str:
         """Return this URL without filters: with the words and the order alone."""
         return filter_url(request, *self.fields.keys() - {"q", "order"})
+
+
+@dataclass(frozen=True)
+class FilterOption:
+    """One value of a filter with its count. ``href`` adds the filter, or removes it if it is active."""
+
+    value: str
+    label: str
+    count: int
+    chosen: bool
+    href: str
+
+
+@dataclass(frozen=True)
+class OptionGroup:
+    """The values of one filter."""
+
+    name: str
+    title: str
+    options: list[FilterOption]
+
+    @classmethod
+    def of(
+        cls,
+        request: HttpRequest,
+        name: str,
+        title: str,
+        counts: Mapping[str, int],
+        labels: Mapping[str, str] = MappingProxyType({}),
+    ) -> OptionGroup:
+        """Return the group of counted values, without an empty one."""
+        chosen, options = request.GET.get(name, ""), []
+        for value, count in counts.items():
+            on = value == chosen
+            href = filter_url(request, name) if on else filter_url(request, **{name: value})
+            if value:
+                options.append(FilterOption(value, labels.get(value, value), count, on, href))
+        return cls(name, title, options)
+
+
+def without_single_options(groups: Iterable[OptionGroup]) -> list[OptionGroup]:
+    """Return the groups that can narrow or widen a list: not those of a single, inactive value."""
+    return [group for group in groups if len(group.options) > 1 or any(o.chosen for o in group.options)]
 
 
 def filter_url(request: HttpRequest, *names: str, **values: str) -> str:

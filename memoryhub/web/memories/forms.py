@@ -13,7 +13,6 @@ from pydantic import BaseModel, ValidationError
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.core.form_fields import ShareField
 from memoryhub.core.vocabulary import CONCEPTS, SCOPES, TYPES
-from memoryhub.memories import StoreError
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
@@ -23,6 +22,7 @@ from memoryhub.web.base.forms import (
     LineField,
     LinesField,
     NumberField,
+    PlainForm,
     TextField,
     parse_aware_datetime,
     to_sentence,
@@ -40,7 +40,7 @@ _ERROR_MESSAGES = {
 }
 
 
-class DraftForm(forms.Form):
+class DraftForm(PlainForm):
     """A form over a pydantic model: fields of the same names, with its limits as HTML attributes.
 
     ``clearance``: the full clearance of the person. All its levels are offered, even with the switch off:
@@ -89,10 +89,6 @@ class DraftForm(forms.Form):
         if len(error["loc"]) > 1:
             message = f"Item {int(error['loc'][1]) + 1}: {message}"
         self.add_error(name if name in self.fields else None, message)
-
-    def refuse(self, refusal: StoreError) -> None:
-        """Add the reason of a refusal to the field it names."""
-        self.add_error(refusal.field if refusal.field in self.fields else None, to_sentence(refusal.message))
 
 
 class MemoryForm(DraftForm):
@@ -144,7 +140,7 @@ class MemoryForm(DraftForm):
     ) -> None:
         self.memory = memory
         start = _stored_values(memory, shown or Clearance.up_to("public")) if memory else _default_values()
-        super().__init__(data, clearance, initial={**start, **(initial or {})}, label_suffix="")
+        super().__init__(data, clearance, initial={**start, **(initial or {})})
         for name, rows in (
             ("content", 16),
             ("overview", 4),
@@ -210,7 +206,7 @@ class FactForm(DraftForm):
     def __init__(
         self, data: Mapping[str, Any] | None, clearance: Clearance, initial: Mapping[str, Any] | None = None
     ) -> None:
-        super().__init__(data, clearance, initial=initial, label_suffix="", auto_id="add_%s")
+        super().__init__(data, clearance, initial=initial, auto_id="add_%s")
         for name in ("subject", "predicate", "object"):
             self.fields[name].widget.attrs["required"] = True
         self.fields["project"].widget.attrs["list"] = "projects"

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.safestring import SafeString
@@ -54,7 +54,7 @@ def _save(request: HtmxHttpRequest, memory: Memory, name: str) -> HttpResponse:
     try:
         saved = memories.update_memory(memory.uid, form.draft, request_actor(request), unchanged_since=opened)
     except memories.NotFound:
-        raise Http404 from None
+        raise
     except memories.StoreError as refusal:
         if refusal.field == "updated_at":  # a concurrent change, found while saving
             return _save(request, queries.get_visible_memory(request, memory.uid), name)

@@ -47,6 +47,12 @@ def reveal_if_secret(request: HttpRequest, memory: Memory, page: str, levels: It
         record_reveal(request, memory, page)
 
 
+def reveal_secrets(request: HttpRequest, memories: Iterable[Memory], page: str) -> None:
+    """Journal that a page shows the secret ones of these memories."""
+    for memory in memories:
+        reveal_if_secret(request, memory, page)
+
+
 def hidden_notice(request: HttpRequest, memories: Sequence[Memory]) -> str:
     """Explain which of the memories just written are hidden now, and how to show them; empty if none are.
 

@@ -74,10 +74,14 @@ def _memory_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -
     return form.matching(clearance)
 
 
+def ended_memories(clearance: Clearance, tab: str, project: str) -> MemoryQuerySet:
+    """Return the memories on a tab of the trash: expired ones, or those that were deleted."""
+    visible: MemoryQuerySet = Memory.objects.visible_to(narrow_to_project(clearance, project))
+    return visible.expired() if tab == "expired" else visible.trashed()
+
+
 def _trash_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
-    narrowed = narrow_to_project(clearance, query.get("project", ""))
-    visible: MemoryQuerySet = Memory.objects.visible_to(narrowed)
-    return visible.expired() if query.get("tab") == "expired" else visible.trashed()
+    return ended_memories(clearance, query.get("tab", ""), query.get("project", ""))
 
 
 def _timeline_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:

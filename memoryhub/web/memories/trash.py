@@ -11,16 +11,15 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from memoryhub import memories
-from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_actor, request_clearance
-from memoryhub.core.pagination import InvalidCursor, paginate
+from memoryhub.core.pagination import InvalidCursor
 from memoryhub.memories.rows import is_unchanged
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.web.base.requests import narrow_to_project, return_url
+from memoryhub.web.base.requests import cursor_page, return_url
 from memoryhub.web.memories.bulk_actions import changed_since_text, count_text, is_allowed
 from memoryhub.web.memories.filters import filter_url
-from memoryhub.web.memories.selection import Selection, parse_selection
+from memoryhub.web.memories.selection import Selection, ended_memories, parse_selection
 
 PAGE_SIZE = 50
 MAX_ERASED_AT_ONCE = 1000
@@ -44,7 +43,7 @@ def _trash_list(request: HttpRequest) -> HttpResponse:
     if tab not in _TABS:
         tab = "trashed"
     project = request.GET.get("project", "")
-    counts = {name: _memories_in_tab(clearance, name, project).count() for name in _TABS}
+    counts = {name: ended_memories(clearance, name, project).count() for name in _TABS}
     context: dict[str, Any] = {
         "tab": tab,
         "total": counts[tab],
@@ -59,19 +58,13 @@ def _trash_list(request: HttpRequest) -> HttpResponse:
         ],
         "may_restore": is_allowed(request, "restore"),
         "may_erase": may_erase(request),
-        "first": not request.GET.get("cursor"),
     }
-    rows = _memories_in_tab(clearance, tab, project).select_related("merged_into")
+    rows = ended_memories(clearance, tab, project).select_related("merged_into")
     try:
-        context["page"] = paginate(rows, _TABS[tab][1], PAGE_SIZE, request.GET.get("cursor"))
+        context |= cursor_page(request, rows, _TABS[tab][1], PAGE_SIZE)
     except InvalidCursor:
         return render(request, "trash.html", context | {"bad_cursor": filter_url(request)}, status=422)
     return render(request, "trash.html", context)
-
-
-def _memories_in_tab(clearance: Clearance, tab: str, project: str) -> MemoryQuerySet:
-    visible: MemoryQuerySet = Memory.objects.visible_to(narrow_to_project(clearance, project))
-    return visible.trashed() if tab == "trashed" else visible.expired()
 
 
 def _handle_erase(request: HttpRequest) -> HttpResponse:

@@ -286,7 +286,7 @@ def version_restore(request: HttpRequest, uid: str) -> HttpResponse:
     try:
         memory = memories.restore_version(uid, number, request_actor(request), unchanged_since=seen)
     except memories.NotFound:
-        raise Http404 from None
+        raise
     except memories.StoreError as refusal:
         messages.error(request, f"Version {number} was not restored: {refusal.message}.")
         return redirect(f"{reverse('memory-compare', args=[uid])}?from={number}")
@@ -307,7 +307,7 @@ def version_undo(request: HttpRequest, uid: str) -> HttpResponse:
     try:
         memory = memories.undo_last_change(uid, _parse_version(request.POST.get("version", "")), actor)
     except memories.NotFound:
-        raise Http404 from None
+        raise
     except memories.StoreError as refusal:
         messages.error(request, f"The change was not undone: {refusal.message}.")
         is_seen = Memory.objects.visible_to(request_clearance(request)).filter(uid=uid).exists()

@@ -20,7 +20,7 @@ from memoryhub.accounts.clearance import request_clearance
 from memoryhub.backends.fts_query import Query, parse_query
 from memoryhub.backends.statements import key_list
 from memoryhub.backends.tables import TEXT_COLUMNS
-from memoryhub.core.pagination import InvalidCursor, paginate
+from memoryhub.core.pagination import InvalidCursor
 from memoryhub.core.text import collapse_whitespace, without_title_prefix
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.versions import Snapshot, load_snapshot
@@ -32,8 +32,14 @@ from memoryhub.search.text_matching import extract_snippet, highlight_text, snip
 from memoryhub.stats import counts
 from memoryhub.web.base.forms import parse_whole_number
 from memoryhub.web.base.markdown import to_plain_text
-from memoryhub.web.base.requests import HtmxHttpRequest, chosen_project, page_or_fragment, update_address_bar
-from memoryhub.web.memories.filters import MemoryListFilter, filter_url
+from memoryhub.web.base.requests import (
+    HtmxHttpRequest,
+    chosen_project,
+    cursor_page,
+    page_or_fragment,
+    update_address_bar,
+)
+from memoryhub.web.memories.filters import MemoryListFilter, OptionGroup, filter_url, without_single_options
 
 PAGE_SIZE = 25
 OLD_ISSUE_PARAMETER = "mend"  # the name of ``issue`` in addresses that people saved
@@ -107,15 +113,11 @@ def _page_context(request: HttpRequest, form: MemoryListFilter, clearance: Clear
 
 
 def _ordered_page(request: HttpRequest, memories: MemoryQuerySet, column: str) -> dict[str, Any]:
-    page = paginate(memories, column, PAGE_SIZE, request.GET.get("cursor"))
-    first = not request.GET.get("cursor")
-    moment_of = "created" if column == "created_at" else "updated"
+    listed = cursor_page(request, memories, column, PAGE_SIZE)
     return {
-        "page": page,
-        "next_cursor": page.next_cursor,
-        "first": first,
-        "is_one_page": first and not page.next_cursor,
-        "moment_of": moment_of,
+        **listed,
+        "is_one_page": listed["first"] and not listed["next_cursor"],
+        "moment_of": "created" if column == "created_at" else "updated",
     }
 
 
@@ -212,48 +214,12 @@ def _advice_context(
     }
 
 
-OPTIONS_SHOWN = 6  # the others are collapsed
-
 _TITLES = {"type": "Type", "category": "Category", "project": "Project", "sensitivity": "Level", "tag": "Tag"}
 
 
-@dataclass(frozen=True)
-class FacetOption:
-    """One value with its count; ``href`` adds the filter, or removes it if it is active."""
-
-    value: str
-    count: int
-    chosen: bool
-    href: str
-
-
-@dataclass(frozen=True)
-class Facet:
-    name: str
-    title: str
-    options: list[FacetOption]
-
-    @property
-    def first(self) -> list[FacetOption]:
-        return self.options[:OPTIONS_SHOWN]
-
-    @property
-    def more(self) -> list[FacetOption]:
-        return self.options[OPTIONS_SHOWN:]
-
-
-def build_facets(request: HttpRequest, counted: Mapping[str, Mapping[str, int]]) -> list[Facet]:
-    """Return the facets of a list, without those that have a single, inactive value."""
-    made = [_build_facet(request, name, counted[name]) for name in _TITLES]
-    return [group for group in made if len(group.options) > 1 or any(o.chosen for o in group.options)]
-
-
-def _build_facet(request: HttpRequest, name: str, counts: Mapping[str, int]) -> Facet:
-    chosen = request.GET.get(name, "")
-    options = []
-    for value, count in counts.items():
-        on = value == chosen
-        href = filter_url(request, name) if on else filter_url(request, **{name: value})
-        if value:
-            options.append(FacetOption(value, count, on, href))
-    return Facet(name, _TITLES[name], sorted(options, key=lambda option: not option.chosen))
+def build_facets(request: HttpRequest, counted: Mapping[str, Mapping[str, int]]) -> list[OptionGroup]:
+    """Return the facets of a list, the active value of each first."""
+    groups = [OptionGroup.of(request, name, title, counted[name]) for name, title in _TITLES.items()]
+    for group in groups:
+        group.options.sort(key=lambda option: not option.chosen)
+    return without_single_options(groups)

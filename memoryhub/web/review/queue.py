@@ -11,7 +11,6 @@ from django import forms
 from django.db.models.functions import Length, Substr
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from memoryhub.access.policy import WAITING_LEVELS, Clearance
@@ -27,9 +26,10 @@ from memoryhub.security.prompt_injection import inspect_fields
 from memoryhub.stats import review_items
 from memoryhub.stats.review_items import Reviewer
 from memoryhub.web.base import markdown
-from memoryhub.web.base.caching import cached_until_change, clearance_key
+from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField
 from memoryhub.web.base.markdown import MarkedSpan
+from memoryhub.web.base.requests import page_url
 from memoryhub.web.memories.queries import live_memories
 
 NEW, UNSURE, FLAGGED, OUTDATED = review_items.REASONS
@@ -123,8 +123,10 @@ def count_by_tab(request: HttpRequest, reader: Reviewer, project: str = "") -> d
     counts = cached_until_change(
         request,
         "review-tabs",
-        repr((clearance_key(clearance), reader, project)),
+        clearance,
         lambda: review_items.count_by_reason(live_memories(clearance, project), reader),
+        reader,
+        project,
     )
     waiting = count_waiting_for_approval(request, project)
     return {**counts, CONTRADICTIONS: count_contradictions(request, project), WAITING: waiting}
@@ -134,10 +136,7 @@ def pinned_warnings(request: HttpRequest, project: str = "") -> dict[str, list[s
     """Return warnings about pinned memories over their budget, by project."""
     clearance = request_clearance(request)
     return cached_until_change(
-        request,
-        "pinned-warnings",
-        repr((clearance_key(clearance), project)),
-        lambda: find_pinned_warnings(clearance, project),
+        request, "pinned-warnings", clearance, lambda: find_pinned_warnings(clearance, project), project
     )
 
 
@@ -147,8 +146,9 @@ def count_contradictions(request: HttpRequest, project: str = "") -> int:
     return cached_until_change(
         request,
         "contradictions",
-        repr((clearance_key(clearance), project)),
+        clearance,
         lambda: len(contradictions.find_contradictions(clearance, project=project).open),
+        project,
     )
 
 
@@ -163,8 +163,9 @@ def count_waiting_for_approval(request: HttpRequest, project: str = "") -> int:
     return cached_until_change(
         request,
         "waiting-for-approval",
-        repr((clearance_key(clearance), project)),
+        clearance,
         lambda: waiting_memories(clearance, project).count(),
+        project,
     )
 
 
@@ -180,15 +181,15 @@ def badge_text(request: HttpRequest) -> str:
 
 def _count_waiting(request: HttpRequest) -> int:
     clearance, reader = request_clearance(request), reader_for(request)
-    about = repr((clearance_key(clearance), reader))
     # Counting stops at one more than the badge shows.
     found = cached_until_change(
         request,
         "review",
-        about,
+        clearance,
         lambda: review_items.count_waiting(
             live_memories(clearance), reader, MAX_BADGE + 1, waiting_memories(clearance)
         ),
+        reader,
     )
     return found + count_contradictions(request)
 
@@ -205,8 +206,7 @@ def build_tabs(
 
 
 def tab_url(tab: str, project: str = "", **more: str) -> str:
-    query = {"tab": tab, **({"project": project} if project else {}), **more}
-    return f"/review/?{urlencode(query)}"
+    return page_url("review", tab=tab, project=project, **more)
 
 
 def first_nonempty_tab(counted: dict[str, int]) -> str:

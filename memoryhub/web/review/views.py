@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
@@ -25,7 +24,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import review_items
 from memoryhub.web.base.forms import parse_aware_datetime, parse_whole_number
 from memoryhub.web.base.navigation import may_review
-from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, require, return_url
 from memoryhub.web.duplicates import presenters
 from memoryhub.web.duplicates.presenters import Comparison
 from memoryhub.web.duplicates.views import decision_rights
@@ -51,20 +50,8 @@ _ACTIONS = {
 }
 
 
-def _reviewers_only(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answer 403 to users without permission to change memories or facts."""
-
-    @wraps(view)
-    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if not may_review(request.user):
-            raise PermissionDenied
-        return view(request, *args, **kwargs)
-
-    return checked
-
-
 @require_safe
-@_reviewers_only
+@require(may_review)
 def review_page(request: HttpRequest) -> HttpResponse:
     """Show a tab; ``GET`` takes ``tab``, ``project``, ``page`` and ``at``, the memory to show first."""
     form = ReviewFilter(request.GET)
@@ -102,7 +89,7 @@ def review_page(request: HttpRequest) -> HttpResponse:
 
 
 @require_GET
-@_reviewers_only
+@require(may_review)
 def review_tabs(request: HttpRequest) -> HttpResponse:
     """Return the tabs with new counts; with ``compare``, near-duplicates are found and counted too."""
     form = _valid_filter(request)
@@ -123,7 +110,7 @@ def review_tabs(request: HttpRequest) -> HttpResponse:
 
 
 @require_GET
-@_reviewers_only
+@require(may_review)
 def review_duplicates(request: HttpRequest) -> HttpResponse:
     """Return the near-duplicates, loaded after the page because comparing takes a while."""
     project = _valid_filter(request).value("project")
@@ -139,7 +126,7 @@ def review_duplicates(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@_reviewers_only
+@require(may_review)
 def review_card(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     """Return the card of one memory, with its whole text if ``whole``; redirect to the queue without htmx."""
     tab = _parse_tab(request.GET.get("tab", ""))
@@ -149,7 +136,7 @@ def review_card(request: HtmxHttpRequest, uid: str) -> HttpResponse:
 
 
 @require_safe
-@_reviewers_only
+@require(may_review)
 def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     """Compare a memory with the most similar ones, in place of its card or as a page."""
     memory = queries.get_visible_memory(request, uid)
@@ -158,8 +145,7 @@ def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     cluster = None
     if memory.deleted_at is None:
         cluster = presenters.build_merge_card(memory, clearance, settings.MEMORYHUB.near_duplicate_similarity)
-    for one in cluster.everyone if cluster else []:
-        queries.reveal_if_secret(request, one, "review")
+    queries.reveal_secrets(request, cluster.everyone if cluster else [], "review")
     context = {
         "memory": memory,
         "cluster": cluster,
@@ -175,7 +161,7 @@ def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
 
 
 @require_POST
-@_reviewers_only
+@require(may_review)
 def review_action(request: HtmxHttpRequest) -> HttpResponse:
     """Approve, demote, trash or confirm (``act``) the memory ``uid``, unless it has changed since ``seen``.
 
@@ -203,7 +189,7 @@ def review_action(request: HtmxHttpRequest) -> HttpResponse:
 
 
 @require_POST
-@_reviewers_only
+@require(may_review)
 def review_undo(request: HtmxHttpRequest) -> HttpResponse:
     """Undo an action on ``uid``; ``undo``: the id of the action, its first and last journal entry."""
     action_id, first, last = _parse_undo(request.POST.get("undo", ""))
@@ -218,7 +204,7 @@ def review_undo(request: HtmxHttpRequest) -> HttpResponse:
 
 
 @require_POST
-@_reviewers_only
+@require(may_review)
 def review_mark_seen(request: HttpRequest) -> HttpResponse:
     """Mark memories as seen ``until`` a datetime (ISO 8601); empty resets it to never."""
     text = request.POST.get("until", "")
@@ -281,8 +267,7 @@ def _cards_context(request: HttpRequest, tab: str, project: str, count: int) -> 
 def _load_cards(request: HttpRequest, memories: MemoryQuerySet, whole: bool = False) -> list[ReviewCard]:
     """Load cards, and journal the reveal of secrets: a card shows the content."""
     cards = review_queue.build_cards(memories, whole)
-    for card in cards:
-        queries.reveal_if_secret(request, card.memory, "review")
+    queries.reveal_secrets(request, [card.memory for card in cards], "review")
     return cards
 
 
@@ -291,8 +276,7 @@ def _duplicates_context(request: HttpRequest, project: str) -> dict[str, Any]:
     found = Comparison(request, project).clusters()
     clusters = presenters.build_first_cards(found, clearance, PAGE_SIZE)
     for cluster in clusters:
-        for memory in cluster.everyone:
-            queries.reveal_if_secret(request, memory, "review")
+        queries.reveal_secrets(request, cluster.everyone, "review")
     return {"found": found, "clusters": clusters, "more": len(found.near) - len(clusters)}
 
 
@@ -311,17 +295,14 @@ def _card_response(request: HttpRequest, uid: str, tab: str, is_whole: bool = Fa
     cards = _load_cards(request, live.filter(uid=uid), is_whole)
     if not cards:
         raise Http404
-    context = {
-        "card": cards[0],
-        "tab": tab,
-        "back": review_queue.tab_url(tab),
-        "is_fresh": True,
-        "is_whole": is_whole,
-        **decision_rights(request),
-    }
-    response = render(request, "review/page.html#card", context)
+    response = _render_card(request, tab, card=cards[0], is_whole=is_whole)
     patch_vary(response)
     return response
+
+
+def _render_card(request: HttpRequest, tab: str, status: int = 200, **context: Any) -> HttpResponse:
+    context |= {"tab": tab, "back": review_queue.tab_url(tab), "is_fresh": True}
+    return render(request, "review/page.html#card", context | decision_rights(request), status=status)
 
 
 def _next_card(request: HttpRequest) -> ReviewCard | None:
@@ -341,16 +322,8 @@ def _refused_response(request: HtmxHttpRequest, memory: Memory, refusal: str) ->
         return redirect(_review_url(request))
     tab = _parse_tab(request.POST.get("tab", ""))
     live = queries.live_memories(request_clearance(request)).filter(pk=memory.pk)
-    context = {
-        "card": next(iter(review_queue.build_cards(live)), None),
-        "memory": memory,
-        "tab": tab,
-        "back": review_queue.tab_url(tab),
-        "refusal": text,
-        "is_fresh": True,
-        **decision_rights(request),
-    }
-    return render(request, "review/page.html#card", context, status=422)
+    card = next(iter(review_queue.build_cards(live)), None)
+    return _render_card(request, tab, 422, card=card, memory=memory, refusal=text)
 
 
 def _valid_filter(request: HttpRequest) -> ReviewFilter:

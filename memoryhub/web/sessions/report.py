@@ -98,14 +98,13 @@ PAGE_SIZE = 10
 def injections(request: HttpRequest) -> HttpResponse:
     """List the visible injections, newest first; each shows only its visible memories."""
     form = InjectionFilter(request.GET)
-    valid = form.is_valid()
     clearance = request_clearance(request)
     visible: InjectionQuerySet = Injection.objects.visible_to(clearance).select_related("session")
-    rows = _apply_filter(visible, form) if valid else visible.none()
+    rows = _apply_filter(visible, form) if form.is_valid() else visible.none()
     listed = cursor_page(request, rows, "at", PAGE_SIZE)
     name_sessions([row.session for row in listed["page"].items if row.session], clearance)
     context = {"form": form, "logs": load_reports(listed["page"].items, clearance), **listed}
-    return render(request, "injections/page.html", context, status=200 if valid else 422)
+    return render(request, "injections/page.html", context, status=form.http_status)
 
 
 @require_safe
@@ -121,13 +120,11 @@ def injection(request: HttpRequest, uid: str) -> HttpResponse:
 
 
 def _apply_filter(rows: InjectionQuerySet, form: InjectionFilter) -> InjectionQuerySet:
-    rows = rows.between("at", form.begin(), form.end())
+    rows = rows.filter(**form.given("project")).between("at", form.begin(), form.end())
     if outcome := form.value("outcome"):
         rows = rows.empty() if outcome == "empty" else rows.filled()
     if query := form.value("q"):
         rows = rows.filter(prompt_preview__icontains=query)
-    if project := form.value("project"):
-        rows = rows.filter(project=project)
     if session_id := form.value("session_id"):
         rows = rows.filter(session__session_id=session_id)
     return rows

@@ -16,7 +16,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.models import Memory, Session
 from memoryhub.stats import calendar, timeline
-from memoryhub.web.base.caching import cached_until_change, clearance_key
+from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import MonthFilter, TimelineFilter
 from memoryhub.web.sessions.overview import make_title, name_sessions, title_columns
 
@@ -91,15 +91,17 @@ def timeline_month(request: HttpRequest) -> HttpResponse:
         return render(request, "timeline/month.html", {"form": form}, status=422)
     clearance, project = request_clearance(request), form.value("project")
     first = form.value("month") or calendar.find_latest_month(clearance, project)
-    about = repr((clearance_key(clearance), project, first, timezone.get_current_timezone_name()))
     days, (earlier, later) = cached_until_change(
         request,
         "month",
-        about,
+        clearance,
         lambda: (
             _load_month(clearance, project, first),
             calendar.find_adjacent_months(clearance, project, first),
         ),
+        project,
+        first,
+        timezone.get_current_timezone_name(),
         depends_on_events=True,
     )
     form.data = {**request.GET.dict(), "month": f"{first:%Y-%m}"}  # the field shows the month of the page
@@ -135,8 +137,7 @@ def timeline_entries(request: HttpRequest) -> HttpResponse:
     cursor = request.GET.get("cursor")
     found: list[timeline.TimelineEntry] = []
     next_cursor = None
-    valid = form.is_valid()
-    if valid:
+    if form.is_valid():
         found, next_cursor = timeline.load_timeline(
             request_clearance(request), form.wanted(), limit=ENTRIES_PER_PAGE, cursor=cursor
         )
@@ -149,4 +150,4 @@ def timeline_entries(request: HttpRequest) -> HttpResponse:
         "next_cursor": next_cursor,
         "first": not cursor,
     }
-    return render(request, "timeline/page.html", context, status=200 if valid else 422)
+    return render(request, "timeline/page.html", context, status=form.http_status)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
@@ -29,12 +29,12 @@ from memoryhub.models.querysets import SessionQuerySet
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import EventFilter, count_rows, sessions_with_counts
 from memoryhub.web.base import caching
-from memoryhub.web.base.caching import cached_until_change, clearance_key
+from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import SessionFilter
 from memoryhub.web.base.operations import SKIP_REASON_LABELS
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
 from memoryhub.web.memories import bulk_actions
-from memoryhub.web.memories.filters import filter_url
+from memoryhub.web.memories.filters import OptionGroup, without_single_options
 from memoryhub.web.sessions import overview
 from memoryhub.web.sessions.picture import MAX_ITEMS, fit_to_bytes, render_picture
 
@@ -67,22 +67,6 @@ _EVENT_LABELS = {
 }
 
 
-@dataclass(frozen=True)
-class Chip:
-    """One filter value with its count. ``href`` turns the filter on, or off if it is on."""
-
-    label: str
-    count: int
-    chosen: bool
-    href: str
-
-
-@dataclass(frozen=True)
-class ChipGroup:
-    title: str
-    chips: list[Chip]
-
-
 def parse_event_filter(request: HttpRequest) -> EventFilter:
     return EventFilter(
         request.GET.get("tool", ""), request.GET.get("kept", ""), request.GET.get("reason", "")
@@ -108,8 +92,8 @@ def count_events(events: QuerySet[Event]) -> list[EventCount]:
     return [EventCount(*row) for row in rows.values_list(*columns).annotate(n=Count("pk"))]
 
 
-def chip_groups(request: HttpRequest, counted: Iterable[EventCount]) -> list[ChipGroup]:
-    """Return the filter chips of counted events; groups of one chip are left out."""
+def event_filters(request: HttpRequest, counted: Iterable[EventCount]) -> list[OptionGroup]:
+    """Return the filters of counted events, the most frequent values first."""
     tools: Counter[str] = Counter()
     kept: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
@@ -120,24 +104,14 @@ def chip_groups(request: HttpRequest, counted: Iterable[EventCount]) -> list[Chi
         elif one.skip_reason:
             kept["skipped"] += one.count
             reasons[one.skip_reason] += one.count
-    made = [
-        _chip_group(request, "Tools and events", "tool", tools, _EVENT_LABELS),
-        _chip_group(request, "What became of them", "kept", kept, _OUTCOME_LABELS),
-        _chip_group(request, "Why not kept", "reason", reasons, SKIP_REASON_LABELS),
+    groups = [
+        OptionGroup.of(request, "tool", "Tools and events", tools, _EVENT_LABELS),
+        OptionGroup.of(request, "kept", "What became of them", kept, _OUTCOME_LABELS),
+        OptionGroup.of(request, "reason", "Why not kept", reasons, SKIP_REASON_LABELS),
     ]
-    return [group for group in made if len(group.chips) > 1 or any(chip.chosen for chip in group.chips)]
-
-
-def _chip_group(
-    request: HttpRequest, title: str, name: str, counts: Counter[str], labels: Mapping[str, str]
-) -> ChipGroup:
-    chosen = request.GET.get(name, "")
-    chips = []
-    for value, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        on = value == chosen
-        href = filter_url(request, name) if on else filter_url(request, **{name: value})
-        chips.append(Chip(labels.get(value, value), count, on, href))
-    return ChipGroup(title, chips)
+    for group in groups:
+        group.options.sort(key=lambda option: (-option.count, option.value))
+    return without_single_options(groups)
 
 
 @require_safe
@@ -145,10 +119,9 @@ def _chip_group(
 def sessions(request: HtmxHttpRequest) -> HttpResponse:
     """List the sessions with visible content, the most recently active first."""
     form = SessionFilter(request.GET)
-    valid = form.is_valid()
     clearance = request_clearance(request)
     everything = sessions_with_counts(clearance)
-    found = _apply_filter(everything, form, clearance) if valid else everything.none()
+    found = _apply_filter(everything, form, clearance) if form.is_valid() else everything.none()
     context = {"form": form, **cursor_page(request, found, "last_seen", PAGE_SIZE)}
     context["rows"] = overview.describe(context["page"].items, clearance)
     caching.set_etag(request, [row.version for row in context["rows"]])
@@ -158,15 +131,12 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
         context,
         fragment="sessions/list.html#results",
         target="results",
-        status=200 if valid else 422,
+        status=form.http_status,
     )
 
 
 def _apply_filter(rows: SessionQuerySet, form: SessionFilter, clearance: Clearance) -> SessionQuerySet:
-    rows = overview.find_words(rows, form.value("q"), clearance)
-    if project := form.value("project"):
-        rows = rows.filter(project=project)
-    return rows
+    return overview.find_words(rows, form.value("q"), clearance).filter(**form.given("project"))
 
 
 @require_safe
@@ -213,21 +183,20 @@ def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
     if kind not in KINDS or order not in ("", "newest"):
         raise BadRequest("unknown kind or order")
     cursor = _first_cursor(request, found, clearance, order)
-    about = repr((clearance_key(clearance), found.pk, timezone.get_current_timezone_name(), get_language()))
     events = Event.objects.visible_to(clearance).filter(session=found)
     counted = cached_until_change(
-        request, "session", about, lambda: count_events(events), depends_on_events=True
+        request, "session", clearance, lambda: count_events(events), found.pk, depends_on_events=True
     )
     reports = queries.load_session_reports(found, clearance, MAX_ITEMS) if kind == "injection" else []
     has_picture = not cursor and kind in NARROWED
-    picture = _load_picture(request, found, clearance, about, reports) if has_picture else ""
+    picture = _load_picture(request, found, clearance, reports) if has_picture else ""
     page = _entries_context(request, found, clearance, kind, order, cursor, reports)
     return {
         "session": found,
         "summary": visible_summary(found),
         "boundaries": sum(one.count for one in counted if one.boundary),
         "picture": picture,
-        "chips": chip_groups(request, counted) if kind in _WITH_EVENTS else [],
+        "chips": event_filters(request, counted) if kind in _WITH_EVENTS else [],
         "injections": found.injection_count,  # type: ignore[attr-defined]
         "known": queries.summarize_reports(reports) if kind == "injection" else None,
         "mode": (mode_note(Project.named(found.project)) or "automatic capture") if found.project else "",
@@ -242,7 +211,7 @@ def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
 
 
 def _load_picture(
-    request: HttpRequest, found: Session, clearance: Clearance, about: str, reports: list[InjectionReport]
+    request: HttpRequest, found: Session, clearance: Clearance, reports: list[InjectionReport]
 ) -> str:
     """Return the picture of a session. If it must be drawn, add its injections to ``reports``."""
 
@@ -250,7 +219,10 @@ def _load_picture(
         reports[:] = reports or queries.load_session_reports(found, clearance, MAX_ITEMS)
         return render_picture(found, clearance, reports)
 
-    picture: str = cached_until_change(request, "picture", about, draw, depends_on_events=True)
+    shown_for = (found.pk, timezone.get_current_timezone_name(), get_language())
+    picture: str = cached_until_change(
+        request, "picture", clearance, draw, *shown_for, depends_on_events=True
+    )
     return picture
 
 

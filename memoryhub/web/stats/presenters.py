@@ -10,8 +10,6 @@ from functools import partial
 from typing import Any
 
 from django import forms
-from django.urls import reverse
-from django.utils.http import urlencode
 
 from memoryhub.memories.secret_check import SECRET_BLOCKED
 from memoryhub.stats import usage
@@ -22,6 +20,7 @@ from memoryhub.web.base import charts
 from memoryhub.web.base.charts import DayChart
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField
 from memoryhub.web.base.operations import SKIP_REASON_LABELS
+from memoryhub.web.base.requests import page_url
 
 PERIODS = (7, 30, 90, 365)  # days
 DEFAULT_PERIOD = 30
@@ -147,12 +146,6 @@ def memories_chart(days: DailyCounts, project: str = "") -> DayChart:
     return DayChart(
         "memories", "Memories over time", "Memories stored", chart, {}, charts.listing_url(project)
     )
-
-
-def page_url(page: str, **query: object) -> str:
-    """Return the URL of a page with these parameters, empty ones omitted."""
-    encoded = urlencode({name: str(value) for name, value in query.items() if value})
-    return f"{reverse(page)}?{encoded}" if encoded else reverse(page)
 
 
 def _percent(count: int, total: int) -> float:

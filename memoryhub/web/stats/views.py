@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from django.db.models import Count
@@ -19,9 +19,9 @@ from memoryhub.facts.queries import query_facts
 from memoryhub.models import Memory
 from memoryhub.stats.counts import database_sizes, facets_and_days
 from memoryhub.stats.usage import MAX_JOURNAL_ROWS, Activity, MemoryUsage, count_activity, summarize_usage
-from memoryhub.web.base.caching import cached_until_change, clearance_key
+from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.charts import breakdown
-from memoryhub.web.base.requests import narrow_to_project
+from memoryhub.web.base.requests import narrow_to_project, page_url
 from memoryhub.web.duplicates.presenters import Comparison
 from memoryhub.web.review.queue import count_contradictions
 from memoryhub.web.stats import presenters
@@ -31,7 +31,7 @@ from memoryhub.web.stats import presenters
 def stats_page(request: HttpRequest) -> HttpResponse:
     """Show statistics; ``GET`` takes ``project``, ``days`` (of activity) and ``all`` (a chart in full)."""
     form = presenters.StatsFilter(request.GET)
-    valid = form.is_valid()
+    form.is_valid()
     project = form.project_asked()
     clearance = narrow_to_project(request_clearance(request), project)
     context = {
@@ -39,7 +39,7 @@ def stats_page(request: HttpRequest) -> HttpResponse:
         "in_full": form.cleaned_data.get("all"),
         "days": form.period(),
         "project": project,
-        "duplicates_at": presenters.page_url("duplicates", project=project),
+        "duplicates_at": page_url("duplicates", project=project),
         **_memories_context(request, clearance, form),
         **_activity_context(request, clearance, form),
     }
@@ -49,9 +49,9 @@ def stats_page(request: HttpRequest) -> HttpResponse:
         )
     full = full_clearance(request)
     if full.is_whole and not project:
-        sizes = cached_until_change(request, "sizes", "", lambda: database_sizes(full))
+        sizes = cached_until_change(request, "sizes", full, lambda: database_sizes(full))
         context |= {"sizes": sizes, "storage": presenters.storage_chart(sizes)}
-    return render(request, "glance/page.html", context, status=200 if valid else 422)
+    return render(request, "glance/page.html", context, status=form.http_status)
 
 
 @require_safe
@@ -67,14 +67,12 @@ def stats_duplicates(request: HttpRequest) -> HttpResponse:
 
 def _count_usage(request: HttpRequest, clearance: Clearance, now: datetime) -> MemoryUsage:
     live = Memory.objects.visible_to(clearance).live(now)
-    return cached_until_change(
-        request, "usage", _cache_key(clearance, now), lambda: summarize_usage(live, now)
-    )
+    return cached_until_change(request, "usage", clearance, lambda: summarize_usage(live, now), *_today(now))
 
 
-def _cache_key(clearance: Clearance, now: datetime) -> str:
-    """Return what the counts depend on besides the store."""
-    return f"{clearance_key(clearance)} {timezone.get_current_timezone_name()} {timezone.localdate(now)}"
+def _today(now: datetime) -> tuple[str, date]:
+    """Return the time zone and the day, on which counts by day depend."""
+    return timezone.get_current_timezone_name(), timezone.localdate(now)
 
 
 def _memories_context(
@@ -112,8 +110,10 @@ def _activity_context(
     found: Activity = cached_until_change(
         request,
         "activity",
-        f"{_cache_key(clearance, timezone.now())} {days[0]}",
+        clearance,
         lambda: count_activity(clearance, start_of_day(days[0])),
+        *_today(timezone.now()),
+        days[0],
         depends_on_events=True,
     )
     judged = found.captured + found.skipped.total()

@@ -15,17 +15,15 @@ from django.template import Context
 from django.template.defaultfilters import floatformat
 from django.template.loader import render_to_string
 from django.templatetags.static import static
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import escape, format_html, format_html_join
-from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from memoryhub.access import policy
 from memoryhub.access.policy import LEVELS
 from memoryhub.accounts.clearance import full_clearance
 from memoryhub.core.dates import format_iso
-from memoryhub.core.text import collapse_whitespace, shorten, without_title_prefix
+from memoryhub.core.text import collapse_whitespace, readable, shorten, without_title_prefix
 from memoryhub.core.vocabulary import SCOPES, TYPES, TrashReason
 from memoryhub.injection.candidates import Candidate
 from memoryhub.memories.bulk_actions import MAX_MEMORIES
@@ -34,11 +32,10 @@ from memoryhub.search.hybrid import Hit
 from memoryhub.search.lexical import default_weights
 from memoryhub.stats.counts import EXPIRING_DAYS
 from memoryhub.web import agents
-from memoryhub.web.base import middleware
 from memoryhub.web.base.markdown import to_plain_text
-from memoryhub.web.base.middleware import file_digest
 from memoryhub.web.base.navigation import navigation_links
-from memoryhub.web.base.requests import current_project
+from memoryhub.web.base.requests import current_project, page_url
+from memoryhub.web.base.static_files import file_digest, render_bundle_tags
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.review import queue
@@ -60,19 +57,13 @@ _ISO_FORMATS = {"month": "%Y-%m", "year": "%Y", "clock": "%H:%M", "second": "%Y-
 _ISO_FORMATS |= dict.fromkeys(("minute", "ago", "dated"), _MINUTE)
 
 
-@register.filter
-def words(text: str) -> list[str]:
-    """Split a text into words, for a loop over a few names."""
-    return text.split()
-
-
 @register.simple_tag
 def asset(path: str) -> str:
     """Return the URL of a static file with a digest of its content, so that caches never serve an old one."""
     return f"{static(path)}?v={file_digest(path)}" if not settings.DEBUG else static(path)
 
 
-register.simple_tag(middleware.render_bundle_tags, name="assets")
+register.simple_tag(render_bundle_tags, name="assets")
 
 
 @register.simple_tag
@@ -100,7 +91,7 @@ def level_badge(level: str, always: bool = False) -> dict[str, Any]:
 def type_badge(kind: str) -> SafeString:
     """Render a memory type with its colour."""
     dot = '<span class="type"><span class="dot t-{}" aria-hidden="true"></span>{}</span>'
-    return format_html(dot, kind, type_name(kind))
+    return format_html(dot, kind, readable(kind))
 
 
 @register.filter
@@ -109,10 +100,7 @@ def grouped(number: int) -> str:
     return f"{number:,}"
 
 
-@register.filter
-def type_name(kind: str) -> str:
-    """Replace underscores by spaces: ``session_summary`` becomes "session summary"."""
-    return kind.replace("_", " ")
+register.filter("readable", readable)
 
 
 @register.filter
@@ -121,15 +109,7 @@ def trash_reason(reason: str) -> str:
     return _TRASH_REASONS.get(reason, reason or "deleted")
 
 
-@register.simple_tag
-def memory_url(memory: Memory) -> str:
-    return reverse("memory", args=[memory.uid])
-
-
-@register.filter("called")
-def display_title(memory: Memory) -> str:
-    """Return the title of a memory, redacted if it is secret."""
-    return policy.display_name(memory)
+register.filter("called", policy.display_name)
 
 
 @register.filter("gist")
@@ -225,7 +205,7 @@ def score(hit: Hit | Candidate) -> dict[str, Any]:
 @register.simple_tag
 def listing(**filters: str) -> str:
     """Return the URL of the memory list with these filters, empty ones omitted."""
-    return f"{reverse('memories')}?{urlencode({name: value for name, value in filters.items() if value})}"
+    return page_url("memories", **filters)
 
 
 @register.simple_tag(takes_context=True, name="may_act")
@@ -269,7 +249,7 @@ def bulk_bar(
         "most": MAX_MEMORIES,
         "list": filter_url(request, as_of=timezone.now().isoformat()),
         "levels": [level for level in LEVELS if level in offered],
-        "types": [(kind, kind.replace("_", " ")) for kind in TYPES],
+        "types": [(kind, readable(kind)) for kind in TYPES],
         "scopes": SCOPES,
     }
 

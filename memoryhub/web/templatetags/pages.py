@@ -13,7 +13,6 @@ from django.template.defaultfilters import floatformat
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import escape
-from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
 from memoryhub.access import policy
@@ -28,7 +27,6 @@ from memoryhub.stats.timeline import TimelineEntry
 from memoryhub.web.base.markdown import render, to_plain_text
 from memoryhub.web.base.operations import BELOW_THRESHOLD, SKIP_REASON_LABELS, operation_label
 from memoryhub.web.sessions.picture_layout import Mark, Point, SessionPicture
-from memoryhub.web.templatetags.hub import type_name
 
 register = template.Library()
 
@@ -82,7 +80,7 @@ def session_name(session: Session | None, session_id: str = "") -> str:
 
 @register.simple_tag
 def session_url(session_id: str, project: str) -> str:
-    return f"{reverse('session', args=[session_id])}?{urlencode({'project': project})}"
+    return reverse("session", args=[session_id], query={"project": project})
 
 
 @register.simple_tag
@@ -98,7 +96,7 @@ def entry_url(entry: TimelineEntry) -> str:
 @register.simple_tag
 def thing_url(name: str) -> str:
     """Return the URL of the page about a person, service, file or other name in facts and memories."""
-    return f"{reverse('thing')}?{urlencode({'name': node_key(name)})}"
+    return reverse("thing", query={"name": node_key(name)})
 
 
 @register.filter
@@ -255,11 +253,8 @@ def _to_percent(share: float) -> float:
     return round(100 * min(max(share, 0.0), 1.0), 1)
 
 
-register.filter("readable", readable)
-register.filter("param_name", type_name)
 register.filter("run_title", results.run_title)
 register.filter("run_state", results.run_state)
-register.filter("is_under_way", results.is_active)
 register.filter("is_broken", results.is_failed)
 
 
