@@ -345,7 +345,7 @@ def _add_project(parser: argparse.ArgumentParser) -> None:
 
 
 def _project(options: argparse.Namespace) -> int:
-    """Rename, merge or split a project, or show what it is recognised by."""
+    """Rename, merge or split a project, or show its repositories and folders."""
     with _client(options) as client:
         if not (options.rename or options.merge or options.split or options.undo):
             identities = client.project_identities(options.project)
@@ -388,8 +388,8 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
         page_file.add_arguments,
         "Show a project's page, or keep it in a block of AGENTS.md or CLAUDE.md.",
     ),
-    "mode": (_add_mode, "Show or set the mode of a project: what its agents' sessions leave in the hub."),
-    "project": (_add_project, "Rename, merge or split a project, or show what it is recognised by."),
+    "mode": (_add_mode, "Show or set the mode of a project: what the hub stores from its agents' sessions."),
+    "project": (_add_project, "Rename, merge or split a project, or show its repositories and folders."),
     "pause": (_add_pause, "Pause memory in a project: agents store and receive nothing."),
     "resume": (_add_resume, "Resume memory in a project."),
     "connect": (connect.add_arguments, "Connect the agents of this machine to a hub."),

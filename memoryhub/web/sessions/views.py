@@ -122,7 +122,7 @@ def chip_groups(request: HttpRequest, counted: Iterable[EventCount]) -> list[Chi
             reasons[one.skip_reason] += one.count
     made = [
         _chip_group(request, "Tools and events", "tool", tools, _EVENT_LABELS),
-        _chip_group(request, "What became of them", "kept", kept, _OUTCOME_LABELS),
+        _chip_group(request, "Outcome", "kept", kept, _OUTCOME_LABELS),
         _chip_group(request, "Why not kept", "reason", reasons, SKIP_REASON_LABELS),
     ]
     return [group for group in made if len(group.chips) > 1 or any(chip.chosen for chip in group.chips)]
