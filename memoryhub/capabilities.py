@@ -36,7 +36,7 @@ COMPRESSION = "memory.compression"
 CAPABILITIES: dict[str, Capability] = {
     one.name: one
     for one in (
-        Capability(STORE, "", "keeps memories and facts; everything else needs it"),
+        Capability(STORE, "", "stores memories and facts; everything else needs it"),
         Capability(MEMORABILITY, "capability_memorability", "only memorable observations are stored"),
         Capability(BOUNDARIES, "capability_boundaries", "sessions are split into segments"),
         Capability(TEMPORAL, "capability_temporal", "injections balance the four scales"),

@@ -71,7 +71,7 @@ class MembershipInline(SuperusersOnly, _Inline):
     fields = ("project", "clearance", "since")
 
 
-@admin.action(description="Unbind from the organisation's sign-in", permissions=["change"])
+@admin.action(description="Unlink from the organisation's sign-in", permissions=["change"])
 def unbind(model_admin: Any, request: HttpRequest, queryset: Any) -> None:
     """Unbind the selected accounts. The next sign-in with an account's address is bound to it."""
     assert isinstance(request.user, User)  # noqa: S101 the admin asks for a login before any page
@@ -82,8 +82,8 @@ def unbind(model_admin: Any, request: HttpRequest, queryset: Any) -> None:
 
 
 def _unbind_message(bound: list[User], own: Any) -> str:
-    text = f"Unbound: {', '.join(map(str, bound)) or 'none of the others was bound'}."
-    return f"{text} Your own account can only be unbound by another administrator." if own.exists() else text
+    text = f"Unlinked: {', '.join(map(str, bound)) or 'none of the selected people'}."
+    return f"{text} Your own account can only be unlinked by another administrator." if own.exists() else text
 
 
 class PersonAdmin(SuperusersOnly, _UserAdmin):

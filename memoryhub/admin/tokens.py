@@ -250,7 +250,7 @@ class TokenAdmin(DraftAdmin):
     def state(self, token: AgentToken) -> str:
         if token.revoked_at:
             return "revoked"
-        return "run out" if token.has_ended(timezone.now()) else "active"
+        return "expired" if token.has_ended(timezone.now()) else "active"
 
     @column("last used", order="last_used_at")
     def last_used(self, token: AgentToken) -> str:
@@ -289,7 +289,7 @@ class OAuthClientAdmin(ReadOnlyAdmin):
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return request.user.has_perm(VIEW_TOKENS_PERMISSION)
 
-    @column("sends people to")
+    @column("redirects to")
     def hosts_shown(self, client: OAuthClient) -> str:
         return ", ".join(client.hosts)
 

@@ -163,7 +163,7 @@ def store_events(run: str, hook_events: Sequence[HookEvent], actor: Actor) -> tu
     :class:`Conflict` if the run is of someone else or was undone.
     """
     if _rows(run).exclude(actor=actor.name).exists() or _rows(run, UNDO_BACKFILL).exists():
-        raise Conflict("this run was undone, or is not yours; begin another one", "run")
+        raise Conflict("this run was undone, or is not yours; start another one", "run")
     marks = {mark_event(one.event, one.delivery_id) for one in hook_events}
     batch = _Batch(run, actor, timezone.now(), journal.last_seq(), marks)
     outcomes: list[str] = []

@@ -52,7 +52,7 @@ _EXPECTATIONS = (*_MEMORY_FIELDS, "must_words", "never_words", "never_projects",
 
 def _require_prompt(text: str) -> str:
     if not text.strip():
-        raise ValueError("must not be empty; write what an agent would be asked")
+        raise ValueError("must not be empty; write a prompt that an agent would get")
     return text
 
 

@@ -292,11 +292,11 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     ),
     "mode": (
         projects.add_mode_arguments,
-        "Show or set the mode of a project: what its agents' sessions leave in the hub.",
+        "Show or set the mode of a project: what the hub stores from its agents' sessions.",
     ),
     "project": (
         projects.add_project_arguments,
-        "Rename, merge or split a project, or show what it is recognised by.",
+        "Rename, merge or split a project, or show its repositories and folders.",
     ),
     "pause": (projects.add_pause_arguments, "Pause memory in a project: agents store and receive nothing."),
     "resume": (projects.add_resume_arguments, "Resume memory in a project."),

@@ -81,7 +81,7 @@ def add_project_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _project(options: argparse.Namespace) -> int:
-    """Rename, merge or split a project, or show what it is recognised by."""
+    """Rename, merge or split a project, or show its repositories and folders."""
     with open_client(options.server) as client:
         if not (options.rename or options.merge or options.split or options.undo):
             identities = client.project_identities(options.project)

@@ -252,7 +252,7 @@ class Config(BaseModel):
         150, "after this no memories are added to a tool call, milliseconds", 1, 60_000
     )
     injection_deadline_ms: Int = _tunable(
-        300, "after this an injection answers empty, milliseconds", 1, 60_000
+        300, "after this an injection returns nothing, milliseconds", 1, 60_000
     )
 
     # Import and export

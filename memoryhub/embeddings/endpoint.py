@@ -44,7 +44,7 @@ def parse_vectors(body: bytes, count: int) -> Vectors:
     if found.ndim != 2 or not found.size:
         raise EmbeddingError("the embeddings endpoint's vectors are empty or no lists of numbers")
     if not (np.abs(found) < _MAX_VALUE).all():  # also false for NaN
-        raise EmbeddingError("the embeddings endpoint's vectors hold numbers that are not finite")
+        raise EmbeddingError("the embeddings endpoint's vectors contain numbers that are not finite")
     return found.astype(np.float32)
 
 
@@ -174,7 +174,7 @@ class EndpointEmbedder:
     def _raise_if_paused(self, seconds: float) -> None:
         if left := self._pause.left(seconds):
             raise EmbeddingError(
-                f"the embeddings endpoint failed lately; it is tried again in {math.ceil(left)} seconds"
+                f"the embeddings endpoint failed recently; the next try is in {math.ceil(left)} seconds"
             )
 
     def _start_pause(self, error: RequestFailed | _RequestRefused) -> EmbeddingError:
@@ -186,5 +186,5 @@ class EndpointEmbedder:
 def _to_error(answer: http_client.HttpAnswer) -> RequestFailed | _RequestRefused:
     """Return the error for a status other than 200."""
     if answer.status in _TOO_LARGE:
-        return _RequestRefused(f"{_ENDPOINT_LABEL} does not take the texts (status {answer.status})")
+        return _RequestRefused(f"{_ENDPOINT_LABEL} rejects the texts (status {answer.status})")
     return to_request_failed(answer, _ENDPOINT_LABEL, _FIXES)

@@ -141,7 +141,7 @@ def process_next(is_stopping: Callable[[], bool] = bool) -> bool:
     except Exception as error:
         logger.exception("extraction %s failed", row.uid)
         # The error message may quote the conversation; the log is for operators only.
-        _record_failure(row, f"{type(error).__name__}; the log of the hub has the details")
+        _record_failure(row, f"{type(error).__name__}; see the log of the hub")
         raise
     else:
         _finish(row, result)
@@ -163,7 +163,7 @@ def _process(row: Extraction, is_stopping: Callable[[], bool]) -> ExtractionResu
     turns = parse_turns(row.messages)
     if row.tries >= MAX_ATTEMPTS:
         result = services.extract_by_rules(turns, destination, actor)
-        result.notes.append("reading it with the model failed; the rules read it")
+        result.notes.append("the language model failed; the rules were used")
         return result
     return services.extract_by_model(turns, destination, actor, is_stopping)
 

@@ -99,10 +99,10 @@ def extract_by_model(
     """
     chat, why = configured_model()
     if chat and not may_send_to_model(destination.sensitivity):
-        chat, why = None, f"what is above {settings.MEMORYHUB.llm_sees} is not sent to the model"
+        chat, why = None, f"text above {settings.MEMORYHUB.llm_sees} is not sent to the model"
     if chat is None:
         result = extract_by_rules(turns, destination, actor)
-        result.notes += [f"{why}; the rules read it"] if why else []
+        result.notes += [f"{why}; the rules were used"] if why else []
         return result
     reader = _ModelExtractor(chat, destination, actor, is_stopping)
     for part in split_turns(turns, settings.MEMORYHUB.llm_prompt_tokens):
@@ -160,7 +160,7 @@ class _ModelExtractor:
             found, refused = llm_prompts.parse_candidates(reply.text, part)
         except ModelError as error:
             self._add_extractor(RULES)
-            self._note(f"{error}; the rules read it")
+            self._note(f"{error}; the rules were used")
             self._store(rules.extract(part), None)
             return
         self._add_extractor(MODEL)
@@ -272,7 +272,7 @@ class Budget(Meter):
                 )
             if config.llm_daily_tokens and spent.tokens + tokens > config.llm_daily_tokens:
                 raise ModelError(
-                    f"the language model's {config.llm_daily_tokens:,} tokens of today do not suffice for "
+                    f"the language model's {config.llm_daily_tokens:,} tokens of today are not enough for "
                     f"{tokens:,} more"
                 )
             ModelUse.objects.get_or_create(day=day, model=name)

@@ -218,7 +218,7 @@ class EndpointChat:
     def ask(self, messages: Sequence[Message], max_tokens: int) -> Reply:
         if left := self._pause.left(self._config.timeout_seconds):
             raise ModelError(
-                f"{_ENDPOINT_LABEL} failed lately; it is tried again in {math.ceil(left)} seconds"
+                f"{_ENDPOINT_LABEL} failed recently; the next try is in {math.ceil(left)} seconds"
             )
         until = time.monotonic() + self._config.timeout_seconds
         try:
@@ -243,7 +243,7 @@ class EndpointChat:
             except _FormRefused:
                 continue
         raise RequestFailed(
-            f"{_ENDPOINT_LABEL} does not take the request: {_FIXES[400]}, and llm_prompt_tokens"
+            f"{_ENDPOINT_LABEL} rejects the request: {_FIXES[400]}, and llm_prompt_tokens"
         )
 
     def _send_with_retries(

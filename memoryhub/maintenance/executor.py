@@ -126,7 +126,7 @@ def execute(
     except Exception as error:
         logger.exception("run %s of %s failed", run.uid, run.operation)
         # The text of the error may contain content of a memory, so it only goes to the log.
-        message = f"{type(error).__name__}; the log of the hub has the details"
+        message = f"{type(error).__name__}; see the log of the hub"
         if is_database_busy(error):
             message = "the database was busy for too long; resume the run to continue"
         execution.finish(Status.FAILED, Cause.ERROR, message)

@@ -177,7 +177,7 @@ def run_title(run: MaintenanceRun) -> str:
 def run_state(run: MaintenanceRun) -> str:
     """Return the state of a run in words."""
     if run.status == Status.QUEUED:
-        return "Waiting to begin"
+        return "Waiting to start"
     if run.status == Status.RUNNING:
         return "Stopping" if run.stop_requested else "Running"
     if run.status == Status.FAILED:

@@ -231,7 +231,7 @@ def validate_params(operation: Operation[Any], params: dict[str, Any]) -> dict[s
     known = operation.Params.model_fields
     for name in params:
         if name not in known:
-            accepted = f"it knows {', '.join(known)}" if known else "it takes none"
+            accepted = f"it has {', '.join(known)}" if known else "it has none"
             raise StoreError(f"{operation.name} has no such parameter; {accepted}", name)
     try:
         stored: dict[str, Any] = operation.Params(**params).model_dump(mode="json", exclude_unset=True)

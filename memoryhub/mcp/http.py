@@ -158,7 +158,7 @@ class _McpExchange:
         """Answer a message, or a batch in the version that has them."""
         require_json(self.request)
         if not self.request.accepts("application/json"):
-            raise Problem(406, "not_acceptable", "answers are JSON; send Accept: application/json")
+            raise Problem(406, "not_acceptable", "responses are JSON; send Accept: application/json")
         try:
             body = jsonrpc.decode_message(self.request.body)
             if isinstance(body, list):

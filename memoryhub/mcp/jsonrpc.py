@@ -81,7 +81,7 @@ def parse_message(item: Any) -> Message:
         raise RpcError(INVALID_REQUEST, "a message must be one JSON object")
     request_id = message_id(item)
     if item.get("jsonrpc") != "2.0":
-        raise RpcError(INVALID_REQUEST, 'a message must say "jsonrpc": "2.0"', id=request_id)
+        raise RpcError(INVALID_REQUEST, 'a message must contain "jsonrpc": "2.0"', id=request_id)
     if "method" not in item and ("result" in item or "error" in item):
         return Response()
     method, params = item.get("method"), item.get("params", {})

@@ -170,7 +170,7 @@ def _refuse_changed(memories: Iterable[Memory], seen: Mapping[str, datetime]) ->
     changed = [one.uid for one in memories if one.uid in seen and seen[one.uid] != one.updated_at]
     if changed:
         raise Conflict(
-            f"changed since you opened it: memory {', '.join(changed)}; look at it again", "updated_at"
+            f"changed since you opened it: memory {', '.join(changed)}; reload the page", "updated_at"
         )
 
 

@@ -233,10 +233,10 @@ def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
 
     chosen = EmbeddingSettings.now()
     found = _problem_warnings(
-        find_problems(chosen), "Until then search goes by words alone.", id="memoryhub.W004"
+        find_problems(chosen), "Until then, search uses words only.", id="memoryhub.W004"
     )
     if sends_key_in_clear(chosen):
-        found.append(_clear_text_warning("embeddings_url", "what memories say", id="memoryhub.W005"))
+        found.append(_clear_text_warning("embeddings_url", "the text of memories", id="memoryhub.W005"))
     return found
 
 
@@ -250,7 +250,7 @@ def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
         find_problems(chosen), "Until then, rules process conversations.", id="memoryhub.W006"
     )
     if sends_in_clear(chosen):
-        found.append(_clear_text_warning("llm_url", "what conversations say", id="memoryhub.W007"))
+        found.append(_clear_text_warning("llm_url", "the text of conversations", id="memoryhub.W007"))
     return found
 
 
@@ -260,7 +260,7 @@ def _problem_warnings(problems: Iterable[EndpointProblem], until_then: str, *, i
 
 def _clear_text_warning(setting: str, what: str, *, id: str) -> CheckMessage:
     return Warning(
-        f"{setting} is http: {what}, and the key, cross the network for all to read",
+        f"{setting} is http: {what} and the key are sent unencrypted",
         hint="Use https, or an endpoint on this machine.",
         id=id,
     )

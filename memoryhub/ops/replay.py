@@ -213,7 +213,7 @@ def _understood(status: int, content: bytes) -> Any:
         message = "; ".join(errors) or str(answer.get("detail") or answer.get("title") or "")
     else:
         message = (
-            content[:200].decode("utf-8", "replace") if status == 0 else "the answer is not that of a hub"
+            content[:200].decode("utf-8", "replace") if status == 0 else "the server is no hub"
         )
     raise Refused(status if status != 200 else 502, message)
 

@@ -201,7 +201,7 @@ def claimed(live: Path) -> Iterator[None]:
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise BackupError(
-                    f"{live} is in use; stop the server and whatever else has it open"
+                    f"{live} is in use; stop the server and other programs that use it"
                 ) from None
         except sqlite3.DatabaseError:
             pass  # damaged: kept as it is, with its log

@@ -120,7 +120,7 @@ def _repair_schema(problems: list[str]) -> None:
 
 def _reason(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} is taken, perhaps by a hub that runs already; choose another: --port {port + 1}"
+        return f"port {port} is taken, perhaps by a running hub; choose another: --port {port + 1}"
     if error.errno == errno.EACCES:
         return f"port {port} is reserved for the system's administrator; choose one above 1023: --port 8000"
     if error.errno == errno.EADDRNOTAVAIL:

@@ -26,7 +26,7 @@ ShortText = Annotated[Text, Field(max_length=50)]
 def _check_size(value: Any) -> Any:
     """Refuse documents that are larger than any that the hub writes."""
     if len(repr(value)) > 200_000:
-        raise ValueError("is too large; the hub writes no such thing")
+        raise ValueError("is larger than anything that the hub writes")
     return value
 
 

@@ -161,7 +161,7 @@ class FieldReader:
             self.refuse(name, "is not a number")
             return default
         if not 0 <= number <= scale:
-            self.notes.add(f"{name} outside 0 to {scale:g} (the nearer end was taken)")
+            self.notes.add(f"{name} outside 0 to {scale:g} (changed to the nearest limit)")
         return min(max(number / scale, 0.0), 1.0)
 
     def count(self, name: str) -> int:
@@ -190,7 +190,7 @@ class FieldReader:
         now = datetime.now(UTC)
         if found is None or found <= now:
             return found
-        self.notes.add(f"{names[0]} in the future (now was taken)")
+        self.notes.add(f"{names[0]} in the future (changed to the time of the import)")
         return now
 
     def words(self, *names: str) -> list[str]:

@@ -106,7 +106,7 @@ def run_start(request: HttpRequest) -> HttpResponse:
     operation = OPERATIONS.get(request.POST.get("operation", ""))
     mode = request.POST.get("do")
     if operation is None or mode not in ("run", "dry_run"):
-        raise BadRequest("unknown operation or do")
+        raise BadRequest("unknown operation or mode")
     dry_run = mode == "dry_run"
     if not can_start_run(request.user, operation.name, dry_run=dry_run):
         raise PermissionDenied

@@ -181,7 +181,7 @@ def import_start(request: HttpRequest) -> HttpResponse:
 def _start_import(request: HttpRequest) -> HttpResponse:
     mode = request.POST.get("do")
     if mode not in ("run", "dry_run"):
-        raise BadRequest("unknown do")
+        raise BadRequest("unknown action")
     form = ImportForm(request.POST, request.FILES)
     if not form.is_valid():
         return _render_page(request, form, status=422)

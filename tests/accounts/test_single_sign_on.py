@@ -350,7 +350,7 @@ class TestOnesOwnAccount:
         client = signed_in_client(User.objects.get(pk=ada.pk))
         chosen = {"action": "unbind", "_selected_action": [str(ada.pk)]}
         page = client.post("/admin/auth/user/", chosen, follow=True).content.decode()
-        assert "unbound by another administrator" in page
+        assert "unlinked by another administrator" in page
         assert SocialAccount.objects.filter(user=ada).exists()
         form = client.get(f"/admin/auth/user/{ada.pk}/change/").content.decode()
         assert ("Ada@example.org" in form, 'name="email"' in form) == (True, False)

@@ -174,7 +174,7 @@ def test_invalid_values_are_named(bot):
     assert bad_fields(bot.post("/maintenance", {"dry_run": "perhaps"})) == {"operation", "dry_run"}
     assert bad_fields(bot.get("/maintenance", status="lazy")) == {"status"}
     none = bot.post("/maintenance", {"operation": "reindex", "project": "p"})
-    assert "it takes none" in none.json()["detail"]
+    assert "it has none" in none.json()["detail"]
 
 
 def test_second_run_conflicts_and_names_the_first(bot):
@@ -257,7 +257,7 @@ def test_error_contains_no_words_of_a_memory(bot, aged, monkeypatch, caplog):
     monkeypatch.setattr(Consolidate, "total", fail)
     body = worked(bot, operation="consolidate")
     assert (body["status"], body["cause"]) == ("failed", "error")
-    assert body["error"] == "ValueError; the log of the hub has the details"
+    assert body["error"] == "ValueError; see the log of the hub"
 
 
 LEVELS = ("public", "private", "secret")

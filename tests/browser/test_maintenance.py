@@ -91,7 +91,7 @@ def test_the_bar_moves_automatically_and_each_quarter_is_announced_once(
     page = open_page("/maintenance/", keeper)
     press(page, "Consolidate", "Dry run")
     bar, said = page.get_by_role("progressbar", name="Progress"), page.locator("#run-status")
-    expect(said).to_have_text("Waiting to begin, 0 percent")
+    expect(said).to_have_text("Waiting to start, 0 percent")
     pretend(26, 100)
     expect(bar).to_have_js_property("value", 26)
     expect(said).to_have_text("Running, 26 percent")
@@ -126,7 +126,7 @@ def test_the_keyboard_stays_on_stop_while_the_bar_moves(
     assert newest().stop_requested
     MaintenanceRun.objects.update(status=Status.FAILED, cause="stopped")
     page.get_by_role("button", name="Resume").click()
-    expect(page.locator("#run-state")).to_contain_text("Waiting to begin")
+    expect(page.locator("#run-state")).to_contain_text("Waiting to start")
 
 
 def test_without_javascript_a_link_asks_again(open_page: OpenPage, keeper: User, faded: list[Memory]) -> None:
@@ -134,7 +134,7 @@ def test_without_javascript_a_link_asks_again(open_page: OpenPage, keeper: User,
     press(page, "Consolidate", "Dry run")
     again = page.get_by_role("link", name="Refresh")
     again.click()
-    expect(page.locator("#run-state")).to_contain_text("Waiting to begin")
+    expect(page.locator("#run-state")).to_contain_text("Waiting to start")
     runs.execute(newest())
     again.click()
     expect(page.locator(".change-row")).to_have_count(3)

@@ -110,7 +110,7 @@ def test_what_was_kept_is_reached_by_the_keyboard_and_leads_to_the_memory(
 def test_the_chips_narrow_and_an_event_opens(open_page: Any, reader: Any, long: Session) -> None:
     page = open_page("/sessions/long/", reader)
     page.get_by_text("Filter events").click()
-    page.get_by_role("navigation", name="What became of them").get_by_role("link", name="Kept 3").click()
+    page.get_by_role("navigation", name="Outcome").get_by_role("link", name="Kept 3").click()
     expect(page.locator(".timeline > li")).to_have_count(3)
     page.locator(".event-more > summary").first.click()
     expect(page.get_by_text("reaches the threshold of 0.30").first).to_be_visible()

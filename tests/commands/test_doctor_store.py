@@ -141,7 +141,7 @@ def test_a_mirror_that_is_behind_is_a_warning_and_is_mended(sound, settings):
     settings.MEMORY_LOG.unlink()
     assert look(named("mirror")).status is Status.WARN
     report = next(examine([named("mirror")], fix=True))
-    assert (report.status, report.fixed) == (Status.OK, ["wrote the rows that the mirror lacked"])
+    assert (report.status, report.fixed) == (Status.OK, ["added the missing rows to the mirror"])
     assert verification.compare_mirror().in_step
 
 

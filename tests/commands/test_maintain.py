@@ -45,7 +45,7 @@ def test_without_names_it_does_what_the_schedule_does(run, aged, configure):
     ran = run("maintain")
     assert ran.code == 0
     assert [line.split(":")[0] for line in ran.out.splitlines()] == ["evict", "consolidate"]
-    assert "consolidate: 3 decay (3 looked at, " in ran.out
+    assert "consolidate: 3 decay (3 checked, " in ran.out
     assert faded() == 3
     assert set(MaintenanceRun.objects.values_list("day", flat=True)) == {timezone.localdate()}
 
@@ -146,7 +146,7 @@ def test_a_failure_is_told_and_the_others_go_on(run, aged, lifting, configure): 
     lifting.before = lambda number: 1 / 0
     ran = run("maintain")
     assert ran.code == 1
-    assert "failed: lift (ZeroDivisionError; the log of the hub has the details)" in ran.err
+    assert "failed: lift (ZeroDivisionError; see the log of the hub)" in ran.err
     assert "consolidate: " in ran.out
     assert MaintenanceRun.objects.get(operation="consolidate").status == Status.DONE
 
@@ -228,7 +228,7 @@ def test_it_waits_for_a_run_of_the_server_and_says_so(run, aged, lifting, actor)
     ran = run("maintain", "consolidate")
     thread.join()
     assert time.monotonic() - began > 0.4
-    assert f"waiting for lift (run {other.uid}), at which the server or another command is" in ran.out
+    assert f"waiting for lift (run {other.uid}), which the server or another command is running" in ran.out
     assert "consolidate: 3 " in ran.out
 
 

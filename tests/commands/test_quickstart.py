@@ -121,7 +121,7 @@ def test_a_real_store_in_the_demos_folder_is_left_alone(hub):
 def test_no_demo_prepares_the_real_store(prepared_without_demo):
     hub, output = prepared_without_demo
     assert line(output, "Store") == str(hub.home / ".letsgo")
-    assert line(output, "Holds") == "nothing yet; fill it: python3 manage.py import_memories FILE"
+    assert line(output, "Holds") == "nothing yet; to import a file: python3 manage.py import_memories FILE"
     assert line(output, "Administrator") == "admin, new"
     assert not (hub.folder / ".demo").exists()
     again = hub.run("quickstart", "--no-demo", "--prepare-only").stdout

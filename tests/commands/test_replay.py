@@ -103,7 +103,7 @@ def test_a_broken_line_loses_nothing_else(run, transcript):
     assert done.code == 1
     assert "line 2: not JSON" in done.err
     assert "line 3: offset must be" in done.err
-    assert done.err.endswith("not all was played: 2 lines that no hook is on")
+    assert done.err.endswith("the replay is incomplete: 2 lines without a hook")
     assert Event.objects.count() == 5
 
 

@@ -310,7 +310,7 @@ def test_too_long_text_is_cut(endpoint, remote):
 
 def test_endpoint_that_refuses_everything_is_reported_after_few_tries(endpoint, remote):
     endpoint.usual = status(400)
-    with pytest.raises(EmbeddingError, match="does not take the texts"):
+    with pytest.raises(EmbeddingError, match="rejects the texts"):
         remote(batch=64).documents(["zebra " * 900] * 64)
     assert len(endpoint.asked) < 15
 

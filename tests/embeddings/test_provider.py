@@ -229,7 +229,7 @@ def test_system_check_only_warns(configure):
     found = [message for message in run_checks() if message.id == "memoryhub.W004"]
     assert ["embeddings_url" in found[0].msg, "embeddings_model" in found[1].msg] == [True, True]
     assert not any(message.is_serious() for message in found)
-    assert "search goes by words alone" in found[0].hint
+    assert "search uses words only" in found[0].hint
 
 
 @pytest.mark.parametrize(
@@ -329,14 +329,14 @@ def logged(monkeypatch, caplog):
         yield lambda: [record.getMessage() for record in caplog.records]
 
 
-def warn(words="it does not answer", consequence="searched by words alone"):
+def warn(words="it does not answer", consequence="found by words only"):
     provider.log_failure(logger, consequence, EmbeddingError(words))
 
 
 def test_repeated_failure_is_logged_once(logged):
     for _ in range(5):
         warn()
-    assert logged() == ["searched by words alone: it does not answer"]
+    assert logged() == ["found by words only: it does not answer"]
 
 
 def test_failure_is_logged_again_after_a_while(logged, monkeypatch):
@@ -349,7 +349,7 @@ def test_failure_is_logged_again_after_a_while(logged, monkeypatch):
 def test_different_failure_is_logged_at_once(logged):
     warn()
     warn("the key is refused")
-    assert logged()[1:] == ["searched by words alone: the key is refused"]
+    assert logged()[1:] == ["found by words only: the key is refused"]
 
 
 def test_failure_is_logged_once_per_consequence(logged):

@@ -81,7 +81,7 @@ def test_error_is_retried_and_finally_read_by_rules(
             queue.process_next()
     waiting.refresh_from_db()
     assert waiting.status == "queued"
-    assert waiting.error == "ZeroDivisionError; the log of the hub has the details"
+    assert waiting.error == "ZeroDivisionError; see the log of the hub"
     queue.process_next()
     waiting.refresh_from_db()
     assert (waiting.status, waiting.extractor) == ("done", "rules")

@@ -97,7 +97,7 @@ def test_any_model_failure_falls_back_to_rules(
     assert contents() == expected
     assert read.extractor == "rules"
     assert read.notes
-    assert "the rules read it" in read.notes[0]
+    assert "the rules were used" in read.notes[0]
     assert "sk-a-key" not in str(read)
 
 

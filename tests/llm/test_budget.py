@@ -46,7 +46,7 @@ def test_call_limit_is_enforced(budget: Budget, configure: Any) -> None:
 def test_token_limit_is_enforced(budget: Budget, configure: Any) -> None:
     configure(llm_daily_tokens=1000)
     budget.reserve("tiny", 900)
-    with pytest.raises(ModelError, match="do not suffice for 200 more"):
+    with pytest.raises(ModelError, match="are not enough for 200 more"):
         budget.reserve("tiny", 200)
     budget.reserve("tiny", 100)
 

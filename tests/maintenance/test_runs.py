@@ -25,7 +25,7 @@ def test_an_unknown_operation_is_refused_by_its_field(db, actor):
 
 
 def test_an_unknown_parameter_is_named(five, actor):
-    with pytest.raises(memories.StoreError, match="has no such parameter; it knows project") as refused:
+    with pytest.raises(memories.StoreError, match="has no such parameter; it has project") as refused:
         runs.enqueue("lift", {"colour": "red"}, actor)
     assert refused.value.field == "colour"
     assert not MaintenanceRun.objects.exists()
@@ -143,7 +143,7 @@ def test_failure_is_logged_and_stored_without_its_message(five, actor, lifting, 
     run = runs.enqueue("lift", {}, actor)
     assert runs.execute(run)
     assert (run.status, run.cause) == (Status.FAILED, Cause.ERROR)
-    assert run.error == "ZeroDivisionError; the log of the hub has the details"
+    assert run.error == "ZeroDivisionError; see the log of the hub"
     assert "division by zero" in caplog.text
     assert importances() == [0.6] * 3 + [0.5] * 2, "what was done stays"
     assert run.done == 3

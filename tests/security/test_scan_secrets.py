@@ -252,5 +252,5 @@ class TestRedact:
         with write_transaction():
             journal.record(actor, [journal.Change("run", "run", "", {"words": TOKEN})], timezone.now())
         output = scan("--redact")
-        assert "a journal row is sealed" in output
+        assert "a journal row is part of the journal's chain" in output
         assert TOKEN not in output

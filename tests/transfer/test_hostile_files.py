@@ -70,4 +70,4 @@ def test_too_large_document_is_refused():
     session = {"kind": "session", "session_id": "s", "started_at": "2024-01-01", "last_at": "2024-01-01"}
     [item] = items_of(json.dumps({**session, "state": {"k": "x" * 300_000}}).encode())
     assert isinstance(item, InvalidItem)
-    assert str(item.problems[0]) == "state: is too large; the hub writes no such thing"
+    assert str(item.problems[0]) == "state: is larger than anything that the hub writes"

@@ -126,7 +126,7 @@ def test_ignored_parts_are_reported(read):
     )
     drafts, unmapped = read(text)
     assert [draft.content for draft in drafts] == ["ada@example.com", "See @docs/build.md and `@not/this`."]
-    assert unmapped["addresses of links that stand apart from their text ([name]: address)"] == 1
+    assert unmapped["definitions of links ([name]: address)"] == 1
     assert unmapped["front matter"] == 1
     assert unmapped["HTML comments"] == 1
     [imports] = [count for what, count in unmapped.items() if what.startswith("imports of other files")]

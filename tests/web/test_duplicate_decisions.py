@@ -106,7 +106,7 @@ class TestMerging:
     def test_refusal_keeps_ticks_and_text(self, curator: Client, alike: list[Memory]) -> None:
         form = cluster_form(alike, uid=[], do="text", content="My own words", begun="x")
         response = curator.post("/duplicates/decide/", form, headers=HTMX)
-        assert "tick at least one to merge" in Page(response.content.decode()).words
+        assert "select at least one memory to merge" in Page(response.content.decode()).words
         assert ticked_uids(response) == set()
         assert ">My own words</textarea>" in response.content.decode()
 

@@ -89,7 +89,7 @@ class TestDryRunThenRunThenUndo:
         html = keeper.get(address).content.decode()
         assert 'hx-trigger="every 1s"' in html
         assert '<noscript><meta http-equiv="refresh"' in html
-        assert "Waiting to begin" in html
+        assert "Waiting to start" in html
         bar = list(page(keeper.get(address)).all("progress"))
         assert bar == [{"class": "progress", "aria-label": "Progress", "max": "100", "value": "0"}]
         runs.execute(MaintenanceRun.objects.get())
@@ -252,7 +252,7 @@ class TestList:
         completed_run(keeper, do="dry_run")
         start_run(keeper)
         shown = text_of(keeper.get("/maintenance/runs/"))
-        assert shown.index("Waiting to begin") < shown.index("Dry run: Consolidate")
+        assert shown.index("Waiting to start") < shown.index("Dry run: Consolidate")
         assert "Dry run" not in text_of(keeper.get("/maintenance/runs/?status=queued"))
         assert "No runs match" in text_of(keeper.get("/maintenance/runs/?status=failed"))
         assert "3 changes" in text_of(keeper.get("/maintenance/runs/?operation=consolidate&status=done"))

@@ -335,7 +335,7 @@ def test_ids_and_authors_are_taken_over_for_an_administrator_only(writer: Client
 
 def test_a_waiting_import_polls_can_be_stopped_and_resumed(writer: Client) -> None:
     address = send(writer, {"content": "x"}).url
-    assert "Waiting to begin" in main(writer.get(address)).words
+    assert "Waiting to start" in main(writer.get(address)).words
     assert b"every 1s" in writer.get(f"{address}progress/", headers={"HX-Request": "true"}).content
     writer.post(f"{address}stop/")
     assert "Stopped" in main(writer.get(address)).words

@@ -98,7 +98,7 @@ def find_problems(facts: ServerFacts) -> Iterator[ServerProblem]:
         install = "" if is_vector_usable(facts.available) else "Install pgvector 0.8 or newer on the server. "
         yield ServerProblem(
             "memoryhub.W011",
-            "The extension vector is not installed: search goes by words alone",
+            "The extension vector is not installed: search uses words only",
             f"{install}As an administrator of the database: CREATE EXTENSION vector; then: manage.py migrate",
             is_serious=False,
         )

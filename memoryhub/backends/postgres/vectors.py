@@ -73,7 +73,7 @@ def create_extension(cursor: CursorWrapper) -> bool:
             with transaction.atomic():
                 cursor.execute("CREATE EXTENSION IF NOT EXISTS vector")
         except DatabaseError as error:
-            logger.warning("search goes by words alone: the extension vector cannot be created: %s", error)
+            logger.warning("search uses words only: the extension vector cannot be created: %s", error)
     return has_extension(cursor)
 
 

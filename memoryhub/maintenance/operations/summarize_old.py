@@ -67,7 +67,7 @@ class SummaryCounts:
 
 class SummarizeOld(Operation[SummarizeOldParams]):
     name = "summarize_old"
-    label = "Summarise old"
+    label = "Summarise old memories"
     depends_on_age = True
     help = (
         "Replaces old memories of one project and category by one summary. They were not changed for "

@@ -58,7 +58,7 @@ CHECKS: tuple[Check, ...] = (
 
 class Command(BaseCommand):
     help = (
-        "Check this installation, and say how to fix what is wrong. "
+        "Check this installation, and print how to fix problems. "
         "Exit code 1 if a check failed, 0 if there are only warnings."
     )
     requires_system_checks: list[str] = []

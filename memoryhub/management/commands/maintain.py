@@ -244,7 +244,7 @@ class Command(BaseCommand):
                 reported = other.uid
                 self.stdout.write(
                     f"{run.operation}: waiting for {other.operation} (run {reported}), "
-                    "at which the server or another command is"
+                    "which the server or another command is running"
                 )
                 self.stdout.flush()
             time.sleep(0.5)
@@ -272,7 +272,7 @@ class Command(BaseCommand):
         what = counts or ("nothing would change" if run.dry_run else "nothing to change")
         verb = "would " if run.dry_run and counts else ""
         self.stdout.write(
-            f"{run.operation}: {verb}{what} ({run.done:,} looked at, {took:.1f} s, run {run.uid})"
+            f"{run.operation}: {verb}{what} ({run.done:,} checked, {took:.1f} s, run {run.uid})"
         )
         if run.dry_run:
             for line in lines_of(run, self.actor.clearance):

@@ -63,7 +63,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if sys.stdin is None or sys.stdout is None:
-            raise CommandError("standard input or output is closed; the messages come and go there")
+            raise CommandError("standard input or output is closed; messages are read and written there")
         require_usable_store()
         require_migrated()
         admit = as_operator(options) if options["name"] is not None else by_token
@@ -71,7 +71,7 @@ class Command(BaseCommand):
             admit()
         except Problem:
             raise CommandError(
-                f"set {VARIABLE} to a valid token (manage.py create_token makes one), or say --as NAME"
+                f"set {VARIABLE} to a valid token (manage.py create_token makes one), or pass --as NAME"
             ) from None
         wire = StdioConnection(
             TOOLSETS[options["toolset"]], _afresh(admit), settings.MEMORYHUB.max_body_bytes
@@ -171,7 +171,7 @@ class StdioConnection:
 
     def _batch(self, items: list[Any]) -> list[dict[str, Any]] | None:
         if self.version != jsonrpc.BATCH_VERSION:
-            reason = f"send one message a line: arrays of them are of version {jsonrpc.BATCH_VERSION} alone"
+            reason = f"send one message per line: only version {jsonrpc.BATCH_VERSION} has arrays of them"
             raise RpcError(jsonrpc.INVALID_REQUEST, reason)
         return self._server(self.session).answer_batch(items) or None
 

@@ -82,7 +82,7 @@ class Command(BaseCommand):
         if Memory.objects.exists():
             self.tell("Loaded" if loaded else "Kept", _contents())
         else:
-            self.tell("Holds", f"nothing yet; fill it: {_command(real, 'import_memories FILE')}")
+            self.tell("Holds", f"nothing yet; to import a file: {_command(real, 'import_memories FILE')}")
         self.administrator(real)
         self.token(real)
         admin = get_user_model().objects.filter(is_superuser=True, is_active=True).order_by("pk").first()

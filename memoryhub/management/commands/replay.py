@@ -142,5 +142,5 @@ class Command(BaseCommand):
     @staticmethod
     def _left_out(failed: int, broken: int) -> str:
         parts = [f"{plural(failed, 'hook')} refused"] * bool(failed)
-        parts += [f"{plural(broken, 'line')} that no hook is on"] * bool(broken)
-        return f"not all was played: {', '.join(parts)}"
+        parts += [f"{plural(broken, 'line')} without a hook"] * bool(broken)
+        return f"the replay is incomplete: {', '.join(parts)}"

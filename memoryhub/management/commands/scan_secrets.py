@@ -99,7 +99,7 @@ class Command(BaseCommand):
             self.stdout.write(f"{verb} {plural(count, f'{name} row')}")
         for finding in cleaned.left:
             if finding.place.sealed:
-                why = "is sealed"
+                why = "is part of the journal's chain and cannot be changed"
             elif verb == "Redacted":
                 why = "holds another text that is too costly to check; change it by hand"
             else:

@@ -116,11 +116,11 @@ def clock() -> Iterator[Finding]:
     ahead = Memory.objects.filter(created_at__gt=now + _DATE_TOLERANCE).count()
     set_clock = "Set this machine's clock (timedatectl set-ntp true)."
     if now < _RELEASED:
-        yield fail(f"the clock says {now:%Y-%m-%d}", set_clock)
+        yield fail(f"the clock shows {now:%Y-%m-%d}", set_clock)
     if newest and newest > now + _CLOCK_TOLERANCE:
         yield warn(f"the journal's newest row is of {newest:%Y-%m-%d %H:%M} UTC, in the future", set_clock)
     if ahead:
-        yield warn(f"{ahead:,} memories were created in the future: they stay on top", "Correct their dates.")
+        yield warn(f"{ahead:,} memories have a creation date in the future: they are always first", "Correct their dates.")
     if now >= _RELEASED and not pause and not ahead and not (newest and newest > now + _CLOCK_TOLERANCE):
         yield ok(f"{now:%Y-%m-%d %H:%M} UTC")
 
@@ -140,7 +140,7 @@ def tokens() -> Iterator[Finding]:
     now = timezone.now()
     active = AgentToken.objects.active(now)
     if not active:
-        yield warn("no agent has a token that is valid", "manage.py create_token NAME")
+        yield warn("no agent has a valid token", "manage.py create_token NAME")
         return
     soon = active.filter(expires_at__lte=now + SOON).order_by("expires_at")
     for token in soon:

@@ -129,7 +129,7 @@ def temporary_files() -> Iterator[Finding]:
             "doctor --fix removes it, as the next start of the server and the next backup do.",
         )
     if not found:
-        yield ok("none was left behind")
+        yield ok("none left")
 
 
 @check("file owner", needs="home")
@@ -184,11 +184,11 @@ def disk_space() -> Iterator[Finding]:
     size = database.stat().st_size if database.is_file() else 0
     free = shutil.disk_usage(database.parent).free
     hint = "Make room, or move LETSGO_HOME to a larger disk."
-    text = f"{free / _MB:,.0f} MB free beside a store of {size / _MB:,.0f} MB"
+    text = f"{free / _MB:,.0f} MB free, with a store of {size / _MB:,.0f} MB"
     if free < LEAST_FREE:
         yield fail(text, hint)
     elif free < max(LITTLE_FREE, 2 * size):
-        yield warn(f"{text}; an erase or a backup needs as much again as the store", hint)
+        yield warn(f"{text}; an erase or a backup needs the size of the store", hint)
     else:
         yield ok(text)
 
@@ -200,7 +200,7 @@ def secret_key() -> Iterator[Finding]:
         where = "MEMORYHUB_SECRET_KEY" if os.environ.get("MEMORYHUB_SECRET_KEY") else "LETSGO_HOME/secret-key"
         yield fail(
             "the secret key is short or easy to guess: sessions can be forged",
-            f"Remove {where}, and a strong one is made; everyone logs in again.",
+            f"Remove {where}, and a strong one is made; everyone has to sign in again.",
         )
         return
     yield ok(f"{len(key)} characters")
@@ -230,7 +230,7 @@ def email() -> Iterator[Finding]:
         yield warn(
             f"e-mails travel to {where} without encryption", "Write smtp+tls:// or smtp+ssl:// instead."
         )
-    yield ok(f"{where} accepts the hub, which sends as {settings.DEFAULT_FROM_EMAIL}")
+    yield ok(f"{where} accepts e-mails from {settings.DEFAULT_FROM_EMAIL}")
 
 
 _STATIC = re.compile(r"""{%\s*static\s+["']([^"']+)["']""")
@@ -247,7 +247,7 @@ def hosts() -> Iterator[Finding]:
             fail("MEMORYHUB_DEBUG shows secrets to anyone who provokes an error", "Unset MEMORYHUB_DEBUG.")
         )
     if "*" in hosts:
-        found.append(warn("any host name is answered", "Name the hosts in MEMORYHUB_ALLOWED_HOSTS."))
+        found.append(warn("requests with any host name are answered", "Name the hosts in MEMORYHUB_ALLOWED_HOSTS."))
     if beyond and not settings.HTTPS:
         found.append(
             warn(
@@ -281,4 +281,4 @@ def _named_in_templates() -> set[str]:
 def system_checks() -> Iterator[Finding]:
     # The checks of memoryhub run above.
     others = [message for message in run_checks() if not (message.id or "").startswith("memoryhub.")]
-    yield from list(of_messages(others)) or [ok("Django has no complaint")]
+    yield from list(of_messages(others)) or [ok("Django reports no problems")]

@@ -54,7 +54,7 @@ def _backup_of_server(facts: server.BackupFacts) -> Finding:
         return ok("back it up with pg_dump; only with archive_mode = on, any point in time can be restored")
     since = f"{facts.last_archived:%Y-%m-%d %H:%M}" if facts.last_archived else "never"
     return ok(
-        f"write-ahead logs are archived (last: {since}); with a base backup, any point in time is there"
+        f"write-ahead logs are archived (last: {since}); with a base backup, any point in time can be restored"
     )
 
 
@@ -145,7 +145,7 @@ def migrations() -> Iterator[Finding]:
 
 def _reinstall() -> Iterator[str]:
     schema.install()
-    yield "installed the triggers and indexes anew"
+    yield "installed the triggers and indexes again"
 
 
 def _rebuild() -> Iterator[str]:
@@ -260,7 +260,7 @@ def lost_rows() -> Iterator[Finding]:
 def _rewrite_mirror() -> Iterator[str]:
     before = verification.compare_mirror()
     if verification.repair_mirror(before):
-        yield "wrote the rows that the mirror lacked"
+        yield "added the missing rows to the mirror"
 
 
 @check("mirror", needs="tables", slow=True, fix=_rewrite_mirror)
@@ -288,7 +288,7 @@ def present() -> Iterator[Finding]:
     wanted = tables.managed_tables()
     missing = [table for table in wanted if table not in there]
     for table in missing:
-        yield fail(f"table {table} is missing, with all that was in it", RESTORE)
+        yield fail(f"table {table} is missing, and its rows are lost", RESTORE)
     if not missing:
         yield ok(f"all {len(wanted)} there")
 
@@ -336,4 +336,4 @@ def indexes() -> Iterator[Finding]:
         name = one.name or f"of {one.fields[0]}"
         yield warn(f"index {name} of table {model._meta.db_table} is missing", "doctor --fix")
     if not missing:
-        yield ok("all there")
+        yield ok("no index is missing")

@@ -144,7 +144,7 @@ def _read_session(fields: FieldReader) -> Item:
 def _read_python(collection: str, fields: FieldReader) -> Item:
     """Read a document of the Python package. The collection is the category; its ids count within it."""
     metadata = fields.inner("metadata")
-    fields.note_unsupported("embedding", why="computed again here")
+    fields.note_unsupported("embedding", why="recomputed")
     fields.note_unsupported_metadata(metadata.values, _PYTHON_METADATA)
     uid = _uid(f"document {collection}", fields.text("id"))
     created = metadata.past_moment("created_at")

@@ -57,7 +57,7 @@ class HubFormat:
     extensions = (".jsonl", ".jsonl.gz")
     extension = ".jsonl"
     content_type = "application/x-ndjson"
-    hint = "What export_memories and this page write, or one memory a line in the shape of the API."
+    hint = "A file of export_memories or of this page, or one memory per line as in the API."
     lossy = ""
 
     def recognises(self, path: Path) -> bool:

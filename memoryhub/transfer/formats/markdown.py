@@ -141,7 +141,7 @@ def _read_items(text: str, scope: Scope) -> Iterator[Item]:
             prose.append((token.map[0], token.map[1]))
     yield from _read_section(lines, prose, headings, scope)
     if links := len(known.get("references", ())):
-        yield UnmappedField("addresses of links that stand apart from their text ([name]: address)", links)
+        yield UnmappedField("definitions of links ([name]: address)", links)
 
 
 def _is_prose(token: Token) -> bool:

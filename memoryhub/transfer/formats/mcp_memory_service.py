@@ -49,7 +49,7 @@ class McpMemoryService(SqliteOrJsonFormat):
 
         def read(_: str, fields: FieldReader) -> Iterator[Item]:
             fields.note_unknown(_KNOWN_FIELDS)
-            fields.note_unsupported("embedding", why="computed again here")
+            fields.note_unsupported("embedding", why="recomputed")
             return _read_memory(fields, replaced)
 
         yield from read_items(members, {"memories": "memory"}, notes, read, {"export_metadata"})

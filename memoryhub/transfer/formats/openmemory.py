@@ -117,7 +117,7 @@ class _MemoryReader:
     def read_memory(self, values: dict[str, Any], place: str) -> Item:
         fields = FieldReader(values, self.notes, place)
         fields.note_unsupported_metadata(fields.mapping("metadata"))
-        fields.note_unsupported("vector", why="computed again here")
+        fields.note_unsupported("vector", why="recomputed")
         fields.note_unknown(_KNOWN_FIELDS)
         categories, app, state = fields.words("categories"), fields.text("app"), self._state(fields)
         tags = [*categories[1:], *([app] if app else []), *([state] if state in _INACTIVE_STATES else [])]

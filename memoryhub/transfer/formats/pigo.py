@@ -74,7 +74,7 @@ class Pigo(JsonLinesFormat):
 
 def _read_memory(fields: FieldReader) -> Item:
     if fields.get("vector"):
-        fields.notes.add("vector (computed again here)")
+        fields.notes.add("vector (recomputed)")
     fields.note_unknown(_KNOWN_FIELDS)
     return fields.memory(
         _FIELDS["memory"],

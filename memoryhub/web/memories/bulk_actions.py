@@ -66,22 +66,22 @@ _DONE_TEXTS = {
     "not_useful": "rated not useful",
     "still_true": "marked as still true",
     "tag": "tagged",
-    "untag": "without this tag now",
+    "untag": "untagged",
     "set": "changed",
     "accept": "approved: agents see it from now on",
     "discard": "discarded",
 }
 _UNCHANGED_TEXTS = {
-    "trash": "in the trash already",
+    "trash": "already in the trash",
     "restore": "neither in the trash nor expired",
-    "expire": "expired already",
-    "pin": "pinned already",
+    "expire": "already expired",
+    "pin": "already pinned",
     "unpin": "not pinned",
-    "useful": "rated useful already",
-    "not_useful": "rated not useful already",
+    "useful": "already rated useful",
+    "not_useful": "already rated not useful",
     "still_true": "not marked as outdated",
     "tag": "already tagged",
-    "untag": "without this tag already",
+    "untag": "already without this tag",
 }
 
 
@@ -142,7 +142,7 @@ def add_result_messages(request: HttpRequest, acted: BulkResult, back: str) -> N
         }
         messages.success(request, render_to_string("acts/done.html", context, request=request))
     if acted.same:
-        words = _UNCHANGED_TEXTS.get(acted.kind, "so already")
+        words = _UNCHANGED_TEXTS.get(acted.kind, "unchanged")
         messages.info(request, f"{count_text(len(acted.same))} {words}.")
     if acted.outdated:
         messages.warning(request, changed_since_message(acted, request))

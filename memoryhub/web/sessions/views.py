@@ -106,7 +106,7 @@ def event_filters(request: HttpRequest, counted: Iterable[EventCount]) -> list[O
             reasons[one.skip_reason] += one.count
     groups = [
         OptionGroup.of(request, "tool", "Tools and events", tools, _EVENT_LABELS),
-        OptionGroup.of(request, "kept", "What became of them", kept, _OUTCOME_LABELS),
+        OptionGroup.of(request, "kept", "Outcome", kept, _OUTCOME_LABELS),
         OptionGroup.of(request, "reason", "Why not kept", reasons, SKIP_REASON_LABELS),
     ]
     for group in groups:

@@ -41,7 +41,7 @@ def test_a_faded_memory_leads_to_the_run_that_is_then_undone(
         page.get_by_role("button", name=f"Show {level}").click()
     page.get_by_role("link", name="Undo").click()
     page.get_by_role("button", name="Undo it").click()
-    expect(page.locator("#run-state")).to_contain_text("Waiting to begin")
+    expect(page.locator("#run-state")).to_contain_text("Waiting to start")
     runs.execute(MaintenanceRun.objects.latest("pk"))
     if not scripts:
         page.get_by_role("link", name="Refresh").click()

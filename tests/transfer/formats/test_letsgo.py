@@ -187,8 +187,8 @@ def test_numbers_out_of_range_are_clamped_and_noted(tmp_path: Path) -> None:
     read = letsgo(tmp_path, memories=[memory(importance=8, trust=-1)])
     assert (read.drafts[0].importance, read.drafts[0].trust) == (1.0, 0.0)
     assert read.unmapped == {
-        "importance outside 0 to 1 (the nearer end was taken)": 1,
-        "trust outside 0 to 1 (the nearer end was taken)": 1,
+        "importance outside 0 to 1 (changed to the nearest limit)": 1,
+        "trust outside 0 to 1 (changed to the nearest limit)": 1,
     }
 
 
@@ -202,7 +202,7 @@ def test_future_timestamp_becomes_now(tmp_path: Path) -> None:
     ahead = (datetime.now(UTC) + timedelta(days=40)).isoformat()
     read = letsgo(tmp_path, memories=[memory(created_at=ahead)])
     assert read.drafts[0].created_at <= datetime.now(UTC)
-    assert read.unmapped == {"created_at in the future (now was taken)": 1}
+    assert read.unmapped == {"created_at in the future (changed to the time of the import)": 1}
 
 
 def test_invalid_row_does_not_affect_the_others(tmp_path: Path) -> None:

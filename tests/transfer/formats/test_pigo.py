@@ -52,7 +52,7 @@ def test_layers_category_and_use_are_imported(tmp_path: Path) -> None:
     assert draft["created_at"] == datetime(2026, 3, 1, 9, 0, 0, 123456, tzinfo=UTC)
     assert record.past.accessed_count == 4
     assert record.past.updated_at == datetime(2026, 3, 2, 10, tzinfo=UTC)
-    assert read.unmapped == {"vector (computed again here)": 1}
+    assert read.unmapped == {"vector (recomputed)": 1}
 
 
 def test_every_category_of_the_toolset_has_a_type() -> None:
