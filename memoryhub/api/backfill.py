@@ -51,7 +51,10 @@ class SessionQuestion(BaseModel):
 
 
 @router.post(
-    "/backfills/check", auth=WRITE, response=documented(PastSessionShape), summary="Check what is stored of a past session"
+    "/backfills/check",
+    auth=WRITE,
+    response=documented(PastSessionShape),
+    summary="Check a past session",
 )
 def check_past_session(request: ApiRequest, question: SessionQuestion) -> HttpResponse:
     """Returns its project, whether it can be backfilled, and which events are stored. Changes nothing.

@@ -242,9 +242,7 @@ class EndpointChat:
                 return self._send_with_retries(body, messages, max_tokens, until)
             except _FormRefused:
                 continue
-        raise RequestFailed(
-            f"{_ENDPOINT_LABEL} rejects the request: {_FIXES[400]}, and llm_prompt_tokens"
-        )
+        raise RequestFailed(f"{_ENDPOINT_LABEL} rejects the request: {_FIXES[400]}, and llm_prompt_tokens")
 
     def _send_with_retries(
         self, body: dict[str, Any], messages: Sequence[Message], max_tokens: int, until: float

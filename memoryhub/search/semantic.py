@@ -35,10 +35,8 @@ MIN_SAMPLE = 500  # memories of a queryset from which its mean vector is compute
 # Minimum weight of a word in the query vector; the rest depends on its rarity. Question words and names in
 # half of the memories would mislead the search, but a query of common words still needs a direction.
 MIN_WORD_WEIGHT = 0.2
-LEXICAL_ONLY = "found by words only"
-MODEL_CHANGING = (
-    "the embedding model changed: memories without a new vector are found by words only"
-)
+LEXICAL_ONLY = "searched by words only"
+MODEL_CHANGING = "the embedding model changed: memories without a new vector are found by words only"
 NOT_CONFIGURED = "no embeddings are configured; found by words only"
 _HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 # Descriptions of the similarity of two memories, by minimum cosine.

@@ -329,14 +329,14 @@ def logged(monkeypatch, caplog):
         yield lambda: [record.getMessage() for record in caplog.records]
 
 
-def warn(words="it does not answer", consequence="found by words only"):
+def warn(words="it does not answer", consequence="searched by words only"):
     provider.log_failure(logger, consequence, EmbeddingError(words))
 
 
 def test_repeated_failure_is_logged_once(logged):
     for _ in range(5):
         warn()
-    assert logged() == ["found by words only: it does not answer"]
+    assert logged() == ["searched by words only: it does not answer"]
 
 
 def test_failure_is_logged_again_after_a_while(logged, monkeypatch):
@@ -349,7 +349,7 @@ def test_failure_is_logged_again_after_a_while(logged, monkeypatch):
 def test_different_failure_is_logged_at_once(logged):
     warn()
     warn("the key is refused")
-    assert logged()[1:] == ["found by words only: the key is refused"]
+    assert logged()[1:] == ["searched by words only: the key is refused"]
 
 
 def test_failure_is_logged_once_per_consequence(logged):

@@ -137,7 +137,7 @@ def test_search_without_provider_falls_back_to_words(corpus, configure, mode):
     found = search_memories(seen(), "payment webhook", mode=mode)
     assert found.hits
     assert found.mode == "lexical"
-    assert "by words alone" in found.failure
+    assert "by words only" in found.failure
 
 
 def test_search_with_failing_provider_falls_back_to_words(corpus, monkeypatch):
@@ -148,7 +148,7 @@ def test_search_with_failing_provider_falls_back_to_words(corpus, monkeypatch):
     found = search_memories(seen(), "payment webhook")
     assert found.hits
     assert found.mode == "lexical"
-    assert found.failure == "searched by words alone: the endpoint did not answer in time"
+    assert found.failure == "searched by words only: the endpoint did not answer in time"
 
 
 def test_failing_provider_is_logged_once(corpus, monkeypatch, caplog):
@@ -160,7 +160,7 @@ def test_failing_provider_is_logged_once(corpus, monkeypatch, caplog):
     for _ in range(3):
         search_memories(seen(), "payment webhook")
     [record] = caplog.records
-    assert record.getMessage() == "searched by words alone: the endpoint did not answer in time"
+    assert record.getMessage() == "searched by words only: the endpoint did not answer in time"
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])

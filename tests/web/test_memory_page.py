@@ -390,8 +390,9 @@ class TestUses:
         Event.objects.create(
             session=session, event="prompt:submit", preview="a private question", sensitivity="private"
         )
-        memory = remember(session_id="9f1c", project="p")
-        assert "Session 9f1c" in main(visitor.get(url(memory))).words
+        remember("the key of the vault", session_id="9f1c", project="p", sensitivity="private")
+        memory = remember("the opening hours", session_id="9f1c", project="p")
+        assert "Sessionthe opening hours" in main(visitor.get(url(memory))).words
         Event.objects.create(session=session, event="prompt:submit", preview="a public question")
         assert "Sessiona public question" in main(visitor.get(url(memory))).words
 

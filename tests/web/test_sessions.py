@@ -121,7 +121,7 @@ class TestList:
         address = "/sessions/"
         while address:
             response = visitor.get(address)
-            seen += re.findall(r"session-\d", main(response).words)
+            seen += re.findall(r"/sessions/(session-\d)/", " ".join(main(response).links()))
             following = [link for link in main(response).links() if "cursor=" in link]
             address = f"/sessions/{following[-1]}" if following else ""
         assert sorted(seen) == [f"session-{n}" for n in range(5)]
@@ -349,7 +349,17 @@ def test_only_a_visible_summary_names_its_session(
 ) -> None:
     summarize(busy, remember, level, title="Session: Repair the propeller")
     name = row(visitor, "busy")[0]
-    assert name == ("Repair the propeller" if level == "public" else "busy")
+    assert name == ("Repair the propeller" if level == "public" else "memory 0")
+
+
+@pytest.mark.parametrize("level", ["private", "secret", "unknown"])
+def test_session_without_a_prompt_is_named_by_its_first_visible_memory(
+    visitor: Client, remember: Remember, level: str
+) -> None:
+    hidden = remember("The vault is open", session_id="imported", project="p")
+    Memory.objects.filter(pk=hidden.pk).update(sensitivity=level)
+    remember("Paint dries in two days", session_id="imported", project="p")
+    assert row(visitor, "imported")[0] == "Paint dries in two days"
 
 
 @pytest.mark.parametrize("level", ["public", "private", "secret", "unknown"])

@@ -247,7 +247,7 @@ def hosts() -> Iterator[Finding]:
             fail("MEMORYHUB_DEBUG shows secrets to anyone who provokes an error", "Unset MEMORYHUB_DEBUG.")
         )
     if "*" in hosts:
-        found.append(warn("requests with any host name are answered", "Name the hosts in MEMORYHUB_ALLOWED_HOSTS."))
+        found.append(warn("any host name is accepted", "Name the hosts in MEMORYHUB_ALLOWED_HOSTS."))
     if beyond and not settings.HTTPS:
         found.append(
             warn(

@@ -54,7 +54,7 @@ def _backup_of_server(facts: server.BackupFacts) -> Finding:
         return ok("back it up with pg_dump; only with archive_mode = on, any point in time can be restored")
     since = f"{facts.last_archived:%Y-%m-%d %H:%M}" if facts.last_archived else "never"
     return ok(
-        f"write-ahead logs are archived (last: {since}); with a base backup, any point in time can be restored"
+        f"write-ahead logs are archived (last: {since}); with a base backup, every moment can be restored"
     )
 
 

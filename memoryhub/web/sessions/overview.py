@@ -50,7 +50,7 @@ def session_version(session: Any) -> tuple[Any, ...]:
 
 
 def describe(sessions: Sequence[Session], clearance: Clearance) -> list[SessionRow]:
-    """Return the rows of some sessions, with three queries in all."""
+    """Return the rows of some sessions. Three queries, and one if a session has no summary or prompt."""
     summary_ids = [session.summary_id for session in sessions if session.summary_id]
     summaries = Memory.objects.visible_to(clearance).live().in_bulk(summary_ids)
     events = Event.objects.visible_to(clearance).filter(session__in=sessions)
@@ -64,11 +64,12 @@ def describe(sessions: Sequence[Session], clearance: Clearance) -> list[SessionR
         group = by_session.get(session.pk, {"skipped": 0, "first": None})
         summary, prompt = summaries.get(session.summary_id), prompts.get(group["first"])
         rows.append(SessionRow(session, summary, prompt, group["skipped"]))
+    name_sessions([row.session for row in rows if not (row.summary or row.prompt)], clearance)
     return rows
 
 
 def name_sessions(sessions: Iterable[Session], clearance: Clearance) -> None:
-    """Set the ``title`` of each session: of its visible summary, else its first visible prompt. One query."""
+    """Set the ``title`` of each session, see :func:`make_title`. One query."""
     by_key: dict[int, list[Any]] = defaultdict(list)
     for session in sessions:
         session.title = ""
@@ -85,17 +86,26 @@ def title_columns(clearance: Clearance) -> dict[str, Subquery]:
     """Return the annotations of sessions that :func:`make_title` needs."""
     prompts = Event.objects.visible_to(clearance).filter(_IS_PROMPT, session=OuterRef("pk"))
     prompts = prompts.exclude(memory__sensitivity=Sensitivity.SECRET.value).order_by("at", "pk")
-    summaries = Memory.objects.visible_to(clearance).live().filter(pk=OuterRef("summary_id"))
+    memories = Memory.objects.visible_to(clearance).live()
+    summaries = memories.filter(pk=OuterRef("summary_id"))
+    stored = memories.in_session(OuterRef("session_id"), project=OuterRef("project"))
+    stored = stored.exclude(sensitivity=Sensitivity.SECRET.value).order_by("created_at", "pk")
     return {
         "first_prompt": Subquery(prompts.values("preview")[:1]),
+        "first_memory": Subquery(stored.values("title")[:1]),
         **{f"summary_{name}": Subquery(summaries.values(name)[:1]) for name in _NAMING_FIELDS},
     }
 
 
 def make_title(session: Any) -> str:
-    """Return the title of a session with the annotations of :func:`title_columns`."""
+    """Return the title of a session with the annotations of :func:`title_columns`.
+
+    It comes from the visible summary, else the first visible prompt, else the first visible memory, as in
+    imported sessions.
+    """
     summary = [getattr(session, f"summary_{name}") for name in _NAMING_FIELDS]
-    title = format_display_name(*summary) if session.summary_uid else session.first_prompt or ""
+    title = format_display_name(*summary) if session.summary_uid else ""
+    title = title or session.first_prompt or session.first_memory or ""
     return collapse_whitespace(title).removeprefix("Session: ")
 
 
