@@ -106,6 +106,19 @@ def test_slash_goes_to_the_search_box(open_page: Any, reader: Any, remember: Any
     expect(search).to_have_value("")
 
 
+def test_keyboard_skips_the_filters(open_page: Any, reader: Any, zoo: None) -> None:
+    page = open_page("/memories/?q=zebra", reader)
+    skip = page.get_by_role("link", name="Skip the filters")
+    skip.focus()
+    expect(skip).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    for _ in range(4):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.matches('.row-title a')"):
+            break
+    expect(page.locator(".row-title a").first).to_be_focused()
+
+
 def test_an_expired_login_leads_to_the_login_page_and_back(open_page: Any, reader: Any, zoo: None) -> None:
     page = open_page("/memories/", reader)
     box(page).fill("zebra")

@@ -86,7 +86,7 @@ def test_an_installation_without_an_administrator_is_warned_about(own_store):
 
 
 def test_tokens_that_expire_soon_or_are_none_are_warned_about(own_store):
-    assert "no agent has a token" in look(named("tokens")).text
+    assert "no agent has a valid token" in look(named("tokens")).text
     token, raw = tokens.issue_token("claude", "ada", actor=WRITER)
     assert look(named("tokens")) == ok("1 valid")
     AgentToken.objects.filter(pk=token.pk).update(expires_at=timezone.now() + timedelta(days=3))
@@ -95,7 +95,7 @@ def test_tokens_that_expire_soon_or_are_none_are_warned_about(own_store):
     assert "claude" in found.text
     assert raw not in found.text
     AgentToken.objects.filter(pk=token.pk).update(expires_at=timezone.now() - timedelta(days=3))
-    assert "no agent has a token" in look(named("tokens")).text
+    assert "no agent has a valid token" in look(named("tokens")).text
 
 
 def test_the_cap_of_a_project_is_compared_instead_of_the_configured_one(sound, configure):
