@@ -100,7 +100,7 @@ def test_number_of_tries_is_limited(endpoint: Any, chat: Any) -> None:
 def test_requests_pause_after_a_failure(endpoint: Any, chat: Any) -> None:
     endpoint.usual = status(503)
     model = chat(tries=1)
-    for words in ("status 503", "tried again in 30 seconds"):
+    for words in ("status 503", "next try is in 30 seconds"):
         with pytest.raises(ModelError, match=words):
             model.ask(MESSAGES, 100)
     assert len(endpoint.asked) == 1
