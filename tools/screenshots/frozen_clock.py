@@ -16,7 +16,7 @@ from django.apps import apps
 from django.db.models import Field
 from django.utils import timezone
 
-from memoryhub.models import fields
+from memoryhub.core import text
 
 NOW = datetime(2026, 6, 18, 14, 20, tzinfo=UTC)
 _SEED = 11
@@ -25,16 +25,16 @@ _CLOCK = timezone.now
 
 @contextmanager
 def standing_still(at: datetime = NOW) -> Iterator[None]:
-    """Within, it is this moment for whoever asks Django's clock, and for the columns that begin with it."""
+    """Within, it is this moment for all who ask Django's clock, and for the columns whose default it is."""
     with ExitStack() as stack:
-        for field in _told_by_the_clock():
+        for field in _fields_with_clock():
             stack.enter_context(patch.object(field, "_get_default", lambda: at))
         stack.enter_context(patch("django.utils.timezone.now", lambda: at))
         yield
 
 
 @cache
-def _told_by_the_clock() -> list[Field[Any, Any]]:
+def _fields_with_clock() -> list[Field[Any, Any]]:
     """The columns whose default is the present: they keep the function itself, not its name."""
     every = (field for model in apps.get_models() for field in model._meta.concrete_fields)
     return [field for field in every if field.default is _CLOCK]
@@ -45,7 +45,7 @@ def same_ids() -> Iterator[None]:
     """Within, what is stored gets the same ids each time, and tokens the same beginnings."""
     chance = random.Random(_SEED)
     with ExitStack() as stack:
-        stack.enter_context(patch.object(fields, "os", SimpleNamespace(urandom=chance.randbytes)))
+        stack.enter_context(patch.object(text, "os", SimpleNamespace(urandom=chance.randbytes)))
         stack.enter_context(
             patch("memoryhub.accounts.tokens.secrets", SimpleNamespace(token_urlsafe=_urlsafe(chance)))
         )
