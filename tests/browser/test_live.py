@@ -220,15 +220,15 @@ class TestSessions:
         for name in ("one", "two"):
             remember(f"learnt {name}", session_id=name)
         page = open_live("/sessions/", reader)
-        page.get_by_role("link", name="one", exact=True).focus()
+        page.get_by_role("link", name="learnt one", exact=True).focus()
         remember("learnt more", session_id="three")
         wait_a_round(page)
         page.get_by_role("button", name="Show what is new").click()
         expect(page.locator("#live-sessions tr")).to_have_count(3)
-        page.get_by_role("link", name="one", exact=True).focus()
+        page.get_by_role("link", name="learnt one", exact=True).focus()
         remember("learnt more of one", session_id="one")
         wait_a_round(page)
-        assert page.evaluate("document.activeElement.textContent") == "one"
+        assert page.evaluate("document.activeElement.textContent") == "learnt one"
 
     def test_counts_of_a_session_change_in_its_row(self, open_live: Any, reader: Any, remember: Any) -> None:
         remember("learnt", session_id="one")

@@ -163,8 +163,8 @@ class TestConveniences:
             remember(name, session_id=f"session-{name}")
         page = open_page("/sessions/", ada)
         page.get_by_label("Search sessions").press_sequentially("alph")
-        expect(page.get_by_role("link", name="session-beta")).to_be_hidden()
-        expect(page.get_by_role("link", name="session-alpha")).to_be_visible()
+        expect(page.get_by_role("link", name="beta", exact=True)).to_be_hidden()
+        expect(page.get_by_role("link", name="alpha", exact=True)).to_be_visible()
         expect(page).to_have_url(re.compile("q=alph"))
 
     def test_known_projects_are_suggested_when_the_field_is_focused(
