@@ -63,7 +63,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> HttpResponse:
     """Returns 200 if the store is intact and can be written to, else 503 with the problems."""
     if errors := find_store_errors():
-        raise Problem(503, "not_ready", "the store is damaged", errors, {"Retry-After": RETRY_AFTER})
+        raise Problem(503, "not_ready", "the store is not ready", errors, {"Retry-After": RETRY_AFTER})
     warnings = _find_warnings()
     return json_response({"status": "ok", **({"warnings": warnings} if warnings else {})})
 

@@ -126,7 +126,7 @@ def _describe_stranger(response: httpx2.Response) -> str:
     if response.is_redirect:
         target = response.headers.get("Location", "")
         return f"{response.url} redirects to {target}. Use the address of the hub itself."
-    return f"{response.url} answers with status {response.status_code} and is no hub. Check the address."
+    return f"{response.url} answers with status {response.status_code} and is not a hub. Check the address."
 
 
 def _field_problems(errors: Any) -> Sequence[FieldProblem]:

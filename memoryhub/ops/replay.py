@@ -212,7 +212,7 @@ def _understood(status: int, content: bytes) -> Any:
         errors = [f"{one.get('field')}: {one.get('message')}" for one in answer.get("errors") or []]
         message = "; ".join(errors) or str(answer.get("detail") or answer.get("title") or "")
     else:
-        message = content[:200].decode("utf-8", "replace") if status == 0 else "the server is no hub"
+        message = content[:200].decode("utf-8", "replace") if status == 0 else "the server is not a hub"
     raise Refused(status if status != 200 else 502, message)
 
 

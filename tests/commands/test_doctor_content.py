@@ -66,7 +66,7 @@ def test_expired_memories_are_warned_about_once_their_grace_is_over(sound, confi
 def test_a_clock_that_went_wrong_is_found(sound, monkeypatch):
     assert look(named("clock")).status is Status.OK
     Memory.objects.update(created_at=timezone.now() + timedelta(days=9))
-    assert "1 memories were created in the future" in look(named("clock")).text
+    assert "1 memories have a creation date in the future" in look(named("clock")).text
     Memory.objects.update(created_at=timezone.now())
     with without_journal_triggers():
         JournalEntry.objects.update(at=timezone.now() + timedelta(hours=1))

@@ -52,7 +52,7 @@ def test_one_changed_byte_in_the_database_is_found_in_both(run, ten):
     assert ran.code == 1
     assert "Chain: broken at row 4, of 10 rows" in ran.out
     assert "lines that differ from their rows: 1, from 4 on" in ran.out
-    assert "the journal was changed outside the hub" in ran.err
+    assert "the journal is not intact" in ran.err
 
 
 def test_a_cut_tail_is_a_whole_chain_but_the_mirror_still_holds_it(run, ten):

@@ -45,7 +45,7 @@ class Command(BaseCommand):
             self._report_loss(loss, acknowledged, wanted=options["acknowledge_loss"])
             self._tell(chain, mirror)
         if not ok:
-            raise CommandError("the journal was changed outside the hub")
+            raise CommandError("the journal is not intact")
 
     def _acknowledge(self) -> journal.Loss | None:
         with write_transaction():

@@ -121,7 +121,7 @@ def clock() -> Iterator[Finding]:
         yield warn(f"the journal's newest row is of {newest:%Y-%m-%d %H:%M} UTC, in the future", set_clock)
     if ahead:
         yield warn(
-            f"{ahead:,} memories were created in the future, so they are always first",
+            f"{ahead:,} memories have a creation date in the future, so they are always first",
             "Correct their dates.",
         )
     if now >= _RELEASED and not pause and not ahead and not (newest and newest > now + _CLOCK_TOLERANCE):

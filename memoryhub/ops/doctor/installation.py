@@ -188,7 +188,7 @@ def disk_space() -> Iterator[Finding]:
     if free < LEAST_FREE:
         yield fail(text, hint)
     elif free < max(LITTLE_FREE, 2 * size):
-        yield warn(f"{text}; an erase or a backup needs the size of the store", hint)
+        yield warn(f"{text}; an erase or a backup needs as much space as the store", hint)
     else:
         yield ok(text)
 

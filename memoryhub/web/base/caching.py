@@ -50,9 +50,9 @@ def cached_until_change(
 ) -> T:
     """Return the cached result of ``make``, or call it if the store changed or a memory expired since.
 
-    ``name`` is the question, ``about`` everything that the result depends on besides the store and the
-    clearance. Events and injections count as changes only for results that depend on them: while agents work,
-    they arrive all the time.
+    ``name`` identifies the kind of result. ``about`` are the values that it depends on, except the store and
+    the clearance. Events and injections count as changes only for results that depend on them: while agents
+    work, they arrive all the time.
     """
     token = store_token(request)
     until = token if depends_on_events else token.without_events
