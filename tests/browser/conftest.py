@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from django.contrib.auth.models import User
 from django.contrib.staticfiles.handlers import StaticFilesHandler
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, expect
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, TimeoutError, expect
 from pytest_django.live_server_helper import LiveServer
 
 from tests.browser.window_pool import Window, Windows
@@ -35,8 +35,8 @@ UNUSED_FONT = "woff2 was preloaded using link preload but not used within a few 
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
-# A busy Chromium can lose a key or answer late. A defect fails both times, and the summary lists each repeat.
-ONCE_MORE = pytest.mark.flaky(reruns=1)
+# A busy Chromium can lose a key or a dialog. Wrong content is an AssertionError, which is never repeated.
+ONCE_MORE = pytest.mark.flaky(reruns=1, only_rerun=[TimeoutError])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
