@@ -88,7 +88,8 @@ class _Match:
     score: float
 
 
-_Detail = tuple[_Match, JsonDict, int]  # with its cost in tokens
+_Entry = tuple[JsonDict, int]  # with its cost in tokens
+_Detail = tuple[_Match, JsonDict, int]  # the same
 
 
 def recall_memories(
@@ -114,16 +115,16 @@ def recall_memories(
     answer, entries, room = _start_answer(found, matches, request, entry or serialize_entry)
     details = _serialize_details(matches[: request.most_details], detail, room, prepare)
     if short_detail and entries and details:
-        details[0] = _fit_best_detail(details[0], short_detail, room - _json_tokens(entries[0]) - 1)
+        details[0] = _fit_best_detail(details[0], short_detail, room - entries[0][1])
     packed = pack_answer(
-        [_json_tokens(one) + 1 for one in entries],
+        [cost for _, cost in entries],
         [cost for _, _, cost in details],
         [match.score + match.memory.pinned for match, _, _ in details],
         room,
         index_share=1.0 if request.whole_index and len(entries) == len(matches) else INDEX_SHARE,
     )
     chosen = [details[number] for number in packed.details]
-    answer["index"] = entries[: packed.entries]
+    answer["index"] = [serialized for serialized, _ in entries[: packed.entries]]
     answer["details"] = [serialized for _, serialized, _ in chosen]
     answer["has_more"] = packed.entries < found.total or not found.exact
     answer["tokens_used"] = _json_tokens(answer)  # includes max_tokens as a placeholder with no fewer digits
@@ -167,7 +168,7 @@ def serialize_entry(memory: Memory, words: int = SUMMARY_WORDS) -> JsonDict:
 
 def _start_answer(
     found: SearchResults, matches: list[_Match], request: RecallRequest, entry: EntrySerializer
-) -> tuple[JsonDict, list[JsonDict], int]:
+) -> tuple[JsonDict, list[_Entry], int]:
     """Return the answer without memories, the index entries, and the tokens left for memories.
 
     A long query is cut further if it would leave no room for an entry.
@@ -208,31 +209,31 @@ def _shorten_query(query: str, room: int) -> str:
 def _summary_words(matches: list[_Match], entry: EntrySerializer, room: int) -> int:
     """Return the length of the summaries of an index that lists all matches."""
     for words, share in _INDEX_WORDS:
-        if sum(_json_tokens(entry(one.memory, words)) + 1 for one in matches) <= room * share:
+        if sum(_item_tokens(entry(one.memory, words)) for one in matches) <= room * share:
             break
     return words
 
 
-def _index_entries(matches: list[_Match], entry: EntrySerializer, room: int, words: int) -> list[JsonDict]:
+def _index_entries(matches: list[_Match], entry: EntrySerializer, room: int, words: int) -> list[_Entry]:
     """Return the entries of the index, as many as would fit without any details."""
-    entries: list[JsonDict] = []
+    entries: list[_Entry] = []
     for match in matches:
-        serialized = _fit_entry(match.memory, entry, min(room, _MAX_ENTRY_TOKENS), words)
-        room -= _json_tokens(serialized) + 1
+        serialized, cost = _fit_entry(match.memory, entry, min(room, _MAX_ENTRY_TOKENS), words)
+        room -= cost
         if room < 0:
             break
-        entries.append(serialized)
+        entries.append((serialized, cost))
     return entries
 
 
-def _fit_entry(memory: Memory, entry: EntrySerializer, room: int, words: int) -> JsonDict:
+def _fit_entry(memory: Memory, entry: EntrySerializer, room: int, words: int) -> _Entry:
     """Return an entry with a shorter summary if necessary, down to two words."""
-    serialized = entry(memory, words)
-    for fewer in _SHORTER_SUMMARIES:
-        if _json_tokens(serialized) + 1 <= room:
+    for length in (words, *(min(fewer, words) for fewer in _SHORTER_SUMMARIES)):
+        serialized = entry(memory, length)
+        cost = _item_tokens(serialized)
+        if cost <= room:
             break
-        serialized = entry(memory, min(fewer, words))
-    return serialized
+    return serialized, cost
 
 
 def _serialize_details(
@@ -249,7 +250,7 @@ def _serialize_details(
     if prepare:
         prepare(memories)
     serialized = [(match, detail(match.memory, match.score)) for match in short]
-    return [(match, one, _json_tokens(one) + 1) for match, one in serialized]
+    return [(match, one, _item_tokens(one)) for match, one in serialized]
 
 
 def _fit_best_detail(best: _Detail, brief: DetailSerializer, room: int) -> _Detail:
@@ -258,7 +259,12 @@ def _fit_best_detail(best: _Detail, brief: DetailSerializer, room: int) -> _Deta
     if cost <= room:
         return best
     serialized = brief(match.memory, match.score)
-    return match, serialized, _json_tokens(serialized) + 1
+    return match, serialized, _item_tokens(serialized)
+
+
+def _item_tokens(item: JsonDict) -> int:
+    """Return the tokens of an item of a list, with its comma."""
+    return _json_tokens(item) + 1
 
 
 def _json_tokens(data: Any) -> int:
