@@ -9,7 +9,8 @@ from django.test import Client
 
 from memoryhub import memories
 from memoryhub.models import Memory
-from memoryhub.web.base.markdown import MarkedSpan, render
+from memoryhub.web.base.markdown import render
+from memoryhub.web.base.marked_spans import MarkedSpan
 from tests.web.markup import Page, find_dangers, main
 from tests.web.review_page import EVE, HTMX, get_page
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryhub.web.base import markdown
-from memoryhub.web.base.markdown import MarkedSpan, render, to_plain_text
+from memoryhub.web.base.markdown import render, to_plain_text
+from memoryhub.web.base.marked_spans import MarkedSpan
 from tests.cost import cost_ratio, ordinary_text, repeat
 from tests.web.markup import PAYLOADS, Page, find_dangers
 
