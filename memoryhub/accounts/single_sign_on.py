@@ -23,6 +23,7 @@ from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter, get_adapter
 from allauth.socialaccount.helpers import render_authentication_error
 from allauth.socialaccount.models import SocialAccount, SocialApp, SocialLogin
+from allauth.socialaccount.providers.base.constants import AuthError
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView
 from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
@@ -194,8 +195,10 @@ class SingleSignOnAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
     ) -> None:
         """Count the failure only if this browser had started a sign-in: it then has a state.
 
-        Otherwise links on other pages could lock people out.
+        Otherwise links on other pages could lock people out. If the person cancelled, it is no failure.
         """
+        if error == AuthError.CANCELLED:
+            raise ImmediateHttpResponse(redirect("/login/?failed=cancelled"))
         logger.warning("login through %s failed: %s", settings.OIDC_ISSUER, exception or error)
         if "state" in (extra_context or {}):
             with write_transaction():

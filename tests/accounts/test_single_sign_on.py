@@ -132,6 +132,15 @@ def test_provider_with_another_issuer_is_not_trusted(provider, settings):
     assert refused(Client().get(START))
 
 
+def test_cancelled_sign_in_is_not_reported_as_a_failure(provider):
+    client = Client()
+    state = parse_qs(urlsplit(client.get(START)["Location"]).query)["state"][0]
+    answer = client.get(f"{BACK}?error=access_denied&state={state}")
+    assert answer["Location"] == "/login/?failed=cancelled"
+    assert "You cancelled the sign-in" in client.get(answer["Location"]).content.decode()
+    assert not JournalEntry.objects.filter(operation="login_refused").exists()
+
+
 def test_unknown_state_is_refused(provider):
     client = Client()
     client.get(START)
