@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import call_command
 from django.db import connection
 from django.test import Client, override_settings
 from django.urls import reverse
@@ -45,7 +46,9 @@ class Opened:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> Iterator[Opened]:
+def opened(
+    tmp_path_factory: pytest.TempPathFactory, django_db_setup: None, migrated_store: Path, django_db_blocker: Any
+) -> Iterator[Opened]:
     """The hostile store in a database of its own, and its responses; no test changes it."""
     home = tmp_path_factory.mktemp("hostile")
     before = connection.settings_dict["NAME"]
@@ -55,7 +58,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> 
         django_db_blocker.unblock(),
         override_settings(MEMORY_LOG=home / "journal.jsonl", MEMORYHUB=hostile_store.configuration()),
     ):
-        call_command("migrate", verbosity=0)
+        shutil.copyfile(migrated_store, connection.settings_dict["NAME"])
         try:
             found = Opened(enter(hostile_store.fill()))
             walk = Walk(found.client, found.look)

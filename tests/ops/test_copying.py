@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -37,6 +38,13 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LETSGO_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("MEMORYHUB_EMBEDDINGS", "none")
     return tmp_path / "copy.db"
+
+
+@pytest.fixture
+def migrated_target(target: Path, migrated_store: Path) -> Path:
+    """A target with empty tables, so that the child process needs no time to make them."""
+    shutil.copyfile(migrated_store, target)
+    return target
 
 
 def rows_of(path: Path | None) -> dict[str, list[Any]]:
@@ -106,7 +114,7 @@ def test_copy_to_postgres_and_back_is_equal(run: Callable[..., Ran], target: Pat
 
 
 def test_copy_goes_on_after_an_interruption(
-    run: Callable[..., Ran], target: Path, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., Ran], migrated_target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copying, "BATCH_SIZE", 2)
     ask, asked = copying.Target._ask, []
@@ -120,51 +128,51 @@ def test_copy_goes_on_after_an_interruption(
     with monkeypatch.context() as patched:
         patched.setattr(copying.Target, "_ask", ask_some)
         with pytest.raises(KeyboardInterrupt):
-            run("copy_store", "--to", f"sqlite:///{target}")
-    assert 0 < sum(map(len, rows_of(target).values())) < sum(map(len, rows_of(None).values()))
+            run("copy_store", "--to", f"sqlite:///{migrated_target}")
+    assert 0 < sum(map(len, rows_of(migrated_target).values())) < sum(map(len, rows_of(None).values()))
     asked.clear()
-    assert run("copy_store", "--to", f"sqlite:///{target}").code == 0
-    assert differences(rows_of(target), rows_of(None)) == []
+    assert run("copy_store", "--to", f"sqlite:///{migrated_target}").code == 0
+    assert differences(rows_of(migrated_target), rows_of(None)) == []
 
 
-def test_new_rows_get_higher_keys_than_copied_ones(run: Callable[..., Ran], target: Path) -> None:
-    run("copy_store", "--to", f"sqlite:///{target}")
+def test_new_rows_get_higher_keys_than_copied_ones(run: Callable[..., Ran], migrated_target: Path) -> None:
+    run("copy_store", "--to", f"sqlite:///{migrated_target}")
     last = JournalEntry.objects.latest("seq").seq
     code = (
         "import django; django.setup(); from memoryhub import memories;"
         " from memoryhub.memories.schemas import MemoryDraft; from memoryhub.access.policy import *;"
         " print(memories.create_memory(MemoryDraft(content='new'), Actor('token:t', Clearance())).memory.pk)"
     )
-    environment = {**os.environ, "DATABASE_URL": f"sqlite:///{target}"}
+    environment = {**os.environ, "DATABASE_URL": f"sqlite:///{migrated_target}"}
     made = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)
     assert int(made.stdout) > Memory.objects.latest("pk").pk
-    with closing(sqlite3.connect(target)) as file:
+    with closing(sqlite3.connect(migrated_target)) as file:
         assert file.execute("SELECT max(seq) FROM memoryhub_journalentry").fetchone() == (last + 1,)
 
 
-def test_target_with_a_store_is_refused(run: Callable[..., Ran], target: Path) -> None:
-    run("copy_store", "--to", f"sqlite:///{target}")
-    before = target.read_bytes()
-    ran = run("copy_store", "--to", f"sqlite:///{target}")
+def test_target_with_a_store_is_refused(run: Callable[..., Ran], migrated_target: Path) -> None:
+    run("copy_store", "--to", f"sqlite:///{migrated_target}")
+    before = migrated_target.read_bytes()
+    ran = run("copy_store", "--to", f"sqlite:///{migrated_target}")
     assert ran.code == 1
     assert "name an empty database" in ran.err
-    assert target.read_bytes() == before
+    assert migrated_target.read_bytes() == before
 
 
 def test_difference_between_the_stores_is_reported(
-    run: Callable[..., Ran], target: Path, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., Ran], migrated_target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compare = copying._compare
 
     def tamper(*arguments: Any) -> None:
-        with closing(sqlite3.connect(target)) as file:
+        with closing(sqlite3.connect(migrated_target)) as file:
             file.execute("UPDATE memoryhub_memory SET importance = 0.123 WHERE id = 1")
             file.execute("DELETE FROM memoryhub_label WHERE id = (SELECT max(id) FROM memoryhub_label)")
             file.commit()
         compare(*arguments)
 
     monkeypatch.setattr(copying, "_compare", tamper)
-    ran = run("copy_store", "--to", f"sqlite:///{target}")
+    ran = run("copy_store", "--to", f"sqlite:///{migrated_target}")
     assert ran.code == 1
     assert "memoryhub_memory (" in ran.err
     assert "memoryhub_label (" in ran.err
