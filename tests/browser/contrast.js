@@ -1,6 +1,6 @@
 // Run axe on the text whose look is not in `known`, and return all looks with the violations.
 // Text in the normal flow that looks the same has the same contrast: the same elements and classes up to the body, all with
-// the same colours, size and weight. Text in elements that can lie over others is always compared.
+// the same colours, size and weight. Text in elements that can lie over others also needs the same looks in its place.
 async ([known, options]) => {
   const keys = new Map();
 
@@ -23,14 +23,31 @@ async ([known, options]) => {
     return keys.get(element);
   }
 
+  const all = [...document.body.querySelectorAll("*")];
+  const boxes = new Map();
+
+  function boxOf(element) {
+    if (!boxes.has(element)) boxes.set(element, element.getBoundingClientRect());
+    return boxes.get(element);
+  }
+
+  // The looks of everything that shares the place of an element, in the order of the document.
+  function looksAround(element) {
+    const box = boxOf(element);
+    const isNear = (other) => other.left < box.right && other.right > box.left
+      && other.top < box.bottom && other.bottom > box.top;
+    return all.filter((other) => isNear(boxOf(other)) && !other.contains(element)).map((other) => keyOf(other).look);
+  }
+
   const isShown = (element) => element.checkVisibility({ visibilityProperty: true });
   const hasText = (element) => element.matches("input, select, textarea")
     || [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim());
   const looks = new Set(known);
-  const compared = [...document.body.querySelectorAll("*")].filter((element) => {
+  const compared = all.filter((element) => {
     if (!hasText(element) || !isShown(element)) return false;
-    const { look, lies } = keyOf(element);
-    const isNew = lies || !looks.has(look);
+    const key = keyOf(element);
+    const look = key.lies ? hash(`${key.look} ${looksAround(element).join(" ")}`) : key.look;
+    const isNew = !looks.has(look);
     looks.add(look);
     return isNew;
   });

@@ -111,14 +111,14 @@ class PageChecks:
             page.set_viewport_size(viewport)
             for theme in themes:
                 set_theme(page, theme)
-                found = [*self._faint_text(page, theme)]
+                found = [*self.find_faint_text(page, theme)]
                 if theme == themes[-1]:
                     found += [*axe_problems(page, WITHOUT_COLOURS), *page.evaluate(UNSEEN_FOCUS)]
                 yield from (f"{theme}, {viewport['width']} px: {problem}" for problem in found)
             yield from find_wide_content(page, viewport["width"])
         yield from find_spaced_problems(page)
 
-    def _faint_text(self, page: Page, theme: str) -> Iterator[str]:
+    def find_faint_text(self, page: Page, theme: str) -> Iterator[str]:
         """Compare the colours of text that looks like none before in this theme."""
         known = [self.compared[theme], {**ONLY_VIOLATIONS, **COLOURS}]
         self.compared[theme], violations = page.evaluate(COMPARE_NEW_LOOKS, known)

@@ -47,7 +47,10 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def opened(
-    tmp_path_factory: pytest.TempPathFactory, django_db_setup: None, migrated_store: Path, django_db_blocker: Any
+    tmp_path_factory: pytest.TempPathFactory,
+    django_db_setup: None,
+    migrated_store: Path,
+    django_db_blocker: Any,
 ) -> Iterator[Opened]:
     """The hostile store in a database of its own, and its responses; no test changes it."""
     home = tmp_path_factory.mktemp("hostile")
