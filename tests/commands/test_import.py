@@ -166,7 +166,8 @@ def test_an_empty_file_is_no_error(run, jsonl):
 @pytest.mark.slow
 def test_a_large_file_is_never_held_in_memory(run, jsonl, monkeypatch):
     monkeypatch.setattr(loader, "BATCH_SIZE", 50)
-    path = jsonl(*({"content": f"memory {n} " + "x" * 20_000} for n in range(400)))
+    lines = ({"content": f"memory {n} " + "x" * 20_000, "type": "change"} for n in range(400))
+    path = jsonl(*lines)  # to detect the type of such texts takes most of the time
     tracemalloc.start()
     try:
         run("import_memories", path)
