@@ -18,7 +18,7 @@
     clock: { timeStyle: "short", hourCycle: "h23" },
   };
   const UNITS = [["year", 31557600], ["month", 2629800], ["week", 604800], ["day", 86400], ["hour", 3600], ["minute", 60]];
-  const RELATIVE_MS = 30 * 86_400_000; // beyond it, a time is shown with its date too
+  const RELATIVE_MS = 30 * 86_400_000; // older times are shown with their date, too
   const relative = new Intl.RelativeTimeFormat("en");
 
   function isZone(name) {
@@ -30,7 +30,7 @@
   }
 
   function absolute(stamp, format) {
-    // A date without a time is the same day everywhere.
+    // A date without a time is the same day in every time zone.
     return new Date(stamp).toLocaleString(locale, { ...FORMATS[format], timeZone: stamp.includes("T") ? timeZone : "UTC" });
   }
 

@@ -1,13 +1,13 @@
-// The graph of facts under the hand: zoom, moving, keys, opening a node in place. Without this file every node
-// is a link that opens it, and the picture scrolls.
+// Zooming and moving the graph of facts, its keys, and opening a node in place. Without this file, every node is a
+// link that opens it, and the picture scrolls.
 (function () {
   "use strict";
-  const NEAREST = 0.12; // of the whole width: no closer look than this
-  const FAR = 1.7; // pixels of the picture for one of the screen: from here on edges bear no names
+  const NEAREST = 0.12; // smallest visible part of the width
+  const FAR = 1.7; // pixels of the picture for one of the screen; from here on, edges have no labels
   const LETTER = 6.6;
   const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-  let still = new Map(); // where nodes stood before the last picture
-  let wanted = null; // the node that takes the focus in the next picture
+  let still = new Map(); // positions of nodes in the previous picture
+  let wanted = null; // the node to focus in the next picture
 
   function begin(view) {
     const svg = view.querySelector("svg.graph");
@@ -24,7 +24,7 @@
     frame.classList.add("is-live");
     for (const hidden of view.querySelectorAll(".graph-tools, .graph-help")) hidden.hidden = false;
 
-    // What keeps its size on the screen is measured in pixels of the screen.
+    // Elements that keep their size on the screen are measured in its pixels.
     function show(next) {
       box = next;
       svg.setAttribute("viewBox", [box.x, box.y, box.w, box.h].map((n) => n.toFixed(1)).join(" "));
@@ -34,7 +34,7 @@
       name(unit);
     }
 
-    // The picture is as high for its width as its place on the page.
+    // The picture has the aspect ratio of its frame.
     function shape() {
       const { width, height } = svg.getBoundingClientRect();
       return width && height ? height / width : full.h / full.w;
@@ -44,7 +44,7 @@
       const w = widest();
       return within(full.x + (full.w - w) / 2, 0, w);
     }
-    // At first as large as can be read; on a small screen the opened node is in the middle of it.
+    // At first the picture is readable; on a small screen, the open node is in the middle.
     function first() {
       const w = full.h / shape();
       if (w > full.w * 0.95) return all();
@@ -52,8 +52,7 @@
       return within(about.x - w / 2, about.y - (w * shape()) / 2, w);
     }
 
-    // The names that have room at this size, the foremost first.
-    // None runs over the edge of what is seen.
+    // Show the labels that have room at this size, the most important first, and none across the edge.
     function name(unit) {
       const from = Math.max(full.x, box.x + 6 * unit);
       const to = Math.min(full.x + full.w, box.x + box.w - 6 * unit);
@@ -64,7 +63,7 @@
         const high = 12 * unit;
         const right = [1, "start", 0];
         const left = [-1, "end", width];
-        const sides = node.x < full.w / 2 ? [left, right] : [right, left]; // outwards first
+        const sides = node.x < full.w / 2 ? [left, right] : [right, left]; // outer side first
         const ways = sides.map(([way, end, back]) => [node.x + way * gap, node.y + 4 * unit, end, back]);
         ways.push([node.x, node.y + gap + 9 * unit, "middle", width / 2]);
         ways.push([node.x, node.y - gap, "middle", width / 2]);
@@ -78,7 +77,7 @@
           const crossed = node.links.some((other) => passes(node, nodes[other], room));
           return { x, y, anchor, room, crossed };
         });
-        places.sort((one, other) => one.crossed - other.crossed); // off its own lines first
+        places.sort((one, other) => one.crossed - other.crossed); // places that cross no edge of the node first
         const found = places.find(({ room }) => {
           if (room[0] < from || room[2] > to) return false;
           return !taken.some((other, i) => i !== number && covers(room, other));
@@ -105,7 +104,7 @@
       show(within(x, y, w));
     }
 
-    // Within the whole, or in the middle of it where it is smaller than its place.
+    // Keep the view inside the picture, or centre a picture that is smaller than its frame.
     function within(x, y, w) {
       const h = w * shape();
       const clamp = (at, size, low, high) =>
@@ -178,7 +177,7 @@
     }
     svg.addEventListener("dragstart", (event) => event.preventDefault());
 
-    // Its connections stand out while a node is looked at.
+    // Highlight the connections of a hovered or focused node.
     const lit = svg.querySelector(".edge-lit");
     function look(node) {
       svg.classList.toggle("is-looking", Boolean(node));
@@ -197,12 +196,12 @@
     svg.addEventListener("pointerover", (event) => look(nodeOf(event)));
     svg.addEventListener("pointerleave", () => look(null));
 
-    // One stop of the Tab key; the arrows go on from there.
+    // The graph is one Tab stop; the arrow keys move between its nodes.
     function stop(node) {
       for (const one of nodes) one.element.setAttribute("tabindex", one === node ? "0" : "-1");
     }
     stop(open || nodes[0]);
-    // Listened to on the frame: a picture that listens for the focus would take it itself.
+    // The listener is on the frame: an SVG with a focus listener becomes focusable itself.
     frame.addEventListener("focusin", (event) => {
       const node = nodeOf(event);
       if (!node) return;
@@ -267,7 +266,7 @@
     arrive(view, svg, nodes);
   }
 
-  // After opening: nodes that were there move to their new places, the focus stays on the one that was opened.
+  // After a node is opened, known nodes move to their new positions, and the open node keeps the focus.
   function arrive(view, svg, nodes) {
     const calm = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
     if (still.size && !calm) {
@@ -310,7 +309,7 @@
     return one[0] < other[2] && other[0] < one[2] && one[1] < other[3] && other[1] < one[3];
   }
 
-  // Whether the line between two nodes goes through a box (after Liang and Barsky).
+  // Whether the line between two nodes crosses a box (Liang-Barsky clipping).
   function passes(from, to, box) {
     let enters = 0;
     let leaves = 1;

@@ -1,4 +1,4 @@
-// Conveniences. Every page works without this file.
+// Enhancements of every page. All pages work without this file.
 (function () {
   "use strict";
   const root = document.documentElement;
@@ -20,7 +20,7 @@
       localStorage.setItem("theme", other);
       localStorage.setItem("theme-profile", root.dataset.chosen || "");
     } catch {
-      // It lasts for this page only.
+      // The choice lasts for this page only.
     }
     nameTheme(button);
   }
@@ -33,7 +33,7 @@
     dark.addEventListener("change", () => nameTheme(themeButton));
   }
 
-  // How long ago something was stays true while a page stays open; words as the hub writes them.
+  // Update relative times while a page is open, in the words of the server.
   const STEPS = [["month", 2629800], ["week", 604800], ["day", 86400], ["hour", 3600], ["minute", 60]];
 
   function ago(at) {
@@ -53,14 +53,14 @@
     }
   }, 60_000);
 
-  // htmx logs a request that newer input replaced as an error, which it is not. Of a real failure it logs the cause too.
+  // htmx logs a request that newer input replaced as an error. Real failures are logged with their cause as well.
   if (window.htmx) {
     htmx.logger = (element, name, detail) => {
       if (name === "htmx:sendAbort" || name === "htmx:afterRequest") delete detail.error;
     };
   }
 
-  // What htmx could not fetch is said, not swallowed.
+  // Report failed requests of htmx to the user.
   const failure = document.getElementById("failure");
   function say(text) {
     if (!failure) return;
@@ -72,21 +72,21 @@
   document.addEventListener("htmx:afterOnLoad", (event) => event.detail.successful && say(""));
 })();
 
-// Coming back to a list: the scroll and the focus are where they were. The address has the filters, order and page.
+// Restore the scroll position and the focus on the way back to a list. Its URL has the filters, order and page.
 (function () {
   "use strict";
   const LISTS = "main .rows, main .table, main .timeline, main .injections, main .compact-rows, main .month, main .clusters, main .contradictions";
-  const KEPT = 20; // addresses of lists that are remembered
+  const KEPT = 20; // remembered URLs of lists
 
   function read() {
     try {
       return JSON.parse(sessionStorage.getItem("lists") || "[]");
     } catch {
-      return []; // Storage is switched off, or somebody wrote into it.
+      return []; // Storage is disabled, or its content is invalid.
     }
   }
 
-  // Links of pictures too, whose href is an object, not a text.
+  // Includes links in SVG, whose href is an object.
   function leadingTo(href) {
     return [...document.querySelectorAll("main a[href]")].filter((one) => one.getAttribute("href") === href);
   }
@@ -99,18 +99,18 @@
     try {
       sessionStorage.setItem("lists", JSON.stringify(entries.slice(-KEPT)));
     } catch {
-      // Without storage the browser alone goes back.
+      // Without storage, the browser restores what it can.
     }
   }
 
-  // Someone leaves a list by one of its links.
+  // Remember the position when a link of a list is followed.
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[href]");
     if (!link || event.defaultPrevented || event.ctrlKey || event.metaKey || event.shiftKey) return;
     if (!link.closest(LISTS) || link.origin !== location.origin || link.pathname === location.pathname) return;
     leave(link, link.pathname);
   });
-  // By a key, to another page of the row's thing than its link leads to (keys.js), or to another page of the list (lists.js).
+  // Shortcuts lead to other pages of a row (keys.js), and the pagination to other pages of the list (lists.js).
   document.addEventListener("row:leave", (event) => leave(event.target, event.detail));
 
   function leave(link, to) {
@@ -136,7 +136,7 @@
     keepScroll();
   }
 
-  // The browser gives a page that was reloaded the scroll that was before: that of another page of the list.
+  // After a reload, the browser restores the scroll position of the previous page of the list.
   function keepScroll() {
     if (performance.getEntriesByType("navigation")[0]?.type !== "reload") return;
     history.scrollRestoration = "manual";
@@ -148,7 +148,7 @@
     return entry && (entry.type === "back_forward" || entry.type === "reload" && wasReloadedByHtmx());
   }
 
-  // htmx reloads the page when it has no copy of what the browser goes back to.
+  // htmx reloads a page of which it has no copy.
   function wasReloadedByHtmx() {
     const was = sessionStorage.getItem("going-back") === here();
     sessionStorage.removeItem("going-back");
@@ -163,17 +163,17 @@
     }
   });
 
-  // Left for another page of the same list (lists.js).
+  // The list was left for another of its pages (lists.js).
   function isPageOfList(one) {
     return one.at.split("?")[0] === one.to;
   }
 
-  // Tabs that do not fit scroll; the current one is in sight.
+  // Scroll tabs that do not fit, so that the current one is visible.
   for (const tab of document.querySelectorAll(".tabs [aria-current]")) {
     tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft - 16;
   }
 
-  // A link on the page of one thing to the list it was opened from.
+  // The link from a page back to the list from which it was opened.
   for (const back of document.querySelectorAll("[data-back]")) {
     const left = read().findLast((one) => one.to === location.pathname && !isPageOfList(one));
     if (!left) continue;
@@ -195,7 +195,7 @@
   try {
     if (isSent() || isBack()) settle();
   } catch {
-    // Storage is switched off.
+    // Storage is disabled.
   }
 })();
 

@@ -1,4 +1,4 @@
-// The keyboard map. Single keys never act while someone types, and can be switched off (WCAG 2.1.4).
+// Keyboard shortcuts. Single keys do nothing in text fields and can be disabled (WCAG 2.1.4).
 (function () {
   "use strict";
   const help = document.getElementById("keys");
@@ -22,7 +22,7 @@
   }
 
   function isTyping(element) {
-    // A field of a dialog that was just closed may have the focus for a moment more.
+    // A field of a closing dialog can keep the focus for a moment.
     if (!isShown(element)) return false;
     const typing = element.tagName === "INPUT" ? !NOT_TYPED.has(element.type) : element.closest(TYPING);
     return Boolean(typing);
@@ -32,7 +32,7 @@
     return element.checkVisibility({ visibilityProperty: true });
   }
 
-  // What of a row is a place for the focus: its name, as a rule a link.
+  // The element of a row that gets the focus: its name, usually a link.
   function handle(row) {
     const links = [row.querySelector(".row-title a, th[scope=row] a, .timeline-what a[href]"), ...row.querySelectorAll("a[href]")];
     return links.find((link) => link && isShown(link));
@@ -42,13 +42,13 @@
     return document.activeElement && document.activeElement.closest(ROWS);
   }
 
-  // Where the header that stays ends, and what is in sight begins.
+  // The lower edge of the sticky header.
   function edge() {
     const top = document.querySelector(".top");
     return top ? Math.max(0, top.getBoundingClientRect().bottom) : 0;
   }
 
-  // Where the row begins that a step leads to from a place in the list that is none that keys go to, as a message.
+  // The row to go to from a focused element between rows, such as a message.
   function beside(rows, place, step) {
     const after = rows.findIndex((row) => place.compareDocumentPosition(row) & Node.DOCUMENT_POSITION_FOLLOWING);
     const next = after < 0 ? rows.length : after;
@@ -59,7 +59,7 @@
     const place = current();
     const rows = [...document.querySelectorAll(ROWS)].filter(handle);
     const here = rows.indexOf(place);
-    // From elsewhere to the first that is in sight.
+    // From outside the list, go to the first visible row.
     const inSight = Math.max(0, rows.findIndex((row) => row.getBoundingClientRect().top >= edge()));
     const next = here >= 0 ? Math.max(0, here + step) : place ? beside(rows, place, step) : inSight;
     const link = next < rows.length ? handle(rows[next]) : document.querySelector("main .pages a[rel=next]");
@@ -91,7 +91,7 @@
     return true;
   }
 
-  // A click with Shift ticks all from the one before (lists.js).
+  // A click with Shift selects the range from the previous checkbox (lists.js).
   function select(shiftKey) {
     const row = current();
     const box = row && row.querySelector(".row-check");
@@ -101,8 +101,7 @@
 
   const named = (key, within) => [...within.querySelectorAll(`.button[data-key="${key}"]`)].find(isShown);
 
-  // The card that a key acts on: the one with the focus. While none has it, the one that is open, or else the first;
-  // but not one that nobody sees.
+  // The card that shortcuts act on: the focused one, otherwise the open one or the first, if it is visible.
   function card() {
     const row = current();
     const open = document.querySelector(".review .is-current");
@@ -112,7 +111,7 @@
     return row || (top >= edge() && top < window.innerHeight ? first : null);
   }
 
-  // The button or link of this key: of the bar of what is ticked, else of the card, or none.
+  // The button or link of this key: in the bar of bulk actions, otherwise in the card.
   function press(key) {
     const bar = document.querySelector(".bulk");
     const on = bar && isShown(bar) ? bar : document.querySelector(".review") && card();
@@ -121,7 +120,7 @@
     return Boolean(found);
   }
 
-  // What was done last is undone first; what has only just come has no time yet.
+  // Undo the latest action first; a message that has just appeared has no time yet.
   function undo() {
     const at = (button) => Number(button.dataset.at) || Number.MAX_SAFE_INTEGER;
     const all = [...document.querySelectorAll("main .button[data-key=u]")].filter(isShown);
@@ -138,7 +137,7 @@
   document.addEventListener("htmx:afterSettle", stamp);
   stamp();
 
-  // To the bar of what is ticked, and from there back to where one was.
+  // Move the focus to the bar of bulk actions, and back.
   let left = null;
   function bar() {
     const place = document.querySelector(".bulk");
@@ -150,7 +149,7 @@
     }
     left = current() && document.activeElement;
     const first = [...place.querySelectorAll(".buttons button, summary")].find(isShown);
-    if (first) first.focus({ preventScroll: true }); // it is in sight wherever the list is
+    if (first) first.focus({ preventScroll: true }); // it is always visible
     return Boolean(first);
   }
 
@@ -184,11 +183,11 @@
     try {
       localStorage.setItem("single-keys", toggle.checked ? "on" : "off");
     } catch {
-      // It lasts for this page only.
+      // The choice lasts for this page only.
     }
   });
 
-  // Dialogs close by a button, and by a click beside them. (Escape is the browser's own.)
+  // A button or a click outside closes a dialog. The browser handles Escape.
   document.addEventListener("click", (event) => {
     const dialog = event.target.closest("dialog.hands");
     if (dialog && (event.target === dialog || event.target.closest("[data-closes]"))) dialog.close();
@@ -202,7 +201,7 @@
   for (const button of document.querySelectorAll("[data-opens=keys]")) {
     button.hidden = false;
     button.addEventListener("click", () => {
-      button.closest("[popover]")?.hidePopover(); // gives the focus back to what opened the menu
+      button.closest("[popover]")?.hidePopover(); // returns the focus to the button of the menu
       show();
     });
   }
@@ -211,7 +210,7 @@
   }
 })();
 
-// The command palette: a combobox with a listbox, filled by htmx. The focus stays in the box.
+// The command palette: a combobox with a listbox that htmx fills. The focus stays in the field.
 (function () {
   "use strict";
   const dialog = document.getElementById("palette");
@@ -220,8 +219,8 @@
   const list = document.getElementById("palette-list");
   const status = document.getElementById("palette-status");
   const isMac = /Mac|iPhone|iPad/.test(navigator.platform);
-  let isWaiting = false; // for the list of what stands in the box now
-  let isGoing = false; // Enter was pressed before that list had come
+  let isWaiting = false; // for the results of the current text
+  let isGoing = false; // Enter was pressed before these results arrived
 
   function options() {
     return [...list.querySelectorAll("[role=option]")];
@@ -278,7 +277,7 @@
   });
 
   box.addEventListener("input", () => {
-    // What is listed fits no more: nothing is chosen until the new list is here.
+    // The results are outdated: nothing can be chosen until the new ones arrive.
     choose(null);
     isWaiting = true;
     isGoing = false;
@@ -295,7 +294,7 @@
     event.preventDefault();
   });
 
-  // A command clicks what stands on the page already; where there is nothing to click, it is not offered.
+  // A command clicks an element of the page, and is offered only if that exists.
   function keepWhatCanBeDone() {
     for (const option of list.querySelectorAll("[data-does]")) {
       if (!document.querySelector(option.dataset.does)) option.remove();

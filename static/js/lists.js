@@ -1,10 +1,10 @@
-// Lists with boxes: how many are ticked, ranges, all of a page; messages that are closed. Works without, too.
+// Lists with checkboxes: number of selected rows, ranges, all rows of a page; closing of messages. Optional.
 (function () {
   "use strict";
   const BAR_OR_UNDO = "#bulk, [data-undo]";
-  let last = null; // the box that was ticked or unticked before: where a range begins
-  let place = 0; // of the first row that is acted on: there the work goes on
-  let above = 0; // how far the page was scrolled: a list that comes anew must not move it
+  let last = null; // the checkbox that was changed last: the start of a range
+  let place = 0; // position of the first selected row, where the focus goes afterwards
+  let above = 0; // scroll position, which a reloaded list must not change
 
   const boxes = () => [...document.querySelectorAll(".row-check")];
   const ticked = () => boxes().filter((box) => box.checked);
@@ -29,15 +29,15 @@
     count();
   }
 
-  // The bar goes; the focus must not go with it.
+  // The bar disappears; keep the focus on the page.
   function leave() {
     const first = ticked()[0] || boxes()[0];
     clear();
     if (first) first.focus();
   }
 
-  // While an act is done its form says so, and none of its buttons can be pressed. They keep the focus, and the
-  // one that is disabled for good stays so: that is why they are not simply disabled.
+  // During an action, its form is busy and ignores its buttons. They are not disabled, so that they keep the focus, and
+  // a button that was disabled before stays so.
   function busy(form, is) {
     if (is) form.setAttribute("aria-busy", "true");
     else form.removeAttribute("aria-busy");
@@ -91,8 +91,8 @@
     }
   });
 
-  // A button with an address of its own leads to a page: htmx would post to the form's. So does an action on
-  // more memories than one request may change, which asks first.
+  // A button with its own URL opens a page, but htmx would send it to the URL of the form. An action on more memories
+  // than one request may change also opens a page, which asks for confirmation.
   document.addEventListener("submit", (event) => {
     const asks = event.target.id === "bulk" && every()?.checked && every().hasAttribute("data-asks");
     if (!asks && !event.submitter?.hasAttribute("formaction")) return;
@@ -100,7 +100,7 @@
     if (event.target.matches(BAR_OR_UNDO)) busy(event.target, true);
   }, true);
 
-  // What htmx does not send leaves the page.
+  // Requests that htmx does not send leave the page.
   document.addEventListener("submit", (event) => {
     if (!event.defaultPrevented && event.target.matches(BAR_OR_UNDO)) busy(event.target, true);
   });
@@ -116,7 +116,7 @@
     if (event.detail.elt.matches(BAR_OR_UNDO)) busy(event.detail.elt, false);
   });
 
-  // What was refused stays open where it is: the list is as it was.
+  // A refused form stays open, and the list is unchanged.
   function isAct(detail) {
     const source = detail.requestConfig && detail.requestConfig.elt;
     return Boolean(source) && detail.xhr.status < 400 && (source.id === "bulk" || source.matches("[data-undo], [data-act]"));
@@ -126,7 +126,7 @@
     if (isAct(event.detail)) above = window.scrollY;
   });
 
-  // The list came anew: the focus goes on where the work was.
+  // The list was reloaded: focus the row at the remembered position.
   document.addEventListener("htmx:afterSettle", (event) => {
     if (!isAct(event.detail)) return;
     last = null;
@@ -138,7 +138,7 @@
     else document.getElementById("main").focus({ preventScroll: true });
   });
 
-  // What a browser kept ticked over a reload counts; who comes back to a page that was left can act again.
+  // Count checkboxes that the browser kept selected over a reload, and enable the form of a page that is shown again.
   window.addEventListener("pageshow", () => {
     for (const form of document.querySelectorAll(":is(" + BAR_OR_UNDO + ")[aria-busy]")) busy(form, false);
     count();
@@ -146,19 +146,19 @@
   count();
 })();
 
-// Fields that are changed where they stand: a click on the value opens them, Escape leaves.
+// Inline editing: a click on the value opens the field, Escape closes it.
 (function () {
   "use strict";
 
   document.addEventListener("click", (event) => {
     const value = event.target.closest("[data-inline]");
     const link = value && value.querySelector("[data-inline-edit]");
-    // A link within has its own meaning, and a text that was marked is to be copied.
+    // Ignore clicks on links, and selections of text.
     if (!link || event.target.closest("a") || String(window.getSelection())) return;
     link.click();
   });
 
-  // The form under a row was for htmx alone: leaving it asks nobody.
+  // The form below a row is for htmx only: closing it needs no confirmation.
   document.addEventListener("click", (event) => {
     const leave = event.target.closest("[data-row-leave]");
     const place = leave && leave.closest(".row-field");
@@ -177,14 +177,14 @@
   });
 })();
 
-// A list that htmx narrows, orders or pages: the focus stays on what was pressed while it is there, else goes to the
-// list. A new page begins at its top; going back leads to where it was left (hub.js).
+// Lists that htmx filters, sorts or pages: the focus stays on the used control while it exists, otherwise it goes to
+// the list. A new page starts at its top; hub.js restores the position on the way back.
 (function () {
   "use strict";
   const CONTROLS = "a[href], button, summary";
   let pressed = null;
 
-  // Addresses change with what is chosen, and counts do; what a control says of itself, and where, does not.
+  // URLs and counts change with the filters; the label of a control and its place do not.
   function nameOf(control) {
     const facet = control.closest(".facet");
     const said = facet && control.matches("a") ? control.firstElementChild : control;
@@ -198,7 +198,7 @@
     pressed = null;
     if (target.id !== "listing" || requestConfig.verb !== "get" || !shouldSwap) return;
     const focused = document.activeElement;
-    if (focused !== document.body && !target.contains(focused)) return; // somebody has gone on meanwhile
+    if (focused !== document.body && !target.contains(focused)) return; // the focus has moved meanwhile
     const link = requestConfig.elt.matches("a") && requestConfig.elt;
     const isPage = Boolean(link && link.closest(".pages"));
     pressed = { name: isPage ? "" : nameOf(link || focused), isPage };
@@ -218,7 +218,7 @@
     if (!listing) return;
     const { name, isPage } = pressed;
     pressed = null;
-    if (listing.contains(document.activeElement)) return; // htmx kept it, or what was refused has it
+    if (listing.contains(document.activeElement)) return; // htmx kept the focus, or a refused form has it
     const same = [...listing.querySelectorAll(CONTROLS)].find((one) => nameOf(one) === name);
     const fold = same && same.closest("details");
     if (fold) fold.open = true;
@@ -227,7 +227,7 @@
   });
 })();
 
-// What is wrong with a filter leads to its field, also into the sheet that has the filters on a phone.
+// An error of a filter leads to its field, also in the sheet of filters on phones.
 document.addEventListener("click", (event) => {
   const link = event.target.closest(".form-errors a[href^='#']");
   const field = link && document.querySelector(link.getAttribute("href"));
@@ -240,15 +240,15 @@ document.addEventListener("click", (event) => {
   field.focus();
 });
 
-// The menu of saved searches: filled when it opens, closed by Escape, by a click beside it, and by Tab out of it.
+// The menu of saved searches: filled when it opens; closed by Escape, a click outside, or Tab.
 (function () {
   "use strict";
 
-  // Toggle does not bubble, but it can be caught on its way down.
+  // "toggle" does not bubble, but it can be captured.
   document.addEventListener("toggle", (event) => {
     const menu = event.target;
     if (!menu.matches("details.saved") || !menu.open) return;
-    // What was typed into it stays, unless the list has other filters now.
+    // Keep what was typed, unless the filters of the list have changed.
     const form = menu.querySelector(".saved-form");
     if (form && menu.dataset.at === window.location.href) return;
     if (form) form.remove();
@@ -264,7 +264,7 @@ document.addEventListener("click", (event) => {
     menu.querySelector("summary").focus();
   });
 
-  // Open it would lie over what has the focus next (WCAG 2.4.11). Without somewhere next, the window was left.
+  // An open menu could cover the focused element (WCAG 2.4.11). Without a target, the window lost the focus.
   document.addEventListener("focusout", (event) => {
     const menu = event.target.closest("details.saved[open]");
     if (menu && event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
@@ -272,7 +272,7 @@ document.addEventListener("click", (event) => {
 
   document.addEventListener("click", (event) => {
     for (const menu of document.querySelectorAll("details.saved[open]")) {
-      // What was clicked may be gone by now: htmx has put something else in its place.
+      // The clicked element may be gone: htmx has replaced it.
       if (event.target.isConnected && !menu.contains(event.target)) menu.open = false;
     }
   });

@@ -1,5 +1,5 @@
-// A page that keeps itself up to date. It asks the hub from time to time, never while it is hidden or paused, and
-// takes over what changed without moving what someone reads: what would, waits behind a button.
+// Live updates. The page asks the hub regularly, but not while it is hidden or paused. Changes that would move what
+// someone reads wait behind a button.
 (function () {
   "use strict";
   const box = document.getElementById("live");
@@ -9,14 +9,14 @@
   const show = document.getElementById("live-show");
   const status = document.getElementById("live-status");
   const EVERY = Number(box.dataset.every) * 1000;
-  const ALONE = 60_000; // after so long without a hand, nobody reads here
+  const ALONE = 60_000; // without input for so long, nobody is reading
   let mark = box.dataset.mark;
-  let waiting = null; // the page as it would be now
+  let waiting = null; // the newest version of the page
   let failures = 0;
   let timer = 0;
   let lastHand = Date.now();
-  let isIncomplete = false; // what has the focus, or is selected, was left as it is
-  let isOut = false; // nobody is signed in any more
+  let isIncomplete = false; // focused or selected parts were not updated
+  let isOut = false; // the session has ended
   let isOn = true;
   try {
     isOn = localStorage.getItem("live") !== "off";
@@ -24,7 +24,7 @@
     // The choice lasts for this page only.
   }
 
-  // ------------------------------------------------------------------ who is there
+  // ------------------------------------------------------------------ presence
 
   function isHeld(element) {
     const selection = window.getSelection();
@@ -37,7 +37,7 @@
     return at.bottom > 0 && at.top < window.innerHeight;
   }
 
-  // The focus of the page as a whole, or of the switch, is no place where someone reads.
+  // Focus on the whole page or on the switch does not count as reading.
   function isAlone() {
     const parts = [...document.getElementById("main").children].filter((part) => part !== box);
     return Date.now() - lastHand > ALONE && !parts.some(isHeld);
@@ -54,7 +54,7 @@
     return [...list.children].map(key);
   }
 
-  // Whether a row that is in sight would go to another place.
+  // Whether a visible row would move.
   function moves(list, fresh) {
     const rows = [...list.children];
     const last = rows.findLastIndex(isInSight);
@@ -72,9 +72,9 @@
     return lists.some((one, index) => others[index] && holds(one, others[index]));
   }
 
-  // ------------------------------------------------------------------ taking it over
+  // ------------------------------------------------------------------ updating
 
-  // Rows are matched by their id, so each gets one from its key.
+  // Rows are matched by id, so each gets one from its key.
   function nameRows(root) {
     for (const list of root.querySelectorAll("[data-live=rows]")) {
       for (const row of list.children) row.id ||= list.id + ":" + key(row);
@@ -94,7 +94,7 @@
         isIncomplete = true;
         return false;
       },
-      // What someone ticked or unfolded stays so.
+      // Selected and opened elements stay so.
       beforeAttributeUpdated: (name) => name !== "checked" && name !== "open",
       afterNodeAdded(node) {
         if (!(node instanceof HTMLElement)) return;
@@ -112,7 +112,7 @@
     Idiomorph.morph(element, html, { ...KEEPING, morphStyle: "innerHTML" });
   }
 
-  // A part in sight that would grow or shrink stays as it is, unless someone asked for it.
+  // A visible part that would change its size is not updated, unless someone asked for it.
   function fillPart(part, fresh, all) {
     if (part.innerHTML === fresh.innerHTML) return true;
     if (isHeld(part)) {
@@ -132,7 +132,7 @@
     return [...page.querySelectorAll("main [data-live]")].filter((one) => !one.parentElement.closest("[data-live]"));
   }
 
-  // Takes over what may be, and returns whether something has to wait. ``all``: someone asked for it.
+  // Update what may change, and return whether something must wait. `all`: someone asked for it.
   function take(page, all) {
     const fresh = new Map(regions(page).map((one) => [one.id, one]));
     const here = regions(document);
@@ -170,7 +170,7 @@
     if (page) take(page, true);
   });
 
-  // ------------------------------------------------------------------ asking
+  // ------------------------------------------------------------------ requests
 
   async function ask() {
     const address = window.location.href.split("#")[0];
@@ -192,7 +192,7 @@
         nameRows(waiting);
       }
     } catch {
-      failures += 1; // No connection: asked again, less and less often.
+      failures += 1; // No connection: try again, less and less often.
     }
     tell();
     if (isOn && address === window.location.href.split("#")[0]) settle();
@@ -204,7 +204,7 @@
     if (isOn && !document.hidden) timer = setTimeout(ask, EVERY * 2 ** Math.min(failures, 5));
   }
 
-  // One question without an answer may be a restart of the hub; two are worth a word.
+  // One failed request may be a restart of the hub; report the second.
   function tell() {
     const isLost = failures > 1;
     box.classList.toggle("is-on", isOn && !isLost && !isOut);
@@ -222,7 +222,7 @@
     try {
       localStorage.setItem("live", isOn ? "on" : "off");
     } catch {
-      // It lasts for this page only.
+      // The choice lasts for this page only.
     }
     tell();
     clearTimeout(timer);
@@ -239,7 +239,7 @@
     document.addEventListener(name, () => (lastHand = Date.now()), { passive: true });
   }
 
-  // A browser tells of a move, too, when the page moves under a pointer that rests: that is nobody's hand.
+  // Ignore the event that browsers send when the page moves under a resting pointer.
   let pointerAt = "";
   for (const name of ["pointermove", "pointerdown"]) {
     document.addEventListener(name, (event) => {
@@ -249,7 +249,7 @@
     });
   }
 
-  // Another list stands here now: what was fetched for the one before is of no use.
+  // The list has changed: discard what was fetched for the previous one.
   document.addEventListener("htmx:afterSwap", (event) => {
     if (!event.target.closest("#main")) return;
     waiting = null;

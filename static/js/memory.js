@@ -1,4 +1,4 @@
-// Copies an id: the button shows only where this runs.
+// Copies an id. The button is only visible with this script.
 (function () {
   "use strict";
 
@@ -18,7 +18,7 @@
       label.textContent = "Copied";
       button.classList.add("is-done");
     } catch {
-      // Without HTTPS there is no clipboard; the text is marked for Ctrl+C.
+      // Without HTTPS there is no clipboard: select the text for Ctrl+C.
       select(source);
     }
   }
@@ -29,7 +29,7 @@
   }
 })();
 
-// Copies a memory as Markdown or JSON. Without a clipboard (no HTTPS) the links simply open the text.
+// Copies a memory as Markdown or JSON. Without a clipboard (no HTTPS), the links open the text.
 (function () {
   "use strict";
   if (!navigator.clipboard) return;

@@ -1,4 +1,4 @@
-// Cards of near-duplicates: where nothing is ticked there is nothing to merge, and the focus goes to the first box.
+// Cards of near-duplicates: without a selection there is nothing to merge, and the first checkbox gets the focus.
 (function () {
   "use strict";
 
@@ -9,7 +9,7 @@
     if (note) note.textContent = is ? note.dataset.none : "";
   }
 
-  // Before htmx hears of it.
+  // Runs before htmx handles the event.
   document.addEventListener("click", (event) => {
     const button = event.target.closest('.dup [name="do"]:is([value="merge"], [value="text"])');
     if (!button) return;
@@ -28,7 +28,7 @@
   });
 })();
 
-// The review queue: after each decision the next card is at hand; Escape leaves the merging of one.
+// The review queue: each decision opens the next card; Escape cancels a merge.
 (function () {
   "use strict";
   const review = document.querySelector(".review");
@@ -37,7 +37,7 @@
 
   const cards = () => [...review.querySelectorAll(".review-card")];
 
-  // The memory that is open stays so while the focus is elsewhere.
+  // The open memory stays open while the focus is elsewhere.
   function open(card) {
     if (card.matches(".is-current")) return;
     for (const other of cards()) other.classList.toggle("is-current", other === card);
@@ -48,7 +48,7 @@
     if (card && !event.target.matches(".row-check")) open(card);
   });
 
-  // The title of a memory that is not open yet opens it here; that of the open one leads to its page.
+  // The title of another memory opens it here; the title of the open one leads to its page.
   document.addEventListener("click", (event) => {
     const item = event.target.closest(".review-item");
     if (!item || event.target.closest("input")) return;
@@ -59,17 +59,17 @@
     open(card);
   });
 
-  // A click gives the focus before it arrives, and with it opens the memory.
+  // A click moves the focus first, which opens the memory.
   let wasClosed = false;
   document.addEventListener("pointerdown", (event) => {
     const item = event.target.closest(".review-item");
     wasClosed = Boolean(item) && !item.nextElementSibling.checkVisibility();
   }, true);
 
-  // The list is done anew what is left: one after the other, so that an older answer does not come last.
+  // Queue the requests for the rest of the list, so that an older answer does not arrive last.
   const recount = () => htmx.trigger("#review-recount", "recount");
 
-  // Not out of a text of one's own: it would be gone.
+  // Do not leave a field with unsaved text.
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || event.defaultPrevented || event.isComposing) return;
     const card = !event.target.closest("textarea") && event.target.closest(".review-card");
@@ -80,13 +80,13 @@
   });
 
   document.addEventListener("htmx:beforeSwap", (event) => {
-    // Counts come in between, and move nothing.
+    // Counts arrive in between and move nothing.
     if (event.detail.requestConfig.verb !== "post") return;
     const card = event.detail.target.matches(".review-card") && event.detail.target;
     place = card && event.detail.xhr.status < 300 ? cards().indexOf(card) : -1;
   });
 
-  // With one that came back there is one too many at the end; it waits, and comes again.
+  // After an undo there is one card too many at the end: remove it, it will be loaded again.
   function trim(back) {
     if (cards().length <= Number(review.dataset.most)) return;
     const last = cards().findLast((card) => card !== back && !card.querySelector(".row-check:checked, .dup"));
@@ -105,7 +105,7 @@
     const { elt, requestConfig, xhr } = event.detail;
     if (!requestConfig || requestConfig.verb !== "post" || !review.contains(elt)) return;
     recount();
-    // What was done to those that are ticked is done above the list, and the focus is seen to (lists.js).
+    // lists.js handles bulk actions and their focus.
     if (elt.id === "listing") return;
     tell(elt, xhr.status < 300 && requestConfig.path.endsWith("/undo/"));
     if (place < 0) return;

@@ -87,7 +87,7 @@ def look_at(page: Page, addresses: Iterable[str]) -> None:
 
 
 @pytest.mark.usefixtures("embedding")
-def test_nothing_is_to_be_mended_on_any_page(open_page: OpenPage, live_server: Any, watch: Watch) -> None:
+def test_every_page_passes_all_checks(open_page: OpenPage, live_server: Any, watch: Watch) -> None:
     """One walk: a second process would fill another store, and compare the same text again."""
     watch.expect(404, 422)
     boss = full_store.fill_store()

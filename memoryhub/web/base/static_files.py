@@ -106,7 +106,7 @@ class Feature(NamedTuple):
 
 
 FEATURES = {
-    "base": Feature("base header components forms text pages print", "htmx hub"),
+    "base": Feature("base layout components forms text search print", "htmx hub"),
     "signed-in": Feature(scripts="keys"),
     "memory": Feature("memory timeline", "memory"),
     "lists": Feature("lists", "lists"),
@@ -115,7 +115,7 @@ FEATURES = {
     "facts": Feature("facts"),
     "graph": Feature("facts", "graph"),
     "review": Feature("review", "review"),
-    "maintenance": Feature("maintenance"),
+    "settings": Feature("settings"),
     "statistics": Feature("statistics"),
 }
 _HTMX = "django_htmx/htmx-2.min.js"
