@@ -36,32 +36,19 @@ from memoryhub.web.duplicates.presenters import DuplicatesFilter
 from memoryhub.web.facts.filters import ContradictionFilter, FactFilter, GraphFilter
 from memoryhub.web.memories.filters import MemoryListFilter
 
-# The lists that can be saved, by URL name, in the order of the navigation.
-LIST_TITLES = {
-    "memories": "Memories",
-    "duplicates": "Duplicates",
-    "sessions": "Sessions",
-    "injections": "Injections",
-    "timeline": "Timeline, by day",
-    "timeline-entries": "Timeline, entry by entry",
-    "facts": "Facts",
-    "facts-graph": "Graph of facts",
-    "fact-conflicts": "Contradictions",
-    "journal": "Journal",
-    "trash": "Trash",
-}
-_FILTER_FORMS: dict[str, type[ListFilter]] = {
-    "memories": MemoryListFilter,
-    "duplicates": DuplicatesFilter,
-    "sessions": SessionFilter,
-    "injections": InjectionFilter,
-    "timeline": MonthFilter,
-    "timeline-entries": TimelineFilter,
-    "facts": FactFilter,
-    "facts-graph": GraphFilter,
-    "fact-conflicts": ContradictionFilter,
-    "journal": JournalFilter,
-    "trash": ListFilter,
+# The lists that can be saved, by URL name, in the order of the navigation: title and form of the filters.
+LISTS: dict[str, tuple[str, type[ListFilter]]] = {
+    "memories": ("Memories", MemoryListFilter),
+    "duplicates": ("Duplicates", DuplicatesFilter),
+    "sessions": ("Sessions", SessionFilter),
+    "injections": ("Injections", InjectionFilter),
+    "timeline": ("Timeline, by day", MonthFilter),
+    "timeline-entries": ("Timeline, entry by entry", TimelineFilter),
+    "facts": ("Facts", FactFilter),
+    "facts-graph": ("Graph of facts", GraphFilter),
+    "fact-conflicts": ("Contradictions", ContradictionFilter),
+    "journal": ("Journal", JournalFilter),
+    "trash": ("Trash", ListFilter),
 }
 # Parameters for the position in a list, which are not saved.
 _POSITION_PARAMETERS = {"page", "cursor", "before"}
@@ -71,7 +58,7 @@ _MAX_DESCRIPTION_CHARS = 160
 
 @dataclass(frozen=True)
 class ListAddress:
-    """A list with its filters. ``page`` is a key of :data:`LIST_TITLES`."""
+    """A list with its filters. ``page`` is a key of :data:`LISTS`."""
 
     page: str
     query: str
@@ -83,13 +70,13 @@ class ListAddress:
 
     @property
     def title(self) -> str:
-        return LIST_TITLES[self.page]
+        return LISTS[self.page][0]
 
     @property
     def description(self) -> str:
         """Describe the filters with the labels of the list's form."""
         given = {name: str(value) for name, value in QueryDict(self.query).items() if value}
-        form = _FILTER_FORMS[self.page](given)
+        form = LISTS[self.page][1](given)
         words = [_describe_filter(form, name, value) for name, value in given.items()]
         return shorten(" · ".join(words), _MAX_DESCRIPTION_CHARS) if words else "everything"
 
@@ -110,7 +97,7 @@ def _describe_filter(form: ListFilter, name: str, value: str) -> str:
 
 def to_list_address(page: str, query: str) -> ListAddress | None:
     """Return the address to save; None for a page that cannot be saved."""
-    return ListAddress(page, without_position(query)) if page in LIST_TITLES else None
+    return ListAddress(page, without_position(query)) if page in LISTS else None
 
 
 def list_address_of(request: HttpRequest) -> ListAddress | None:
@@ -210,7 +197,7 @@ def _render_page(
     """Show the saved searches grouped by list, each group sorted by name."""
     items = saved_items(request.user)
     groups = [
-        (title, [item for item in items if item.place.page == page]) for page, title in LIST_TITLES.items()
+        (title, [item for item in items if item.place.page == page]) for page, (title, _) in LISTS.items()
     ]
     context = {
         "place": place,

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import SavedSearch
 from memoryhub.web import saved_searches
-from memoryhub.web.saved_searches import LIST_TITLES, list_address_at, to_list_address, without_position
+from memoryhub.web.saved_searches import LISTS, list_address_at, to_list_address, without_position
 from tests.web.markup import PAYLOAD, Page, find_dangers, main
 
 HTMX = {"HX-Request": "true"}
@@ -63,7 +63,7 @@ class TestSaving:
         assert f"/memories/?{QUERY}" in links
         assert client.get(f"/memories/?{QUERY}").status_code == 200
 
-    @pytest.mark.parametrize("page", LIST_TITLES)
+    @pytest.mark.parametrize("page", LISTS)
     def test_every_list_offers_to_be_saved_and_opens(self, client: Client, page: str) -> None:
         whole = to_list_address(page, "project=p&cursor=abc&page=3")
         assert whole is not None
