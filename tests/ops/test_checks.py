@@ -38,6 +38,7 @@ def test_an_old_sqlite_is_an_error(monkeypatch):
     assert ids(checks.sqlite_is_able()) == ["memoryhub.E001"]
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs"])
 def test_a_store_on_a_network_file_system_is_an_error(mounted, kind):
     mounted(kind)
@@ -47,6 +48,7 @@ def test_a_store_on_a_network_file_system_is_an_error(mounted, kind):
     assert "local disk" in message.hint
 
 
+@pytest.mark.sqlite
 def test_a_folder_shared_with_the_host_is_a_warning(mounted):
     mounted("9p")
     assert ids(checks.database_is_local()) == ["memoryhub.W002"]
@@ -63,12 +65,14 @@ def test_an_unknown_file_system_is_fine(monkeypatch):
     assert checks.database_is_local() == []
 
 
+@pytest.mark.sqlite
 def test_every_command_that_checks_refuses_a_network_file_system(mounted):
     mounted("nfs")
     with pytest.raises(CommandError, match=r"memoryhub\.E003"):
         call_command("check")
 
 
+@pytest.mark.sqlite
 def test_a_server_that_runs_no_checks_refuses_it_too(mounted):
     mounted("nfs")
     with pytest.raises(ImproperlyConfigured, match="network file system"):
@@ -97,6 +101,7 @@ def test_two_names_for_the_store_are_a_warning(settings):
     assert checks.one_place_is_named({"LETSGO_MEMORY_DB": "/y.db"}) == []
 
 
+@pytest.mark.sqlite
 def test_all_of_them_run_without_being_asked_for(monkeypatch, settings, mounted):
     settings.MEMORYHUB_LOADED = load_config({"MEMORYHUB_NONSENSE": "5"})
     settings.DATABASE_URL = "sqlite:////x.db"
