@@ -98,11 +98,13 @@ class PersonAdmin(SuperusersOnly, _UserAdmin):
         """Make the user name read-only, because memories, tokens and the journal refer to it.
 
         Users cannot change their own address either, because the organisation's sign-in is matched with it.
+        The times of an account are records.
         """
         fields = super().get_readonly_fields(request, obj)
         if obj is None:
             return fields
-        return (*fields, "username", *(("email",) if obj == request.user else ()))
+        own = ("email",) if obj == request.user else ()
+        return (*fields, "username", "last_login", "date_joined", *own)
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
         """Set the password of others. Changing one's own requires the old one, on the hub's page."""

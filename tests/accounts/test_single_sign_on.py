@@ -231,7 +231,7 @@ class TestIdentity:
         User.objects.filter(username="ada").update(is_superuser=True)
         client, answer = go(provider)
         assert answer["Location"] == "/login/?failed=password"
-        assert "Sign in with its password once" in client.get(answer["Location"]).content.decode()
+        assert "with their password first" in client.get(answer["Location"]).content.decode()
         assert JournalEntry.objects.about_person("ada")[0].operation == "login_refused"
 
     def test_logged_in_superuser_binds_the_account(self, provider):

@@ -35,6 +35,14 @@ def test_path_with_nul_is_not_found(visitor, path):
     assert visitor.get(path).status_code == 404
 
 
+def test_page_not_found_offers_sign_in_to_visitors_and_the_visibility_menu_to_members(visitor):
+    [outside, inside] = [client.get("/nothing-here/").content.decode() for client in (Client(), visitor)]
+    assert ">Sign in</a>" in outside
+    assert "Visibility menu" not in outside
+    assert ">Go to Home</a>" in inside
+    assert "Visibility menu" in inside
+
+
 def test_other_bad_requests_name_no_hosts(visitor):
     shown = visitor.get("/facts/", {"cursor": "zzz"})
     assert shown.status_code == 400
