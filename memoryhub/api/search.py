@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from django.conf import settings
@@ -28,7 +29,7 @@ from memoryhub.memories.rows import visible_replacements
 from memoryhub.memories.versions import load_snapshot
 from memoryhub.models import Memory, Session
 from memoryhub.search.fallback import search_or_correct
-from memoryhub.search.hybrid import SearchMode, serialize_hits
+from memoryhub.search.hybrid import Hit, SearchMode
 from memoryhub.search.recall import DEFAULT_TOKENS, MAX_TOKENS, MIN_TOKENS, Ranking
 from memoryhub.search.recall import RecallRequest as Wanted
 from memoryhub.search.recall import recall_memories as recall
@@ -96,6 +97,25 @@ def _search_response(request: ApiRequest, params: SearchRequest) -> HttpResponse
             },
         }
     )
+
+
+def serialize_hits(hits: Sequence[Hit], clearance: Clearance) -> list[dict[str, Any]]:
+    """Return search results in the shape of the wire contract, with one query for all their lists."""
+    memories = serializers.memories([hit.memory for hit in hits], clearance)
+    return [
+        {
+            "memory": memory,
+            "score": hit.score,
+            "components": {
+                "match": hit.components.match,
+                "recency": hit.components.recency,
+                "importance": hit.components.importance,
+                "trust": hit.components.trust,
+            },
+            "snippet": hit.snippet,
+        }
+        for hit, memory in zip(hits, memories, strict=True)
+    ]
 
 
 @router.get(

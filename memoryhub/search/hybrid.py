@@ -10,20 +10,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from django.conf import settings
 from django.utils import timezone
 from numpy.typing import NDArray
 
-from memoryhub.access.policy import Clearance
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.statements import Keys
 from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.backends.vector_view import positions_of_highest
-from memoryhub.memories import serializers
 from memoryhub.memories.rows import load_memories
 from memoryhub.memories.vectors import embedding_text
 from memoryhub.models import Memory
@@ -386,27 +384,3 @@ class Ranking:
             match[(evidence.coverage == 0) & (match < MIN_MATCH["hybrid"])] = 0.0
         by_words = np.where(by_words < 1, by_words * evidence.speaker_factor, by_words)
         return np.maximum(by_words, match)
-
-
-def serialize_hits(found: Sequence[Hit], clearance: Clearance) -> list[dict[str, Any]]:
-    """Return search results in the shape of the wire contract, with one query for all their lists."""
-    rows = [one.memory for one in found]
-    return [
-        _serialize_hit(one, shown)
-        for one, shown in zip(found, serializers.memories(rows, clearance), strict=True)
-    ]
-
-
-def _serialize_hit(found: Hit, memory: dict[str, Any]) -> dict[str, Any]:
-    parts = found.components
-    return {
-        "memory": memory,
-        "score": found.score,
-        "components": {
-            "match": parts.match,
-            "recency": parts.recency,
-            "importance": parts.importance,
-            "trust": parts.trust,
-        },
-        "snippet": found.snippet,
-    }

@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from memoryhub import memories
 from memoryhub.access.policy import Clearance
+from memoryhub.api.search import serialize_hits
 from memoryhub.core.pagination import paginate
 from memoryhub.facts import queries, services
 from memoryhub.memories import serializers
@@ -18,7 +19,7 @@ from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.memories.versions import memory_journal, visible_revisions
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.search.hybrid import search_memories, serialize_hits
+from memoryhub.search.hybrid import search_memories
 from memoryhub.stats import calendar
 from memoryhub.stats import counts as stats_counts
 from memoryhub.stats.timeline import load_timeline, serialize_entries, sessions_with_counts

@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from memoryhub import memories
+from memoryhub.api.search import serialize_hits
 from memoryhub.facts import services
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Memory, Revision, Session
-from memoryhub.search.hybrid import search_memories, serialize_hits
+from memoryhub.search.hybrid import search_memories
 from memoryhub.stats.timeline import load_timeline, serialize_entries
 
 MEMORY = set(
