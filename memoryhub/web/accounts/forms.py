@@ -108,6 +108,13 @@ def _projects_field() -> LinesField:
     return LinesField(widget=widget, help_text="One per line. Leave empty for every project.")
 
 
+RIGHT_LABELS = {
+    "read": "Read: search and list memories and facts",
+    "write": "Write: store, change and delete them",
+    "maintain": "Maintain: start maintenance runs",
+}
+
+
 class TokenForm(PlainForm):
     """A token for one of the user's agents. ``once`` differs in each form, so that it issues one token."""
 
@@ -130,7 +137,7 @@ class TokenForm(PlainForm):
         super().__init__(data, initial=initial)
         levels = [(level, LEVEL_LABELS[level].capitalize()) for level in grantable_clearances(user)]
         self.fields["clearance"].choices = levels  # type: ignore[attr-defined]
-        self.fields["rights"].choices = [(right, right) for right in rights]  # type: ignore[attr-defined]
+        self.fields["rights"].choices = [(right, RIGHT_LABELS[right]) for right in rights]  # type: ignore[attr-defined]
         if is_confined(user):
             mine = [(name, name) for name in sorted(user_clearance(user).projects or ())]
             self.fields["projects"] = forms.MultipleChoiceField(
@@ -147,13 +154,6 @@ class TokenForm(PlainForm):
             "projects": self.cleaned_data["projects"] or None,
             "expires_at": timezone.now() + timedelta(days=days) if days else None,
         }
-
-
-RIGHT_LABELS = {
-    "read": "Read: search and list memories and facts",
-    "write": "Write: store, change and delete them",
-    "maintain": "Maintain: start maintenance runs",
-}
 
 
 class ConsentForm(TokenForm):
