@@ -33,7 +33,7 @@
   }
 
   // The element of a row that gets the focus: its name, usually a link.
-  function handle(row) {
+  function focusTarget(row) {
     const links = [row.querySelector(".row-title a, th[scope=row] a, .timeline-what a[href]"), ...row.querySelectorAll("a[href]")];
     return links.find((link) => link && isShown(link));
   }
@@ -42,14 +42,13 @@
     return document.activeElement && document.activeElement.closest(ROWS);
   }
 
-  // The lower edge of the sticky header.
-  function edge() {
+  function headerBottom() {
     const top = document.querySelector(".top");
     return top ? Math.max(0, top.getBoundingClientRect().bottom) : 0;
   }
 
   // The row to go to from a focused element between rows, such as a message.
-  function beside(rows, place, step) {
+  function rowAfterStep(rows, place, step) {
     const after = rows.findIndex((row) => place.compareDocumentPosition(row) & Node.DOCUMENT_POSITION_FOLLOWING);
     const next = after < 0 ? rows.length : after;
     return step > 0 ? next : Math.max(0, next - 1);
@@ -57,12 +56,12 @@
 
   function move(step) {
     const place = current();
-    const rows = [...document.querySelectorAll(ROWS)].filter(handle);
+    const rows = [...document.querySelectorAll(ROWS)].filter(focusTarget);
     const here = rows.indexOf(place);
     // From outside the list, go to the first visible row.
-    const inSight = Math.max(0, rows.findIndex((row) => row.getBoundingClientRect().top >= edge()));
-    const next = here >= 0 ? Math.max(0, here + step) : place ? beside(rows, place, step) : inSight;
-    const link = next < rows.length ? handle(rows[next]) : document.querySelector("main .pages a[rel=next]");
+    const firstVisible = Math.max(0, rows.findIndex((row) => row.getBoundingClientRect().top >= headerBottom()));
+    const next = here >= 0 ? Math.max(0, here + step) : place ? rowAfterStep(rows, place, step) : firstVisible;
+    const link = next < rows.length ? focusTarget(rows[next]) : document.querySelector("main .pages a[rel=next]");
     if (link) link.focus();
     return Boolean(link);
   }
@@ -85,7 +84,7 @@
     if (!href) return false;
     if (row && row.dataset.edit) {
       const to = new URL(href, window.location.href).pathname;
-      handle(row).dispatchEvent(new CustomEvent("row:leave", { bubbles: true, detail: to }));
+      focusTarget(row).dispatchEvent(new CustomEvent("row:leave", { bubbles: true, detail: to }));
     }
     window.location.assign(href);
     return true;
@@ -106,9 +105,9 @@
     const row = current();
     const open = document.querySelector(".review .is-current");
     const first = open || document.querySelector(".review :is(.review-card, .review-slot:has(article))");
-    const title = !row && first && handle(first);
+    const title = !row && first && focusTarget(first);
     const top = title ? title.getBoundingClientRect().top : -1;
-    return row || (top >= edge() && top < window.innerHeight ? first : null);
+    return row || (top >= headerBottom() && top < window.innerHeight ? first : null);
   }
 
   // The button or link of this key: in the bar of bulk actions, otherwise in the card.

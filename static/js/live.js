@@ -4,19 +4,19 @@
   "use strict";
   const box = document.getElementById("live");
   if (!box || !window.fetch) return;
-  const turn = document.getElementById("live-turn");
-  const words = document.getElementById("live-words");
+  const pauseButton = document.getElementById("live-turn");
+  const pauseLabel = document.getElementById("live-words");
   const show = document.getElementById("live-show");
   const status = document.getElementById("live-status");
-  const EVERY = Number(box.dataset.every) * 1000;
-  const ALONE = 60_000; // without input for so long, nobody is reading
-  let mark = box.dataset.mark;
+  const INTERVAL_MS = Number(box.dataset.every) * 1000;
+  const IDLE_MS = 60_000; // without input for so long, nobody is reading
+  let etag = box.dataset.mark;
   let waiting = null; // the newest version of the page
   let failures = 0;
   let timer = 0;
-  let lastHand = Date.now();
+  let lastInputAt = Date.now();
   let isIncomplete = false; // focused or selected parts were not updated
-  let isOut = false; // the session has ended
+  let isSignedOut = false; // the session has ended
   let isOn = true;
   try {
     isOn = localStorage.getItem("live") !== "off";
@@ -26,21 +26,21 @@
 
   // ------------------------------------------------------------------ presence
 
-  function isHeld(element) {
+  function isInUse(element) {
     const selection = window.getSelection();
     const isSelected = !selection.isCollapsed && selection.containsNode(element, true);
     return isSelected || (element !== document.body && element.contains(document.activeElement));
   }
 
-  function isInSight(element) {
+  function isVisible(element) {
     const at = element.getBoundingClientRect();
     return at.bottom > 0 && at.top < window.innerHeight;
   }
 
   // Focus on the whole page or on the switch does not count as reading.
-  function isAlone() {
+  function isIdle() {
     const parts = [...document.getElementById("main").children].filter((part) => part !== box);
-    return Date.now() - lastHand > ALONE && !parts.some(isHeld);
+    return Date.now() - lastInputAt > IDLE_MS && !parts.some(isInUse);
   }
 
   // ------------------------------------------------------------------ what changed
@@ -54,15 +54,14 @@
     return [...list.children].map(key);
   }
 
-  // Whether a visible row would move.
-  function moves(list, fresh) {
+  function movesVisibleRow(list, fresh) {
     const rows = [...list.children];
-    const last = rows.findLastIndex(isInSight);
+    const last = rows.findLastIndex(isVisible);
     if (last < 0) return false;
     const now = keys(list).slice(0, last + 1);
     const then = keys(fresh).slice(0, last + 1);
     if (now.some((one, index) => one !== then[index])) return true;
-    return rows.some((row, index) => nested(row, fresh.children[index], moves));
+    return rows.some((row, index) => nested(row, fresh.children[index], movesVisibleRow));
   }
 
   function nested(row, fresh, holds) {
@@ -85,12 +84,12 @@
     return element.dataset.live === "rows" || element.querySelector("[data-live=rows]");
   }
 
-  const KEEPING = {
+  const MORPH_OPTIONS = {
     restoreFocus: true,
     callbacks: {
       beforeNodeMorphed(old, fresh) {
         if (!(old instanceof HTMLElement) || old.outerHTML === fresh.outerHTML) return;
-        if (isList(old) || !isHeld(old)) return;
+        if (isList(old) || !isInUse(old)) return;
         isIncomplete = true;
         return false;
       },
@@ -103,28 +102,28 @@
       },
       beforeNodeRemoved(node) {
         if (node.parentElement.dataset.live !== "rows") return;
-        return !isHeld(node) && !node.querySelector("input:checked");
+        return !isInUse(node) && !node.querySelector("input:checked");
       },
     },
   };
 
-  function fill(element, html) {
+  function morphInto(element, html) {
     Idiomorph.morph(element, html, { ...KEEPING, morphStyle: "innerHTML" });
   }
 
   // A visible part that would change its size is not updated, unless someone asked for it.
-  function fillPart(part, fresh, all) {
+  function morphPart(part, fresh, all) {
     if (part.innerHTML === fresh.innerHTML) return true;
-    if (isHeld(part)) {
+    if (isInUse(part)) {
       isIncomplete = true;
       return true;
     }
     const before = part.innerHTML;
     const height = part.offsetHeight;
-    const isStill = all || !isInSight(part);
-    fill(part, fresh.innerHTML);
+    const isStill = all || !isVisible(part);
+    morphInto(part, fresh.innerHTML);
     if (isStill || Math.abs(part.offsetHeight - height) < 2) return true;
-    fill(part, before);
+    morphInto(part, before);
     return false;
   }
 
@@ -133,7 +132,7 @@
   }
 
   // Update what may change, and return whether something must wait. `all`: someone asked for it.
-  function take(page, all) {
+  function applyUpdate(page, all) {
     const fresh = new Map(regions(page).map((one) => [one.id, one]));
     const here = regions(document);
     const isOther = here.length !== fresh.size || here.some((one) => !fresh.has(one.id));
@@ -144,9 +143,9 @@
     let waits = false;
     for (const region of here) {
       const other = fresh.get(region.id);
-      if (region.dataset.live === "part") waits = !fillPart(region, other, all) || waits;
-      else if (!all && moves(region, other)) waits = true;
-      else fill(region, other.innerHTML);
+      if (region.dataset.live === "part") waits = !morphPart(region, other, all) || waits;
+      else if (!all && movesVisibleRow(region, other)) waits = true;
+      else morphInto(region, other.innerHTML);
     }
     return waits;
   }
@@ -154,7 +153,7 @@
   function settle() {
     if (!waiting) return;
     isIncomplete = false;
-    const waits = take(waiting, isAlone());
+    const waits = applyUpdate(waiting, isIdle());
     if (!waits && !isIncomplete) waiting = null;
     if (waits && show.hidden) status.textContent = "Something is new. A button at the top of the page shows it.";
     if (!waits) status.textContent = "";
@@ -167,26 +166,26 @@
     waiting = null;
     status.textContent = "";
     document.getElementById("main").focus({ preventScroll: true });
-    if (page) take(page, true);
+    if (page) applyUpdate(page, true);
   });
 
   // ------------------------------------------------------------------ requests
 
-  async function ask() {
+  async function fetchPage() {
     const address = window.location.href.split("#")[0];
     try {
       const response = await fetch(address, {
-        headers: { "If-None-Match": '"' + mark + '"' },
+        headers: { "If-None-Match": '"' + etag + '"' },
         redirect: "manual",
       });
-      isOut = response.type === "opaqueredirect";
-      if (isOut) {
-        tell();
+      isSignedOut = response.type === "opaqueredirect";
+      if (isSignedOut) {
+        showState();
         return;
       }
       failures = response.status === 200 || response.status === 304 ? 0 : failures + 1;
       if (response.status === 200) {
-        mark = (response.headers.get("ETag") || "").replaceAll(/W\/|"/g, "");
+        etag = (response.headers.get("ETag") || "").replaceAll(/W\/|"/g, "");
         waiting = new DOMParser().parseFromString(await response.text(), "text/html");
         window.showDates(waiting);
         nameRows(waiting);
@@ -194,27 +193,27 @@
     } catch {
       failures += 1; // No connection: try again, less and less often.
     }
-    tell();
+    showState();
     if (isOn && address === window.location.href.split("#")[0]) settle();
     schedule();
   }
 
   function schedule() {
     clearTimeout(timer);
-    if (isOn && !document.hidden) timer = setTimeout(ask, EVERY * 2 ** Math.min(failures, 5));
+    if (isOn && !document.hidden) timer = setTimeout(fetchPage, INTERVAL_MS * 2 ** Math.min(failures, 5));
   }
 
   // One failed request may be a restart of the hub; report the second.
-  function tell() {
+  function showState() {
     const isLost = failures > 1;
-    box.classList.toggle("is-on", isOn && !isLost && !isOut);
-    if (isOut) words.textContent = "Signed out: reload to sign in";
-    else if (!isOn) words.textContent = "Resume live updates";
-    else words.textContent = isLost ? "Pause live updates (no answer)" : "Pause live updates";
+    box.classList.toggle("is-on", isOn && !isLost && !isSignedOut);
+    if (isSignedOut) pauseLabel.textContent = "Signed out: reload to sign in";
+    else if (!isOn) pauseLabel.textContent = "Resume live updates";
+    else pauseLabel.textContent = isLost ? "Pause live updates (no answer)" : "Pause live updates";
   }
 
-  turn.addEventListener("click", () => {
-    if (isOut) {
+  pauseButton.addEventListener("click", () => {
+    if (isSignedOut) {
       window.location.reload();
       return;
     }
@@ -224,19 +223,19 @@
     } catch {
       // The choice lasts for this page only.
     }
-    tell();
+    showState();
     clearTimeout(timer);
-    if (isOn) ask();
+    if (isOn) fetchPage();
     else show.hidden = true;
   });
 
   document.addEventListener("visibilitychange", () => {
     clearTimeout(timer);
-    if (isOn && !document.hidden) ask();
+    if (isOn && !document.hidden) fetchPage();
   });
 
   for (const name of ["pointerdown", "keydown", "wheel", "touchstart", "focusin"]) {
-    document.addEventListener(name, () => (lastHand = Date.now()), { passive: true });
+    document.addEventListener(name, () => (lastInputAt = Date.now()), { passive: true });
   }
 
   // Ignore the event that browsers send when the page moves under a resting pointer.
@@ -244,7 +243,7 @@
   for (const name of ["pointermove", "pointerdown"]) {
     document.addEventListener(name, (event) => {
       const at = event.screenX + " " + event.screenY;
-      if (pointerAt && at !== pointerAt) lastHand = Date.now();
+      if (pointerAt && at !== pointerAt) lastInputAt = Date.now();
       pointerAt = at;
     });
   }
@@ -258,6 +257,6 @@
 
   nameRows(document);
   box.hidden = false;
-  tell();
+  showState();
   schedule();
 })();
