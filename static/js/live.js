@@ -108,7 +108,7 @@
   };
 
   function morphInto(element, html) {
-    Idiomorph.morph(element, html, { ...KEEPING, morphStyle: "innerHTML" });
+    Idiomorph.morph(element, html, { ...MORPH_OPTIONS, morphStyle: "innerHTML" });
   }
 
   // A visible part that would change its size is not updated, unless someone asked for it.
