@@ -20,7 +20,7 @@ from memoryhub.backends.statements import read_about_files
 from memoryhub.core.text import fold
 from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType, Scope
 from memoryhub.injection.project_page import PageEntry
-from memoryhub.memories.rows import load_memories
+from memoryhub.memories.rows import existing_keys, load_memories
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.search import scoring
@@ -320,9 +320,7 @@ def find_about_files(
     query, params = _informative_memories(clearance, project)
     paths = files[:MAX_FILES]
     replacements = dict(read_about_files(query, params, paths, session_id, now_or_later, MAX_READ))
-    replaced_by = set(filter(None, replacements.values()))
-    memories = injectable_memories(clearance, project, now)
-    known = set(memories.filter(pk__in=replaced_by).values_list("pk", flat=True)) if replaced_by else set()
+    known = existing_keys(injectable_memories(clearance, project, now), replacements.values())
     found = load_memories(pk for pk, replacement in replacements.items() if replacement not in known)
     about = [memory for memory in found.values() if _count_files(memory) <= MAX_FILES_OF_MEMORY]
     return [full_match(memory, now) for memory in sorted(about, key=_usefulness)]
@@ -345,11 +343,13 @@ def find_repairs(memories: MemoryQuerySet, failure: str, now: datetime) -> list[
     found = find_candidates(memories.filter(type=MemoryType.BUGFIX.value), failure, now)
     names = {fold(name) for groups in _NAME.findall(failure) for name in groups if name}
     least = MIN_REPAIR_MATCH if names else MIN_UNNAMED_MATCH
-    return [
+    repairs = [
         one
         for one in found
         if one.components.match >= least and all(name in fold(_all_text(one.memory)) for name in names)
     ]
+    known = existing_keys(memories, (one.memory.superseded_by_id for one in repairs))
+    return [one for one in repairs if one.memory.superseded_by_id not in known]
 
 
 def _all_text(memory: Memory) -> str:

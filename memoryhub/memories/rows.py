@@ -368,6 +368,12 @@ def without_replaced(memories: MemoryQuerySet) -> MemoryQuerySet:
     return found
 
 
+def existing_keys(memories: MemoryQuerySet, keys: Iterable[int | None]) -> set[int]:
+    """Return the keys of rows of this queryset. One query, and none without keys."""
+    wanted = set(keys) - {None}
+    return set(memories.filter(pk__in=wanted).values_list("pk", flat=True)) if wanted else set()
+
+
 def visible_replacements(memories: Iterable[Memory], clearance: Clearance) -> dict[int, str]:
     """Return the ids of the visible memories that replace these, by primary key.
 

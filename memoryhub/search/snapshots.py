@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -10,7 +11,10 @@ import numpy as np
 from django.conf import settings
 
 from memoryhub.backends.fts_query import parse_query
+from memoryhub.memories.rows import existing_keys
 from memoryhub.memories.versions import Snapshot
+from memoryhub.models import Memory
+from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import (
     LEAST_MATCH,
     Hit,
@@ -48,8 +52,7 @@ def search_snapshot(
     min_score = settings.MEMORYHUB.min_score if min_score is None else min_score
     versions, rows = snapshot.versions, snapshot.rows
     if not include_superseded:
-        rows = rows.exclude(superseded_by__in=[one.pk for one in versions])
-        versions = [one for one in versions if one.superseded_by_id is None]
+        rows, versions = _without_replaced(rows, versions)
     found = search_memories(
         rows,
         typed,
@@ -73,6 +76,19 @@ def search_snapshot(
         keys=np.union1d(found.keys, np.array([hit.memory.pk for hit in hits], np.int64)),
         exact=found.exact and snapshot.is_complete,
     )
+
+
+def _without_replaced(
+    rows: MemoryQuerySet, versions: Sequence[Memory]
+) -> tuple[MemoryQuerySet, list[Memory]]:
+    """Return the rows and versions without those that another one of them replaces.
+
+    A replacement that is hidden or did not exist at the moment is not one of them.
+    """
+    keys = [one.pk for one in versions]
+    replacements = existing_keys(rows, (one.superseded_by_id for one in versions)).union(keys)
+    kept = [one for one in versions if one.superseded_by_id not in replacements]
+    return rows.exclude(superseded_by__in=keys), kept
 
 
 def _sort_hits(hits: list[Hit], min_pin_match: float | None) -> None:

@@ -55,7 +55,7 @@ _WHOLE_ROWS = np.dtype(f"V{COLUMNS.itemsize}")  # NumPy copies rows ten times fa
 logger = logging.getLogger(__name__)
 _loading = threading.Lock()  # held by the thread of load_in_background
 MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 90 bytes, and up to as many for derived values
-MAX_REPLACEMENTS = 20  # of replacements of one memory that are followed
+MAX_DOUBLINGS = 20  # of the number of replacements that are followed; a chain is shorter
 MAX_HALF_LIVES = 1000  # that a row is in the future
 MAX_AGE_OF_NOW = 2.0  # seconds
 _UNIX_EPOCH = 2_440_587.5  # in Julian days
@@ -150,14 +150,14 @@ class VisibleRows:
         replaced = self.columns["replacement"]
         old = np.flatnonzero(replaced)
         old = old[self._find_each(replaced[old]) >= 0]
-        last = self.find(replaced[old])
-        for _ in range(MAX_REPLACEMENTS):
-            following = self._find_each(replaced[last])
-            known = following >= 0
-            if not known.any():
+        following = np.arange(len(self))
+        following[old] = self.find(replaced[old])
+        for _ in range(MAX_DOUBLINGS):
+            last = following[following[old]]
+            if np.array_equal(last, following[old]):
                 break
-            last[known] = following[known]
-        return old, last
+            following[old] = last
+        return old, following[old]
 
     def move_to_replacements(self, values: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
         """Return the values of rows with those of replaced rows moved to their replacement, if higher."""

@@ -137,6 +137,31 @@ def test_filters_of_tools_compare_the_values_of_that_time(bot):
     assert not asked(bot, mira, as_of=BEFORE, scope="team")
 
 
+@pytest.fixture
+def replaced(bot):
+    """The secret replacement of a public memory. Both are 60 days old; the public one was changed today."""
+    new = stored(bot, content="The valve opens at dusk, secretly", sensitivity="secret")
+    old = stored(bot, content="The valve opens at noon", superseded_by=new["id"])
+    Memory.objects.update(created_at=NOW - timedelta(days=60))
+    bot.patch(f"/memories/{old['id']}", {"subtitle": "changed today"})
+    return new
+
+
+@pytest.mark.parametrize("path", FOUND)
+def test_hidden_replacement_does_not_hide_the_memory_of_that_time(bot, agent, replaced, path):
+    assert asked(agent("public"), path, as_of=BEFORE) == ["The valve opens at noon"]
+
+
+@pytest.mark.parametrize("path", ["/search", "/recall"])
+def test_memory_is_found_at_a_time_without_its_replacement(bot, replaced, path):
+    """The replacement was in the trash, or did not exist yet."""
+    seen = {"as_of": BEFORE, "allow_secret": True}
+    assert asked(bot, path, **seen) == ["The valve opens at dusk, secretly"]
+    for change in ({"created_at": NOW}, {"deleted_at": NOW - timedelta(days=40)}):
+        Memory.objects.filter(uid=replaced["id"]).update(**change)
+        assert asked(bot, path, **seen) == ["The valve opens at noon"], change
+
+
 @pytest.mark.parametrize("path", ["/search", "/recall"])
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
 def test_times_in_the_query_are_read_at_the_ends_of_the_calendar(bot, old, settings, path, moment):

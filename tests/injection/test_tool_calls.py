@@ -118,6 +118,15 @@ def test_repair_of_the_same_failure_is_shown(agent_session, bot):
     assert uid in fail(agent_session)
 
 
+def test_replaced_repair_is_not_shown(agent_session, bot):
+    repair = store(bot, content=f"{ERROR}: fixed by rounding", type="bugfix", project="shop")
+    decision = store(bot, content="Reports are no longer made by hand", type="decision", project="shop")
+    bot.patch(f"/memories/{repair}", {"superseded_by": decision})
+    assert repair not in fail(agent_session)
+    bot.delete(f"/memories/{decision}")
+    assert repair in fail(agent_session)
+
+
 def test_repair_of_another_failure_is_not_shown(agent_session, bot):
     store(bot, content=f"Fixed: {ERROR}\n\nThe context needs 40 digits.", type="bugfix", project="shop")
     for number in range(30):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from memoryhub.access.policy import Clearance
@@ -40,6 +42,15 @@ def test_chain_of_replacements_leads_to_the_last(replaced, remember, actor):
     last = remember("Everything moved to ClickHouse")
     update_memory(replaced[1].uid, MemoryPatch(superseded_by=last.uid), actor)
     assert found("InfluxDB readings") == [last.content]
+
+
+@pytest.mark.parametrize("length", [22, 33, 70])
+def test_oldest_of_a_long_chain_leads_to_the_last(remember, actor, length):
+    chain = [remember(f"Broker number {n} was chosen: brand{n}x") for n in range(length)]
+    for old, new in itertools.pairwise(chain):
+        update_memory(old.uid, MemoryPatch(superseded_by=new.uid), actor)
+    for number in (0, 1, length // 2, length - 2):
+        assert found(f"brand{number}x", mode="lexical") == [chain[-1].content], number
 
 
 def test_replaced_memory_stays_visible_if_its_replacement_is_hidden(replaced):
