@@ -346,12 +346,12 @@ def resolve_replacement(uid: str | None, clearance: Clearance, memory: Memory | 
         raise StoreError("there is no memory with this id; name one that you can see", SUPERSEDED_BY)
     if memory is not None and target.pk == memory.pk:
         raise StoreError("a memory cannot replace itself; name another one", SUPERSEDED_BY)
-    if memory is not None and memory.pk in _successors(target):
+    if memory is not None and memory.pk in find_successors(target):
         raise StoreError("this memory replaces that one already; clear that first", SUPERSEDED_BY)
     return int(target.pk)
 
 
-def _successors(memory: Memory) -> set[int]:
+def find_successors(memory: Memory) -> set[int]:
     """Return the primary keys of the memories that replace this one, directly or by others."""
     found: set[int] = set()
     following = memory.superseded_by_id

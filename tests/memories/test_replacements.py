@@ -204,6 +204,52 @@ class TestEnd:
         memories.undo_merge(merge.uid, actor)
         assert superseded_by(old) == new
 
+    def test_what_a_merged_memory_replaced_is_replaced_by_the_kept_one_until_undone(
+        self, pair: tuple[Memory, Memory], actor: Actor, remember: Remember
+    ) -> None:
+        """Also a memory that the caller cannot see. The journal does not name the replacement."""
+        old, new = pair
+        hidden, kept = remember("we deploy by hand", sensitivity="secret"), remember("Actions deploys")
+        for one in (old, hidden):
+            replace(one, new.uid, actor)
+        merge = memories.merge_memories(kept.uid, [new.uid], LOW)
+        assert superseded_by(old) == superseded_by(hidden) == kept
+        details = (
+            JournalEntry.objects.filter(object_id=old.uid).order_by("-seq").values_list("detail", flat=True)
+        )
+        assert details[0]["reason"] == "merge"
+        assert new.uid not in str(details[0])
+        assert Revision.objects.filter(memory=hidden).latest("number").sensitivity == "secret"
+        memories.undo_merge(merge.uid, LOW)
+        assert superseded_by(old) == superseded_by(hidden) == new
+
+    def test_replacement_that_changed_after_a_merge_stays_when_it_is_undone(
+        self, pair: tuple[Memory, Memory], actor: Actor, remember: Remember
+    ) -> None:
+        old, new = pair
+        replace(old, new.uid, actor)
+        kept, other = remember("Actions deploys"), remember("we deploy with Argo")
+        merge = memories.merge_memories(kept.uid, [new.uid], actor)
+        replace(old, other.uid, actor)
+        memories.undo_merge(merge.uid, actor)
+        assert superseded_by(old) == other
+
+    @pytest.mark.parametrize("level", ["public", "secret"])
+    def test_merging_the_end_of_a_chain_into_its_beginning_makes_no_cycle(
+        self, pair: tuple[Memory, Memory], actor: Actor, remember: Remember, level: str
+    ) -> None:
+        """If the caller cannot see the memory between them, it stays the replacement."""
+        first, last = pair
+        between = remember("we deploy with Travis", sensitivity=level)
+        replace(first, between.uid, actor)
+        replace(between, last.uid, actor)
+        merge = memories.merge_memories(first.uid, [last.uid], LOW)
+        is_hidden = level == "secret"
+        assert superseded_by(first) == (between if is_hidden else None)
+        assert superseded_by(between) == (last if is_hidden else first)
+        memories.undo_merge(merge.uid, LOW)
+        assert (superseded_by(first), superseded_by(between)) == (between, last)
+
 
 @pytest.mark.sqlite
 def test_the_partial_index_finds_what_a_memory_replaces(db: None) -> None:
