@@ -204,8 +204,13 @@ _SERVED = (
 )
 
 
+# It runs first: at the end, the other processes would wait for it.
+_LONGEST_TEST = "test_every_page.py::test_every_page_passes_all_checks"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of served processes, and those that were measured to be slow."""
+    items.sort(key=lambda item: not item.nodeid.endswith(_LONGEST_TEST))
     slow = slow_tests.read()
     for item in items:
         if item.nodeid.startswith(_SERVED) or "served" in getattr(item, "fixturenames", ()):
