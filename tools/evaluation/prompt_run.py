@@ -32,13 +32,13 @@ def main(folder: Path, held_back: bool, fresh: bool, learned: bool) -> None:
     from memoryhub.core.vocabulary import Right
     from memoryhub.http.authentication import Caller
     from tools.evaluation.prompt_sets import read_prompts
-    from tools.screenshots.frozen_clock import standing_still
+    from tools.screenshots.frozen_clock import freeze_clock
 
     given = read_prompts(folder, held_back=held_back)
     call_command("migrate", verbosity=0, interactive=False)
     caller = Caller(Actor("agent:evaluate"), frozenset({Right.READ.value}))
     came: dict[str, dict[str, list[str]]] = {INJECTION: {}, RECALL: {}}
-    with standing_still(timezone.now()):  # a score next to the floor must not change with the seconds
+    with freeze_clock(timezone.now()):  # a score next to the floor must not change with the seconds
         names = _store(given, fresh)
         if learned:
             _learn(read_prompts(folder, held_back=not held_back), names, caller)
