@@ -108,7 +108,7 @@ def test_a_missing_half_is_reported(folder, run):
 @pytest.mark.parametrize(
     ("prompts", "message"),
     [
-        ([{**PROMPTS[0], "must": ["dogs"]}], "prompt '1': 'dogs' is the id of no memory"),
+        ([{**PROMPTS[0], "must": ["dogs"]}], "prompt '1': 'dogs' is not the id of a memory"),
         ([{**PROMPTS[0], "may": ["cats"]}], "rename the second 'cats'"),
         ([PROMPTS[0], PROMPTS[0]], "rename the second '1'"),
         ([{**PROMPTS[0], "must_not": "all"}], "prompts.0.must_not"),

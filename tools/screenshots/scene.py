@@ -112,7 +112,7 @@ def _log_model_use() -> None:
 def _create_people() -> dict[str, str]:
     passwords = {name: get_random_string(16) for name in (ADMIN, READER, NEWCOMER)}
     admin = get_user_model().objects.create_superuser(ADMIN, password=passwords[ADMIN])
-    demo.gather(admin)
+    demo.add_team(admin)
     hook = {"channel": "webhook", "url": "https://hooks.example.org/x"}
     Digest.objects.create(
         user=admin, period="daily", project="harbor-board", next_at=NOW, since=NOW - timedelta(days=7), **hook
