@@ -19,7 +19,7 @@ def main(argv: list[str]) -> None:
     """Run the named tool, or list the tools."""
     if len(argv) < 2 or argv[1] not in NAMES:
         sys.exit(f"usage: python -m tools NAME\nNAME is one of: {', '.join(NAMES)}")
-    if argv[1] in ("screenshots", "evaluate_freshness"):  # they fill a store of their own
+    if argv[1] in ("screenshots", "evaluate_freshness"):  # they fill a temporary store
         temporary_store.enter(os.environ)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings")
     django.setup()

@@ -30,7 +30,7 @@ class Trace(NamedTuple):
 
     @property
     def files(self) -> list[str]:
-        """Paths below the root, sorted."""
+        """Return the executed files, sorted."""
         return sorted({str(Path(code.co_filename).relative_to(ROOT)) for code in self.calls})
 
 

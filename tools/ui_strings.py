@@ -14,9 +14,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NO_WORDS_FOR_PEOPLE = ("migrations", "backends", "security")
+INTERNAL_PACKAGES = ("migrations", "backends", "security")  # without text for people
 ATTRIBUTES = ("aria-label", "title", "placeholder", "alt", "data-confirm")
-# Comments, variables and tags; a tag that prints something leaves a mark in its sentence.
+# Comments, variables and tags. A tag that prints something is replaced by a mark.
 _COMMENT = re.compile(r"\{#.*?#\}|\{% ?comment.*?endcomment ?%\}", re.DOTALL)
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _PASSED = re.compile(r"""\b(?:title|text|action|summary|label)="([^"]+)"|default:["']([^"'|]+)["']""")
@@ -98,7 +98,7 @@ def list_strings() -> Iterator[tuple[str, int, str]]:
     for path in sorted((ROOT / "templates").rglob("*.html")):
         yield from _add_file(path, read_template)
     for path in sorted((ROOT / "memoryhub").rglob("*.py")):
-        if not set(path.parts) & set(NO_WORDS_FOR_PEOPLE):
+        if not set(path.parts) & set(INTERNAL_PACKAGES):
             yield from _add_file(path, read_python)
 
 

@@ -70,7 +70,7 @@ TRIES = 4
 _FAILURES = (httpx2.TransportError, httpx2.DecodingError)
 
 
-class _Sent(Protocol[Parameters, Returned_co]):
+class _RequestMethod(Protocol[Parameters, Returned_co]):
     """A method that sends a call and returns its result, or a coroutine of it."""
 
     @overload
@@ -81,7 +81,7 @@ class _Sent(Protocol[Parameters, Returned_co]):
     def __get__(self, client: AsyncClient, owner: type) -> Callable[Parameters, Awaitable[Returned_co]]: ...
 
 
-class _Paged(Protocol[Parameters, Returned_co]):
+class _ListMethod(Protocol[Parameters, Returned_co]):
     """A method that iterates over all pages of a list."""
 
     @overload
@@ -94,67 +94,71 @@ class _Paged(Protocol[Parameters, Returned_co]):
     ) -> Callable[Parameters, AsyncIterator[Returned_co]]: ...
 
 
-def _sent(make: Callable[Concatenate[Any, Parameters], Call[Result]]) -> _Sent[Parameters, Result]:
+def _request_method(
+    make: Callable[Concatenate[Any, Parameters], Call[Result]],
+) -> _RequestMethod[Parameters, Result]:
     """Turn a method that makes a call into one that sends it."""
 
     @wraps(make)
     def method(client: Client | AsyncClient, *arguments: Any, **options: Any) -> Any:
         return client.send(make(client, *arguments, **options))
 
-    return cast(_Sent[Parameters, Result], method)
+    return cast(_RequestMethod[Parameters, Result], method)
 
 
-def _paged(make: Callable[Concatenate[Any, Parameters], Call[ListOf[Item]]]) -> _Paged[Parameters, Item]:
+def _list_method(
+    make: Callable[Concatenate[Any, Parameters], Call[ListOf[Item]]],
+) -> _ListMethod[Parameters, Item]:
     """Turn a method that makes the call for a first page into one that iterates over all pages."""
 
     @wraps(make)
     def method(client: Client | AsyncClient, *arguments: Any, **options: Any) -> Any:
         return client.pages(make(client, *arguments, **options))
 
-    return cast(_Paged[Parameters, Item], method)
+    return cast(_ListMethod[Parameters, Item], method)
 
 
 class _Methods:
     """The methods of both clients."""
 
-    @_sent
+    @_request_method
     def remember(self, content: str, **fields: Unpack[NewMemory]) -> Call[Stored]:
         """Store a memory. The same content or ``key`` again refreshes or updates the one that exists."""
         return Call("POST", "/memories", Stored, body={"content": content, **fields})
 
-    @_sent
+    @_request_method
     def remember_many(self, memories: Sequence[Mapping[str, Any]]) -> Call[BatchResults]:
         """Store up to 1000 memories. One result each, in order; a refused one does not affect the others."""
         return Call("POST", "/memories/batch", BatchResults, body={"memories": list(memories)})
 
-    @_sent
+    @_request_method
     def get(self, id: str, *, trashed: bool = False, **levels: Unpack[Levels]) -> Call[Memory]:
         """Return a whole memory. Counts as one access."""
         return Call("GET", _memory(id), Memory, {"trashed": trashed, **levels})
 
-    @_sent
+    @_request_method
     def update(self, id: str, *, if_match: str = "", **fields: Unpack[MemoryPatch]) -> Call[Changed]:
         """Change the given fields. With ``if_match``, raise Conflict if the memory has changed since."""
         headers = {"If-Match": if_match} if if_match else {}
         # A repeated request would meet the ETag of its own change.
         return Call("PATCH", _memory(id), Changed, body=fields, headers=headers, repeatable=not if_match)
 
-    @_sent
+    @_request_method
     def forget(self, id: str, *, hard: bool = False) -> Call[Ended]:
         """Move a memory to the trash, or erase it (``hard``)."""
         return Call("DELETE", _memory(id), Ended, {"hard": hard}, repeatable=False)
 
-    @_sent
+    @_request_method
     def restore(self, id: str) -> Call[Changed]:
         """Restore a memory from the trash, or an expired one."""
         return Call("POST", f"{_memory(id)}/restore", Changed)
 
-    @_sent
+    @_request_method
     def search(self, query: str, **options: Unpack[SearchOptions]) -> Call[SearchResults]:
         """Return the best matches first."""
         return Call("POST", "/search", SearchResults, body={**options, "query": query})
 
-    @_sent
+    @_request_method
     def recall(
         self, query: str, *, max_tokens: int = 1000, **filters: Unpack[PastFilters]
     ) -> Call[RecallShape]:
@@ -162,20 +166,20 @@ class _Methods:
         body = {**filters, "query": query, "max_tokens": max_tokens}
         return Call("POST", "/recall", RecallShape, body=body)
 
-    @_sent
+    @_request_method
     def inject(self, prompt: str, **options: Unpack[InjectOptions]) -> Call[InjectionShape]:
         """Return a block of relevant memories to put before a prompt; it may be empty."""
         # Not repeatable in a session: the hub does not show a memory to the same session twice.
         body = {**options, "prompt": prompt}
         return Call("POST", "/inject", InjectionShape, body=body, repeatable=not options.get("session_id"))
 
-    @_sent
+    @_request_method
     def session(self, id: str, *, project: str | None = None, **levels: Unpack[Levels]) -> Call[Session]:
         """Return a session with its newest entries."""
         params = {**levels, "limit": 200, **({} if project is None else {"project": project})}
         return Call("GET", f"/sessions/{_quote(id)}", Session, params)
 
-    @_sent
+    @_request_method
     def add_fact(
         self, subject: str, predicate: str, object: str, **fields: Unpack[FactFields]
     ) -> Call[StoredFact]:
@@ -183,12 +187,12 @@ class _Methods:
         body = {**fields, "subject": subject, "predicate": predicate, "object": object}
         return Call("POST", "/facts", StoredFact, body=body)
 
-    @_sent
+    @_request_method
     def delete_fact(self, id: str) -> Call[Ended]:
         """Delete a fact."""
         return Call("DELETE", f"/facts/{_quote(id)}", Ended, repeatable=False)
 
-    @_sent
+    @_request_method
     def report_event(
         self,
         event: Event,
@@ -204,7 +208,7 @@ class _Methods:
         body = {**fields, "event": event, "session_id": session_id, "data": {**data, "tool_use_id": key}}
         return Call("POST", "/events", EventAnswer, body=body)
 
-    @_sent
+    @_request_method
     def check_past_session(
         self,
         session_id: str,
@@ -219,97 +223,97 @@ class _Methods:
         body = {**question, "repository": repository} if repository else question
         return Call("POST", "/backfills/check", PastSessionShape, body=body)
 
-    @_sent
+    @_request_method
     def store_past_events(self, run: str, events: Sequence[Mapping[str, Any]]) -> Call[BackfillResult]:
         """Store up to 100 events of past sessions under a run. ``run``: an id that the caller chooses."""
         path = f"/backfills/{_quote(run)}/events"  # the hub recognises a repeated event by its id
         return Call("POST", path, BackfillResult, body={"events": list(events)})
 
-    @_sent
+    @_request_method
     def undo_backfill(self, run: str) -> Call[BackfillUndo]:
         """Remove what a run stored: memories go to the trash, its events and sessions are deleted."""
         return Call("DELETE", f"/backfills/{_quote(run)}", BackfillUndo, repeatable=False)
 
-    @_sent
+    @_request_method
     def project(self, name: str) -> Call[ProjectShape]:
         """Return the settings of a project."""
         return Call("GET", f"/projects/{_quote(name)}", ProjectShape)
 
-    @_sent
+    @_request_method
     def configure_project(self, name: str, **settings: Unpack[ProjectSettings]) -> Call[ProjectShape]:
         """Change the given settings of a project."""
         return Call("PATCH", f"/projects/{_quote(name)}", ProjectShape, body=settings)
 
-    @_sent
+    @_request_method
     def project_page(self, name: str, **levels: Unpack[Levels]) -> Call[PageShape]:
         """Return the page of a project: what a new colleague should know."""
         return Call("GET", f"/projects/{_quote(name)}/page", PageShape, levels)
 
-    @_sent
+    @_request_method
     def correct_project_page(self, name: str, **correction: Unpack[PageCorrection]) -> Call[CorrectedShape]:
         """Correct a line of a project's page."""
         path = f"/projects/{_quote(name)}/page/corrections"
         return Call("POST", path, CorrectedShape, body=correction, repeatable=False)
 
-    @_sent
+    @_request_method
     def project_identities(self, name: str) -> Call[IdentitiesShape]:
         """Return the repositories and former names that a project is recognised by."""
         return Call("GET", f"/project-identities/{_quote(name)}", IdentitiesShape)
 
-    @_sent
+    @_request_method
     def rename_project(self, name: str, into: str) -> Call[ProjectShape]:
         """Rename a project. ``change`` of the answer is for the undo."""
         return _move_project("rename", name, into)
 
-    @_sent
+    @_request_method
     def merge_projects(self, name: str, into: str) -> Call[ProjectShape]:
         """Move everything of a project into another one."""
         return _move_project("merge", name, into)
 
-    @_sent
+    @_request_method
     def split_project(self, name: str, into: str, **part: Unpack[ProjectPart]) -> Call[ProjectShape]:
         """Move a part of a project into a new one."""
         return _move_project("split", name, into, part)
 
-    @_sent
+    @_request_method
     def undo_project_change(self, change: str) -> Call[ProjectShape]:
         """Undo a change of settings, a rename, a merge or a split."""
         return Call("POST", f"/project-changes/{_quote(change)}/undo", ProjectShape, repeatable=False)
 
-    @_sent
+    @_request_method
     def statistics(self, **levels: Unpack[Levels]) -> Call[Statistics]:
         """Return counts of visible rows."""
         return Call("GET", "/stats", Statistics, levels)
 
-    @_sent
+    @_request_method
     def call_tool(self, toolset: str, tool: str, /, **arguments: Any) -> Call[ToolResult]:
         """Run a tool of a toolset."""
         path = f"/tools/{_quote(toolset)}/{_quote(tool)}"
         return Call("POST", path, ToolResult, body=arguments, repeatable=False)
 
-    @_sent
+    @_request_method
     def export(self, **filters: Unpack[Filters]) -> Call[list[dict[str, Any]]]:
         """Return the lines of an export: whole memories, and their replacements."""
         return Call("GET", "/export", list[dict[str, Any]], filters)
 
-    @_paged
+    @_list_method
     def memories(
         self, *, order: str = "-updated_at", **filters: Unpack[Filters]
     ) -> Call[ListOf[PreviewShape]]:
         """Iterate over the memories that match all filters, page by page."""
         return Call("GET", "/memories", ListOf[PreviewShape], {**filters, "order": order, "limit": 200})
 
-    @_paged
+    @_list_method
     def sessions(self, **filters: Unpack[SessionFilters]) -> Call[ListOf[SessionShape]]:
         """Iterate over the sessions, most recent first."""
         return Call("GET", "/sessions", ListOf[SessionShape], {"limit": 200, **filters})
 
-    @_paged
+    @_list_method
     def timeline(self, **filters: Unpack[History]) -> Call[ListOf[TimelineEntry]]:
         """Iterate over memories, events and boundaries, newest first."""
         return Call("GET", "/timeline", ListOf[TimelineEntry], {"limit": 200, **filters})
 
-    @_paged
+    @_list_method
     def facts(self, **filters: Unpack[FactFilters]) -> Call[ListOf[FactShape]]:
         """Iterate over the facts that match all filters, newest first."""
         return Call("GET", "/facts", ListOf[FactShape], {"limit": 200, **filters})

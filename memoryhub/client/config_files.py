@@ -73,8 +73,9 @@ def add_json(text: str, entries: Sequence[Entry]) -> tuple[str, list[Entry]]:
 
 
 def remove_json(text: str, entries: Sequence[Entry]) -> tuple[str, list[Entry]]:
-    """Return the text without the entries and the sections that they leave empty, and the entries that stay
-    because they have changed since.
+    """Return the text without the entries and without sections that became empty.
+
+    Also return the entries that stay because they have changed.
     """
     kept = []
     for entry in reversed(entries):

@@ -106,7 +106,7 @@ def to_error(response: httpx2.Response) -> MemoryhubError:
     status = response.status_code
     problem = _problem(response)
     if problem is None and status < 500:
-        return UnexpectedAnswer(_describe_stranger(response))
+        return UnexpectedAnswer(_describe_other_server(response))
     retry_after = seconds_to_wait(response.headers.get("Retry-After", ""), datetime.now(UTC))
     error = ServerError if status >= 500 else _CLASSES.get(status, ApiError)
     return error(status, problem or {"title": response.reason_phrase}, retry_after)
@@ -122,7 +122,7 @@ def _problem(response: httpx2.Response) -> dict[str, Any] | None:
     return problem if isinstance(problem, dict) else None
 
 
-def _describe_stranger(response: httpx2.Response) -> str:
+def _describe_other_server(response: httpx2.Response) -> str:
     if response.is_redirect:
         target = response.headers.get("Location", "")
         return f"{response.url} redirects to {target}. Use the address of the hub itself."

@@ -1,7 +1,7 @@
 """``memoryhub project-page``: a project's page as a marked block of ``AGENTS.md`` or ``CLAUDE.md``.
 
-The first line of the block names the lines as they were written. So the command finds what a person changed
-since, and sends it to the hub as corrections before it writes the block again.
+The first line of the block has a digest of each line that was written. With it, the command finds the lines
+that a person has changed since, and sends them to the hub as corrections before it writes the block again.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ def digest(line: str) -> str:
 
 
 def render_block(page: PageShape, newline: str = "\n") -> str:
-    """Return the block with its marks."""
+    """Return the block with its first and last line."""
     lines = [
         f"{entry.id[:_ID_CHARS]}:{digest(entry.line)}"
         for section in page.sections

@@ -1,8 +1,8 @@
 """Back up the store, and inspect a backup.
 
-A backup is one SQLite file (``memoryhub-<time>.db``), taken through SQLite's backup API while agents go on
-writing, and beside it a copy of the journal's mirror (``memoryhub-<time>.journal.jsonl``). Copying the live
-file itself would leave out what is still in its write-ahead log.
+A backup is one SQLite file (``memoryhub-<time>.db``), made with SQLite's backup API while agents continue to
+write, and a copy of the journal's mirror (``memoryhub-<time>.journal.jsonl``). A copy of the live file itself
+would lack the changes that are still in its write-ahead log.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Contents:
         )
 
     def damage(self) -> str:
-        """The defects of its journal and its texts, or an empty string."""
+        """Return the defects of its journal and its texts, or an empty string."""
         found = [] if self.chain.ok else [f"the journal's chain is broken at row {self.chain.first_bad_seq}"]
         if self.altered:
             ids = ", ".join(self.altered[:5]) + (", …" if len(self.altered) > 5 else "")
@@ -97,7 +97,7 @@ def stamp() -> str:
 
 
 def back_up(target: Path) -> Contents:
-    """Copy the live store and its mirror to ``target``, which appears only after verification."""
+    """Copy the live store and its mirror to ``target``, which is created only after verification."""
     if target.exists():
         raise BackupError(f"{target} exists; name another file, or a folder")
     try:
@@ -126,9 +126,12 @@ def prune(folder: Path, keep: int) -> list[Path]:
     return old
 
 
-def inspect(path: Path, called: Path | None = None) -> Contents:
-    """Return the summary of a store file. Raise :class:`BackupError` if it is damaged or not a store."""
-    name = called or path
+def inspect(path: Path, shown_as: Path | None = None) -> Contents:
+    """Return the summary of a store file. Raise :class:`BackupError` if it is damaged or not a store.
+
+    ``shown_as``: the path for messages, if ``path`` is a temporary copy.
+    """
+    name = shown_as or path
     try:
         with closing(open_store(path)) as file:
             damage = [row[0] for row in file.execute("PRAGMA integrity_check")]
@@ -167,7 +170,7 @@ def _contents(path: Path, file: sqlite3.Connection, name: Path) -> Contents:
 
 
 def _altered_memories(file: sqlite3.Connection) -> Iterator[str]:
-    """Yield the ids of memories whose text does not match its hash. Bytes: a changed byte may be no UTF-8."""
+    """Yield the ids of memories whose text does not match its hash. Damaged text may not be UTF-8."""
     sql = f"SELECT uid, CAST(content AS BLOB), content_hash FROM {MEMORY_TABLE}"  # noqa: S608 own name
     for uid, content, digest in file.execute(sql):
         if hashlib.sha256(content or b"").hexdigest() != digest:
@@ -203,7 +206,7 @@ def copy_mirror(target: Path) -> bool:
         return False
     copy_privately(mirror.mirror_path(), target)
     with target.open("r+b") as file:
-        mirror.last_row(file)  # cuts off a line that was being written
+        mirror.last_row(file)  # removes an unfinished line
         os.fsync(file.fileno())
     return True
 

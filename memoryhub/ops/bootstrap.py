@@ -3,8 +3,8 @@
 If the running Python lacks requirements of ``pyproject.toml``, the first command creates ``.venv`` next
 to ``manage.py``, installs the pinned requirements (``test`` also installs the development requirements)
 and runs itself again inside it. Later commands find the stamp of the installed requirements and continue
-at once. The choice between the real store and the demo's store is also made here, before Django reads
-the settings.
+at once. The choice between the real store and that of the demo is also made here, before Django reads the
+settings.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def install(python: Path, requirements: str, *, make: bool) -> bool:
 
 @contextmanager
 def _installation_lock() -> Iterator[None]:
-    """Lock the installation, so that of two first commands one installs and the other waits."""
+    """Lock the installation: if two commands start at once, one installs and the other waits."""
     folder = os.open(ROOT, os.O_RDONLY)
     try:
         try:
@@ -187,13 +187,13 @@ def _make_environment(python: Path) -> None:
     except subprocess.CalledProcessError:
         _exit_without_ensurepip()
     except OSError as error:
-        sys.exit(f"Cannot make the environment {VENV}: {error}\nFix this and run the command again.")
+        sys.exit(f"Cannot create the environment {VENV}: {error}\nFix this and run the command again.")
 
 
 def _exit_without_ensurepip() -> NoReturn:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     sys.exit(
-        f"This Python ({sys.executable}) cannot make an environment with pip: its ensurepip is missing.\n"
+        f"This Python ({sys.executable}) cannot create an environment with pip: its ensurepip is missing.\n"
         f"Install it (Debian and Ubuntu: apt install python{version}-venv) and run the command again."
     )
 

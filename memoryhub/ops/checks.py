@@ -213,7 +213,7 @@ def variables_are_known(**kwargs: Any) -> list[CheckMessage]:
 
 
 @register(INSTALLATION)
-def one_place_is_named(environ: Mapping[str, str] = os.environ, **kwargs: Any) -> list[CheckMessage]:
+def store_is_named_once(environ: Mapping[str, str] = os.environ, **kwargs: Any) -> list[CheckMessage]:
     """Warn about two settings for the store, one of which would be ignored silently."""
     if settings.DATABASE_URL and environ.get("LETSGO_MEMORY_DB"):
         return [

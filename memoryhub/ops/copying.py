@@ -1,9 +1,9 @@
 """Copy a store into another database, row by row, and compare the two.
 
 Two processes take part, because each has one database: this one reads, and a child writes to the other. They
-exchange pickled requests and answers over pipes. Rows are copied in the order of their keys, and a batch is
-one transaction, so that a copy that was interrupted goes on after the highest key of each table. The text
-indexes and change logs are not copied: triggers of the target make them.
+exchange pickled requests and answers over pipes. Rows are copied in the order of their keys, one transaction
+for each batch, so that an interrupted copy can continue after the highest key of each table. The text indexes
+and change logs are not copied: triggers of the target fill them.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _CHILD = (
     "import os, django; os.environ.setdefault('DJANGO_SETTINGS_MODULE', 'memoryhub.settings');"
     " django.setup(); from memoryhub.ops import copying; copying.answer_requests()"
 )
-_LOCAL = {Lease, ServerProcess}  # of the processes that serve one database
+_LOCAL = {Lease, ServerProcess}  # about the processes that serve this database
 Model = type[models.Model]
 Rows = Sequence[Sequence[Any]]
 
 
 class CopyError(Exception):
-    """The store cannot be copied; the message says why and what to do."""
+    """The store cannot be copied. The message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -59,33 +59,33 @@ class Summary:
 
 
 def find_models() -> list[Model]:
-    """Return the models of all tables with rows to copy, each after those that its rows cannot be without."""
+    """Return the models to copy, each after the models that its required foreign keys refer to."""
     left = [m for m in apps.get_models(include_auto_created=True) if m._meta.managed and m not in _LOCAL]
     left = [model for model in left if not model._meta.proxy]
-    found: list[Model] = []
+    ordered: list[Model] = []
     while left:
         ready = [m for m in left if not (_targets(m, nullable=True) & set(left) - {m})]
         ready = ready or [m for m in left if not (_targets(m, nullable=False) & set(left) - {m})]
         if not ready:
             raise CopyError("tables refer to each other in a circle")
-        found.append(ready[0])
+        ordered.append(ready[0])
         left.remove(ready[0])
-    return found
+    return ordered
 
 
 def _targets(model: Model, *, nullable: bool) -> set[Any]:
-    """Return the models that a model refers to. ``nullable``: also by columns that may be empty."""
+    """Return the models that a model refers to. ``nullable``: also by nullable foreign keys."""
     links = [field for field in model._meta.concrete_fields if field.remote_field]
     return {field.related_model for field in links if nullable or not field.null}
 
 
 def find_late_columns(ordered: Sequence[Model]) -> dict[Model, list[Any]]:
-    """Return the fields that refer to rows which are copied later: they are set when all rows are there."""
+    """Return the fields that refer to models copied later. They are set when all rows are copied."""
     late = {}
     for position, model in enumerate(ordered):
-        there = set(ordered[:position])
+        earlier = set(ordered[:position])
         fields = [
-            f for f in model._meta.concrete_fields if f.remote_field and f.remote_field.model not in there
+            f for f in model._meta.concrete_fields if f.remote_field and f.remote_field.model not in earlier
         ]
         if fields:
             late[model] = fields
@@ -104,7 +104,7 @@ def read_rows(model: Model, after: Any) -> Iterator[list[Any]]:
         return
     fields = model._meta.concrete_fields
     key = fields.index(_key(model))
-    # Documents as texts: else an empty one and "null" would be the same.
+    # JSON as text: otherwise NULL and a JSON null would be the same.
     texts = [Cast(f.attname, models.TextField()) if _is_document(f) else models.F(f.attname) for f in fields]
     rows = model._base_manager.order_by("pk").values_list(*texts)
     while batch := list((rows if after is None else rows.filter(pk__gt=after))[:BATCH_SIZE]):
@@ -130,12 +130,12 @@ def _is_document(field: Any) -> bool:
 
 
 def _parse(value: Any, is_document: bool) -> Any:
-    """Return a value, of a document its content, but in a list: an empty document has none."""
+    """Return a value to digest. JSON is parsed, and put into a list so that its null differs from NULL."""
     return [_plain(json.loads(value))] if is_document and value is not None else value
 
 
 def _plain(value: Any) -> Any:
-    """Return a part of a document without what databases change: 2.0 may come back as 2."""
+    """Return JSON without differences between databases: 2.0 may be returned as 2."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
@@ -144,7 +144,7 @@ def _plain(value: Any) -> Any:
 
 
 def _describe(value: Any) -> str:
-    """Return a text for a value that JSON does not know, the same for all databases."""
+    """Return a text for a value that JSON cannot represent, the same for all databases."""
     if isinstance(value, bytes | memoryview):
         return bytes(value).hex()
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
@@ -158,9 +158,9 @@ def _key(model: Model) -> Any:
 
 
 def prepare() -> tuple[int, bool]:
-    """Make or update the tables. Return the last row of the journal, and whether a copy was interrupted.
+    """Create or update the tables. Return the last row of the journal, and whether a copy was interrupted.
 
-    Raise :class:`CopyError` if the database contains a store that is no unfinished copy.
+    Raise :class:`CopyError` if the database contains a store that is not an unfinished copy.
     """
     tables = set(connection.introspection.table_names())
     is_unfinished = Lease._meta.db_table in tables and Lease.objects.filter(name=MARK).exists()
@@ -179,7 +179,7 @@ _CONTENT = frozenset(
 
 
 def _clear() -> None:
-    """Delete what migrations made, such as permissions: the copy brings the same rows with other keys."""
+    """Delete the rows of migrations, such as permissions: the source has them with other keys."""
     with write_transaction():
         for model in reversed(find_models()):
             if model is not JournalEntry:
@@ -188,7 +188,7 @@ def _clear() -> None:
 
 
 def position(label: str) -> Any:
-    """Return the highest key of a table, None for none. Tables without numbers as keys start again."""
+    """Return the highest key of a table, or None. If its keys are not numbers, empty it."""
     model = apps.get_model(label)
     if isinstance(_key(model), models.IntegerField):
         return model._base_manager.aggregate(last=models.Max("pk"))["last"]
@@ -216,7 +216,7 @@ def _no_value(value: Any) -> None:
 
 
 def _adapter(field: Any) -> Callable[[Any], Any]:
-    """Return a function that returns a value as the database stores it. Documents are texts already."""
+    """Return a function that converts a value for the database. JSON is text already."""
     if _is_document(field):
         return lambda value: value
     return lambda value: field.get_db_prep_save(value, connection)
@@ -239,14 +239,14 @@ def finish() -> verification.Verification:
 
 
 _REQUESTS: dict[str, Callable[..., Any]] = {
-    one.__name__: one for one in (prepare, position, insert, set_columns, finish)
+    function.__name__: function for function in (prepare, position, insert, set_columns, finish)
 }
 
 
 def answer_requests() -> None:
     """Answer the requests of :class:`Target` until there are no more."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints must not disturb the answers
+    os.dup2(2, 1)  # printed text must not disturb the answers
     _REQUESTS["summarize"] = lambda label: summarize(apps.get_model(label))
     with suppress(EOFError):
         while True:
@@ -264,7 +264,7 @@ def _send(pipe: BinaryIO, message: Any) -> None:
 
 
 class Target:
-    """The child process with the other database. Its requests are attributes, such as ``insert(...)``."""
+    """The child process with the other database. Each request is a method, such as ``insert(...)``."""
 
     def __init__(self, url: str) -> None:
         hidden = ("DATABASE_URL_FILE", "LETSGO_MEMORY_DB")
@@ -299,9 +299,9 @@ class Target:
 
 
 def copy_store(url: str, report: Callable[[str, Summary], None]) -> None:
-    """Copy the store in use into an empty database, or go on with that. ``report`` gets each finished table.
+    """Copy the store in use into an empty database, or continue a copy. ``report`` gets each compared table.
 
-    Raise :class:`CopyError` if that is impossible, or if the two differ at the end.
+    Raise :class:`CopyError` if that is impossible, or if the two stores differ at the end.
     """
     if running := nodes.live_processes():
         raise CopyError(f"node {running[0].node} serves the store; stop all servers first")

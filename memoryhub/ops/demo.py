@@ -1,4 +1,4 @@
-"""The demo: an invented team, three projects, ten weeks of agent sessions (``fixtures/demo``)."""
+"""Fill a store with the demo: a team, three projects, ten weeks of agent sessions (``fixtures/demo``)."""
 
 from __future__ import annotations
 
@@ -60,20 +60,18 @@ def mark() -> None:
 def load(now: datetime | None = None, more: Iterable[tuple[str, Callable[[datetime], None]]] = ()) -> bool:
     """Fill the empty store of a marked home, all or nothing. Return False if it contains memories.
 
-    ``more``: what else is to happen meanwhile, each with its moment as the fixtures tell it.
+    ``more``: further actions, each with its time in the format of the fixtures.
     """
     home = Path(settings.HOME)
     if not (home / MARKER).exists():
-        raise NotADemo(
-            f"{home} is not marked as a demo's folder; the demo is loaded by: manage.py quickstart"
-        )
-    for place in (Path(connection.settings_dict["NAME"]), Path(settings.MEMORY_LOG)):
-        if not place.resolve().is_relative_to(home.resolve()):
-            raise NotADemo(f"{place} lies outside of the demo's folder {home}; unset what names it")
+        raise NotADemo(f"{home} is not marked as a demo's folder; load the demo with: manage.py quickstart")
+    for path in (Path(connection.settings_dict["NAME"]), Path(settings.MEMORY_LOG)):
+        if not path.resolve().is_relative_to(home.resolve()):
+            raise NotADemo(f"{path} is outside of the demo's folder {home}; unset the variable that names it")
     with transaction.atomic():
         if Memory.objects.exists():
             return False
-        _History(now or timezone.now()).live(more)
+        _History(now or timezone.now()).apply(more)
     return True
 
 
@@ -86,7 +84,7 @@ class _History:
     began: dict[str, datetime] = field(default_factory=dict)
     actions: list[tuple[datetime, int, Callable[[datetime], None]]] = field(default_factory=list)
 
-    def live(self, more: Iterable[tuple[str, Callable[[datetime], None]]]) -> None:
+    def apply(self, more: Iterable[tuple[str, Callable[[datetime], None]]]) -> None:
         for when, action in more:
             self.plan(self.moment(when), 4, action)
         sessions = list(_read("sessions"))
@@ -221,7 +219,7 @@ class _History:
         )
 
     def write_session(self, row: Row) -> None:
-        """Write what no service writes: the ends, events and injections of a session."""
+        """Write rows that no service writes: a session with its end, events and injections."""
         began, last = self.began[row["session_id"]], self.within(row, {"minute": row["minutes"]})
         ended = bool(row["end_reason"])
         session, _ = Session.objects.update_or_create(
@@ -291,7 +289,7 @@ def _read(name: str) -> Iterator[Row]:
 
 
 def _actor(name: str) -> Actor:
-    """Return the actor: ``user:mara`` owns personal memories; agents work for the administrator."""
+    """Return the actor of a name. A user owns her personal memories; agents work for the administrator."""
     kind, _, person = name.partition(":")
     return Actor(name, Clearance.up_to("secret", owner=person if kind == "user" else OWNER))
 
@@ -357,32 +355,32 @@ SEARCHES: Mapping[str, tuple[str, str]] = {
 }
 
 
-def gather(admin: User) -> None:
+def add_team(admin: User) -> None:
     """Add people, tokens and saved searches. ``admin`` invites the others, who have no password."""
-    for name, (role, level, projects, seen) in TEAM.items():
-        _join(admin, name, role, level, projects)
+    for name, (role, level, memberships, seen) in TEAM.items():
+        _create_person(admin, name, role, level, memberships)
         if seen is not None:
             User.objects.filter(username=name).update(last_login=timezone.now() - timedelta(days=seen))
-    for agent, (level, rights, reach, used) in AGENTS.items():
-        _issue(admin, agent, level, rights, reach, used)
+    for agent, (level, rights, projects, used) in AGENTS.items():
+        _issue_token(admin, agent, level, rights, projects, used)
     for name, (page, query) in SEARCHES.items():
         saved_searches.save_search(admin, name, page, query, replace=True)
     actor = Actor(f"user:{admin.get_username()}", Clearance.up_to("public", owner=admin.get_username()))
     runs.execute(runs.enqueue("consolidate", {}, actor, dry_run=True))
 
 
-def _join(admin: User, name: str, role: str, level: str, projects: Mapping[str, str]) -> None:
+def _create_person(admin: User, name: str, role: str, level: str, memberships: Mapping[str, str]) -> None:
     if User.objects.filter(username__iexact=name).exists() or identities.is_former_username(name):
         return
     person = people.create_account(name, "", admin, email=f"{name}@harbour.example")
     people.change_rights(
         person, admin, role=role, level=level, is_active=True, is_staff=role == "administrator"
     )
-    for project, within in projects.items():
-        people.add_membership(person, project, within, admin)
+    for project, project_level in memberships.items():
+        people.add_membership(person, project, project_level, admin)
 
 
-def _issue(
+def _issue_token(
     admin: User, name: str, level: str, rights: tuple[str, ...], projects: tuple[str, ...] | None, used: float
 ) -> None:
     now, actor = timezone.now(), Actor(f"user:{admin.get_username()}")

@@ -21,23 +21,23 @@ from memoryhub.access.policy import Actor, Sensitivity, system_actor
 from memoryhub.accounts import tokens
 
 AGENT = "claude-code"
-RECORDED = "fixtures/sessions/debugging.jsonl"  # of the demo
-ENDED_AGO = timedelta(minutes=35)
-MOST_SECONDS = 366 * 86_400  # a session longer than a year is a mistake
+DEMO_SESSION = "fixtures/sessions/debugging.jsonl"
+ENDED_AGO = timedelta(minutes=35)  # the session of the demo
+MAX_OFFSET = 366 * 86_400  # a session longer than a year is a mistake
 LINE = '{"offset": seconds, "hook": {"hook_event_name": …, "session_id": …, …}}'
 
 
-class NotATranscript(Exception):
-    """The file holds no hook at all; the message says where reading it failed first."""
+class InvalidTranscript(Exception):
+    """No line of the file is a hook. The message names the first error."""
 
 
-class BadLine(ValueError):
+class InvalidLine(ValueError):
     """An error in one line of the transcript."""
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """One hook. ``number``: its line, from 1; ``offset``: seconds since the session began."""
+class RecordedHook:
+    """A hook. ``number``: its line, from 1. ``offset``: seconds since the session began."""
 
     number: int
     offset: float
@@ -58,9 +58,9 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Transcript:
-    """The hooks in the order of the file, and the lines that are none: number and reason."""
+    """The hooks in the order of the file, and the number and error of each invalid line."""
 
-    hooks: list[Recorded]
+    hooks: list[RecordedHook]
     broken: list[tuple[int, str]]
 
     @property
@@ -69,49 +69,49 @@ class Transcript:
 
 
 def read_transcript(path: Path) -> Transcript:
-    """Read a file; NotATranscript when no line of it is a hook, OSError when it cannot be read."""
-    hooks: list[Recorded] = []
+    """Read a transcript. Raise InvalidTranscript if no line is a hook."""
+    hooks: list[RecordedHook] = []
     broken: list[tuple[int, str]] = []
     for number, raw in enumerate(path.read_bytes().splitlines(), 1):
         if not raw.strip():
             continue
         try:
-            hooks.append(_recorded(number, raw))
-        except BadLine as problem:
-            broken.append((number, str(problem)))
+            hooks.append(_parse_line(number, raw))
+        except InvalidLine as error:
+            broken.append((number, str(error)))
     if not hooks:
         where = f"line {broken[0][0]}: {broken[0][1]}" if broken else "it is empty"
-        raise NotATranscript(f"{path} is not a recorded session; {where}. A line looks like {LINE}")
+        raise InvalidTranscript(f"{path} is not a recorded session; {where}. A line looks like {LINE}")
     return Transcript(hooks, broken)
 
 
-def _recorded(number: int, raw: bytes) -> Recorded:
+def _parse_line(number: int, raw: bytes) -> RecordedHook:
     try:
         row = json.loads(raw)
     except (ValueError, RecursionError):
-        raise BadLine("not JSON") from None
+        raise InvalidLine("not JSON") from None
     if not isinstance(row, dict):
-        raise BadLine("not an object")
+        raise InvalidLine("not an object")
     offset, hook = row.get("offset"), row.get("hook")
     if not isinstance(offset, int | float) or isinstance(offset, bool) or not math.isfinite(offset):
-        raise BadLine("offset must be a number of seconds")
-    if not 0 <= offset <= MOST_SECONDS:
-        raise BadLine("offset must be 0 or more seconds, and at most a year")
+        raise InvalidLine("offset must be a number of seconds")
+    if not 0 <= offset <= MAX_OFFSET:
+        raise InvalidLine("offset must be 0 or more seconds, and at most a year")
     if not isinstance(hook, dict):
-        raise BadLine("hook must be an object")
+        raise InvalidLine("hook must be an object")
     for name in ("hook_event_name", "session_id"):
         if not isinstance(hook.get(name), str) or not hook[name].strip():
-            raise BadLine(f"hook.{name} must be a text")
-    return Recorded(number, float(offset), hook)
+            raise InvalidLine(f"hook.{name} must be a text")
+    return RecordedHook(number, float(offset), hook)
 
 
-TIMEOUT = 30  # seconds for one answer
-PATIENCE = 5  # times that a busy hub is asked again
+TIMEOUT = 30  # seconds for a request
+MAX_RETRIES = 5  # of a request to a busy hub
 _BUSY = (429, 503)
 
 
-class Refused(Exception):
-    """The hub's answer was not 2xx. ``final``: so will be every other (no access, no hub)."""
+class RequestRefused(Exception):
+    """The hub's answer was not 2xx. ``final``: every other request will fail too (no access, no hub)."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -120,19 +120,19 @@ class Refused(Exception):
 
 
 class Transport(Protocol):
-    """Where requests to ``/api/v1`` go. ``where`` names the store for a person."""
+    """Sends requests to ``/api/v1``. ``target``: the store, as shown to people."""
 
-    where: str
+    target: str
 
     def ask(self, method: str, path: str, query: dict[str, Any], body: Any = None) -> Any:
-        """The JSON of the answer; Refused when it is not 2xx."""
+        """Return the JSON of the answer. Raise RequestRefused if it is not 2xx."""
 
 
-class Inside:
-    """The hub of this process."""
+class InProcessTransport:
+    """Requests to the hub in this process."""
 
     def __init__(self, token: str) -> None:
-        self.where = f"the store {settings.DATABASES['default']['NAME']}"
+        self.target = f"the store {settings.DATABASES['default']['NAME']}"
         named = [host.lstrip(".") for host in settings.ALLOWED_HOSTS if host != "*"]
         self._client = Client(SERVER_NAME=named[0] if named else "localhost")
         self._token = token
@@ -146,26 +146,26 @@ class Inside:
             secure=True,
             headers={"Authorization": f"Bearer {self._token}"},
         )
-        return _understood(answer.status_code, answer.content)
+        return _parse_answer(answer.status_code, answer.content)
 
 
-class Outside:
-    """A running hub at an address like ``http://127.0.0.1:8000``."""
+class HttpTransport:
+    """Requests to a running hub at an address such as ``http://127.0.0.1:8000``."""
 
     def __init__(self, url: str, token: str) -> None:
-        self.where = f"the hub at {url}"
+        self.target = f"the hub at {url}"
         self._url, self._token = url.rstrip("/"), token
 
     def ask(self, method: str, path: str, query: dict[str, Any], body: Any = None) -> Any:
-        for attempt in range(PATIENCE + 1):
+        for attempt in range(MAX_RETRIES + 1):
             status, content, wait = self._request(method, path, query, body)
-            if status not in _BUSY or attempt == PATIENCE:
+            if status not in _BUSY or attempt == MAX_RETRIES:
                 break
             time.sleep(wait)
-        return _understood(status, content)
+        return _parse_answer(status, content)
 
     def _request(self, method: str, path: str, query: dict[str, Any], body: Any) -> tuple[int, bytes, float]:
-        """Status, body, and the seconds to wait if the hub is busy. Status 0: no hub answers there."""
+        """Return status, body, and the seconds to wait if the hub is busy. Status 0: no answer."""
         import httpx2
 
         try:
@@ -184,24 +184,23 @@ class Outside:
 
 
 def is_address(url: str) -> bool:
-    """Whether this may be a hub's address."""
     parts = urlsplit(url)
     return parts.scheme in ("http", "https") and bool(parts.netloc)
 
 
 @contextmanager
-def inside(actor: Actor, name: str) -> Iterator[Inside]:
-    """A transport to this process's store, by a token that ends with the block."""
+def connect_in_process(actor: Actor, name: str) -> Iterator[InProcessTransport]:
+    """Yield a transport to the store of this process. Its token is revoked at the end."""
     day = timezone.now() + timedelta(days=1)
     level = Sensitivity.SECRET.value
     token, raw = tokens.issue_token(name, name, level, ("read", "write"), actor=actor, expires_at=day)
     try:
-        yield Inside(raw)
+        yield InProcessTransport(raw)
     finally:
         tokens.revoke_token(token.uid, actor)
 
 
-def _understood(status: int, content: bytes) -> Any:
+def _parse_answer(status: int, content: bytes) -> Any:
     try:
         answer = json.loads(content)
     except ValueError:
@@ -213,11 +212,11 @@ def _understood(status: int, content: bytes) -> Any:
         message = "; ".join(errors) or str(answer.get("detail") or answer.get("title") or "")
     else:
         message = content[:200].decode("utf-8", "replace") if status == 0 else "the server is not a hub"
-    raise Refused(status if status != 200 else 502, message)
+    raise RequestRefused(status if status != 200 else 502, message)
 
 
 PATH = "/hooks/claude-code"
-_ALL = {"allow_private": "true", "allow_secret": "true"}
+_ALL_LEVELS = {"allow_private": "true", "allow_secret": "true"}
 _EVENTS = {
     "SessionStart": "session:start",
     "UserPromptSubmit": "prompt:submit",
@@ -231,14 +230,14 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Played:
-    """What became of one hook.
+class PlayedHook:
+    """A hook and its outcome. ``context``: the number of characters that the hub injected.
 
-    "kept": a memory came of it; "skipped": none, ``why`` says the reason; "taken": recorded without being
-    judged; "known": it was there before, and was not sent; "failed": the hub refused it.
+    "kept": it became a memory. "skipped": it did not, for the reason ``why``. "taken": it was recorded.
+    "known": the store already contains it, so it was not sent. "failed": the hub refused it.
     """
 
-    recorded: Recorded
+    recorded: RecordedHook
     at: datetime
     outcome: Outcome
     why: str = ""
@@ -247,22 +246,24 @@ class Played:
 
 @dataclass
 class Player:
-    """``speed``: 0 as fast as it goes, 1 in real time, 60 sixty times as fast.
+    """Sends the hooks of a transcript to a hub.
 
-    The last hook's time is the moment at which it is played, those before keep their recorded distance.
-    A session in the store keeps its times, so its events are not sent again.
+    The last hook gets the current time, and the earlier ones keep their distance to it. A session that the
+    store already contains keeps its times, so that its events are recognised and not sent again.
+    ``speed``: 0: as fast as possible; 1: in real time; 60: sixty times as fast.
+    ``outcomes``: ask the hub what each hook became.
     """
 
     transport: Transport
     transcript: Transcript
     project: str = ""
     speed: float = 0
-    looks: bool = True
+    outcomes: bool = True
     _began: dict[str, datetime] = field(default_factory=dict)
     _known: dict[str, set[tuple[str, str, str]]] = field(default_factory=dict)
 
-    def play(self, now: datetime | None = None) -> Iterator[Played]:
-        """Send the hooks one after the other. Refused only where no hook would be taken."""
+    def play(self, now: datetime | None = None) -> Iterator[PlayedHook]:
+        """Send the hooks in order. Raise RequestRefused if the hub would refuse all of them."""
         start, clock = now or datetime.now(UTC), time.monotonic()
         for recorded in self.transcript.hooks:
             if recorded.session_id not in self._began:
@@ -274,54 +275,53 @@ class Player:
 
     @property
     def sessions(self) -> list[str]:
-        """The sessions played so far."""
         return list(self._began)
 
     def memories(self) -> list[Row]:
-        """The memories of the transcript's sessions, in the order in which they were made."""
+        """Return the memories of the played sessions, oldest first."""
         found: list[Row] = []
         for session_id in self._began:
-            found += self._all("/memories", {"session_id": session_id})
+            found += self._fetch_all("/memories", {"session_id": session_id})
         return sorted(found, key=lambda one: str(one["created_at"]))
 
     def _look_up(self, session_id: str, start: datetime) -> None:
-        """When the session began: as the store has it, or so that the transcript ends as it is played."""
+        """Set the start of a session: the stored one, or such that the last hook is played at its time."""
         took = self.transcript.seconds / self.speed if self.speed else 0
         began = start - timedelta(seconds=self.transcript.seconds - took)
         path = f"/sessions/{quote(session_id, safe='')}"
         known: set[tuple[str, str, str]] = set()
         try:
-            began = datetime.fromisoformat(self._ask(path, {"limit": 1})["session"]["started_at"])
-        except Refused as refused:
+            began = datetime.fromisoformat(self._get(path, {"limit": 1})["session"]["started_at"])
+        except RequestRefused as refused:
             if refused.final:
                 raise
         else:
-            entries = self._all(path, {}, "timeline")
+            entries = self._fetch_all(path, {}, "timeline")
             known = {_key(one["at"], one.get("event", ""), one.get("tool_name", "")) for one in entries}
         self._began[session_id] = began.replace(microsecond=began.microsecond // 1000 * 1000)
         self._known[session_id] = known
 
-    def _send(self, recorded: Recorded, at: datetime) -> Played:
+    def _send(self, recorded: RecordedHook, at: datetime) -> PlayedHook:
         event = _EVENTS.get(recorded.name, "")
         if _key(at.isoformat(), event, recorded.tool) in self._known[recorded.session_id]:
-            return Played(recorded, at, "known", "in the store already")
+            return PlayedHook(recorded, at, "known", "in the store already")
         query = {"at": at.isoformat(), **({"project": self.project} if self.project else {})}
         try:
             answer = self.transport.ask("POST", PATH, query, recorded.hook)
-        except Refused as refused:
+        except RequestRefused as refused:
             if refused.final:
                 raise
-            return Played(recorded, at, "failed", str(refused))
+            return PlayedHook(recorded, at, "failed", str(refused))
         context = len((answer.get("hookSpecificOutput") or {}).get("additionalContext") or "")
         if not event:
-            return Played(recorded, at, "taken", "the hub has nothing to do at this hook")
-        outcome, why = self._outcome(recorded, at) if self.looks else ("taken", "")
-        return Played(recorded, at, outcome, why, context)
+            return PlayedHook(recorded, at, "taken", "the hub has nothing to do at this hook")
+        outcome, why = self._find_outcome(recorded, at) if self.outcomes else ("taken", "")
+        return PlayedHook(recorded, at, outcome, why, context)
 
-    def _outcome(self, recorded: Recorded, at: datetime) -> tuple[Outcome, str]:
-        """What the session's timeline says of a hook."""
+    def _find_outcome(self, recorded: RecordedHook, at: datetime) -> tuple[Outcome, str]:
+        """Return the outcome of a hook from the timeline of its session."""
         path = f"/sessions/{quote(recorded.session_id, safe='')}"
-        newest = self._ask(path, {"limit": 6})["timeline"]["items"]
+        newest = self._get(path, {"limit": 6})["timeline"]["items"]
         for entry in newest:
             if entry["kind"] != "memory" and datetime.fromisoformat(entry["at"]) == at and entry.get("event"):
                 if entry.get("memory_id"):
@@ -329,21 +329,21 @@ class Player:
                 return ("skipped", entry["skip_reason"]) if entry.get("skip_reason") else ("taken", "")
         return "failed", "the hub accepted it but did not record it; its log says why"
 
-    def _all(self, path: str, query: Row, inside: str = "") -> list[Row]:
-        """All pages of a list."""
+    def _fetch_all(self, path: str, query: Row, part: str = "") -> list[Row]:
+        """Return the items of all pages. ``part``: the key of the list in the answer."""
         found: list[Row] = []
         cursor = None
         while True:
-            page = self._ask(path, {**query, "limit": 200, **({"cursor": cursor} if cursor else {})})
-            page = page[inside] if inside else page
+            page = self._get(path, {**query, "limit": 200, **({"cursor": cursor} if cursor else {})})
+            page = page[part] if part else page
             found += page["items"]
             cursor = page["next_cursor"]
             if not cursor:
                 return found
 
-    def _ask(self, path: str, query: Row) -> Any:
-        within = {"project": self.project} if self.project else {}
-        return self.transport.ask("GET", path, {**query, **within, **_ALL})
+    def _get(self, path: str, query: Row) -> Any:
+        project = {"project": self.project} if self.project else {}
+        return self.transport.ask("GET", path, {**query, **project, **_ALL_LEVELS})
 
 
 def _key(at: str, event: str, tool: str) -> tuple[str, str, str]:
@@ -351,15 +351,15 @@ def _key(at: str, event: str, tool: str) -> tuple[str, str, str]:
 
 
 def play_session(now: datetime | None = None) -> None:
-    """Replay the recorded session so that it ended a while ago."""
-    transcript = read_transcript(settings.BASE_DIR / RECORDED)
-    with _in_no_hurry(), inside(system_actor("quickstart"), AGENT) as transport:
-        for _ in Player(transport, transcript, looks=False).play((now or timezone.now()) - ENDED_AGO):
+    """Replay the recorded session of the demo. It ends :data:`ENDED_AGO` before ``now``."""
+    transcript = read_transcript(settings.BASE_DIR / DEMO_SESSION)
+    with _without_deadlines(), connect_in_process(system_actor("quickstart"), AGENT) as transport:
+        for _ in Player(transport, transcript, outcomes=False).play((now or timezone.now()) - ENDED_AGO):
             pass
 
 
 @contextmanager
-def _in_no_hurry() -> Iterator[None]:
+def _without_deadlines() -> Iterator[None]:
     """Lift the deadlines of injections, so that a busy machine does not change the demo."""
     served = settings.MEMORYHUB
     settings.MEMORYHUB = served.model_copy(

@@ -1,4 +1,4 @@
-"""Put a backup in the place of the live store. At every moment there is a whole store."""
+"""Replace the live store with a backup. There is a complete store at any moment."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def staged(file: Path) -> Iterator[Path]:
 def put_in_place(copy: Path, copy_of: Path) -> Path | None:
     """Replace the store with ``copy`` and its mirror with the one next to ``copy_of``; then migrate it.
 
-    Returns the name under which the previous store is kept, None if there was no store. At every moment there
-    is a whole store, the old one or the new one. If the migration fails, the old one is put back.
+    Return the new path of the previous store, or None if there was no store. There is a complete store at any
+    moment, the old one or the new one. If the migration fails, the old one is put back.
     """
     live, log = live_path(), mirror.mirror_path()
     connections.close_all()
@@ -108,7 +108,7 @@ def _remove_second_names(live: Path) -> None:
 
 
 def _keep(live: Path, log: Path, kept: Path) -> None:
-    """Give the store a second name and move its mirror there, both or neither.
+    """Give the store a second name, and move its mirror next to it. Do both or neither.
 
     A store that lacks its mirror writes a new one with the next change, so an interruption does no harm. A
     damaged store may still have its log, which belongs to it.
@@ -197,7 +197,7 @@ def claimed(live: Path) -> Iterator[None]:
             connected.execute("PRAGMA journal_mode=DELETE")
             connected.execute("BEGIN EXCLUSIVE")
             if connected.execute("PRAGMA journal_mode").fetchone() != ("delete",):
-                raise sqlite3.OperationalError("locked")  # someone else turned the log on in between
+                raise sqlite3.OperationalError("locked")  # another process has turned the log on again
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise BackupError(
@@ -213,7 +213,7 @@ def _logs(database: Path) -> list[Path]:
 
 
 def _own_like(file: Path, example: Path) -> None:
-    """Keep the owner: root may restore a store that a service user writes."""
+    """Keep the owner: root may restore the store of a service user."""
     if os.geteuid() == 0:
-        about = example.stat()
-        os.chown(file, about.st_uid, about.st_gid)
+        owner = example.stat()
+        os.chown(file, owner.st_uid, owner.st_gid)

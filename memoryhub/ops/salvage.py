@@ -26,7 +26,7 @@ from memoryhub.ops import backup, restore
 from memoryhub.ops.backup import BackupError
 
 _BLANK = "blank"
-MAX_REPEATS = 20  # rows that lost their row are removed, then those that belonged to them
+MAX_REPEATS = 20  # removing a row can leave other rows that refer to it
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def _make_schema(
 
 
 def _blank_schema() -> list[list[str]]:
-    """Return the rows of the schema that the migrations make, without the pages: where these are is lost."""
+    """Return the schema that the migrations create, without page numbers, which are lost."""
     blank = connection.copy(_BLANK)
     blank.settings_dict["NAME"] = ":memory:"
     connections[_BLANK] = blank
@@ -260,7 +260,7 @@ def _fits(values: list[Value], columns: list[tuple[str, int, int]]) -> bool:
 
 
 def _remove_dangling(new: sqlite3.Connection, found: Salvaged) -> None:
-    """Clear references to lost rows. A row that cannot be without one is removed."""
+    """Clear references to lost rows. Remove a row whose reference is required."""
     for _ in range(MAX_REPEATS):
         broken = new.execute("PRAGMA foreign_key_check").fetchall()
         if not broken:

@@ -54,18 +54,18 @@ _PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 
 
 class CannotServe(Exception):
-    """The server cannot listen there; the message says why and what to do."""
+    """The server cannot start. The message says why and what to do."""
 
 
-def require_free(host: str, port: int, patience: float = 0) -> None:
+def require_free(host: str, port: int, seconds: float = 0) -> None:
     """Raise :class:`CannotServe` unless this address belongs to this machine and is free.
 
     Checked before the start, because granian would share a port with another granian.
-    ``patience``: seconds to wait for a port that is taken.
+    ``seconds``: how long to wait for a port that is taken.
     """
     if not 0 < port < 65_536:
         raise CannotServe(f"--port must be between 1 and 65535, not {port}")
-    until = time.monotonic() + patience
+    until = time.monotonic() + seconds
     while True:
         try:
             return _bind(host, port)
@@ -85,9 +85,9 @@ def _bind(host: str, port: int) -> None:
 
 
 def prepare_store() -> Iterator[str]:
-    """Check the store before it is served. Yield what a person should know.
+    """Check the store before it is served, and repair its schema. Yield messages for the operator.
 
-    Repairs the schema. Raises :class:`CannotServe` if that is impossible.
+    Raise :class:`CannotServe` if the store cannot be served.
     """
     if left := drafts.remove_abandoned():
         yield f"Removed files that a killed process had left: {', '.join(map(str, left))}"
@@ -105,7 +105,7 @@ def prepare_store() -> Iterator[str]:
 
 
 def _repair_schema(problems: list[str]) -> None:
-    """Install missing triggers and indexes again. What was written without them is not in the journal."""
+    """Install missing triggers and indexes again. Changes made without them are not in the journal."""
     try:
         with write_transaction():
             schema.install()
@@ -154,7 +154,7 @@ def require_limits() -> int:
 
 
 class _Server(Server):  # type: ignore[misc, valid-type]
-    """A server that takes no worker as alive that has ended.
+    """A server that never reports an ended worker as alive.
 
     Granian (2.8) waits for a worker in two threads. The one that does not get the exit code may report a
     worker that "refused to gracefully stop".
@@ -175,7 +175,7 @@ def serve(
     """
     max_connections = require_limits()
 
-    # On systems that spawn workers, these read the settings again, in another folder perhaps.
+    # Spawned workers read the settings again, perhaps in another working folder.
     os.environ["LETSGO_HOME"] = str(settings.HOME)
     os.environ["LETSGO_MEMORY_DB"] = str(settings.MEMORY_DB)
     os.environ["LETSGO_MEMORY_LOG"] = str(settings.MEMORY_LOG)
@@ -200,7 +200,7 @@ def serve(
             websockets=False,
             backpressure=max_connections,
             log_level=LogLevels.warning if quiet else LogLevels.info,
-            # Else the end of one worker, by the system when memory is short for one, would be the end of all.
+            # Otherwise the server ends when one worker does, for example when the system runs out of memory.
             respawn_failed_workers=True,
             workers_kill_timeout=SECONDS_TO_END,
             factory=True,
@@ -255,7 +255,7 @@ def end_with_main_process() -> None:
 
 
 def _end_after(main: int) -> None:
-    """Stop in good order when another process than ``main`` is the parent, or else after some seconds."""
+    """Stop this worker when ``main`` is no longer its parent. Kill it if it does not stop in time."""
     while os.getppid() == main:
         time.sleep(SECONDS_BETWEEN_CHECKS)
     logger.error(

@@ -43,12 +43,15 @@ from memoryhub.ops import serving
 from memoryhub.security import secrets
 from memoryhub.security.prompt_injection import digest_fields, inspect_fields, rules_version
 
+logger = logging.getLogger(__name__)
 ACTOR = system_actor(PROMPT_INJECTION_FLAG)
 BATCH_SIZE = 50  # journal rows of one turn
 REST_FACTOR = 9  # rest after each turn, as a multiple of its CPU time
 MAX_FIELD_CHARS = 20_000
 _WRITE_OPERATIONS = ("insert", "update", "accept")
 _TEXT_FIELDS = ("title", "subtitle", "abstract", "overview", "content")
+M_ARENA_MAX = -8  # a parameter of glibc's mallopt
+_is_loaded = False
 
 
 class FlaggingWorker(ExclusiveThread):
@@ -73,19 +76,19 @@ class FlaggingWorker(ExclusiveThread):
 def flag_next_memories(after: int) -> int | None:
     """Inspect the memories of the next journal rows; return the number of the last row, None if none."""
     rows = JournalEntry.objects.filter(seq__gt=after, object_type="memory", operation__in=_WRITE_OPERATIONS)
-    found: list[tuple[int, str]] = list(rows.order_by("seq").values_list("seq", "object_id")[:BATCH_SIZE])
-    if not found:
+    batch: list[tuple[int, str]] = list(rows.order_by("seq").values_list("seq", "object_id")[:BATCH_SIZE])
+    if not batch:
         return None
-    memories = list(Memory.objects.visible_to(ACTOR.clearance).filter(uid__in={uid for _, uid in found}))
+    memories = list(Memory.objects.visible_to(ACTOR.clearance).filter(uid__in={uid for _, uid in batch}))
     lists = load_lists(memories)
     if flags := find_flags(memories, lists):
         flag_memories(flags, ACTOR)
     store_digests(memories, lists)
-    return found[-1][0]
+    return batch[-1][0]
 
 
 def store_digests(memories: Iterable[Memory], lists: Mapping[int, ListValues]) -> None:
-    """Let injections skip the inspection of the memories in whose injected texts nothing is found."""
+    """Let injections skip the inspection of memories without findings in their injected texts."""
     digests = []
     for memory in memories:
         fields = injected_fields(memory, lists[memory.pk], usual_share())
@@ -127,13 +130,6 @@ def _parse_position(position: str) -> int:
 def _describe_position(seq: int) -> str:
     digest = JournalEntry.objects.values_list("hash", flat=True).get(seq=seq)
     return f"{seq} {digest} {rules_version().hex()}"
-
-
-logger = logging.getLogger(__name__)
-
-
-_is_loaded = False
-M_ARENA_MAX = -8  # a parameter of glibc's mallopt
 
 
 def load() -> None:

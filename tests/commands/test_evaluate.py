@@ -14,7 +14,7 @@ from django.core.management import call_command
 
 from memoryhub.models import Memory
 from tests.embeddings.servers import serving
-from tools.evaluation.baseline import ALL_WORDS, TELLING_WORDS, BareIndex
+from tools.evaluation.baseline import ALL_WORDS, WITHOUT_STOP_WORDS, BareIndex
 from tools.evaluation.sets import RetrievalSet, read_set
 
 OWN = Path(settings.BASE_DIR) / "fixtures/retrieval/kittiwake.json"
@@ -90,7 +90,7 @@ def test_each_category_has_the_figures_of_each_system(measured):
     [notes, *_] = measured[2]["groups"]
     assert list(notes["categories"]) == ["all", "plain", "void", "adversarial"]
     for systems in notes["categories"].values():
-        assert {ALL_WORDS, TELLING_WORDS, "lexical"} <= set(systems)
+        assert {ALL_WORDS, WITHOUT_STOP_WORDS, "lexical"} <= set(systems)
     assert notes["categories"]["all"]["lexical"]["questions"] == 6
     assert notes["categories"]["plain"]["lexical"]["recall_10"] == 1.0
     assert notes["categories"]["void"]["lexical"]["empty"] == 1.0
@@ -98,7 +98,7 @@ def test_each_category_has_the_figures_of_each_system(measured):
 
 def test_memories_with_the_same_content_answer_for_each_other(measured):
     [notes, *_] = measured[2]["groups"]
-    assert notes["categories"]["plain"][TELLING_WORDS]["recall_1"] == 1.0
+    assert notes["categories"]["plain"][WITHOUT_STOP_WORDS]["recall_1"] == 1.0
 
 
 def test_the_table_is_aligned_and_progress_is_told_beside_it(measured):
@@ -126,7 +126,7 @@ def test_the_floor_is_the_configured_one(file_of, run, monkeypatch):
 def test_one_mode_can_be_measured_alone(file_of, run):
     ran = run("evaluate", file_of(a_set()), "--mode", "lexical")
     assert "lexical" in ran.out
-    assert TELLING_WORDS in ran.out
+    assert WITHOUT_STOP_WORDS in ran.out
     assert "semantic" not in ran.out
 
 
@@ -211,7 +211,7 @@ def test_a_family_is_the_first_part_of_a_name(name, family):
 
 def test_bare_fts5_takes_any_text_for_words():
     bare = BareIndex([(1, "to be or not"), (2, "NEAR the harbour")])
-    assert bare.ask('NEAR("to be"', TELLING_WORDS).ranked == [2]
-    assert bare.ask("to be", TELLING_WORDS).ranked == [1]
+    assert bare.ask('NEAR("to be"', WITHOUT_STOP_WORDS).ranked == [2]
+    assert bare.ask("to be", WITHOUT_STOP_WORDS).ranked == [1]
     assert bare.ask('"*', ALL_WORDS).ranked == []
     bare.close()

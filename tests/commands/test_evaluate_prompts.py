@@ -19,7 +19,7 @@ from tools.evaluation.prompt_sets import (
     replacements_first,
     to_draft,
 )
-from tools.evaluation.sets import NotASet
+from tools.evaluation.sets import InvalidSet
 
 OWN = Path(settings.BASE_DIR) / "fixtures/prompts"
 KINDS = {
@@ -108,7 +108,7 @@ def test_a_missing_half_is_reported(folder, run):
 @pytest.mark.parametrize(
     ("prompts", "message"),
     [
-        ([{**PROMPTS[0], "must": ["dogs"]}], "prompt '1': 'dogs' is the id of no memory"),
+        ([{**PROMPTS[0], "must": ["dogs"]}], "prompt '1': 'dogs' is not the id of a memory"),
         ([{**PROMPTS[0], "may": ["cats"]}], "rename the second 'cats'"),
         ([PROMPTS[0], PROMPTS[0]], "rename the second '1'"),
         ([{**PROMPTS[0], "must_not": "all"}], "prompts.0.must_not"),
@@ -118,12 +118,12 @@ def test_a_missing_half_is_reported(folder, run):
     ],
 )
 def test_bad_prompts_are_refused_with_the_reason(prompts, message, folder):
-    with pytest.raises(NotASet, match=message):
+    with pytest.raises(InvalidSet, match=message):
         read_prompts(folder(prompts=prompts))
 
 
 def test_an_unknown_replacement_is_refused(folder):
-    with pytest.raises(NotASet, match="superseded_by 'dogs' is unknown"):
+    with pytest.raises(InvalidSet, match="superseded_by 'dogs' is unknown"):
         read_prompts(folder([{**MEMORIES[0], "superseded_by": "dogs"}]))
 
 
@@ -134,7 +134,7 @@ def test_memories_come_after_the_memories_that_replace_them():
 
 def test_memories_that_replace_each_other_are_refused():
     circle = [a_memory(id="a", superseded_by="b"), a_memory(id="b", superseded_by="a")]
-    with pytest.raises(NotASet, match="leads back to itself"):
+    with pytest.raises(InvalidSet, match="leads back to itself"):
         list(replacements_first(circle))
 
 

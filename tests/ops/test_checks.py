@@ -95,10 +95,10 @@ def test_a_misspelt_variable_is_a_warning(settings):
 
 def test_two_names_for_the_store_are_a_warning(settings):
     settings.DATABASE_URL = "sqlite:////x.db"
-    assert ids(checks.one_place_is_named({"LETSGO_MEMORY_DB": "/y.db"})) == ["memoryhub.W003"]
-    assert checks.one_place_is_named({}) == []
+    assert ids(checks.store_is_named_once({"LETSGO_MEMORY_DB": "/y.db"})) == ["memoryhub.W003"]
+    assert checks.store_is_named_once({}) == []
     settings.DATABASE_URL = ""
-    assert checks.one_place_is_named({"LETSGO_MEMORY_DB": "/y.db"}) == []
+    assert checks.store_is_named_once({"LETSGO_MEMORY_DB": "/y.db"}) == []
 
 
 @pytest.mark.sqlite

@@ -5,8 +5,8 @@ from math import log2
 import pytest
 
 from tools.evaluation.measures import (
-    Answered,
-    Asked,
+    Answer,
+    Question,
     by_category,
     figures,
     ndcg_at,
@@ -73,11 +73,11 @@ def test_percentile_is_one_of_the_values(values, share, value):
     assert percentile(values, share) == value
 
 
-FOUND = (Asked("near", frozenset("a")), Answered("abc", "a", 0.001))
-SECOND = (Asked("near", frozenset("b")), Answered("abc", "a", 0.002))
-SILENT = (Asked("none"), Answered("abc", "", 0.003))
-LOUD = (Asked("none"), Answered("abc", "ab", 0.004))
-MISLED = (Asked("adversarial", frozenset("a")), Answered("a", "", 0.009))
+FOUND = (Question("near", frozenset("a")), Answer("abc", "a", 0.001))
+SECOND = (Question("near", frozenset("b")), Answer("abc", "a", 0.002))
+SILENT = (Question("none"), Answer("abc", "", 0.003))
+LOUD = (Question("none"), Answer("abc", "ab", 0.004))
+MISLED = (Question("adversarial", frozenset("a")), Answer("a", "", 0.009))
 
 
 def test_figures_are_means_over_applicable_questions():
@@ -96,7 +96,7 @@ def test_figure_without_questions_is_none():
 
 
 def test_only_ten_results_above_the_minimum_count_as_kept():
-    eleventh = (Asked("far", frozenset("k")), Answered("abcdefghijk", "abcdefghijk", 0.0))
+    eleventh = (Question("far", frozenset("k")), Answer("abcdefghijk", "abcdefghijk", 0.0))
     assert figures([eleventh]).kept == 0.0
 
 

@@ -60,8 +60,8 @@ def main() -> None:
     sizes = [0] if options.home else map(int, options.sizes.split(","))
     for size, database in itertools.product(sizes, options.databases.split(",")):
         with tempfile.TemporaryDirectory(prefix="memoryhub-bench-") as folder, ExitStack() as running:
-            server = running.enter_context(started()) if database == "postgres" else None
-            print(Benchmark(options, lines, Path(folder), size, server).run(), flush=True)
+            postgres = running.enter_context(started()) if database == "postgres" else None
+            print(Benchmark(options, lines, Path(folder), size, postgres).run(), flush=True)
 
 
 class Benchmark:
@@ -129,7 +129,7 @@ class Benchmark:
         return count_memories(self.database)
 
     def _import(self) -> None:
-        """Import the memories, or into a ready store some new ones; start-up of the command is included."""
+        """Import the memories, or some new ones into the store of ``--home``. Measure the whole command."""
         count, memories = self.size, corpus.memories(self.lines, self.size)
         if self.options.home:
             count = IMPORTED_INTO_READY_STORE
@@ -170,7 +170,7 @@ class Benchmark:
         return found
 
     def _measure_served(self, hub: Server, workload: Workload, other: peer.Peer | None) -> None:
-        """Send one kind of requests with each number of clients, and the same queries to the others."""
+        """Measure a workload with each number of clients. Measure searches also with FTS5 and the peer."""
         headers = self.page_headers if workload.is_page else self.headers
         crowd(hub.port, headers, workload.requests(WARM_UP // workload.units or 2, 0), 8)
         began, sent = hub.cpu_seconds(), 0
@@ -193,7 +193,7 @@ class Benchmark:
             self._measure_peer(other)
 
     def _measure_bare(self) -> None:
-        """Run the queries of one client through ``sqlite3`` alone, and add them to those before."""
+        """Run the queries of one client through ``sqlite3`` alone, and add the times to the row."""
         row = self.rows[BARE]
         cpu, wall = query_fts(self.database, make_queries(self.lines, self.options.requests, self.clients[0]))
         row.cpu, self.bare_wall = [*row.cpu, *cpu], [*self.bare_wall, *wall]

@@ -54,7 +54,7 @@ class Client:
 
     def send(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[Answer, bytes]:
         """Send a request; status 0 means that the connection failed."""
-        self._leave_closed()
+        self._close_if_ended()
         text = None if body is None else json.dumps(body)
         began = time.perf_counter()
         try:
@@ -67,10 +67,10 @@ class Client:
             first_byte, content, status = time.perf_counter() - began, b"", 0
         return Answer(first_byte, time.perf_counter() - began, status), content
 
-    def _leave_closed(self) -> None:
-        """Notice that the server has closed the connection: the hub does so after 30 idle seconds.
+    def _close_if_ended(self) -> None:
+        """Close the connection if the server has ended it, as the hub does after 30 idle seconds.
 
-        There is nothing else to read before a request.
+        Before a request, the socket is only readable if the connection has ended.
         """
         sock = self._connection.sock
         if sock is not None:

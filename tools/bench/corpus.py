@@ -1,4 +1,4 @@
-"""Any number of distinct memories from a corpus, the same ones every time."""
+"""Make any number of distinct memories from a corpus. The same seed makes the same memories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ facet column plugin database thread lock cursor webhook release config worker qu
 _VERBS = (
     "fix add remove rename document refactor cache test expose validate retry measure split merge".split()
 )
-_WHYS = (
+_REASONS = (
     "because it blocked the release",
     "after a report from production",
     "so that agents can rely on it",
@@ -47,7 +47,7 @@ def own_text(count: int = 3000, seed: int = 7) -> list[dict[str, Any]]:
 
 def _sentence(pick: random.Random) -> str:
     subject, verb, thing = pick.choice(_NOUNS), pick.choice(_VERBS), pick.choice(_NOUNS)
-    return f"The {subject} now {verb}s its {thing} {pick.choice(_WHYS)}."
+    return f"The {subject} now {verb}s its {thing} {pick.choice(_REASONS)}."
 
 
 def read(path: Path | None) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ def read(path: Path | None) -> list[dict[str, Any]]:
 
 
 def memories(lines: list[dict[str, Any]], count: int, seed: int | str = 1) -> Iterator[dict[str, Any]]:
-    """Return distinct memories: the corpus as it is, then rounds with one word in five exchanged."""
+    """Yield distinct memories: first the corpus, then copies of it with one word in five replaced."""
     vocabulary = [word for line in lines for word in line["content"].split() if word.isalpha()]
     for n in range(count):
         line = dict(lines[n % len(lines)])

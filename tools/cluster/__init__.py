@@ -1,1 +1,1 @@
-"""Several nodes against one PostgreSQL: servers, proxies, and a check that nothing is lost or done twice."""
+"""Run several nodes on one PostgreSQL, and check that nothing is lost or done twice."""

@@ -1,9 +1,9 @@
 """Check and measure several nodes: ``python -m tools.cluster --operations 100000``.
 
 Starts PostgreSQL and three nodes with two workers each. Eight clients store (also in batches), update, delete
-and search, each request at another node. Meanwhile maintenance runs are requested, and pages are visited that
-must show what another node has stored. With ``--kill-every 10``, a node is killed and started again every ten
-seconds. Then every acknowledged write is looked up. ``--database sqlite``: one node on SQLite.
+and search, and send each request to another node. Meanwhile maintenance runs are requested, and pages of one
+node are checked for what another node has stored. With ``--kill-every 10``, a node is killed and restarted
+every ten seconds. Then every acknowledged write is looked up. ``--database sqlite``: one node on SQLite.
 ``--journeys`` copies the demo into the database, puts a proxy in front of the nodes, and runs the browser
 journeys and the official MCP clients against it. Exits with 1 if a write was lost or done twice, a run was
 not done once, a page was stale, or a test failed.

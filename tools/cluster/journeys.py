@@ -84,7 +84,7 @@ class Journeys:
         return 1 if failed or lost or not found["intact"] else 0
 
     def _passes(self, name: str, paths: tuple[str, ...]) -> bool:
-        """Run tests, and again those that a kill may have ended: no more than there were requests cut off."""
+        """Run tests. Repeat those that failed, if a request was cut off for each of them."""
         for number in range(MAX_RUNS):
             cut_off = self.proxy.cut_off
             run, failed = self._run_tests(paths, again=number > 0)

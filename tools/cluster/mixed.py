@@ -27,7 +27,7 @@ AGED_PROJECTS, AGED_MEMORIES = 10, 100  # of each project
 
 @dataclass
 class Outcome:
-    """What the clients received. ``unknown``: memories with a request that failed: it may have been done."""
+    """What the clients received. ``unknown``: memories with a failed request, which may have taken effect."""
 
     stored: dict[str, str] = field(default_factory=dict)
     updates: Counter[str] = field(default_factory=Counter)
@@ -128,7 +128,7 @@ class Agent:
 def work(
     nodes: Sequence[Node], headers: dict[str, str], clients: int, operations: int
 ) -> tuple[Outcome, float]:
-    """Let clients make so many operations in total. Return what they received, and the seconds it took."""
+    """Run this number of operations with several clients. Return what they received, and the seconds."""
     ports = [node.port for node in nodes]
     agents = [Agent(number, ports, headers, operations // clients) for number in range(clients)]
     threads = [threading.Thread(target=agent.run, daemon=True) for agent in agents]
@@ -153,7 +153,7 @@ print(memories.update(updated_at=F("updated_at") - timedelta(days=10)))
 
 
 def store_aged_memories(node: Node, headers: dict[str, str], environment: dict[str, str]) -> None:
-    """Store memories of some projects that each consolidation changes once."""
+    """Store old memories in some projects, so that a consolidation changes each of them once."""
     client = Client(node.port, headers)
     for project in range(AGED_PROJECTS):
         texts = [f"Aged note {number} of project {project}" for number in range(AGED_MEMORIES)]
@@ -166,7 +166,7 @@ def store_aged_memories(node: Node, headers: dict[str, str], environment: dict[s
 
 
 def request_runs(nodes: Sequence[Node], headers: dict[str, str], pause: Callable[[], object]) -> None:
-    """Request a consolidation of each aged project, each from another node, until it was accepted."""
+    """Request a consolidation of each aged project from the nodes in turn, until it is accepted."""
     numbers = itertools.count()
     for project in range(AGED_PROJECTS):
         body = {"operation": "consolidate", "project": f"aged-{project}"}
@@ -218,7 +218,7 @@ def read_store(environment: dict[str, str]) -> dict[str, Any]:
 
 
 def find_faults(answers: Outcome, stored: dict[str, Any]) -> list[str]:
-    """Return what was lost, done twice or changed although no client asked for it."""
+    """Return what was lost, done twice, or changed without a request."""
     memories = {uid: (content, title, live) for uid, content, title, live in stored["memories"]}
     journal = Counter({(operation, uid): count for operation, uid, count in stored["journal"]})
     faults = [] if stored["intact"] else ["the journal is not intact"]

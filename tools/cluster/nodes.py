@@ -108,9 +108,9 @@ class Node:
 
 
 class Killer:
-    """Kills one node after the other, and starts it again, while the ``with`` block runs.
+    """Kills and restarts one node after the other while the ``with`` block runs.
 
-    ``seconds``: between two kills, and longer if a node takes longer to start; 0: none is killed.
+    ``seconds``: between two kills, or longer if a node takes longer to start. 0 kills none.
     """
 
     def __init__(self, nodes: Sequence[Node], seconds: float) -> None:

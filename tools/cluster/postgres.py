@@ -44,7 +44,7 @@ class Postgres:
         return f"postgres://postgres@/{database}?host={self.folder}"
 
     def add_tablespace(self, name: str, folder: Path) -> None:
-        """Create a tablespace in a new folder, which becomes one of the server's user."""
+        """Create a tablespace in a new folder, owned by the server's user."""
         folder.mkdir()
         owner = self.folder.stat()
         os.chown(folder, owner.st_uid, owner.st_gid)
@@ -86,7 +86,7 @@ class Postgres:
     def kill(self) -> None:
         """Kill the server without warning. Its other processes end when they notice."""
         os.kill(self._server.get_pid(), signal.SIGKILL)
-        # The package and the server take a process that no one has waited for as running.
+        # The package and the server believe that a killed process runs until its parent has waited for it.
         (self.folder / "postmaster.pid").unlink()
         (self.folder / f"{SOCKET}.lock").unlink(missing_ok=True)
 
@@ -140,7 +140,7 @@ class LockWatch:
 
 @contextmanager
 def started() -> Iterator[Postgres]:
-    """Start a server, and stop it at the end. The folders of tests would be closed to its user."""
+    """Start a server, and stop it at the end. Its user could not open a folder made by pytest."""
     with tempfile.TemporaryDirectory(prefix="postgres-") as folder:
         server = Postgres(Path(folder))
         try:

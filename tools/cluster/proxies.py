@@ -1,4 +1,4 @@
-"""Two small proxies: one that stalls connections to a database, one that shares requests among nodes."""
+"""Two small proxies: one stalls connections to a database, the other distributes requests over nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StallingProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def move(self, target: Path) -> None:
-        """Forward new connections to another socket. Those that stall do so for ever."""
+        """Forward new connections to another socket. Stalled connections never resume."""
         self._target, self._flows = str(target), threading.Event()
         self._flows.set()
 

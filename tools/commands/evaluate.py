@@ -15,17 +15,17 @@ from tools.evaluation import report
 from tools.evaluation.isolated_run import MODES
 from tools.evaluation.prompt_report import failure_lines, measure_prompts, prompt_lines, prompts_as_json
 from tools.evaluation.prompt_sets import read_prompts
-from tools.evaluation.runner import Failed, measure
-from tools.evaluation.sets import NotASet, RetrievalSet, read_set
+from tools.evaluation.runner import RunFailed, measure
+from tools.evaluation.sets import InvalidSet, RetrievalSet, read_set
 
 INTERRUPTED = 130
 
 
 class Command(BaseCommand):
     help = (
-        "Store each set of memories in a temporary store of its own, ask its questions through the hub's "
-        "search, and print how well they were answered, beside bare FTS5. A folder of labelled prompts is "
-        "run through injection and recall instead. Your own store is not touched."
+        "Store each set of memories in a temporary store, search with its questions, and print the figures "
+        "of the hub's search and of plain FTS5. A folder of labelled prompts is run through injection and "
+        "recall instead. Your own store is not touched."
     )
     requires_system_checks = []
 
@@ -42,9 +42,9 @@ class Command(BaseCommand):
             action="append",
             choices=MODES,
             default=[],
-            help="measure this mode of search alone; may be repeated (default: all three)",
+            help="measure only this search mode; repeatable (default: all three)",
         )
-        parser.add_argument("--json", metavar="FILE", type=Path, help="write all figures there as JSON, too")
+        parser.add_argument("--json", metavar="FILE", type=Path, help="also write all figures to FILE")
         parser.add_argument(
             "--held-back",
             action="store_true",
@@ -75,10 +75,10 @@ class Command(BaseCommand):
             self._write(options["json"], None)
         try:
             figures = self._measure_prompts(folder, options) if folder else self._measure_sets(files, options)
-        except (Failed, NotASet) as problem:
-            raise CommandError(str(problem)) from None
+        except (RunFailed, InvalidSet) as error:
+            raise CommandError(str(error)) from None
         except KeyboardInterrupt:
-            raise CommandError("interrupted; nothing was kept", returncode=INTERRUPTED) from None
+            raise CommandError("interrupted; no figures were written", returncode=INTERRUPTED) from None
         if options["json"]:
             self._write(options["json"], figures)
 
@@ -86,7 +86,7 @@ class Command(BaseCommand):
         """Print the figures of labelled prompts, and return them."""
         given = read_prompts(folder, held_back=options["held_back"])
         flags = [f"--{name}" for name in ("held-back", "fresh", "learned") if options[name.replace("-", "_")]]
-        outcomes = measure_prompts(folder, given, flags, self._tell)
+        outcomes = measure_prompts(folder, given, flags, self._report)
         failures = failure_lines(outcomes) if options["failures"] else ()
         half = "held back" if options["held_back"] else "development"
         for line in (*failures, *prompt_lines(given, outcomes, half)):
@@ -97,23 +97,23 @@ class Command(BaseCommand):
         """Print the figures of retrieval sets, and return them."""
         own = Path(settings.BASE_DIR) / "fixtures" / "retrieval"
         given = self._read(files or sorted(own.glob("*.json")))
-        measured = [measure(path, one, options["mode"], self._tell) for path, one in given.items()]
+        measured = [measure(path, one, options["mode"], self._report) for path, one in given.items()]
         for line in report.lines(measured):
             self.stdout.write(line)
         return report.as_json(measured)
 
     def _read(self, paths: list[Path]) -> dict[Path, RetrievalSet]:
-        """All sets, before the first is stored."""
+        """Read all sets, so that an invalid one is reported before the first is measured."""
         given = {path: read_set(path) for path in paths}
         names: dict[tuple[str, str], Path] = {}
         for path, one in given.items():
-            twin = names.setdefault((one.name, one.unit), path)
-            if twin != path:
-                raise CommandError(f"{path}: name {one.name!r} is that of {twin} too; leave one out")
+            other = names.setdefault((one.name, one.unit), path)
+            if other != path:
+                raise CommandError(f"{path}: {other} has the same name {one.name!r}; leave one out")
         return given
 
     def _write(self, path: Path, figures: dict[str, Any] | None) -> None:
-        """Write the figures; without any see whether it can be done, before an hour's work is lost."""
+        """Write the figures. Without figures, only check that the file is writable, before the long run."""
         try:
             with path.open("a" if figures is None else "w", encoding="utf-8") as file:
                 if figures is not None:
@@ -121,5 +121,5 @@ class Command(BaseCommand):
         except OSError as error:
             raise CommandError(f"--json: {path} cannot be written: {error.strerror}") from None
 
-    def _tell(self, line: str) -> None:
+    def _report(self, line: str) -> None:
         self.stderr.write(shown(line, 300))

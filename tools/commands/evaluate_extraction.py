@@ -1,7 +1,4 @@
-"""How well the rules do on labelled conversations: precision and recall. Pure but for reading the files.
-
-``manage.py evaluate_extraction``: what the rules find in labelled conversations.
-"""
+"""``python -m tools evaluate_extraction``: precision and recall of the rules on labelled conversations."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from memoryhub.management.operator import shown
 
 @dataclass(frozen=True)
 class Label:
-    """What is worth keeping. ``words``: a candidate that says it holds all of them, in any case."""
+    """Something worth keeping. A candidate that contains all ``words``, in any case, expresses it."""
 
     categories: tuple[str, ...]
     words: tuple[str, ...]
@@ -35,8 +32,8 @@ class Label:
 
 
 @dataclass
-class Judged:
-    """One conversation; ``part``: its set. ``wrong``: what fits no label, or one that was met already."""
+class Result:
+    """The candidates of a conversation. ``wrong``: those that fit no label that is still open."""
 
     name: str
     part: str
@@ -47,7 +44,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Figures:
-    """``in_category``: share of the right ones that are in a category of their label."""
+    """The figures of conversations. ``in_category``: share of right candidates with an expected category."""
 
     labels: int
     found: int
@@ -56,53 +53,52 @@ class Figures:
     in_category: float
 
 
-def judge(name: str, part: str, labels: Sequence[Label], found: Iterable[Candidate]) -> Judged:
-    judged = Judged(name, part)
+def _compare(name: str, part: str, labels: Sequence[Label], candidates: Iterable[Candidate]) -> Result:
+    result = Result(name, part)
     open_labels = list(labels)
-    for candidate in found:
+    for candidate in candidates:
         fitting = [label for label in open_labels if label.fits(candidate)]
         if not fitting:
-            judged.wrong.append(candidate)
-        for label in fitting:  # one sentence may say two things
-            judged.right.append((label, candidate))
+            result.wrong.append(candidate)
+        for label in fitting:  # a sentence can fit two labels
+            result.right.append((label, candidate))
             open_labels.remove(label)
-    judged.missed = open_labels
-    return judged
+    result.missed = open_labels
+    return result
 
 
-def evaluate(folder: Path) -> list[Judged]:
-    """All conversations of a folder with ``labels.toml``; OSError and ValueError when it cannot be read."""
+def evaluate(folder: Path) -> list[Result]:
+    """Extract from all conversations of a folder with ``labels.toml``, and compare with the labels."""
     with (folder / "labels.toml").open("rb") as file:
         table = tomllib.load(file)
-    judged = []
+    results = []
     for row in table["conversation"]:
         labels = [Label(tuple(k["category"].split()), tuple(k["words"]), k["says"]) for k in row["keep"]]
-        found = extract(parse_turns(read_transcript(folder / f"{row['name']}.txt")))
-        judged.append(judge(row["name"], row.get("part", "tuned"), labels, found))
-    return judged
+        candidates = extract(parse_turns(read_transcript(folder / f"{row['name']}.txt")))
+        results.append(_compare(row["name"], row.get("part", "tuned"), labels, candidates))
+    return results
 
 
-def figures(judged: Iterable[Judged]) -> Figures:
-    """Over all of them together. Nothing found is precise, nothing to be found is all found."""
-    judged = list(judged)
-    right = [pair for one in judged for pair in one.right]
-    told = len({id(candidate) for _, candidate in right})
-    wrong = sum(len(one.wrong) for one in judged)
-    labels = len(right) + sum(len(one.missed) for one in judged)
-    fitting = sum(candidate.category in label.categories for label, candidate in right)
+def figures(results: Sequence[Result]) -> Figures:
+    """Return the figures over all conversations. Precision is 1 without candidates, recall without labels."""
+    right = [pair for result in results for pair in result.right]
+    fitting = len({id(candidate) for _, candidate in right})
+    found = fitting + sum(len(result.wrong) for result in results)
+    labels = len(right) + sum(len(result.missed) for result in results)
+    in_category = sum(candidate.category in label.categories for label, candidate in right)
     return Figures(
         labels,
-        told + wrong,
-        told / (told + wrong) if told + wrong else 1.0,
+        found,
+        fitting / found if found else 1.0,
         len(right) / labels if labels else 1.0,
-        fitting / len(right) if right else 1.0,
+        in_category / len(right) if right else 1.0,
     )
 
 
 class Command(BaseCommand):
     help = (
-        "Read labelled conversations by the rules and print precision (how many of the candidates are worth "
-        "keeping) and recall (how much of what is worth keeping was found). No store is touched."
+        "Extract memories from labelled conversations with the rules. Print precision (share of candidates "
+        "that are worth keeping) and recall (share of labels that were found). No store is touched."
     )
     requires_system_checks = []
 
@@ -114,31 +110,31 @@ class Command(BaseCommand):
             type=Path,
             help="a folder with labels.toml and the conversations; default: fixtures/conversations",
         )
-        parser.add_argument("--details", action="store_true", help="print what was missed and what was wrong")
+        parser.add_argument("--details", action="store_true", help="list missed labels and wrong candidates")
 
     def handle(self, *args: Any, **options: Any) -> None:
         folder = options["folder"] or Path(settings.BASE_DIR) / "fixtures" / "conversations"
         try:
-            judged = evaluate(folder)
+            results = evaluate(folder)
         except (OSError, ValueError, KeyError, InvalidTranscript) as error:
             raise CommandError(f"{folder} cannot be evaluated: {type(error).__name__}: {error}") from None
-        for one in judged if options["details"] else ():
-            self._tell(one)
-        for name in dict.fromkeys(one.part for one in judged):
-            self._sum(name, [one for one in judged if one.part == name])
-        self._sum("all", judged)
+        for result in results if options["details"] else ():
+            self._print_details(result)
+        for part in dict.fromkeys(result.part for result in results):
+            self._print_figures(part, [result for result in results if result.part == part])
+        self._print_figures("all", results)
 
-    def _tell(self, one: Judged) -> None:
-        self.stdout.write(f"{one.name}: {len(one.right)} right")
-        for label in one.missed:
+    def _print_details(self, result: Result) -> None:
+        self.stdout.write(f"{result.name}: {len(result.right)} right")
+        for label in result.missed:
             self.stdout.write(f"  missed: {label.says}")
-        for candidate in one.wrong:
+        for candidate in result.wrong:
             self.stdout.write(f"  wrong:  {candidate.category}: {shown(candidate.content, 120)}")
 
-    def _sum(self, name: str, judged: list[Judged]) -> None:
-        found = figures(judged)
+    def _print_figures(self, name: str, results: list[Result]) -> None:
+        found = figures(results)
         self.stdout.write(
-            f"{name:9} {len(judged):3} conversations, {found.labels:3} labels, {found.found:3} candidates: "
+            f"{name:9} {len(results):3} conversations, {found.labels:3} labels, {found.found:3} candidates: "
             f"precision {found.precision:.2f}, recall {found.recall:.2f}, "
             f"right category {found.in_category:.2f}"
         )

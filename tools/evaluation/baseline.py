@@ -1,4 +1,4 @@
-"""What anyone gets without effort: FTS5 as it comes, to measure the hub's search against."""
+"""Plain FTS5 as a baseline for the hub's search."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 from memoryhub.backends.sqlite import match_any
 from memoryhub.core.text import STOP_WORDS, words
-from tools.evaluation.measures import RANKED, SHOWN, Answered
+from tools.evaluation.measures import RANKED, SHOWN, Answer
 
-ALL_WORDS, TELLING_WORDS = "FTS5, all words", "FTS5, no stop words"
-BASELINES = (ALL_WORDS, TELLING_WORDS)
+ALL_WORDS, WITHOUT_STOP_WORDS = "FTS5, all words", "FTS5, no stop words"
+BASELINES = (ALL_WORDS, WITHOUT_STOP_WORDS)
 
 
 class BareIndex:
@@ -22,17 +22,17 @@ class BareIndex:
         self._connection.execute("CREATE VIRTUAL TABLE bare USING fts5(content, tokenize='porter unicode61')")
         self._connection.executemany("INSERT INTO bare (rowid, content) VALUES (?, ?)", rows)
 
-    def ask(self, query: str, baseline: str) -> Answered:
-        """It knows no floor: what a reader sees are the first ten."""
+    def ask(self, query: str, baseline: str) -> Answer:
+        """Search with a baseline. It has no floor, so the first ten results are shown."""
         began = time.perf_counter()
         typed = words(query)
-        telling = [word for word in typed if word not in STOP_WORDS] if baseline == TELLING_WORDS else typed
-        expression = match_any(dict.fromkeys(telling or typed))
+        kept = [word for word in typed if word not in STOP_WORDS] if baseline == WITHOUT_STOP_WORDS else typed
+        expression = match_any(dict.fromkeys(kept or typed))
         found: list[int] = []
         if expression:
             statement = "SELECT rowid FROM bare WHERE bare MATCH ? ORDER BY rank, rowid LIMIT ?"
             found = [row[0] for row in self._connection.execute(statement, (expression, RANKED))]
-        return Answered(found, found[:SHOWN], time.perf_counter() - began)
+        return Answer(found, found[:SHOWN], time.perf_counter() - began)
 
     def close(self) -> None:
         self._connection.close()

@@ -1,4 +1,4 @@
-"""How well the hub finds memories that a repository's history has made untrue (``fixtures/freshness``)."""
+"""Measure how well the hub finds memories that a repository's history has outdated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from memoryhub.access.policy import Clearance, Sensitivity, system_actor
 from memoryhub.models import Memory
-from memoryhub.ops.replay import Player, inside, read_transcript
+from memoryhub.ops.replay import Player, connect_in_process, read_transcript
 
 PROJECT = "tidewatch"
 
@@ -34,8 +34,8 @@ class Freshness:
 
 def measure_history(folder: Path) -> Freshness:
     """Play the history of a folder into the store, and compare the marks of its memories with the labels."""
-    with inside(system_actor("evaluate"), "evaluate_freshness") as transport:
-        list(Player(transport, read_transcript(folder / "history.jsonl"), PROJECT, looks=False).play())
+    with connect_in_process(system_actor("evaluate"), "evaluate_freshness") as transport:
+        list(Player(transport, read_transcript(folder / "history.jsonl"), PROJECT, outcomes=False).play())
     visible = Memory.objects.visible_to(Clearance.up_to(Sensitivity.SECRET)).filter(project=PROJECT)
     stored = list(visible.filter(deleted_at__isnull=True))
     result = Freshness()

@@ -23,13 +23,13 @@ Outcomes = Mapping[str, Sequence[Outcome]]  # by path: injection, recall
 
 
 def measure_prompts(
-    folder: Path, given: PromptSet, flags: Sequence[str], tell: Callable[[str], None]
+    folder: Path, given: PromptSet, flags: Sequence[str], report: Callable[[str], None]
 ) -> Outcomes:
     """Run the prompts through injection and recall. ``flags``: of ``prompt_run``."""
     arguments = [str(folder.absolute()), *flags]
     # Equal runs give equal figures, also on a busy machine, where an injection can miss its deadline.
     environ = {"MEMORYHUB_INJECTION_DEADLINE_MS": "60000", "PYTHONHASHSEED": "0"}
-    came = run_isolated("prompt_run", arguments, tell, "came", environ)["came"]
+    came = run_isolated("prompt_run", arguments, report, "came", environ)["came"]
     return {
         path: [judge(prompt, answers[prompt.id]) for prompt in given.prompts]
         for path, answers in came.items()

@@ -1,7 +1,7 @@
-"""Labelled prompts in a store of their own: ``python -m tools.evaluation.prompt_run FOLDER``.
+"""Run labelled prompts in an empty store: ``python -m tools.evaluation.prompt_run FOLDER``.
 
-The command starts it with an empty LETSGO_HOME, and passes ``--held-back``, ``--fresh`` and ``--learned``
-on. It prints one line of JSON with the ids of the memories that came: ``{"came": {path: {prompt: ids}}}``.
+The command starts it with an empty LETSGO_HOME, and passes on ``--held-back``, ``--fresh`` and ``--learned``.
+It prints one line of JSON with the ids of the returned memories: ``{"came": {path: {prompt: ids}}}``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INJECTION, RECALL = "injection", "recall"
 
 
 def main(folder: Path, held_back: bool, fresh: bool, learned: bool) -> None:
-    """Store the memories, run every prompt on both paths, and print the memories that came."""
+    """Store the memories, run every prompt on both paths, and print the returned memories."""
     from django.core.management import call_command
     from django.db import transaction
     from django.utils import timezone
@@ -32,13 +32,13 @@ def main(folder: Path, held_back: bool, fresh: bool, learned: bool) -> None:
     from memoryhub.core.vocabulary import Right
     from memoryhub.http.authentication import Caller
     from tools.evaluation.prompt_sets import read_prompts
-    from tools.screenshots.frozen_clock import standing_still
+    from tools.screenshots.frozen_clock import freeze_clock
 
     given = read_prompts(folder, held_back=held_back)
     call_command("migrate", verbosity=0, interactive=False)
     caller = Caller(Actor("agent:evaluate"), frozenset({Right.READ.value}))
     came: dict[str, dict[str, list[str]]] = {INJECTION: {}, RECALL: {}}
-    with standing_still(timezone.now()):  # a score next to the floor must not change with the seconds
+    with freeze_clock(timezone.now()):  # a score next to the floor must not change with the seconds
         names = _store(given, fresh)
         if learned:
             _learn(read_prompts(folder, held_back=not held_back), names, caller)
@@ -52,7 +52,7 @@ def main(folder: Path, held_back: bool, fresh: bool, learned: bool) -> None:
 
 
 def _store(given: PromptSet, fresh: bool) -> dict[str, str]:
-    """Store the memories, as new if ``fresh``; return the id in the file of each id in the store."""
+    """Store the memories, as new ones if ``fresh``. Return the id in the file by the id in the store."""
     from django.utils import timezone
 
     from memoryhub.access.policy import system_actor
@@ -76,7 +76,7 @@ def _store(given: PromptSet, fresh: bool) -> dict[str, str]:
 
 
 def _learn(other: PromptSet, names: Mapping[str, str], caller: Caller) -> None:
-    """Count what the prompts of the other half inject, as helped where the labels allow the memory."""
+    """Inject for the prompts of the other half. Count a memory as helpful if the labels allow it."""
     from memoryhub.memories import count_outcomes
     from memoryhub.models import Memory
 
@@ -89,7 +89,7 @@ def _learn(other: PromptSet, names: Mapping[str, str], caller: Caller) -> None:
 
 
 def _inject(prompt: LabelledPrompt, caller: Caller) -> list[str]:
-    """Return the injected memories, and those that this session was shown before and would be again."""
+    """Return the injected memories, and those left out only because the session has seen them."""
     from memoryhub.injection.requests import InjectionRequest
     from memoryhub.injection.selection import ALREADY_SHOWN
     from memoryhub.injection.services import inject_context

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from memoryhub.memories.schemas import Content, Labels, MemoryDraft, Word
-from tools.evaluation.sets import NotASet, check_unique, describe_problems
+from tools.evaluation.sets import InvalidSet, check_unique, describe_problems
 
 MEMORIES, DEVELOPMENT, HELD_BACK = "memories.jsonl", "development.json", "held_back.json"
-ANYTHING_ELSE = "*"  # as ``must_not``: nothing but ``must`` and ``may`` may come
+ANYTHING_ELSE = "*"  # as ``must_not``: only memories of ``must`` and ``may`` are allowed
 
 
 class StoredMemory(BaseModel):
@@ -47,7 +47,7 @@ class LabelledPrompt(BaseModel):
 
     @property
     def named(self) -> list[str]:
-        """The ids in all three lists."""
+        """Return the ids of all three lists."""
         return [*self.must, *self.may, *(() if self.must_not == ANYTHING_ELSE else self.must_not)]
 
     def is_unwanted(self, memory: str) -> bool:
@@ -73,7 +73,7 @@ class PromptSet(BaseModel):
         for prompt in self.prompts:
             check_unique(prompt.named, f"prompt {prompt.id!r}: the labels")
             if unknown := [name for name in prompt.named if name not in known]:
-                raise ValueError(f"prompt {prompt.id!r}: {unknown[0]!r} is the id of no memory")
+                raise ValueError(f"prompt {prompt.id!r}: {unknown[0]!r} is not the id of a memory")
         return self
 
     def conversations(self) -> list[list[LabelledPrompt]]:
@@ -85,7 +85,7 @@ class PromptSet(BaseModel):
 
 
 def read_prompts(folder: Path, *, held_back: bool = False) -> PromptSet:
-    """Read the store and one half of the prompts; NotASet says what is wrong with them."""
+    """Read the memories and one half of the prompts. Raise InvalidSet if they are not valid."""
     half = HELD_BACK if held_back else DEVELOPMENT
     try:
         lines = (folder / MEMORIES).read_text("utf-8").splitlines()
@@ -93,11 +93,11 @@ def read_prompts(folder: Path, *, held_back: bool = False) -> PromptSet:
         prompts = json.loads((folder / half).read_text("utf-8"))
         return PromptSet.model_validate({"memories": memories, "prompts": prompts})
     except OSError as error:
-        raise NotASet(f"{error.filename}: cannot be read: {error.strerror}") from None
+        raise InvalidSet(f"{error.filename}: cannot be read: {error.strerror}") from None
     except ValidationError as error:
-        raise NotASet(f"{folder}: {describe_problems(error)}") from None
+        raise InvalidSet(f"{folder}: {describe_problems(error)}") from None
     except ValueError as error:
-        raise NotASet(f"{folder}: {MEMORIES} and {half} must be JSON: {error}") from None
+        raise InvalidSet(f"{folder}: {MEMORIES} and {half} must be JSON: {error}") from None
 
 
 def replacements_first(memories: Iterable[StoredMemory]) -> Iterator[list[StoredMemory]]:
@@ -106,7 +106,7 @@ def replacements_first(memories: Iterable[StoredMemory]) -> Iterator[list[Stored
     while left:
         group = [memory for memory in left if memory.superseded_by in done]
         if not group:
-            raise NotASet(f"memory {left[0].id!r}: its superseded_by leads back to itself")
+            raise InvalidSet(f"memory {left[0].id!r}: its superseded_by leads back to itself")
         yield group
         left = [memory for memory in left if memory not in group]
         done |= {memory.id for memory in group}

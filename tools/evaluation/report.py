@@ -1,4 +1,4 @@
-"""The figures of a run, as JSON and as aligned tables."""
+"""Format the figures of a run as JSON and as aligned tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from memoryhub.management.operator import plural, shown
-from tools.evaluation.measures import ADVERSARIAL, Answered, Asked, Figures, by_category, figures
+from tools.evaluation.measures import ADVERSARIAL, Answer, Figures, Question, by_category, figures
 from tools.evaluation.runner import Measured
 
 _COLUMNS = (
@@ -29,12 +29,12 @@ LEGEND = (
     "show nothing. Adversarial questions are in no total; FTS5 has no floor.",
 )
 
-Pairs = list[tuple[Asked, Answered]]
+Pairs = list[tuple[Question, Answer]]
 Rows = dict[str, dict[str, Figures]]  # category -> system -> figures
 
 
 def groups(measured: Sequence[Measured]) -> dict[str, list[Measured]]:
-    """Sets by family and unit, then all of them, unless that is the same."""
+    """Group the sets by family and unit. With several groups, add one of all sets."""
     found: dict[str, list[Measured]] = defaultdict(list)
     for one in measured:
         found[one.given.group].append(one)
@@ -42,7 +42,7 @@ def groups(measured: Sequence[Measured]) -> dict[str, list[Measured]]:
 
 
 def rows(measured: Sequence[Measured]) -> Rows:
-    """The figures of each category and system."""
+    """Return the figures by category and system."""
     table: Rows = defaultdict(dict)
     for system in measured[0].systems:
         pairs: Pairs = [pair for one in measured for pair in one.systems[system]]
@@ -52,7 +52,6 @@ def rows(measured: Sequence[Measured]) -> Rows:
 
 
 def as_json(measured: Sequence[Measured]) -> dict[str, Any]:
-    """Everything that was measured, for other programs."""
     return {
         "floor": measured[0].floor,
         "modes": measured[0].modes,
@@ -90,7 +89,7 @@ def _group(name: str, members: Sequence[Measured]) -> dict[str, Any]:
 
 
 def lines(measured: Sequence[Measured]) -> Iterator[str]:
-    """The tables of all groups."""
+    """Yield the lines of the tables of all groups."""
     for name, members in groups(measured).items():
         memories = sum(len(one.given.memories) for one in members)
         counted = f"{plural(len(members), 'set')}, {plural(memories, 'memory')}"

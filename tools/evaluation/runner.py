@@ -1,4 +1,4 @@
-"""Starts a process for each set, with a home that is empty and is removed at the end."""
+"""Measure each set in a process of its own, with an empty home that is removed at the end."""
 
 from __future__ import annotations
 
@@ -20,60 +20,62 @@ from django.conf import settings
 from django.db import connection
 
 from memoryhub.core.database import is_postgres
-from tools.evaluation.measures import Answered, Asked
+from tools.evaluation.measures import Answer, Question
 from tools.evaluation.sets import RetrievalSet
 
-# What leads to the store of the user. A set gets a database of its own on the same server.
-_OF_THE_STORE = ("LETSGO_MEMORY_DB", "LETSGO_MEMORY_LOG", "DATABASE_URL", "DATABASE_URL_FILE")
+# Variables that name the store of the user. On PostgreSQL, a set gets its own database on the same server.
+_STORE_VARIABLES = ("LETSGO_MEMORY_DB", "LETSGO_MEMORY_LOG", "DATABASE_URL", "DATABASE_URL_FILE")
 
 
-class Failed(Exception):
-    """A set could not be measured; the message is the last thing that was said about it."""
+class RunFailed(Exception):
+    """A set could not be measured. The message is the last one of its process."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One set, and how each system answered its questions. ``modes``: what answered in a system's place."""
+    """A set and the answers of each system. ``modes``: the search mode that each system used in fact."""
 
     given: RetrievalSet
     stored_seconds: float
     floor: float
-    systems: dict[str, list[tuple[Asked, Answered]]]
+    systems: dict[str, list[tuple[Question, Answer]]]
     modes: dict[str, str]
 
 
-def measure(path: Path, given: RetrievalSet, modes: Sequence[str], tell: Callable[[str], None]) -> Measured:
-    """Store and ask one set in a process of its own: with the hub's configuration, but not its store.
+def measure(path: Path, given: RetrievalSet, modes: Sequence[str], report: Callable[[str], None]) -> Measured:
+    """Measure a set in a process of its own, with the hub's configuration but another store.
 
-    ``modes``: of search; empty: all of them.
+    ``modes``: of search; empty: all of them. ``report`` gets messages about the progress.
     """
-    said = run_isolated("isolated_run", [str(path.absolute()), *modes], tell, "systems")
-    same = said["same"]
-    asked = [Asked(query.category, frozenset(same[ref] for ref in query.relevant)) for query in given.queries]
+    result = run_isolated("isolated_run", [str(path.absolute()), *modes], report, "systems")
+    same = result["same"]
+    questions = [
+        Question(query.category, frozenset(same[ref] for ref in query.relevant)) for query in given.queries
+    ]
     systems = {
-        name: list(zip(asked, (Answered(**answer) for answer in told["answers"]), strict=True))
-        for name, told in said["systems"].items()
+        name: list(zip(questions, (Answer(**answer) for answer in system["answers"]), strict=True))
+        for name, system in result["systems"].items()
     }
-    used = {name: told["mode"] for name, told in said["systems"].items()}
-    return Measured(given, said["stored_seconds"], said["floor"], systems, used)
+    used = {name: system["mode"] for name, system in result["systems"].items()}
+    return Measured(given, result["stored_seconds"], result["floor"], systems, used)
 
 
 def run_isolated(
     module: str,
     arguments: list[str],
-    tell: Callable[[str], None],
-    result: str,
+    report: Callable[[str], None],
+    key: str,
     environ: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Run a module of this package with an empty home; return its last line, which has the key ``result``."""
+    """Run a module of this package with an empty home; return its last line, which has this key."""
     with tempfile.TemporaryDirectory(prefix="memoryhub-evaluate-") as home:
         own = Path(settings.HOME) / "memoryhub.toml"
         if own.is_file():
             shutil.copy(own, home)
-        said = _run([f"tools.evaluation.{module}", *arguments], Path(home), tell, environ or {})
-    if result not in said:
-        raise Failed(f"{arguments[0]}: {said.get('told', 'ended without a result')}")
-    return said
+        result = _run([f"tools.evaluation.{module}", *arguments], Path(home), report, environ or {})
+    if key not in result:
+        raise RunFailed(f"{arguments[0]}: {result.get('message', 'ended without a result')}")
+    return result
 
 
 @contextmanager
@@ -94,29 +96,29 @@ def _own_database() -> Iterator[dict[str, str]]:
 
 
 def _run(
-    arguments: list[str], home: Path, tell: Callable[[str], None], more: Mapping[str, str]
+    arguments: list[str], home: Path, report: Callable[[str], None], more: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The last thing that the process says."""
-    environ = {name: value for name, value in os.environ.items() if name not in _OF_THE_STORE}
+    """Run a module, pass on its messages, and return its last line."""
+    environ = {name: value for name, value in os.environ.items() if name not in _STORE_VARIABLES}
     environ |= {"LETSGO_HOME": str(home), "DJANGO_SETTINGS_MODULE": "memoryhub.settings", **more}
     command = [sys.executable, "-m", *arguments]
-    said: dict[str, Any] = {}
-    with (home / "stderr").open("w+", encoding="utf-8") as wrong, _own_database() as database:
+    result: dict[str, Any] = {}
+    with (home / "stderr").open("w+", encoding="utf-8") as errors, _own_database() as database:
         environ |= database
         with subprocess.Popen(
-            command, cwd=settings.BASE_DIR, env=environ, stdout=subprocess.PIPE, stderr=wrong, text=True
+            command, cwd=settings.BASE_DIR, env=environ, stdout=subprocess.PIPE, stderr=errors, text=True
         ) as process:
             try:
                 for line in process.stdout or ():
-                    said = json.loads(line)
-                    if "told" in said:
-                        tell(said["told"])
+                    result = json.loads(line)
+                    if "message" in result:
+                        report(result["message"])
             except BaseException:
-                process.kill()  # before its home is removed under it
+                process.kill()  # before its home is removed
                 process.wait()
                 raise
-        wrong.seek(0)
-        lines = wrong.read().strip().splitlines()
+        errors.seek(0)
+        lines = errors.read().strip().splitlines()
     if process.returncode:
-        raise Failed(f"{arguments[1]}: {lines[-1] if lines else f'ended with code {process.returncode}'}")
-    return said
+        raise RunFailed(f"{arguments[1]}: {lines[-1] if lines else f'ended with code {process.returncode}'}")
+    return result

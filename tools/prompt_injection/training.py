@@ -1,8 +1,8 @@
 """Training of the classifier: logistic regression in numpy. The same texts give the same weights. No Django.
 
 The units of a text are its sentences and its passages. Every unit of an ordinary text is ordinary. Of a long
-injection only some units are an order, and nobody labelled which: after the first round, those with the
-highest scores count.
+injection only some units are an order, and the labels do not say which: after the first round, those with
+the highest scores count.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Pictures of every page of the demo, for the documentation: ``python -m tools screenshots``."""
+"""Screenshots of every page of the demo: ``python -m tools screenshots``."""

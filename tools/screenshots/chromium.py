@@ -27,7 +27,7 @@ class NoChromium(Exception):
 
 def installed() -> str | None:
     """Return the path of the system's Chromium or Chrome, or None."""
-    return next((found for name in _NAMES if (found := shutil.which(name))), None)
+    return next((path for name in _NAMES if (path := shutil.which(name))), None)
 
 
 @contextmanager
@@ -38,8 +38,8 @@ def started(*arguments: str) -> Iterator[Browser]:
             browser = playwright.chromium.launch(executable_path=installed(), args=[*_ARGUMENTS, *arguments])
         except PlaywrightError as error:
             raise NoChromium(
-                "no Chromium starts here; install Debian's package chromium, or run:"
-                f" playwright install chromium\n{_reason(str(error))}"
+                "Chromium cannot be started. Install Debian's package chromium, or run"
+                f" 'playwright install chromium'.\n{_reason(str(error))}"
             ) from None
         yield browser
         browser.close()

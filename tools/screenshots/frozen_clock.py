@@ -1,4 +1,4 @@
-"""One moment at which all pictures are taken, so that a picture differs only where its page does."""
+"""Freeze the clock and the random ids, so that a picture changes only when its page does."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from memoryhub.core import text
 
 NOW = datetime(2026, 6, 18, 14, 20, tzinfo=UTC)
 _SEED = 11
-_CLOCK = timezone.now
 
 
 @contextmanager
-def standing_still(at: datetime = NOW) -> Iterator[None]:
-    """Within, it is this moment for all who ask Django's clock, and for the columns whose default it is."""
+def freeze_clock(at: datetime = NOW) -> Iterator[None]:
+    """Freeze ``timezone.now()`` and the defaults of fields that use it."""
     with ExitStack() as stack:
         for field in _fields_with_clock():
             stack.enter_context(patch.object(field, "_get_default", lambda: at))
@@ -35,22 +34,22 @@ def standing_still(at: datetime = NOW) -> Iterator[None]:
 
 @cache
 def _fields_with_clock() -> list[Field[Any, Any]]:
-    """The columns whose default is the present: they keep the function itself, not its name."""
-    every = (field for model in apps.get_models() for field in model._meta.concrete_fields)
-    return [field for field in every if field.default is _CLOCK]
+    """Return the fields whose default is ``timezone.now``: patching its module does not change them."""
+    fields = (field for model in apps.get_models() for field in model._meta.concrete_fields)
+    return [field for field in fields if field.default is timezone.now]
 
 
 @contextmanager
-def same_ids() -> Iterator[None]:
-    """Within, what is stored gets the same ids each time, and tokens the same beginnings."""
-    chance = random.Random(_SEED)
+def fixed_ids() -> Iterator[None]:
+    """Give new rows the same ids, and tokens the same text, in each run."""
+    generator = random.Random(_SEED)
     with ExitStack() as stack:
-        stack.enter_context(patch.object(text, "os", SimpleNamespace(urandom=chance.randbytes)))
+        stack.enter_context(patch.object(text, "os", SimpleNamespace(urandom=generator.randbytes)))
         stack.enter_context(
-            patch("memoryhub.accounts.tokens.secrets", SimpleNamespace(token_urlsafe=_urlsafe(chance)))
+            patch("memoryhub.accounts.tokens.secrets", SimpleNamespace(token_urlsafe=_urlsafe(generator)))
         )
         yield
 
 
-def _urlsafe(chance: random.Random) -> Callable[[int], str]:
-    return lambda size: base64.urlsafe_b64encode(chance.randbytes(size)).rstrip(b"=").decode()
+def _urlsafe(generator: random.Random) -> Callable[[int], str]:
+    return lambda size: base64.urlsafe_b64encode(generator.randbytes(size)).rstrip(b"=").decode()

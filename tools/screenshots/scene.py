@@ -1,4 +1,4 @@
-"""What the pictures show: the demo, as after ``manage.py quickstart``, with a team around it."""
+"""Fill the store that the pictures show: the demo of ``manage.py quickstart``, with a team."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tools.screenshots.frozen_clock import NOW
 from tools.screenshots.pages import ADMIN, NEWCOMER, READER
 
 _IMPORTS = settings.BASE_DIR / "fixtures/demo/imports"
-_TENDED = "greenhouse"
-# Days ago: calls, failures, tokens sent, tokens answered
-_USE = {
+_CONSOLIDATED_PROJECT = "greenhouse"
+# Days ago: calls, failures, prompt tokens, completion tokens
+_MODEL_USE = {
     0: (42, 0, 61_300, 9_120),
     1: (118, 2, 171_900, 24_700),
     2: (96, 0, 139_400, 20_100),
@@ -42,7 +42,7 @@ _USE = {
 
 
 def prepare() -> dict[str, str]:
-    """Fill the store; returns the passwords of those who sign in for the pictures."""
+    """Fill the store, and return the passwords of the users who sign in for the pictures."""
     settings.MEMORYHUB = settings.MEMORYHUB.model_copy(
         update={
             "llm": "openai",
@@ -55,46 +55,46 @@ def prepare() -> dict[str, str]:
     demo.mark()
     demo.load(NOW, [("9d 16:40", _import)])
     play_session(NOW)
-    _language_model()
-    _watched()
-    passwords = _people()
-    _tended()
+    _log_model_use()
+    _flag_memories()
+    passwords = _create_people()
+    _consolidate()
     return passwords
 
 
 def _import(at: datetime) -> None:
-    """A file that another system wrote, with a line that is broken; and one that was looked through."""
+    """Preview the import of one file, and import another one, which has an invalid line."""
     actor = Actor(f"user:{ADMIN}", Clearance.up_to("public", owner=ADMIN))
-    with frozen_clock.standing_still(at):
+    with frozen_clock.freeze_clock(at):
         for name, dry_run in (("CLAUDE.md", True), ("memory.jsonl", False)):
             file = iter([(_IMPORTS / name).read_bytes()])
             runs.execute(jobs.start_import(file, name, actor, project="harbor-board", dry_run=dry_run))
 
 
-def _watched() -> None:
-    """As the server's own process does beside its requests: the governor looks at what was written."""
+def _flag_memories() -> None:
+    """Let the governor check all memories, as the worker of a server does."""
     row: int | None = 0
     while row is not None:
         row = worker.flag_next_memories(row)
 
 
-def _tended() -> None:
-    """A run that somebody may take back, of one project."""
+def _consolidate() -> None:
+    """Execute a maintenance run that can be undone."""
     actor = Actor(f"user:{ADMIN}", Clearance.up_to("public", owner=ADMIN))
-    with frozen_clock.standing_still(NOW - timedelta(hours=6)):
-        runs.execute(runs.enqueue("consolidate", {"project": _TENDED}, actor))
+    with frozen_clock.freeze_clock(NOW - timedelta(hours=6)):
+        runs.execute(runs.enqueue("consolidate", {"project": _CONSOLIDATED_PROJECT}, actor))
 
 
-def _language_model() -> None:
-    """Some days of a model that reads conversations, and one that it could not read."""
-    for ago, (calls, failures, sent, answered) in _USE.items():
+def _log_model_use() -> None:
+    """Log calls of a language model on several days, and a conversation that it failed to process."""
+    for ago, (calls, failures, sent, received) in _MODEL_USE.items():
         ModelUse.objects.create(
             day=NOW.date() - timedelta(days=ago),
             model="qwen3:8b",
             calls=calls,
             failures=failures,
             prompt_tokens=sent,
-            completion_tokens=answered,
+            completion_tokens=received,
         )
     Extraction.objects.create(
         status=Extraction.Status.DONE,
@@ -109,10 +109,10 @@ def _language_model() -> None:
     )
 
 
-def _people() -> dict[str, str]:
+def _create_people() -> dict[str, str]:
     passwords = {name: get_random_string(16) for name in (ADMIN, READER, NEWCOMER)}
     admin = get_user_model().objects.create_superuser(ADMIN, password=passwords[ADMIN])
-    demo.gather(admin)
+    demo.add_team(admin)
     hook = {"channel": "webhook", "url": "https://hooks.example.org/x"}
     Digest.objects.create(
         user=admin, period="daily", project="harbor-board", next_at=NOW, since=NOW - timedelta(days=7), **hook
@@ -125,8 +125,8 @@ def _people() -> dict[str, str]:
     return passwords
 
 
-def found() -> dict[str, str]:
-    """What the addresses of the pictures name."""
+def find_arguments() -> dict[str, str]:
+    """Return the values for ``Picture.arguments``."""
     live = Memory.objects.live(NOW)
     memory = live.filter(sensitivity="public", revisions__isnull=False, project="harbor-board").order_by(
         "-accessed_count"
@@ -148,7 +148,7 @@ def found() -> dict[str, str]:
         "person": READER,
         "nowhere": "nowhere",
         "alike": live.filter(title__startswith="mmap of the index").get().uid,
-        "undoable": MaintenanceRun.objects.get(operation="consolidate", project=_TENDED).uid,
+        "undoable": MaintenanceRun.objects.get(operation="consolidate", project=_CONSOLIDATED_PROJECT).uid,
         "run": MaintenanceRun.objects.filter(status="done", operation="consolidate", dry_run=True)
         .latest("created_at")
         .uid,

@@ -1,4 +1,4 @@
-"""The hub, served to one browser out of this process, where the clock stands still."""
+"""Serve the hub from this process, whose clock is frozen."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from memoryhub.maintenance.worker import Worker
 HOST = "127.0.0.1"
 
 
-class _Quiet(WSGIRequestHandler):
+class _QuietHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """What was asked for is not told; an error of a page shows in its picture and stops the command."""
+        """Log nothing: the browser reports failed requests."""
 
 
-class _Idle(Worker):
-    """A worker that waits: pages tell that there is one, and nothing changes between two pictures."""
+class _IdleWorker(Worker):
+    """A worker that does nothing: pages show that one is running, but nothing changes between pictures."""
 
     def run(self) -> None:
         Event().wait()
@@ -29,12 +29,12 @@ class _Idle(Worker):
 
 @contextmanager
 def serving() -> Iterator[int]:
-    """Serve at a free port, which is given; ended at the end."""
-    with ThreadedWSGIServer((HOST, 0), _Quiet, allow_reuse_address=False) as server:
+    """Serve on a free port and yield the port."""
+    with ThreadedWSGIServer((HOST, 0), _QuietHandler, allow_reuse_address=False) as server:
         server.set_app(get_wsgi_application())
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         thread.start()
-        _Idle(dry_runs=False).start()
+        _IdleWorker(dry_runs=False).start()
         try:
             yield int(server.server_address[1])
         finally:

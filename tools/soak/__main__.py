@@ -151,7 +151,7 @@ class Soak:
 
 
 def kill(server: Server, target: str) -> list[str]:
-    """Kill processes of the server; describe the others that are left behind after some time."""
+    """Kill processes of the server. Describe each process that is still alive after some time."""
     pids = server.pids()
     if target == "a worker":
         os.kill(random.choice(pids[1:]), signal.SIGKILL)
@@ -177,7 +177,7 @@ def describe_process(pid: int) -> str:
     """Return the state of each thread and what it waits for in the kernel."""
     threads = Path(f"/proc/{pid}/task").glob("*")
     with suppress(OSError):
-        states = [(one / "stat").read_text().rpartition(")")[2].split()[0] for one in threads]
+        states = [(thread / "stat").read_text().rpartition(")")[2].split()[0] for thread in threads]
         return f"{pid}: {' '.join(states)} {Path(f'/proc/{pid}/wchan').read_text()}"
     return f"{pid}: ended late"
 

@@ -35,7 +35,7 @@ class Record:
 
     @property
     def unexpected(self) -> int:
-        """The number of answers that say that the server failed. 503 says that it is busy."""
+        """Return the number of server errors. 503 does not count: the server is busy."""
         return sum(n for status, n in self.statuses.items() if status >= 500 and status != 503)
 
 
@@ -107,7 +107,7 @@ class Crowd:
             self._request(client, "DELETE", path)
             return
         text = self._text(pick)
-        self.record.allowed[uid].add(text)  # from now on it may be stored, answered or not
+        self.record.allowed[uid].add(text)  # it may be stored even if no answer arrives
         status, _ = self._request(client, "PATCH", path, {"content": text})
         if status == 200:
             self.record.allowed[uid] = {text}
@@ -130,7 +130,7 @@ class Crowd:
 
 
 def find_lost(database: Path | str, record: Record) -> list[str]:
-    """Return the ids of acknowledged memories that are missing or have a text that was never sent last."""
+    """Return the ids of acknowledged memories that are missing or have a text that is not allowed."""
     stored = dict(_query(database, "SELECT uid, content FROM memoryhub_memory"))
     return [uid for uid, allowed in record.allowed.items() if stored.get(uid) not in allowed]
 

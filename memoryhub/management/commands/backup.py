@@ -1,4 +1,4 @@
-"""``backup [DEST]``: a copy of the store, taken while it is in use."""
+"""``backup [DEST]``: back up the store while it is in use."""
 
 from __future__ import annotations
 

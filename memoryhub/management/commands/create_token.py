@@ -1,4 +1,4 @@
-"""``manage.py create_token NAME``: makes a token for an agent and prints it, once."""
+"""``manage.py create_token NAME``: create a token for an agent and print it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memoryhub.core.vocabulary import RIGHTS
 from memoryhub.memories.errors import StoreError
 from memoryhub.ops.checks import INSTALLATION
 
-LONGEST_DAYS = 36_500
+MAX_DAYS = 36_500
 
 
 class Command(BaseCommand):
@@ -47,13 +47,13 @@ class Command(BaseCommand):
                 options["name"],
                 options["owner"] or options["name"],
                 options["clearance"],
-                _items(options["rights"]),
-                None if options["projects"] is None else _items(options["projects"]),
+                _split(options["rights"]),
+                None if options["projects"] is None else _split(options["projects"]),
                 actor=system_actor("create_token"),
-                expires_at=_moment(options["expires_days"]),
+                expires_at=_expiry(options["expires_days"]),
             )
-        except StoreError as refusal:
-            raise CommandError(f"{refusal.field}: {refusal.message}") from None
+        except StoreError as error:
+            raise CommandError(f"{error.field}: {error.message}") from None
         self.stdout.write(raw)
         where = f"in {', '.join(token.projects)}" if token.projects else "in every project"
         self.stderr.write(
@@ -62,13 +62,13 @@ class Command(BaseCommand):
         )
 
 
-def _items(text: str) -> list[str]:
+def _split(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def _moment(days: float | None) -> Any:
+def _expiry(days: float | None) -> Any:
     if days is None:
         return None
-    if not 0 < days <= LONGEST_DAYS:
-        raise CommandError(f"--expires-days: must be more than 0 and at most {LONGEST_DAYS}")
+    if not 0 < days <= MAX_DAYS:
+        raise CommandError(f"--expires-days: must be more than 0 and at most {MAX_DAYS}")
     return timezone.now() + timedelta(days=days)

@@ -1,4 +1,4 @@
-"""``manage.py doctor``: find defects of this installation and say how to fix them."""
+"""``manage.py doctor``: check this installation and print how to fix problems."""
 
 from __future__ import annotations
 

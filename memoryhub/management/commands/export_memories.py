@@ -1,4 +1,4 @@
-"""``export_memories [FILE]``: what the store holds, in the hub's own format or that of another system."""
+"""``export_memories [FILE]``: export the store, in the hub's own format or that of another system."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HOW_TO_INCLUDE = {
     UNKNOWN_LEVEL: "never exported; see doctor",
 }
 
-_ABOUT_MEMORIES = ("type", "since", "until", "trashed")
+_MEMORY_FILTERS = ("type", "since", "until", "trashed")
 
 
 class Command(BaseCommand):
@@ -74,14 +74,14 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         owner = short_name(options["owner"], "--owner")
         clearance = Clearance(frozenset(LEVELS), owner, every_owner=options["every_owner"])
-        asked = clearance.limited_to(private=options["include_private"], secret=options["include_secret"])
+        included = clearance.limited_to(private=options["include_private"], secret=options["include_secret"])
         if options["whole"] and (
-            options["format"] != OWN_FORMAT or any(options[name] for name in _ABOUT_MEMORIES)
+            options["format"] != OWN_FORMAT or any(options[name] for name in _MEMORY_FILTERS)
         ):
             raise CommandError(
                 f"--whole requires the format {OWN_FORMAT} and can be combined only with --project"
             )
-        selection = ExportSelection(operator(asked), self._filter(options), options["whole"])
+        selection = ExportSelection(operator(included), self._filter(options), options["whole"])
         selection.journal_secrets()
         self.format, written = options["format"], selection.total()
         try:
@@ -114,7 +114,7 @@ class Command(BaseCommand):
             raw.flush()
 
     def _report(self, options: dict[str, Any], written: int, left_out: dict[str, int]) -> None:
-        """On standard error when the memories themselves went to standard output."""
+        """Print the report; on standard error if the memories went to standard output."""
         to = self.stderr if options["file"] == STDOUT else self.stdout
         place = "" if options["file"] == STDOUT else f" to {options['file']}"
         style = self.style.SUCCESS if options["file"] != STDOUT else str

@@ -1,4 +1,4 @@
-"""``manage.py extract TRANSCRIPT``: from a conversation in a file to memories, in the foreground."""
+"""``manage.py extract TRANSCRIPT``: extract memories from a conversation in a file."""
 
 from __future__ import annotations
 
@@ -55,65 +55,62 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print the outcomes as one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        turns = self._turns(options["transcript"])
-        place = Destination(
+        turns = self._read_turns(options["transcript"])
+        destination = Destination(
             short_name(options["project"], "--project"),
             short_name(options["session_id"], "--session-id"),
             options["scope"],
             options["sensitivity"],
         )
         if options["dry_run"]:
-            self._tell(self._planned(turns), options["json"])
+            self._print_results(self._preview(turns), options["json"])
             return
         clearance = Clearance(frozenset(LEVELS), short_name(options["owner"], "--owner"))
         actor = operator(clearance, options["actor"])
-        self._tell(self._read(turns, place, actor, options["rules"]), options["json"])
+        self._print_results(self._extract(turns, destination, actor, options["rules"]), options["json"])
 
-    def _turns(self, path: Path) -> list[Turn]:
+    def _read_turns(self, path: Path) -> list[Turn]:
         try:
             return parse_turns(read_transcript(path))
-        except (InvalidTranscript, CheckTooCostly) as problem:
-            raise CommandError(f"{path}: {problem}") from None
+        except (InvalidTranscript, CheckTooCostly) as error:
+            raise CommandError(f"{path}: {error}") from None
         except OSError as error:
             raise CommandError(f"{path} cannot be read: {error.strerror}") from None
 
-    def _planned(self, turns: Sequence[Turn]) -> ExtractionResult:
-        found = rules.extract(turns)
-        results = [
+    def _preview(self, turns: Sequence[Turn]) -> ExtractionResult:
+        results: list[dict[str, Any]] = [
             {
                 "outcome": "found",
-                "category": one.category,
-                "abstract": one.abstract or one.content,
-                "why": one.why,
+                "category": candidate.category,
+                "abstract": candidate.abstract or candidate.content,
+                "why": candidate.why,
             }
-            for one in found
+            for candidate in rules.extract(turns)
         ]
-        return ExtractionResult(results=list(results))
+        return ExtractionResult(results=results)
 
-    def _read(
-        self, turns: Sequence[Turn], place: Destination, actor: Actor, only_rules: bool
+    def _extract(
+        self, turns: Sequence[Turn], destination: Destination, actor: Actor, only_rules: bool
     ) -> ExtractionResult:
+        extract = services.extract_by_rules if only_rules else services.extract_by_model
         try:
-            place = queue.resolve_destination(place, actor)
-            return (services.extract_by_rules if only_rules else services.extract_by_model)(
-                turns, place, actor
-            )
-        except StoreError as refusal:
-            raise CommandError(str(refusal)) from None
+            return extract(turns, queue.resolve_destination(destination, actor), actor)
+        except StoreError as error:
+            raise CommandError(str(error)) from None
         except KeyboardInterrupt:
             raise CommandError("interrupted; stored memories stay", returncode=INTERRUPTED) from None
 
-    def _tell(self, done: ExtractionResult, as_json: bool) -> None:
+    def _print_results(self, done: ExtractionResult, as_json: bool) -> None:
         if as_json:
             shape = {"extractor": done.extractor, "results": done.results, "notes": done.notes}
             self.stdout.write(json.dumps(shape, ensure_ascii=False, indent=1))
             return
-        for one in done.results:
-            words = one.get("abstract") or one.get("detail", "")
-            self.stdout.write(f"{one['outcome']:9} {one['category']:12} {shown(words, 160)}")
+        for result in done.results:
+            text = result.get("abstract") or result.get("detail", "")
+            self.stdout.write(f"{result['outcome']:9} {result['category']:12} {shown(text, 160)}")
         for note in done.notes:
             self.stderr.write(note)
-        counted = Counter(one["outcome"] for one in done.results)
+        counted = Counter(result["outcome"] for result in done.results)
         outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in counted.items())
         found = plural(len(done.results), "candidate")
         self.stdout.write(f"{found}{f': {outcomes}' if outcomes else ''} (read by the {done.extractor})")

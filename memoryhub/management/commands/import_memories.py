@@ -1,4 +1,4 @@
-"""``import_memories FILE``: a file of memories into the store, whatever wrote it."""
+"""``import_memories FILE``: import memories from a file of memoryhub or another system."""
 
 from __future__ import annotations
 
@@ -124,34 +124,40 @@ class Command(BaseCommand):
             raise CommandError(
                 "standard input must contain JSON lines of memoryhub; pass other formats as a file"
             )
-        again = "" if piped or options["dry_run"] else f" Continue with: {self._this_command()} --resume"
-        order = self._order()
+        retry = "" if piped or options["dry_run"] else f" Continue with: {self._this_command()} --resume"
+        loading = self._load_options()
         try:
-            self._import(order, None if piped or options["dry_run"] else checkpoint_path(options["file"]))
+            self._import(loading, None if piped or options["dry_run"] else checkpoint_path(options["file"]))
         except KeyboardInterrupt:
             self._report_if_begun()
-            raise CommandError(f"interrupted; stored memories stay.{again}", returncode=INTERRUPTED) from None
+            raise CommandError(f"interrupted; stored memories stay.{retry}", returncode=INTERRUPTED) from None
         except (UnreadableFile, DatabaseError, OSError) as error:
             self._report_if_begun()
             hint = " See manage.py doctor." if isinstance(error, DatabaseError) else ""
             words = error.strerror if isinstance(error, OSError) else ""
             words = f"{options['file']}: cannot be read: {words}" if words else str(error)
-            raise CommandError(f"stopped: {words}.{hint}{again if self.tally.handled else ''}") from None
+            raise CommandError(f"stopped: {words}.{hint}{retry if self.tally.handled else ''}") from None
         self._report()
         if self.tally.failed:
             stopped = (
-                f"; stopped at the first, fix it.{again}" if order.strict else "; fix and import them again"
+                f"; stopped at the first, fix it.{retry}" if loading.strict else "; fix and import them again"
             )
             raise CommandError(f"{plural(self.tally.failed, 'line')} could not be imported{stopped}")
 
-    def _order(self) -> LoadOptions:
+    def _load_options(self) -> LoadOptions:
         options = self.options
         project = short_name(options["project"], "--project")
         owner = short_name(options["owner"], "--owner")
         clearance = Clearance(frozenset(LEVELS), owner, every_owner=options["every_owner"])
         actor = operator(clearance, options["actor"])
         return LoadOptions(
-            actor, self._say, project, options["ttl"], options["dry_run"], options["strict"], restores=True
+            actor,
+            self._report_error,
+            project,
+            options["ttl"],
+            options["dry_run"],
+            options["strict"],
+            restores=True,
         )
 
     def _format(self) -> Format:
@@ -163,30 +169,30 @@ class Command(BaseCommand):
             self.stdout.write(f"This is {found.label}.")
         return found
 
-    def _import(self, order: LoadOptions, kept: Path | None) -> None:
+    def _import(self, loading: LoadOptions, checkpoint: Path | None) -> None:
         format, name = self._format(), self.options["file"]
-        options = ReadOptions(name=name, project=order.project, has_owner=bool(order.actor.owner))
+        options = ReadOptions(name=name, project=loading.project, has_owner=bool(loading.actor.owner))
         with ExitStack() as stack:
             reading = stack.enter_context(open_import(format, name, options))
-            ids = IdMap(kept and kept.with_suffix(".ids"))
+            ids = IdMap(checkpoint and checkpoint.with_suffix(".ids"))
             stack.callback(ids.close)
-            if kept and not self._go_on(reading, kept):
+            if checkpoint and not self._resume(reading, checkpoint):
                 reading = stack.enter_context(open_import(format, name, options))
             bar = stack.enter_context(self._bar(reading))
             stack.enter_context(_rare_collections())
             workers = stack.enter_context(TextWorkers(settings.MEMORYHUB.import_workers, local_settings()))
-            for mark in load_items(reading, order, self.tally, ids, workers):
+            for mark in load_items(reading, loading, self.tally, ids, workers):
                 bar.set_postfix(stored=self.tally.stored, failed=self.tally.failed, refresh=False)
                 bar.update(reading.done - bar.n)
-                if kept:
-                    save_checkpoint(kept, mark)
-            if kept and not (order.strict and self.tally.failed):
-                delete_checkpoint(kept)
+                if checkpoint:
+                    save_checkpoint(checkpoint, mark)
+            if checkpoint and not (loading.strict and self.tally.failed):
+                delete_checkpoint(checkpoint)
                 ids.forget()
 
-    def _go_on(self, reading: ImportReader, kept: Path) -> bool:
-        """Pass over what the run before has done, if that is asked for; False when the reading is used up."""
-        left = load_checkpoint(kept)
+    def _resume(self, reading: ImportReader, checkpoint: Path) -> bool:
+        """With --resume, skip what an earlier run has imported. Return False if ``reading`` is used up."""
+        left = load_checkpoint(checkpoint)
         if left is None:
             if self.options["resume"]:
                 self.stdout.write("No interrupted import of this file is known: starting at the beginning.")
@@ -208,7 +214,7 @@ class Command(BaseCommand):
         is_bytes = reading.unit == "B"
         return tqdm(disable=hidden, unit=reading.unit, total=reading.total, unit_scale=is_bytes)
 
-    def _say(self, place: str, problem: Problem) -> None:
+    def _report_error(self, place: str, problem: Problem) -> None:
         """Print an error without breaking the progress bar."""
         self.errors += 1
         if not self.options["show_errors"] or self.errors <= self.options["show_errors"]:
@@ -236,7 +242,7 @@ class Command(BaseCommand):
         self._warn_of_cap()
 
     def _notes(self) -> Iterator[str]:
-        """What a person should know about it besides the numbers."""
+        """Yield remarks: ignored fields, expiry dates, and memories that were not changed."""
         tally, days = self.tally, settings.MEMORYHUB.default_ttl_days
         for what, n in tally.unmapped.most_common():
             yield f"Changed or not imported: {shown(what, 200)} ({n:,})"
@@ -258,7 +264,7 @@ class Command(BaseCommand):
             yield f"{plural(tally.in_trash, 'memory')} in the trash or expired in the file: the same here"
 
     def _outcomes(self) -> dict[str, int]:
-        """Every outcome that happened, and the three that people look for."""
+        """Return the count of each outcome. The three usual ones are included even if they are 0."""
         return {**dict.fromkeys(("created", "refreshed", "updated"), 0), **self.tally.outcomes}
 
     def _warn_of_cap(self) -> None:
@@ -278,7 +284,7 @@ class Command(BaseCommand):
         """Raise a cap, except in a dry run. Return the note for the report."""
         if self.options["dry_run"]:
             return f"; --raise-cap would raise it to {cap:,}"
-        configure_project(project, self._order().actor, max_memories=cap)
+        configure_project(project, self._load_options().actor, max_memories=cap)
         return f"; raised to {cap:,}"
 
     def _this_command(self) -> str:

@@ -26,13 +26,13 @@ from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
 from memoryhub.ops.checks import INSTALLATION
 
-ROWS = 200  # of one run; the page of the run, and the API, have them all
-LISTED = 10  # recent runs in the overview
+MAX_CHANGES = 200  # that are printed; the page of the run and the API list all
+MAX_RUNS = 10  # in the overview
 _TITLE = 44
 
 
 def overview(clearance: Clearance) -> Iterator[str]:
-    """The operations, the schedule, the latest runs."""
+    """Yield lines about the operations, the schedule and the latest runs."""
     daily = scheduler.daily_operations()
     width = max(map(len, OPERATIONS))
     for name, operation in OPERATIONS.items():
@@ -46,30 +46,30 @@ def overview(clearance: Clearance) -> Iterator[str]:
     yield f"The server runs the daily ones {when}."
     if not settings.MEMORYHUB.maintenance_worker:
         yield "Its worker is switched off (maintenance_worker); only this command runs maintenance."
-    recent = list(runs.visible_runs(clearance)[:LISTED])
+    recent = list(runs.visible_runs(clearance)[:MAX_RUNS])
     if recent:
         yield from ("", "Latest runs:")
     for run in recent:
-        yield f"{run.uid}  {run.created_at:%Y-%m-%d %H:%M}  {run.operation:<{width}}  {_standing(run)}"
+        yield f"{run.uid}  {run.created_at:%Y-%m-%d %H:%M}  {run.operation:<{width}}  {_describe_run(run)}"
 
 
-def _standing(run: MaintenanceRun) -> str:
+def _describe_run(run: MaintenanceRun) -> str:
     kind = " (dry run)" if run.dry_run else f" (undoes {run.undoes.uid})" if run.undoes else ""
     changes = plural((run.result or {}).get("changes", 0), "change")
     return f"{run.cause or run.status}{kind}, {changes}, by {shown(run.actor)}"
 
 
-def lines_of(run: MaintenanceRun, clearance: Clearance) -> Iterator[str]:
+def describe_changes(run: MaintenanceRun, clearance: Clearance) -> Iterator[str]:
     """Return a line for each change. Output goes to logs and mails, so it contains public titles only."""
-    changes = runs.list_changes(run, clearance, 0, ROWS)
+    changes = runs.list_changes(run, clearance, 0, MAX_CHANGES)
     rows = [(one.change.action, _title(one), one.change.reason) for one in changes]
     action = max((len(row[0]) for row in rows), default=0)
     title = max((len(row[1]) for row in rows), default=0)
     for row in rows:
         yield f"  {row[0]:<{action}}  {row[1]:<{title}}  {row[2]}".rstrip()
-    more = (run.result or {}).get("changes", 0) - sum(one.change.count for one in changes)
-    if more > 0:
-        yield f"  … and {more:,} more; see run {run.uid} in the browser"
+    others = (run.result or {}).get("changes", 0) - sum(one.change.count for one in changes)
+    if others > 0:
+        yield f"  … and {others:,} more; see run {run.uid} in the browser"
 
 
 def _title(one: runs.VisibleChange) -> str:
@@ -134,13 +134,13 @@ class Command(BaseCommand):
                 self.stdout.write(line)
             return
         try:
-            waiting = self._wanted(options)
+            waiting = self._select_runs(options)
         except StoreError as error:
             place = f"{error.field}: " if error.field else ""
             raise CommandError(f"{place}{error.message}") from None
         if not waiting:
             self.stdout.write("Nothing to do.")
-        self._work_on(waiting, options["verbosity"])
+        self._execute_all(waiting, options["verbosity"])
         if self.failed:
             raise CommandError(
                 "failed: " + "; ".join(f"{run.operation} ({run.error})" for run in self.failed)
@@ -153,8 +153,8 @@ class Command(BaseCommand):
         else:
             self.stdout.write("Nothing to confirm: the clock has not jumped.")
 
-    def _wanted(self, options: dict[str, Any]) -> list[MaintenanceRun]:
-        """The runs to work on, queued."""
+    def _select_runs(self, options: dict[str, Any]) -> list[MaintenanceRun]:
+        """Return the queued runs to execute."""
         one_of = [name for name in ("waiting", "resume", "undo") if options[name]]
         if len(one_of) > 1 or (one_of and (options["operations"] or options["project"] or options["param"])):
             raise CommandError(f"--{one_of[0]} cannot be combined with other options")
@@ -167,22 +167,22 @@ class Command(BaseCommand):
         if options["waiting"]:
             return already
         if options["operations"]:
-            return self._named(options)
-        return [*already, *self._daily(options)]
+            return self._enqueue_named(options)
+        return [*already, *self._enqueue_daily(options)]
 
-    def _named(self, options: dict[str, Any]) -> list[MaintenanceRun]:
+    def _enqueue_named(self, options: dict[str, Any]) -> list[MaintenanceRun]:
         names = options["operations"]
         if options["param"] and len(names) > 1:
             raise CommandError("--param belongs to one operation; name that one alone")
-        params = dict(map(_param, options["param"]))
+        params = dict(map(_parse_param, options["param"]))
         if options["project"] is not None:
             params["project"] = short_name(options["project"], "--project")
         for name in names:
             runs.require_operation(name)
         return [runs.enqueue(name, params, self.actor, dry_run=options["dry_run"]) for name in names]
 
-    def _daily(self, options: dict[str, Any]) -> list[MaintenanceRun]:
-        """What the schedule does. Done for the whole store, it counts as this day's."""
+    def _enqueue_daily(self, options: dict[str, Any]) -> list[MaintenanceRun]:
+        """Enqueue the daily operations. For the whole store, they count as the scheduled ones of the day."""
         if options["param"]:
             raise CommandError("--param belongs to an operation; name it")
         if unknown := scheduler.unknown_operations():
@@ -203,10 +203,10 @@ class Command(BaseCommand):
             started.append(runs.enqueue(operation, params, self.actor, dry_run=options["dry_run"], now=now))
         return started
 
-    def _work_on(self, waiting: list[MaintenanceRun], verbosity: int) -> None:
+    def _execute_all(self, waiting: list[MaintenanceRun], verbosity: int) -> None:
         try:
             while waiting:
-                self._one(waiting[0], verbosity)
+                self._execute(waiting[0], verbosity)
                 waiting.pop(0)
         except KeyboardInterrupt:
             for run in waiting:
@@ -218,8 +218,8 @@ class Command(BaseCommand):
                 f"interrupted; continue with: manage.py maintain --resume ID ({ids})", returncode=INTERRUPTED
             ) from None
 
-    def _one(self, run: MaintenanceRun, verbosity: int) -> None:
-        """Work on a run here; where the server was quicker, look on until it is done."""
+    def _execute(self, run: MaintenanceRun, verbosity: int) -> None:
+        """Execute a run. If the server has started it first, wait until it is done."""
         began = time.monotonic()
         self._wait_for_others(run)
         with self._bar(run, verbosity) as watch:
@@ -234,7 +234,7 @@ class Command(BaseCommand):
         self._report(run, time.monotonic() - began)
 
     def _wait_for_others(self, run: MaintenanceRun) -> None:
-        """One run that writes at a time: two would take turns, and agents would wait for both."""
+        """Wait until no other run writes: two at a time would make agents wait longer."""
         reported = ""
         while not run.dry_run:
             others = MaintenanceRun.objects.filter(status=Status.RUNNING, dry_run=False).exclude(pk=run.pk)
@@ -252,7 +252,7 @@ class Command(BaseCommand):
 
     @contextmanager
     def _bar(self, run: MaintenanceRun, verbosity: int) -> Iterator[Any]:
-        """A bar on a terminal, for :func:`runs.work` to move."""
+        """Yield a function that updates a progress bar, which only a terminal shows."""
         shows = sys.stderr.isatty() and verbosity > 0
         with tqdm(disable=not shows, desc=run.operation, total=run.total or None, leave=False) as bar:
 
@@ -275,12 +275,12 @@ class Command(BaseCommand):
             f"{run.operation}: {verb}{what} ({run.done:,} checked, {took:.1f} s, run {run.uid})"
         )
         if run.dry_run:
-            for line in lines_of(run, self.actor.clearance):
+            for line in describe_changes(run, self.actor.clearance):
                 self.stdout.write(line)
 
 
-def _param(text: str) -> tuple[str, Any]:
-    """``days=3`` is a number, ``project=x`` a text."""
+def _parse_param(text: str) -> tuple[str, Any]:
+    """Parse NAME=VALUE: ``days=3`` is a number, ``project=x`` a text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise CommandError(f"--param is written NAME=VALUE, not {shown(text)}")

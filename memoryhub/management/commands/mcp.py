@@ -42,7 +42,7 @@ class Command(BaseCommand):
         "replace it."
     )
 
-    # They load every page of the browser, which takes longer than all else that an agent waits for here.
+    # The checks load every page, and the agent would wait for that.
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -74,18 +74,18 @@ class Command(BaseCommand):
                 f"set {VARIABLE} to a valid token (manage.py create_token makes one), or pass --as NAME"
             ) from None
         wire = StdioConnection(
-            TOOLSETS[options["toolset"]], _afresh(admit), settings.MEMORYHUB.max_body_bytes
+            TOOLSETS[options["toolset"]], _with_new_connection(admit), settings.MEMORYHUB.max_body_bytes
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _end)
-        # What anything else prints must not come between the messages.
+        # Printed text goes to standard error, so that it does not mix with messages.
         with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as out:
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
             wire.serve(sys.stdin.buffer, out)
 
 
-def _afresh(admit: Callable[[], Caller]) -> Callable[[], Caller]:
-    """For each message, without the connection to the database that failed at the last, if one did."""
+def _with_new_connection(admit: Callable[[], Caller]) -> Callable[[], Caller]:
+    """Return a function that authenticates a message, on a new database connection if the last one failed."""
 
     def admit_again() -> Caller:
         close_old_connections()
@@ -95,7 +95,7 @@ def _afresh(admit: Callable[[], Caller]) -> Callable[[], Caller]:
 
 
 def by_token() -> Caller:
-    """Authenticate the token of the environment. Done for each message, so revoking it ends the session."""
+    """Authenticate the token in the environment. Called for each message, as it may be revoked."""
     token = tokens.authenticate_token(environment.read_secret(VARIABLE))
     if token is None:
         raise unauthenticated()
@@ -103,7 +103,7 @@ def by_token() -> Caller:
 
 
 def as_operator(options: dict[str, Any]) -> Callable[[], Caller]:
-    """An agent of the person at the command line, who could read the store's file as well."""
+    """Return an agent without a token: whoever runs this command can read the file of the store anyway."""
     name = short_name(options["name"], "--as")
     rights = frozenset(item.strip() for item in options["rights"].split(",") if item.strip())
     if not name or not name.isprintable():
@@ -122,7 +122,7 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 
 
 logger = logging.getLogger(__name__)
-_MAX_LINE_BYTES = 64 * 2**20  # bytes of a line that are read; beyond the limit of a message only for its id
+_MAX_LINE_BYTES = 64 * 2**20  # larger than a message may be: the id of one that is too long is needed
 
 
 @dataclass

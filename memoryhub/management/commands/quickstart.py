@@ -1,4 +1,4 @@
-"""``manage.py quickstart``: from nothing to a hub that runs, with a demo in it or for real."""
+"""``manage.py quickstart``: prepare a store, an administrator and a token, and start the server."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ class Command(BaseCommand):
             if not options["prepare_only"]:
                 serving.require_limits()
                 serving.require_free(HOST, options["port"])
-            with _alone():
+            with _preparation_lock():
                 self.prepare(options["no_demo"])
-        except (serving.CannotServe, demo.NotADemo) as problem:
-            raise CommandError(str(problem)) from None
+        except (serving.CannotServe, demo.NotADemo) as error:
+            raise CommandError(str(error)) from None
         if not options["prepare_only"]:
             # By name: browsers refuse passkeys at an IP address.
-            self.tell("Open", f"http://localhost:{options['port']}")
-            self.tell("API", f"http://localhost:{options['port']}/api/v1/docs")
-            self.tell("Stop", "Ctrl-C; run the same command to start it again with the same data")
+            self.print_row("Open", f"http://localhost:{options['port']}")
+            self.print_row("API", f"http://localhost:{options['port']}/api/v1/docs")
+            self.print_row("Stop", "Ctrl-C; run the same command to start it again with the same data")
             self.stdout.write("")
             serving.serve(HOST, options["port"], quiet=True)
 
@@ -78,62 +78,64 @@ class Command(BaseCommand):
             loaded = demo.load()
             if loaded:
                 play_session()
-        self.tell("Store" if real else "Demo store", str(settings.HOME))
+        self.print_row("Store" if real else "Demo store", str(settings.HOME))
         if Memory.objects.exists():
-            self.tell("Loaded" if loaded else "Kept", _contents())
+            self.print_row("Loaded" if loaded else "Kept", _contents())
         else:
-            self.tell("Holds", f"nothing yet; to import a file: {_command(real, 'import_memories FILE')}")
-        self.administrator(real)
-        self.token(real)
+            self.print_row(
+                "Holds", f"nothing yet; to import a file: {_command(real, 'import_memories FILE')}"
+            )
+        self.ensure_administrator(real)
+        self.ensure_token(real)
         admin = get_user_model().objects.filter(is_superuser=True, is_active=True).order_by("pk").first()
         if loaded and admin is not None:
-            demo.gather(admin)
+            demo.add_team(admin)
 
-    def administrator(self, real: bool) -> None:
+    def ensure_administrator(self, real: bool) -> None:
         """Print who can log in. Create an administrator if there is none."""
         users = get_user_model().objects
         known = users.filter(is_superuser=True, is_active=True).order_by("pk").first()
         if known is None and (users.filter(username=ADMIN).exists() or identities.is_former_username(ADMIN)):
             state = "was" if identities.is_former_username(ADMIN) else "is"
-            self.tell(
+            self.print_row(
                 "Administrator",
                 f"none; {ADMIN} {state} another person; to create one: {_command(real, 'createsuperuser')}",
             )
         elif known is None:
             password = get_random_string(16)
             users.create_superuser(ADMIN, password=password)
-            self.tell("Administrator", f"{ADMIN}, new")
-            self.tell("Password", f"{password}   (shown only now)")
+            self.print_row("Administrator", f"{ADMIN}, new")
+            self.print_row("Password", f"{password}   (shown only now)")
         else:
             name = known.get_username()
-            self.tell(
+            self.print_row(
                 "Administrator",
                 f"{name}; new password: {_command(real, 'changepassword', name)}",
             )
 
-    def token(self, real: bool) -> None:
-        """Name the token that agents may use; make one where there is none."""
+    def ensure_token(self, real: bool) -> None:
+        """Print which token agents can use. Create one if there is none."""
         known = AgentToken.objects.active().order_by("-created_at").first()
         if known:
-            self.tell(
+            self.print_row(
                 "Agent token",
                 f"{known.name} {known.prefix}...; another one: {_command(real, 'create_token NAME')}",
             )
             return
         if identities.is_former_username(ADMIN):
-            self.tell("Agent token", f"none; to create one: {_command(real, 'create_token NAME')}")
+            self.print_row("Agent token", f"none; to create one: {_command(real, 'create_token NAME')}")
             return
-        # The demo's may do everything, so that everything can be tried; a real one starts small.
+        # The token of the demo has all rights, so that people can try everything.
         clearance, rights = ("public", None) if real else ("secret", RIGHTS)
         _, raw = issue_token(TOKEN, ADMIN, clearance, rights, actor=system_actor("quickstart"))
-        self.tell("Agent token", f"{raw}   (shown only now)")
+        self.print_row("Agent token", f"{raw}   (shown only now)")
 
-    def tell(self, what: str, value: str) -> None:
+    def print_row(self, what: str, value: str) -> None:
         self.stdout.write(f"  {what:<14} {value}")
 
 
 def _contents() -> str:
-    """What can be found; the trash and what has expired are not counted."""
+    """Count live memories, facts and sessions."""
     counts = {
         "memory": Memory.objects.live().count(),
         "fact": Fact.objects.count(),
@@ -143,7 +145,7 @@ def _contents() -> str:
 
 
 def _command(real: bool, *words: str) -> str:
-    """A command line for this store, as it can be typed where this one was."""
+    """Return a command line for this store, to be typed in the same folder as this command."""
     demo_home = str(settings.HOME) if bootstrap.IS_INSTALLED else os.path.relpath(settings.HOME)
     home = os.environ.get("LETSGO_HOME") if real else demo_home
     where = f"LETSGO_HOME={shlex.quote(home)} " if home else ""
@@ -156,8 +158,8 @@ def _program() -> str:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
-    """Two first starts at once prepare the store one after the other."""
+def _preparation_lock() -> Iterator[None]:
+    """Lock the home: two starts at the same time prepare the store one after the other."""
     folder = os.open(settings.HOME, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""``manage.py replay FILE``: a recorded session of Claude Code, played through the hub."""
+"""``manage.py replay FILE``: replay a recorded session of Claude Code."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from memoryhub.core.claude_code import ENVIRONMENT_VARIABLE
 from memoryhub.management.operator import operator, plural, short_name, shown
 from memoryhub.ops.checks import INSTALLATION
 from memoryhub.ops.replay import (
-    NotATranscript,
-    Outside,
-    Played,
+    HttpTransport,
+    InvalidTranscript,
+    PlayedHook,
     Player,
-    Refused,
+    RequestRefused,
     Transcript,
     Transport,
-    inside,
+    connect_in_process,
     is_address,
     read_transcript,
 )
 
 INTERRUPTED = 130
-FASTEST = 100_000
+MAX_SPEED = 100_000
 TOKEN_NAME = "replay"  # noqa: S105  a name
 _ORDER = ("kept", "skipped", "taken", "known", "failed")
 
@@ -57,30 +57,30 @@ class Command(BaseCommand):
         parser.add_argument("--token", default="", help=f"for --url; default: ${ENVIRONMENT_VARIABLE}")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if not 0 <= options["speed"] <= FASTEST:
-            raise CommandError(f"--speed must be 0 to {FASTEST}")
-        self.lines = options["verbosity"] > 1 or (options["verbosity"] and self.stdout.isatty())
+        if not 0 <= options["speed"] <= MAX_SPEED:
+            raise CommandError(f"--speed must be 0 to {MAX_SPEED}")
+        self.prints_hooks = options["verbosity"] > (0 if self.stdout.isatty() else 1)
         transcript = self._read(options["file"])
         project = short_name(options["project"], "--project")
         try:
             with self._transport(options) as transport:
-                player = Player(transport, transcript, project, options["speed"], looks=bool(self.lines))
+                player = Player(transport, transcript, project, options["speed"], outcomes=self.prints_hooks)
                 failed = self._play(player)
-                self._show(player)
-        except Refused as refused:
-            raise CommandError(f"{transport.where}: {refused}") from None
+                self._print_memories(player)
+        except RequestRefused as error:
+            raise CommandError(f"{transport.target}: {error}") from None
         except DatabaseError as error:
             raise CommandError(f"stopped: {error}. See manage.py doctor.") from None
         if failed or transcript.broken:
-            raise CommandError(self._left_out(failed, len(transcript.broken)))
+            raise CommandError(self._describe_failures(failed, len(transcript.broken)))
 
     def _read(self, path: Path) -> Transcript:
         try:
             transcript = read_transcript(path)
         except OSError as error:
             raise CommandError(f"{path} cannot be read: {error.strerror}") from None
-        except NotATranscript as problem:
-            raise CommandError(str(problem)) from None
+        except InvalidTranscript as error:
+            raise CommandError(str(error)) from None
         for number, reason in transcript.broken:
             self.stderr.write(f"line {number}: {reason}", self.style.NOTICE)
         return transcript
@@ -88,7 +88,7 @@ class Command(BaseCommand):
     @contextmanager
     def _transport(self, options: dict[str, Any]) -> Iterator[Transport]:
         if not options["url"]:
-            with inside(operator(Clearance.up_to("secret")), TOKEN_NAME) as transport:
+            with connect_in_process(operator(Clearance.up_to("secret")), TOKEN_NAME) as transport:
                 yield transport
             return
         token = options["token"] or os.environ.get(ENVIRONMENT_VARIABLE, "")
@@ -96,15 +96,15 @@ class Command(BaseCommand):
             raise CommandError("--url must be an address like http://127.0.0.1:8000")
         if not token:
             raise CommandError(f"--url needs a token: --token, or ${ENVIRONMENT_VARIABLE} in the environment")
-        yield Outside(options["url"], token)
+        yield HttpTransport(options["url"], token)
 
     def _play(self, player: Player) -> int:
-        """Play all; returns how many hooks were refused."""
+        """Play all hooks, and return how many were refused."""
         counted: Counter[str] = Counter()
         try:
             for played in player.play():
                 counted[played.outcome] += 1
-                self._tell(played)
+                self._print_hook(played)
         except KeyboardInterrupt:
             raise CommandError(
                 "interrupted; run the same command again to continue",
@@ -112,12 +112,12 @@ class Command(BaseCommand):
             ) from None
         counts = [f"{counted[name]:,} {name}" for name in _ORDER if counted[name]]
         self.stdout.write(
-            f"Played {plural(counted.total(), 'hook')} into {player.transport.where}: {', '.join(counts)}"
+            f"Played {plural(counted.total(), 'hook')} into {player.transport.target}: {', '.join(counts)}"
         )
         return counted["failed"]
 
-    def _tell(self, played: Played) -> None:
-        """Print one line; failures are always printed."""
+    def _print_hook(self, played: PlayedHook) -> None:
+        """Print a line for a hook, if lines are wanted or the hook failed."""
         recorded = played.recorded
         minutes, seconds = divmod(int(recorded.offset), 60)
         why = f"  {shown(played.why, 100)}" if played.why else ""
@@ -126,11 +126,11 @@ class Command(BaseCommand):
         line = f"{minutes:>4}:{seconds:02}  {shown(name, 20):<20} {played.outcome:<8}{why}{context}"
         if played.outcome == "failed":
             self.stderr.write(f"line {recorded.number}: {line.strip()}", self.style.NOTICE)
-        elif self.lines:
+        elif self.prints_hooks:
             self.stdout.write(self.style.SUCCESS(line) if played.outcome == "kept" else line)
 
-    def _show(self, player: Player) -> None:
-        """Print what the store contains of these sessions."""
+    def _print_memories(self, player: Player) -> None:
+        """Print the memories of the played sessions."""
         memories = player.memories()
         self.stdout.write(
             f"\n{plural(len(memories), 'memory')} of {plural(len(player.sessions), 'session')}:"
@@ -140,7 +140,7 @@ class Command(BaseCommand):
             self.stdout.write(f"  {one['type']:<16} {one['importance']:.2f}  {one['id']}  {title}")
 
     @staticmethod
-    def _left_out(failed: int, broken: int) -> str:
+    def _describe_failures(failed: int, broken: int) -> str:
         parts = [f"{plural(failed, 'hook')} refused"] * bool(failed)
         parts += [f"{plural(broken, 'line')} without a hook"] * bool(broken)
         return f"the replay is incomplete: {', '.join(parts)}"

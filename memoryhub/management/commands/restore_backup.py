@@ -1,4 +1,4 @@
-"""``restore_backup FILE``: put a copy of the store in the place of the store."""
+"""``restore_backup FILE``: replace the store with a backup."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Command(BaseCommand):
         "Verify a backup, rename the current store, and put the backup in its place. This also restores "
         "the users and tokens of the backup. Stop the server first."
     )
-    # A store that is damaged or missing must not keep this from running.
+    # The command must run if the store is damaged or missing.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -73,7 +73,7 @@ class Command(BaseCommand):
             return f"what cannot be read: {error}"
 
     def _journal(self, file: Path, contents: backup.Contents) -> None:
-        """The journal goes on from the backup's last row, and the mirror with it, made anew if need be."""
+        """Journal the restore. The new row follows the last one of the backup, and completes the mirror."""
         detail = {"file": file.name, "journal_rows": contents.chain.rows}
         with transaction.atomic():
             actor = operator(system_actor("restore_backup").clearance)

@@ -1,4 +1,4 @@
-"""``salvage FILE``: copy what can be read of a damaged store into a new one."""
+"""``salvage FILE``: copy the readable rows of a damaged store into a new one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Command(BaseCommand):
         "Copy everything that can be read from a damaged store into a new file, and list what is lost. "
         "Stop the server first. Exit code 1 if anything is lost."
     )
-    # A damaged store must not keep this from running.
+    # The command must run if the store is damaged.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -41,14 +41,14 @@ class Command(BaseCommand):
         try:
             serving.require_limits()
             serving.require_free(options["host"], options["port"], serving.SECONDS_TO_FREE_PORT)
-        except serving.CannotServe as problem:
-            raise CommandError(str(problem)) from None
+        except serving.CannotServe as error:
+            raise CommandError(str(error)) from None
         require_migrated()
         try:
             for sentence in serving.prepare_store():
                 self.stderr.write(sentence)
-        except serving.CannotServe as problem:
-            raise CommandError(str(problem)) from None
+        except serving.CannotServe as error:
+            raise CommandError(str(error)) from None
         if not is_loopback(options["host"]) and set(settings.ALLOWED_HOSTS) <= set(settings.LOOPBACK_HOSTS):
             self.stderr.write(
                 "Requests to other names than localhost will be refused: set MEMORYHUB_ALLOWED_HOSTS to the"

@@ -1,4 +1,4 @@
-"""``show_config``: what every setting is, and who said so."""
+"""``show_config``: print every setting with its value and its source."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ class Command(BaseCommand):
             for row in rows:
                 if changed and row["source"] == "default":
                     continue
-                self.stdout.write(f"{row['name']} = {_written(row['value'])}  [{row['source']}]")
+                self.stdout.write(f"{row['name']} = {_to_toml(row['value'])}  [{row['source']}]")
                 if not changed:
-                    words = f" ({row['range']})" if row.get("range") else ""
-                    self.stdout.write(f"    {row['doc']}{words}")
+                    form = f" ({row['range']})" if row.get("range") else ""
+                    self.stdout.write(f"    {row['doc']}{form}")
         for warning in shape["warnings"]:
             self.stdout.write(self.style.WARNING(warning))
 
 
 def as_json() -> dict[str, Any]:
-    """Every setting as it stands."""
+    """Return every setting with its value and source."""
     loaded = settings.MEMORYHUB_LOADED
     return {
         "operator": [
@@ -104,7 +104,7 @@ def shown_value(name: str, spec: FieldInfo) -> str:
         return f"set, {len(value)} characters" if value else ""
     if isinstance(value, list):
         return ",".join(value)
-    return _written(value)
+    return _to_toml(value)
 
 
 def _source(spec: FieldInfo) -> str:
@@ -116,7 +116,7 @@ def _source(spec: FieldInfo) -> str:
 
 
 def operator_table() -> str:
-    """The operator's variables in Markdown."""
+    """Return the operator's variables as a Markdown table."""
     rows = []
     for spec in Operator.model_fields.values():
         name, more = variable_of(spec), describe(spec)
@@ -126,11 +126,11 @@ def operator_table() -> str:
 
 
 def tunables_table() -> str:
-    """The tunables in Markdown."""
+    """Return the tunables as a Markdown table."""
     rows = [
         (
             f"`{name}`",
-            f"`{_written(spec.default)}`",
+            f"`{_to_toml(spec.default)}`",
             _range(spec),
             spec.description or "",
             f"`{ENV_PREFIX}{name.upper()}`",
@@ -154,6 +154,5 @@ def _range(spec: FieldInfo) -> str:
     return f"{low:,g} or more" if high == math.inf else f"{low:,g} to {high:,.15g}"
 
 
-def _written(value: object) -> str:
-    """As TOML has it."""
+def _to_toml(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

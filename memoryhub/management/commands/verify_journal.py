@@ -1,4 +1,4 @@
-"""``verify_journal``: has anyone changed the past?"""
+"""``verify_journal``: check that the journal and its mirror are intact."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(shape))
         else:
             self._report_loss(loss, acknowledged, wanted=options["acknowledge_loss"])
-            self._tell(chain, mirror)
+            self._report(chain, mirror)
         if not ok:
             raise CommandError("the journal is not intact")
 
@@ -62,7 +62,7 @@ class Command(BaseCommand):
             self.stdout.write(self.style.ERROR(f"Loss: {loss.summary()}"))
             self.stdout.write("Loss: find out why, then run verify_journal --acknowledge-loss")
 
-    def _tell(self, chain: verification.Verification, mirror: verification.MirrorReport) -> None:
+    def _report(self, chain: verification.Verification, mirror: verification.MirrorReport) -> None:
         rows = plural(chain.rows, "row")
         if chain.ok:
             self.stdout.write(self.style.SUCCESS(f"Chain: intact, {rows}"))

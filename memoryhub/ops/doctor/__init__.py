@@ -33,7 +33,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check on one line, and how to fix it on another."""
+    """A result of a check, and a hint how to fix it. Each is one line."""
 
     status: Status
     text: str
@@ -52,7 +52,7 @@ def fail(text: str, hint: str) -> Finding:
     return Finding(Status.FAIL, text, hint)
 
 
-def of_messages(messages: Iterable[CheckMessage]) -> Iterator[Finding]:
+def to_findings(messages: Iterable[CheckMessage]) -> Iterator[Finding]:
     """Convert the messages of a system check to findings."""
     for message in messages:
         if message.level >= 30 and not message.is_silenced():  # from WARNING on
@@ -111,7 +111,7 @@ class Report:
         return next((s for s in worst if any(f.status is s for f in self.findings)), Status.OK)
 
 
-def _fix(name: str, fix: Fix, one: Check) -> Report:
+def _fix(check: Check, fix: Fix) -> Report:
     """Apply a fix and check again. A fix that fails is a finding too."""
     done: list[str] = []
     failed: list[Finding] = []
@@ -119,23 +119,23 @@ def _fix(name: str, fix: Fix, one: Check) -> Report:
         done += fix()
     except (DatabaseError, OSError, BackupError) as error:
         failed.append(fail(f"could not be fixed: {error}", "See the other findings."))
-    return Report(name, [*one.findings(), *failed], done)
+    return Report(check.name, [*check.findings(), *failed], done)
 
 
 def examine(checks: Iterable[Check], *, quick: bool = False, fix: bool = False) -> Iterator[Report]:
     """Run the checks in order. ``quick`` leaves out those that read the whole store."""
     failed: set[str] = set()
-    for one in checks:
-        if one.needs in failed:
-            failed.add(one.name)
-            yield Report(one.name, [Finding(Status.SKIP, f"skipped because of: {one.needs}")], [])
+    for check in checks:
+        if check.needs in failed:
+            failed.add(check.name)
+            yield Report(check.name, [Finding(Status.SKIP, f"skipped because of: {check.needs}")], [])
             continue
-        if one.slow and quick:
-            yield Report(one.name, [Finding(Status.SKIP, "skipped (--quick)")], [])
+        if check.slow and quick:
+            yield Report(check.name, [Finding(Status.SKIP, "skipped (--quick)")], [])
             continue
-        report = Report(one.name, one.findings(), [])
-        if fix and one.fix and report.status in (Status.WARN, Status.FAIL):
-            report = _fix(one.name, one.fix, one)
+        report = Report(check.name, check.findings(), [])
+        if fix and check.fix and report.status in (Status.WARN, Status.FAIL):
+            report = _fix(check, check.fix)
         if report.status is Status.FAIL:
-            failed.add(one.name)
+            failed.add(check.name)
         yield report

@@ -24,7 +24,7 @@ from memoryhub.maintenance.executor import is_lost, mark_interrupted
 from memoryhub.memories.delete import count_by_quota, fullest, load_caps
 from memoryhub.models import AgentToken, JournalEntry, MaintenanceRun, Memory
 from memoryhub.ops import checks
-from memoryhub.ops.doctor import Finding, check, fail, of_messages, ok, warn
+from memoryhub.ops.doctor import Finding, check, fail, ok, to_findings, warn
 from memoryhub.stats.counts import projects_near_cap
 
 SOON = timedelta(days=14)
@@ -32,14 +32,14 @@ SOON = timedelta(days=14)
 _CLOCK_TOLERANCE, _DATE_TOLERANCE = timedelta(minutes=5), timedelta(days=1)
 _CLOCK_DIFFERENCE = timedelta(seconds=5)  # between a node and the database
 _RELEASED = datetime(2025, 1, 1, tzinfo=UTC)
-_GATED = ("Memory", "Fact", "Event", "JournalEntry", "Injection", "Revision")
+_MODELS_WITH_LEVEL = ("Memory", "Fact", "Event", "JournalEntry", "Injection", "Revision")
 
 
 @check("sensitivity", needs="tables")
 def levels() -> Iterator[Finding]:
     found = {
         name.lower(): n
-        for name in _GATED
+        for name in _MODELS_WITH_LEVEL
         if (
             n := apps.get_model("memoryhub", name)
             .objects.exclude(sensitivity__in=(*LEVELS, *WAITING_LEVELS))
@@ -158,7 +158,7 @@ _HINT = "Until this is fixed, search uses words only; manage.py show_config show
 
 @check("embeddings")
 def provider() -> Iterator[Finding]:
-    yield from of_messages(checks.embeddings_can_work())
+    yield from to_findings(checks.embeddings_can_work())
     try:
         embedder = configured()
         if embedder is not None:
@@ -178,16 +178,16 @@ def vectors() -> Iterator[Finding]:
         embedder = configured()
     except EmbeddingError:
         return  # already reported above
-    held = change_log.sizes_by_model()
-    size = sum(length for _, length in held.values()) / 1e6
+    sizes = change_log.sizes_by_model()
+    size = sum(length for _, length in sizes.values()) / 1e6
     if embedder is None:
         yield ok(f"no model is configured; {size:,.1f} MB of vectors of earlier models")
         return
-    number, _ = held.get(embedder.name, (0, 0))
-    lacking = change_log.count_memories() - number
-    if lacking > 0:
+    number, _ = sizes.get(embedder.name, (0, 0))
+    missing = change_log.count_memories() - number
+    if missing > 0:
         yield warn(
-            f"{lacking:,} memories have no vector of {embedder.name}: search finds them only by their words",
+            f"{missing:,} memories have no vector of {embedder.name}: search finds them only by their words",
             "The server embeds them in the background; or run: manage.py maintain embed",
         )
         return
@@ -195,15 +195,15 @@ def vectors() -> Iterator[Finding]:
 
 
 # Interrupted runs are reported for this long; later runs have replaced older ones.
-_LATELY = timedelta(days=7)
-_MISSED = timedelta(days=2)
-_WAITED = timedelta(hours=1)
+_REPORTED_FOR = timedelta(days=7)
+_MAX_PAUSE = timedelta(days=2)  # without daily maintenance
+_MAX_WAIT = timedelta(hours=1)  # of a queued run
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 
 
 @check("nodes", needs="tables")
 def server_processes() -> Iterator[Finding]:
-    """The server processes that use the store, and in what they must not differ."""
+    """Report the server processes that use the store, and settings in which they differ but must not."""
     processes = nodes.live_processes()
     for node, version in sorted({(one.node, one.version) for one in processes}):
         count = sum((one.node, one.version) == (node, version) for one in processes)
@@ -226,12 +226,12 @@ def server_processes() -> Iterator[Finding]:
             )
 
 
-def _mark() -> Iterator[str]:
+def _mark_interrupted() -> Iterator[str]:
     if marked := mark_interrupted():
         yield f"marked {marked} runs as interrupted"
 
 
-@check("maintenance runs", needs="tables", fix=_mark)
+@check("maintenance runs", needs="tables", fix=_mark_interrupted)
 def maintenance_runs() -> Iterator[Finding]:
     now = timezone.now()
     dead = [run for run in MaintenanceRun.objects.filter(status=Status.RUNNING) if is_lost(run, now)]
@@ -241,14 +241,14 @@ def maintenance_runs() -> Iterator[Finding]:
             "doctor --fix marks it as interrupted; then: manage.py maintain --resume ID",
         )
     interrupted = MaintenanceRun.objects.filter(
-        status=Status.FAILED, cause=Cause.INTERRUPTED, dry_run=False, created_at__gt=now - _LATELY
+        status=Status.FAILED, cause=Cause.INTERRUPTED, dry_run=False, created_at__gt=now - _REPORTED_FOR
     )
     for run in interrupted:
         yield warn(
             f"{run.operation} (run {run.uid}) was interrupted after {run.done:,} of {run.total:,}",
             f"manage.py maintain --resume {run.uid}",
         )
-    waiting = MaintenanceRun.objects.filter(status=Status.QUEUED, created_at__lt=now - _WAITED).count()
+    waiting = MaintenanceRun.objects.filter(status=Status.QUEUED, created_at__lt=now - _MAX_WAIT).count()
     if waiting:
         yield warn(
             f"{waiting:,} runs have waited for more than an hour",
@@ -267,12 +267,12 @@ def daily_maintenance() -> Iterator[Finding]:
         )
         return
     now, last = timezone.now(), scheduler.last_scheduled_day()
-    born = MigrationRecorder.Migration.objects.aggregate(first=Min("applied"))["first"] or now
-    late = now - born > _MISSED and (last is None or timezone.localdate(now) - last >= _MISSED)
+    created = MigrationRecorder.Migration.objects.aggregate(first=Min("applied"))["first"] or now
+    late = now - created > _MAX_PAUSE and (last is None or timezone.localdate(now) - last >= _MAX_PAUSE)
     if late:
-        when = f"since {last:%Y-%m-%d}" if last else "since the store was made"
-        kept = settings.MEMORYHUB.maintenance_at and settings.MEMORYHUB.maintenance_worker
-        hint = "Start the server" if kept else "Set maintenance_at and maintenance_worker"
+        when = f"since {last:%Y-%m-%d}" if last else "since the store was created"
+        is_on = settings.MEMORYHUB.maintenance_at and settings.MEMORYHUB.maintenance_worker
+        hint = "Start the server" if is_on else "Set maintenance_at and maintenance_worker"
         yield warn(f"has not run {when}", f"{hint}, or let cron run: manage.py maintain")
     elif last:
         yield ok(f"ran on {last:%Y-%m-%d}")

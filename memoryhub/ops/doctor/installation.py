@@ -26,11 +26,11 @@ from memoryhub.core.database import store_path
 from memoryhub.core.text import format_count
 from memoryhub.digests.messages import describe_mail_error
 from memoryhub.ops import backup, checks
-from memoryhub.ops.doctor import Finding, check, fail, of_messages, ok, warn
+from memoryhub.ops.doctor import Finding, check, fail, ok, to_findings, warn
 
 MIN_PYTHON = (3, 11)
 _MB = 1_000_000
-LEAST_FREE, LITTLE_FREE = 50 * _MB, 500 * _MB
+FAIL_BELOW, WARN_BELOW = 50 * _MB, 500 * _MB  # free disk space
 _OTHERS_MAY_ENTER, _OTHERS_MAY_WRITE = 0o011, 0o022
 _LONG_WAIT_MINUTES = 60
 _MAIL_SECONDS = 10
@@ -40,7 +40,7 @@ _MAIL_SECONDS = 10
 def versions() -> Iterator[Finding]:
     if sys.version_info < MIN_PYTHON:
         yield fail(f"Python {sys.version.split()[0]} is too old", "Use Python 3.11 or newer.")
-    found = list(of_messages(checks.sqlite_is_able()))
+    found = list(to_findings(checks.sqlite_is_able()))
     yield from found or [ok(f"Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version} with FTS5")]
 
 
@@ -50,7 +50,7 @@ def configuration() -> Iterator[Finding]:
     sources = {source for source in loaded.sources.values() if source != "default"}
     changed = sum(source != "default" for source in loaded.sources.values())
     yield ok(f"{changed} settings changed" + (f", by {', '.join(sorted(sources))}" if sources else ""))
-    yield from of_messages([*checks.variables_are_known(), *checks.one_place_is_named()])
+    yield from to_findings([*checks.variables_are_known(), *checks.store_is_named_once()])
 
 
 @check("home")
@@ -147,7 +147,7 @@ def owner() -> Iterator[Finding]:
 
 @check("spool")
 def spool() -> Iterator[Finding]:
-    """What the hooks of this user could not deliver yet. ``plugin/hooks/send.sh`` names the same folder."""
+    """Report events that the hooks could not deliver yet. ``plugin/hooks/send.sh`` has the same path."""
     home = os.environ.get("HOME", "")
     state = os.environ.get("XDG_STATE_HOME") or (f"{home}/.local/state" if home else "")
     folder = Path(os.environ.get("MEMORYHUB_SPOOL") or f"{state}/memoryhub/spool")
@@ -171,7 +171,7 @@ def _user(uid: int) -> str:
 
 @check("file system")
 def file_system() -> Iterator[Finding]:
-    found = list(of_messages(checks.database_is_local()))
+    found = list(to_findings(checks.database_is_local()))
     mount = checks.mount_under(store_path())
     yield from found or [
         ok(f"{mount.type}, mounted at {mount.point}" if mount else "not known on this system")
@@ -185,9 +185,9 @@ def disk_space() -> Iterator[Finding]:
     free = shutil.disk_usage(database.parent).free
     hint = "Make room, or move LETSGO_HOME to a larger disk."
     text = f"{free / _MB:,.0f} MB free, with a store of {size / _MB:,.0f} MB"
-    if free < LEAST_FREE:
+    if free < FAIL_BELOW:
         yield fail(text, hint)
-    elif free < max(LITTLE_FREE, 2 * size):
+    elif free < max(WARN_BELOW, 2 * size):
         yield warn(f"{text}; an erase or a backup needs as much space as the store", hint)
     else:
         yield ok(text)
@@ -281,4 +281,4 @@ def _named_in_templates() -> set[str]:
 def system_checks() -> Iterator[Finding]:
     # The checks of memoryhub run above.
     others = [message for message in run_checks() if not (message.id or "").startswith("memoryhub.")]
-    yield from list(of_messages(others)) or [ok("Django reports no problems")]
+    yield from list(to_findings(others)) or [ok("Django reports no problems")]

@@ -16,12 +16,12 @@ from memoryhub.backends.postgres import replica, server
 from memoryhub.core import damage
 from memoryhub.core.database import REPLICA, is_database_busy, is_postgres, write_transaction
 from memoryhub.ops import backup, checks, restore, salvage
-from memoryhub.ops.doctor import REBUILD, RESTORE, Finding, Status, check, fail, of_messages, ok, warn
+from memoryhub.ops.doctor import REBUILD, RESTORE, Finding, Status, check, fail, ok, to_findings, warn
 
 
 def _server() -> Iterator[Finding]:
     """Report the PostgreSQL server."""
-    if found := list(of_messages(checks.postgres_is_able())):
+    if found := list(to_findings(checks.postgres_is_able())):
         yield from found
         if any(one.status is Status.FAIL for one in found):
             return
@@ -149,7 +149,7 @@ def _reinstall() -> Iterator[str]:
 
 
 def _rebuild() -> Iterator[str]:
-    """Make all indexes anew from the rows. If their old pages are in the way, make a new file."""
+    """Rebuild all indexes from the rows. If damaged pages prevent that, make a new file."""
     if is_postgres():
         schema.rebuild_indexes()
         yield "rebuilt the indexes"
@@ -165,8 +165,8 @@ def _rebuild() -> Iterator[str]:
         if is_database_busy(error):
             raise
     connections.close_all()
-    kept = salvage.rebuild_file()
-    yield f"rebuilt the store from its rows; the damaged file is {kept}"
+    damaged = salvage.rebuild_file()
+    yield f"rebuilt the store from its rows; the damaged file is {damaged}"
 
 
 @check("triggers", needs="tables", fix=_reinstall)
@@ -178,7 +178,7 @@ def triggers() -> Iterator[Finding]:
         yield ok("the triggers of indexes and journal are installed")
 
 
-def _unfit() -> list[str]:
+def _unsound_indexes() -> list[str]:
     """Return the damaged indexes. Works on a copy, because the check would block all writers."""
     try:
         return schema.find_unsound_indexes()
@@ -188,7 +188,9 @@ def _unfit() -> list[str]:
 
 @check("text index", needs="triggers", slow=True, fix=_rebuild)
 def text_index() -> Iterator[Finding]:
-    found = schema.find_problems() or [f"index {table} does not match its table" for table in _unfit()]
+    found = schema.find_problems() or [
+        f"index {table} does not match its table" for table in _unsound_indexes()
+    ]
     for problem in found:
         yield fail(f"{problem}: searches miss memories or find deleted ones", "doctor --fix")
     if not found:
@@ -279,36 +281,36 @@ def journal_mirror() -> Iterator[Finding]:
         )
 
 
-_Wanted = models.Index | models.UniqueConstraint
+_Index = models.Index | models.UniqueConstraint
 
 
 @check("tables", needs="migrations")
 def present() -> Iterator[Finding]:
-    there = set(connection.introspection.table_names())
+    existing = set(connection.introspection.table_names())
     wanted = tables.managed_tables()
-    missing = [table for table in wanted if table not in there]
+    missing = [table for table in wanted if table not in existing]
     for table in missing:
         yield fail(f"table {table} is missing, and its rows are lost", RESTORE)
     if not missing:
         yield ok(f"all {len(wanted)} there")
 
 
-def _missing_indexes() -> list[tuple[type[models.Model], _Wanted]]:
+def _missing_indexes() -> list[tuple[type[models.Model], _Index]]:
     """Return the declared indexes that are missing. An unnamed one is identified by its column."""
-    found: list[tuple[type[models.Model], _Wanted]] = []
+    missing: list[tuple[type[models.Model], _Index]] = []
     for model in apps.get_app_config("memoryhub").get_models(include_auto_created=True):
         if not model._meta.managed:
             continue
         with connection.cursor() as cursor:
-            there = connection.introspection.get_constraints(cursor, model._meta.db_table)
-        named: list[_Wanted] = [*model._meta.indexes, *_unique_indexes(model)]
-        found += [(model, one) for one in named if one.name not in there]
-        columns = {tuple(one["columns"]) for one in there.values() if one["index"] or one["unique"]}
+            existing = connection.introspection.get_constraints(cursor, model._meta.db_table)
+        named: list[_Index] = [*model._meta.indexes, *_unique_indexes(model)]
+        missing += [(model, index) for index in named if index.name not in existing]
+        columns = {tuple(one["columns"]) for one in existing.values() if one["index"] or one["unique"]}
         for field in model._meta.local_concrete_fields:
             indexed = getattr(field, "db_index", False) and not field.unique
             if indexed and (field.column,) not in columns:
-                found.append((model, models.Index(fields=[field.name])))
-    return found
+                missing.append((model, models.Index(fields=[field.name])))
+    return missing
 
 
 def _unique_indexes(model: type[models.Model]) -> list[models.UniqueConstraint]:
@@ -319,21 +321,21 @@ def _unique_indexes(model: type[models.Model]) -> list[models.UniqueConstraint]:
 
 def _make_indexes() -> Iterator[str]:
     with connection.schema_editor() as editor:
-        for model, one in _missing_indexes():
-            if isinstance(one, models.UniqueConstraint):
-                editor.add_constraint(model, one)
+        for model, index in _missing_indexes():
+            if isinstance(index, models.UniqueConstraint):
+                editor.add_constraint(model, index)
             else:
-                if not one.name:
-                    one.set_name_with_model(model)
-                editor.add_index(model, one)
-            yield f"made index {one.name}"
+                if not index.name:
+                    index.set_name_with_model(model)
+                editor.add_index(model, index)
+            yield f"made index {index.name}"
 
 
 @check("indexes", needs="tables", fix=_make_indexes)
 def indexes() -> Iterator[Finding]:
     missing = _missing_indexes()
-    for model, one in missing:
-        name = one.name or f"of {one.fields[0]}"
+    for model, index in missing:
+        name = index.name or f"of {index.fields[0]}"
         yield warn(f"index {name} of table {model._meta.db_table} is missing", "doctor --fix")
     if not missing:
         yield ok("no index is missing")
