@@ -42,6 +42,13 @@ def test_file_that_two_features_name_is_sent_once() -> None:
     assert both.body == alone.body
 
 
+def test_comments_of_style_sheets_are_left_out() -> None:
+    base = static_files.find_bundle("bundles/base.css")
+    assert base
+    assert b"/*" not in base.body
+    assert b":root" in base.body
+
+
 def test_print_style_sheet_applies_to_paper_only() -> None:
     base = static_files.find_bundle("bundles/base.css")
     assert base
