@@ -103,7 +103,7 @@ def test_nor_is_a_field_that_opened_in_its_place(
     page = open_page(f"/memories/{uid}/", insider)
     page.get_by_role("link", name=label).focus()
     page.keyboard.press("Enter")
-    expect(page.locator("[data-inline-form]")).to_be_visible()
+    expect(page.locator("[data-inline-form] :focus")).to_be_visible()  # htmx has finished
     tab_over(page)
 
 
