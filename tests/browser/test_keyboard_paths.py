@@ -101,9 +101,11 @@ def test_nor_is_a_field_that_opened_in_its_place(
     open_page: OpenPage, insider: Any, uid: str, label: str
 ) -> None:
     page = open_page(f"/memories/{uid}/", insider)
+    requests = Requests(page)
     page.get_by_role("link", name=label).focus()
     page.keyboard.press("Enter")
-    expect(page.locator("[data-inline-form] :focus")).to_be_visible()  # htmx has finished
+    expect(page.locator("[data-inline-form] :focus")).to_be_visible()
+    requests.settle()  # until the browser has handled the field's autofocus, too
     tab_over(page)
 
 
