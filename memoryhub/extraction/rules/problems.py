@@ -66,7 +66,7 @@ class ProblemCase:
         return len(terms(text) & terms(" ".join([self.context, *self.problem, *self.cause])))
 
     def names_other_subject(self, text: str) -> bool:
-        """Whether a sentence names the same thing with another attribute: "csv export" for "pdf export"."""
+        """Return whether a sentence has another attribute of the same noun: "csv export" for "pdf export"."""
         if self.shared_words(text) >= _MIN_SHARED_WORDS:
             return False
         own, other = _attributes(" ".join(self.problem)), _attributes(text)
@@ -95,7 +95,7 @@ class ProblemCase:
 
 
 def _join_parts(sentences: list[str]) -> str:
-    """Join the sentences of a part without the heading that the case gives it."""
+    """Join the sentences of a part, without a heading such as "Cause:", which the case adds."""
     return RULES.label.sub("", " ".join(sentences[:MAX_PARTS]))
 
 
@@ -251,7 +251,7 @@ class ProblemTracker:
         return True
 
     def _record_cause(self, role: str, sentence: Sentence, before: str) -> bool:
-        """Record a cause: stated as such, the answer to a why, or on topic."""
+        """Record a cause: stated as such, the answer to a "why", or on topic."""
         text = sentence.text
         case = self._case_about(text)
         if case is None:
@@ -295,7 +295,7 @@ class ProblemTracker:
         return True
 
     def _names_another(self, case: ProblemCase, text: str) -> bool:
-        """Whether a problem that the user states is not the open one."""
+        """Return whether the user states a problem other than the open one."""
         if shared := case.shared_words(text):
             return shared < _MIN_SHARED_WORDS and bool(RULES.aside.match(text))
         return bool(RULES.aside.match(text)) or not RULES.refers_back.search(text)
@@ -329,7 +329,7 @@ class ProblemTracker:
         return case
 
     def _case_without_report(self, role: str, text: str, before: str) -> ProblemCase | None:
-        """Open the problem that is only known by its solution."""
+        """Open a problem that is known only by its solution."""
         if role != USER:
             is_answer = self._complaint and RULES.reason.search(text)
             return self._open_case(ProblemCase(self._turn, [self._complaint])) if is_answer else None
