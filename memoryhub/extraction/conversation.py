@@ -120,7 +120,7 @@ def read_transcript(path: Path) -> list[dict[str, Any]]:
 
 
 def parse_messages(text: str) -> list[dict[str, Any]]:
-    """Return the messages in a text."""
+    """Return the messages of a transcript: JSON, JSON lines, or text with the names of the speakers."""
     whole = _parse_json(text)
     if isinstance(whole, dict) and isinstance(whole.get("messages"), list):
         whole = whole["messages"]
@@ -145,9 +145,9 @@ def _messages_from_rows(rows: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def unwrap_claude_code(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the message that a line of Claude Code's transcript nests; no content if no one wrote it.
+    """Return the message inside a line of Claude Code's transcript.
 
-    Claude Code itself writes summaries of compacted conversations and the output of slash commands.
+    Its content is None if Claude Code wrote it: a summary of a compacted conversation, or command output.
     """
     inner = row["message"]
     content = inner.get("content")

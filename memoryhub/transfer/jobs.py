@@ -63,7 +63,7 @@ def _added_items(rows: list[JournalEntry]) -> list[tuple[str, str]]:
 def _remove_added(undo: Undo, units: Sequence[tuple[str, str]]) -> int:
     """Move memories to the trash and delete facts. Memories that someone else changed or pinned stay."""
     facts = [uid for kind, uid in units if kind == "facts"]
-    removed = sum(len(delete_facts(some, undo.actor, undo.now)) for some in batched(facts, MAX_FACTS))
+    removed = sum(len(delete_facts(chunk, undo.actor, undo.now)) for chunk in batched(facts, MAX_FACTS))
     uids = [uid for kind, uid in units if kind == "memories"]
     visible = Memory.objects.visible_to(undo.actor.clearance).filter(uid__in=uids, deleted_at=None)
     changed = Revision.objects.filter(memory=OuterRef("pk")).exclude(actor=undo.actor.name)
@@ -272,7 +272,7 @@ def _import_step(
     mark: dict[str, Any],
     progress: int,
 ) -> Step:
-    """Make a step that reports numbers and reasons, but no texts. A dry run stores and rolls back here."""
+    """Make a step that reports counts and reasons, but no texts. A dry run is stored here and rolled back."""
     errors: list[tuple[str, Problem]] = []
     batch = Batch(items, replace(options, report=lambda place, problem: errors.append((place, problem))), ids)
     batch.prepare()
@@ -317,7 +317,7 @@ def own_imports(actor: Actor) -> QuerySet[MaintenanceRun]:
 
 
 def stop_import(run: MaintenanceRun, actor: Actor) -> MaintenanceRun:
-    """Stop an import. Its own actor may always do so, even with less clearance by now."""
+    """Stop an import. The actor who requested it may always stop it, even with less clearance now."""
     return runs.stop(run.uid, Actor(run.actor, results.clearance_of(run)) if _is_own(run, actor) else actor)
 
 

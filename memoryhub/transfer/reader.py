@@ -183,7 +183,3 @@ def save_checkpoint(path: Path, mark: ImportMark) -> None:
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     draft.write_text(json.dumps(asdict(Checkpoint(mark, seq, digest))), "utf-8")
     draft.replace(path)
-
-
-def delete_checkpoint(path: Path) -> None:
-    path.unlink(missing_ok=True)

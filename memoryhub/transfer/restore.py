@@ -200,8 +200,9 @@ def _restore_summary(line: SummaryLine, actor: Actor, known: dict[str, str]) -> 
     memory = Memory.objects.visible_to(actor.clearance).filter(uid=uid).first()
     if memory is None:
         raise NotFound("its memory is not in this store", "memory_id")
-    place = {"session_id": line.session_id, "project": resolve_project(line.project, actor)}
-    return bool(Session.objects.filter(**place, summary=None).update(summary=memory))
+    project = resolve_project(line.project, actor)
+    without_summary = Session.objects.filter(session_id=line.session_id, project=project, summary=None)
+    return bool(without_summary.update(summary=memory))
 
 
 def _restore_events(shapes: Sequence[EventLine], actor: Actor, known: dict[str, str]) -> list[Result]:
@@ -270,8 +271,8 @@ def _existing_event_keys(shapes: Sequence[EventLine], sessions: dict[Any, Sessio
         rows = Event.objects.filter(session__in=chunk)
         for event in rows.filter(at__range=span, mark="").iterator(chunk_size=CHUNK_SIZE):
             found |= _event_keys(event)
-        for some in batched(marks, CHUNK_SIZE):
-            found |= set(rows.filter(mark__in=some).values_list("session_id", "mark"))
+        for marks_chunk in batched(marks, CHUNK_SIZE):
+            found |= set(rows.filter(mark__in=marks_chunk).values_list("session_id", "mark"))
     return found
 
 

@@ -73,10 +73,6 @@ class ProblemCase:
         mine, theirs = {*own, *own.values()}, {*other, *other.values()}
         return any(own[noun] not in theirs and other[noun] not in mine for noun in own.keys() & other.keys())
 
-    def is_about(self, text: str) -> bool:
-        """Return whether a sentence is about this problem."""
-        return self.shared_words(text) >= _MIN_SHARED_WORDS
-
     def candidate(self) -> Candidate:
         problem, cause, fix = map(_join_parts, (self.problem, self.cause, self.fix))
         lines = [
@@ -265,7 +261,7 @@ class ProblemTracker:
             return False  # another subject, though only this problem is open
         answers = role != USER and (RULES.found_it.search(before) or self._asked_why)
         stated = bool(RULES.cause.search(text) or answers)
-        if stated or (role != USER and case.is_about(text)):
+        if stated or (role != USER and shared >= _MIN_SHARED_WORDS):
             case.cause.append(text)
             self._current = self._topic = case
         elif shared:

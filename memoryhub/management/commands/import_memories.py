@@ -33,7 +33,6 @@ from memoryhub.transfer.loader import LoadOptions, load_items
 from memoryhub.transfer.reader import (
     ImportReader,
     checkpoint_path,
-    delete_checkpoint,
     load_checkpoint,
     open_import,
     save_checkpoint,
@@ -187,7 +186,7 @@ class Command(BaseCommand):
                 if checkpoint:
                     save_checkpoint(checkpoint, mark)
             if checkpoint and not (loading.strict and self.tally.failed):
-                delete_checkpoint(checkpoint)
+                checkpoint.unlink(missing_ok=True)
                 ids.delete()
 
     def _resume(self, reading: ImportReader, checkpoint: Path) -> bool:
