@@ -1,4 +1,4 @@
-"""Candidate memories, and how one compares with a stored text: known, an addition, or new. No Django."""
+"""Candidate memories and their comparison with stored texts: known, an addition, or new. No Django."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def compare_texts(candidate: str, existing: str) -> Verdict:
 
 
 def merge_texts(candidate: str, existing: str) -> str:
-    """Append the sentences that the existing text lacks (for categories that always merge)."""
+    """Append the sentences that the existing text does not contain (for categories that always merge)."""
     old = _split_sentences(existing)
     return _join_texts(existing, old, _compare_sentences(_split_sentences(candidate), old, strict=False))
 

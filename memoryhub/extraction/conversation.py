@@ -14,7 +14,7 @@ from memoryhub.search.prompts import strip_injected_context
 from memoryhub.security.secrets import redact_checked
 
 USER, ASSISTANT = "user", "assistant"
-# Other roles (tools, system) say nothing about people that is worth remembering.
+# Other roles (tools, system) contain nothing about people that is worth remembering.
 _SPEAKERS = {"user": USER, "human": USER, "assistant": ASSISTANT, "ai": ASSISTANT, "model": ASSISTANT}
 MAX_MESSAGE_CHARS = 100_000  # of one message; a longer one is a document
 
@@ -97,7 +97,7 @@ _COMMAND_OUTPUT = re.compile(r"\s*<(?:local-command|command)-[a-z]+>")
 
 
 class InvalidTranscript(Exception):
-    """The file contains no conversation; the message says what is expected."""
+    """The file contains no conversation. The message describes the expected content."""
 
 
 def read_transcript(path: Path) -> list[dict[str, Any]]:
@@ -105,22 +105,22 @@ def read_transcript(path: Path) -> list[dict[str, Any]]:
     with path.open("rb") as file:
         raw = file.read(MAX_TRANSCRIPT_BYTES + 1)
     if len(raw) > MAX_TRANSCRIPT_BYTES:
-        raise InvalidTranscript(f"it is larger than {MAX_TRANSCRIPT_BYTES:,} bytes; take it in parts")
+        raise InvalidTranscript(f"it is larger than {MAX_TRANSCRIPT_BYTES:,} bytes; split it into parts")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InvalidTranscript("it is not text in UTF-8") from None
+        raise InvalidTranscript("it is not UTF-8 text") from None
     messages = parse_messages(text)
     if not messages:
         raise InvalidTranscript(
-            "no message was found: expected are JSON messages with role and content, as a list or one a"
-            " line, or lines that begin with User: and Assistant:"
+            "it contains no messages; it must contain JSON messages with role and content (a list, or one per"
+            " line), or lines that begin with User: and Assistant:"
         )
     return messages
 
 
 def parse_messages(text: str) -> list[dict[str, Any]]:
-    """Return the messages in a text."""
+    """Return the messages of a transcript: JSON, JSON lines, or text with the names of the speakers."""
     whole = _parse_json(text)
     if isinstance(whole, dict) and isinstance(whole.get("messages"), list):
         whole = whole["messages"]
@@ -145,9 +145,9 @@ def _messages_from_rows(rows: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def unwrap_claude_code(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the message that a line of Claude Code's transcript nests; no content if no one wrote it.
+    """Return the message inside a line of Claude Code's transcript.
 
-    Claude Code itself writes summaries of compacted conversations and the output of slash commands.
+    Its content is None if Claude Code wrote it: a summary of a compacted conversation, or command output.
     """
     inner = row["message"]
     content = inner.get("content")

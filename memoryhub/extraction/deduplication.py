@@ -71,7 +71,7 @@ class NeighbourQuery:
     content: str
     model: str = ""
     vector: Vectors | None = None
-    any_distance: bool = False  # return the nearest memories at any distance
+    any_distance: bool = False  # also return dissimilar memories
 
     @classmethod
     def for_draft(cls, draft: MemoryDraft, actor: Actor, now: datetime) -> NeighbourQuery:
@@ -100,36 +100,36 @@ def find_neighbours(query: NeighbourQuery) -> list[Neighbour]:
     ``MAX_PROFILE_NEIGHBOURS`` at any distance, newest first at equal distance.
     """
     min_similarity = -1.0 if query.any_distance else settings.MEMORYHUB.near_duplicate_similarity
-    most = MAX_PROFILE_NEIGHBOURS if query.any_distance else MAX_NEIGHBOURS
+    limit = MAX_PROFILE_NEIGHBOURS if query.any_distance else MAX_NEIGHBOURS
     neighbours: dict[int, float] = {}
     rows = without = load_visible_rows(query.memories)
     cosines = None
     if query.vector is not None:
-        cosines = row_cosines(query.memories, rows, query.vector, query.model, centred=False, limit=most)
+        cosines = row_cosines(query.memories, rows, query.vector, query.model, centred=False, limit=limit)
     if cosines is not None:
-        nearest = nearest_positions(cosines, most)
+        nearest = nearest_positions(cosines, limit)
         ranked = zip(rows.pks[nearest].tolist(), cosines[nearest].tolist(), strict=True)
         neighbours = {pk: cosine for pk, cosine in ranked if cosine >= min_similarity}
         without = rows.where(np.isnan(cosines))
-    keys = _share_rare_words(without, query.content)
+    keys = _keys_sharing_rare_words(without, query.content)
     if query.any_distance:
-        keys += without.pks[::-1][:most].tolist()
+        keys += without.pks[::-1][:limit].tolist()
     for memory in (*_with_same_content(query), *query.memories.filter(pk__in=keys)):
         similarity = word_overlap(query.content[:_MAX_COMPARED_CHARS], memory.content[:_MAX_COMPARED_CHARS])
         if similarity >= min_similarity:
             neighbours[memory.pk] = max(neighbours.get(memory.pk, min_similarity), similarity)
-    best = sorted(neighbours, key=lambda pk: (-neighbours[pk], -pk))[:most]
+    best = sorted(neighbours, key=lambda pk: (-neighbours[pk], -pk))[:limit]
     found = query.memories.in_bulk(best)
     return [Neighbour(found[pk], round(min(neighbours[pk], 1.0), 4)) for pk in best if pk in found]
 
 
 def _with_same_content(query: NeighbourQuery) -> Iterable[Memory]:
-    """Return the memory with the same content hash; the store would refresh it whatever its vector says."""
+    """Return the memory with the same content hash, which would be refreshed regardless of its vector."""
     same: MemoryQuerySet = query.memories.filter(content_hash=hash_content(query.content))
     return same[:1]
 
 
-def _share_rare_words(rows: VisibleRows, text: str) -> list[int]:
+def _keys_sharing_rare_words(rows: VisibleRows, text: str) -> list[int]:
     """Return the keys of the rows that contain one of the text's rarest words."""
     useful = [word for word in dict.fromkeys(words(text[:_MAX_COMPARED_CHARS])) if word not in STOP_WORDS]
     likely = sorted(useful, key=lambda word: (-any(map(str.isdigit, word)), -len(word)))
@@ -138,7 +138,7 @@ def _share_rare_words(rows: VisibleRows, text: str) -> list[int]:
 
 
 def _embed_draft(embedder: Embedder, draft: MemoryDraft) -> Vectors | None:
-    """Return the vector, or None if the provider fails; words are compared then."""
+    """Return the vector, or None if the provider fails; the words are compared instead."""
     text = embedding_text(draft)
     try:
         vector = embedder.documents([text])[0] if embedder.in_process else embedder.query(text)
@@ -205,7 +205,7 @@ def _merged_texts(draft: MemoryDraft, decision: DedupDecision) -> dict[str, str]
         return {}
     is_merge = decision.verdict.decision == Decision.MERGE
     abstract = draft.abstract or (make_abstract(draft.content) if is_merge else "")
-    # The overview is a paragraph: it contains all facts, of which the abstract has room for some.
+    # The overview is a paragraph and contains all facts; the abstract has room for only some of them.
     overview = draft.overview or (abstract if memory.overview or is_merge else "")
     known = memory.content if len(memory.content) <= OVERVIEW_CHARS else memory.abstract
     texts = {
@@ -228,7 +228,7 @@ def _apply_decision(
     if decision.memory is not None and decision.verdict.decision == Decision.SKIP:
         return _skip_draft(draft, decision.memory, texts, actor, now)
     if decision.memory is not None and decision.verdict.decision == Decision.MERGE:
-        # The merged text equals a third memory. Store the candidate separately.
+        # If the merged text equals a third memory, store the candidate separately.
         with suppress(memories.Conflict):
             return _merge_draft(draft, decision.memory, texts, actor, now)
     [result] = memories.create_memories([draft], actor, now, vectors=vectors, refusals=[None])
@@ -268,7 +268,7 @@ def _merge_into_profile(draft: MemoryDraft, neighbours: Sequence[Neighbour]) -> 
 
 
 def _checked_decision(draft: MemoryDraft, chosen: DedupDecision, query: NeighbourQuery) -> DedupDecision:
-    """Return the given decision if its memory is unchanged and mergeable, else decide by rules."""
+    """Return the given decision if it still applies to its memory, else decide by rules."""
     neighbours = find_neighbours(query)
     if chosen.memory is None or chosen.verdict.decision == Decision.CREATE:
         known = draft.category == ALWAYS_MERGED and neighbours

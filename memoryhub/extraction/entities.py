@@ -2,7 +2,7 @@
 
 Evidence is the context of a name ("works at", "lives in", "said"), its shape (a path, CamelCase, GmbH) and
 lists of unambiguous names. Precision matters more than recall: a capital letter at the start of a sentence,
-or in a text that capitalises everything, is no evidence.
+or in a text that capitalises everything, is not evidence.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class EntityMatch:
 
 def extract_entities(text: str) -> list[tuple[str, str]]:
     """Return (name, type) pairs in the order of the text, each name once, with the most reliable type."""
-    # Blank out addresses, whose parts are no names.
+    # Blank out addresses, whose parts are not names.
     text = SHAPES.address.sub(lambda match: " " * len(match[0]), text[:MAX_TEXT_CHARS])
     kept: dict[str, EntityMatch] = {}
     taken: list[tuple[int, int]] = []
@@ -104,7 +104,7 @@ def extract_entities(text: str) -> list[tuple[str, str]]:
 
 
 def _overlaps(taken: list[tuple[int, int]], start: int, end: int) -> bool:
-    return any(one < end and start < other for one, other in taken)
+    return any(first < end and start < last for first, last in taken)
 
 
 def _find_candidates(text: str) -> Iterator[EntityMatch]:
@@ -140,7 +140,7 @@ def _find_by_context(text: str) -> Iterator[EntityMatch]:
 
 
 def _trim_name(name: str) -> str:
-    """Remove trailing words that belong to no name; return "" if the first word is no name."""
+    """Remove trailing words that are not part of a name; return "" if the first word is not."""
     words = name.removesuffix("'s").removesuffix("’s").split()
     while words and (words[-1].casefold() in RULES.not_names or words[-1][0].islower()):
         words.pop()
@@ -193,9 +193,9 @@ def _is_in_capitals(text: str, match: re.Match[str]) -> bool:
 
 
 def _find_capitalised(text: str, taken: list[tuple[int, int]]) -> Iterator[EntityMatch]:
-    """Find capitalised words inside sentences as concepts, where capitals mean something.
+    """Find capitalised words inside sentences as concepts, unless the text is a headline or German.
 
-    ``taken`` holds the spans of names found so far.
+    ``taken`` contains the spans of the names found so far.
     """
     inside = [
         match

@@ -51,7 +51,7 @@ class ImportanceScore:
 
 
 def score_importance(text: str, kind: str, names: int = 0) -> ImportanceScore:
-    """Score a text of the given type that contains ``names`` names."""
+    """Score a text of the given type. ``names`` is the number of names in it."""
     base = BASE_IMPORTANCE.get(kind, DEFAULT_IMPORTANCE)
     found = [(base, f"a memory of type {kind}")]
     found += [(sign.change, sign.why) for sign in _SIGNS if sign.regex.search(text)]

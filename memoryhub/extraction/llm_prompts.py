@@ -112,7 +112,7 @@ class _DecisionItem(BaseModel):
 def parse_candidates(answer: str, turns: Sequence[Turn]) -> tuple[list[Candidate], list[str]]:
     """Return the valid candidates in an answer and the reasons for rejected ones.
 
-    Raise ModelError if the answer is no list.
+    Raise ModelError if the answer is not a list.
     """
     shape = _find_json(answer)
     if isinstance(shape, dict):

@@ -55,7 +55,7 @@ def enqueue(turns: Sequence[Turn], destination: Destination, actor: Actor) -> Ex
     """Queue a conversation. Raise Conflict if too many are waiting."""
     with write_transaction():
         if Extraction.objects.filter(status=Status.QUEUED).count() >= MAX_WAITING:
-            raise Conflict(f"{MAX_WAITING:,} conversations are waiting already; try again later")
+            raise Conflict(f"{MAX_WAITING:,} conversations are already waiting; try again later")
         row = Extraction.objects.create(
             project=destination.project,
             session_id=destination.session_id,
@@ -90,7 +90,7 @@ def get_extraction(uid: str, actor: Actor) -> Extraction | None:
 
 
 def find_with_notes(clearance: Clearance) -> QuerySet[Extraction]:
-    """Return extractions with notes or errors that this clearance may see, newest first."""
+    """Return the visible extractions with notes or errors, newest first."""
     return _visible_extractions(clearance).exclude(error="").order_by("-pk")
 
 
@@ -102,13 +102,13 @@ def _visible_extractions(clearance: Clearance) -> QuerySet[Extraction]:
 
 
 def count_by_status(clearance: Clearance) -> dict[str, int]:
-    """Count the extractions that this clearance may see, by status."""
+    """Count the visible extractions by status."""
     rows = _visible_extractions(clearance).order_by().values("status").annotate(count=Count("pk"))
     return {row["status"]: row["count"] for row in rows}
 
 
 def visible_results(row: Extraction, actor: Actor) -> list[dict[str, Any]]:
-    """Return the results, with the abstracts of memories that the actor may see now."""
+    """Return the results, with the abstracts of the memories that are still visible to the actor."""
     uids = [result["id"] for result in row.result if result.get("id")]
     seen = Memory.objects.visible_to(actor.clearance).live().filter(uid__in=uids)
     abstracts = dict(seen.values_list("uid", "abstract"))
@@ -140,7 +140,7 @@ def process_next(is_stopping: Callable[[], bool] = bool) -> bool:
         _requeue(row, tries=row.tries - 1)
     except Exception as error:
         logger.exception("extraction %s failed", row.uid)
-        # The error message may quote the conversation; the log is for operators only.
+        # The error message may quote the conversation, so only the log contains it.
         _record_failure(row, f"{type(error).__name__}; see the log of the hub")
         raise
     else:

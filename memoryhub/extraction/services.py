@@ -1,7 +1,7 @@
 """Extract memories from a conversation, by the language model if possible, else by rules.
 
-Model failures lose nothing: the rules read any part that the model cannot read, and any part in which a
-candidate of the model was rejected.
+If the model fails, nothing is lost: the rules read each part that the model cannot read, or for which it
+proposed an invalid candidate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ from memoryhub.core.vocabulary import NEVER_MERGED, ProjectMode
 from memoryhub.extraction import llm_prompts, rules
 from memoryhub.extraction.comparison import Candidate, Destination, word_overlap
 from memoryhub.extraction.conversation import Turn, split_turns
-from memoryhub.extraction.deduplication import DedupDecision, Neighbour, create_deduplicated
+from memoryhub.extraction.deduplication import (
+    DecisionMaker,
+    DedupDecision,
+    Neighbour,
+    create_deduplicated,
+)
 from memoryhub.llm import Chat, Meter, ModelError
 from memoryhub.memories import Forbidden, StoreError, StoreResult, create_memory
 from memoryhub.memories.schemas import MemoryDraft
@@ -46,7 +51,7 @@ class ExtractionInterrupted(Exception):
 
 @dataclass
 class ExtractionResult:
-    """``results`` has one entry per candidate; ``notes`` says what could not be done as configured."""
+    """``results`` has one entry per candidate. ``notes`` lists deviations from the configuration."""
 
     extractor: str = RULES
     results: list[dict[str, Any]] = field(default_factory=list)
@@ -61,7 +66,7 @@ def extract_by_rules(turns: Sequence[Turn], destination: Destination, actor: Act
 
 
 def permitted_turns(turns: Sequence[Turn], project: Project, now: datetime) -> tuple[list[Turn], str]:
-    """Return the turns without ignored paths; none, and the reason, if the project's settings forbid them."""
+    """Return the turns without ignored paths, or no turns and the reason if the project forbids them."""
     if not project.records_events(now):
         return [], projects.leave_out(project, "extract", now)
     ignored = IgnoredPaths(project.ignored_paths, project.name)
@@ -94,8 +99,8 @@ def extract_by_model(
 ) -> ExtractionResult:
     """Ask the model part by part; the rules read parts that it cannot or may not read.
 
-    Raise ExtractionInterrupted if ``leaving`` returns true between two requests. A second run recognises the
-    memories that are already stored.
+    Raise ExtractionInterrupted if ``is_stopping`` returns true between two requests. A second run recognises
+    the memories that are already stored.
     """
     chat, why = configured_model()
     if chat and not may_send_to_model(destination.sensitivity):
@@ -126,7 +131,7 @@ def create_by_model(draft: MemoryDraft, actor: Actor) -> StoreResult:
 
 
 def _ask_for_decision(chat: Chat, draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision | None:
-    """Return the model's decision about similar memories; None if it may not read all of them."""
+    """Return the model's decision about similar memories, or None if it may not read all of them."""
     memories = [one.memory for one in found if may_send_to_model(one.memory.sensitivity)]
     if not memories or len(memories) < len(found):
         return None
@@ -138,7 +143,7 @@ def _ask_for_decision(chat: Chat, draft: MemoryDraft, found: Sequence[Neighbour]
 
 
 def _is_covered(candidate: Candidate, found: Sequence[Candidate]) -> bool:
-    """Return whether another candidate covers the same topic."""
+    """Return whether one of the candidates has the same topic."""
     return any(
         candidate.dedup_key == one.dedup_key
         or word_overlap(candidate.content, one.content) >= _SAME_TOPIC_OVERLAP
@@ -172,7 +177,7 @@ class _ModelExtractor:
             self._add_extractor(RULES)
             self._store([one for one in rules.extract(part) if not _is_covered(one, found)], None)
 
-    def _store(self, found: Sequence[Candidate], choose: Any) -> None:
+    def _store(self, found: Sequence[Candidate], choose: DecisionMaker | None) -> None:
         for candidate in found:
             self._check_stop()
             self.result.results.append(_store_candidate(candidate, self.destination, self.actor, choose))
@@ -188,9 +193,9 @@ class _ModelExtractor:
     def _add_extractor(self, extractor: str) -> None:
         self.result.extractor = extractor if self.result.extractor in ("", extractor) else BOTH
 
-    def _note(self, words: str) -> None:
-        if words not in self.result.notes:
-            self.result.notes.append(words)
+    def _note(self, message: str) -> None:
+        if message not in self.result.notes:
+            self.result.notes.append(message)
 
     def _check_stop(self) -> None:
         if self.is_stopping():
@@ -198,7 +203,7 @@ class _ModelExtractor:
 
 
 def _store_candidate(
-    candidate: Candidate, destination: Destination, actor: Actor, choose: Any = None
+    candidate: Candidate, destination: Destination, actor: Actor, choose: DecisionMaker | None = None
 ) -> dict[str, Any]:
     """Return the outcome of one candidate, or its refusal."""
     details: dict[str, Any] = {"category": candidate.category, "why": candidate.why}
@@ -223,7 +228,7 @@ def _store_candidate(
 
 @dataclass(frozen=True)
 class DailyUsage:
-    """Use of one day, over all models."""
+    """Usage of all models on one day."""
 
     calls: int = 0
     failures: int = 0
@@ -244,7 +249,7 @@ class BudgetCharge:
     tokens: int
 
     def settle(self, prompt_tokens: int, completion_tokens: int, *, failed: bool = False) -> None:
-        """Replace the reserved tokens by the used ones; the call stays counted."""
+        """Replace the reserved tokens with the used ones; the call stays counted."""
         with write_transaction():
             ModelUse.objects.filter(day=self.day, model=self.model).update(
                 prompt_tokens=Greatest(F("prompt_tokens") - self.tokens, 0) + prompt_tokens,
@@ -283,18 +288,18 @@ class Budget(Meter):
 
 
 def usage_on(day: date | None = None) -> DailyUsage:
-    """Return the use of a day (default: today, UTC) over all models."""
+    """Return the usage of all models on a day (default: today, UTC)."""
     day = day or timezone.now().astimezone(UTC).date()
     return _to_usage(ModelUse.objects.filter(day=day).aggregate(**_SUMS))
 
 
-def recent_usage(most: int, until: date | None = None) -> list[tuple[date, DailyUsage]]:
-    """Return the use of the last days, newest first, including days without use."""
+def recent_usage(days: int, until: date | None = None) -> list[tuple[date, DailyUsage]]:
+    """Return the usage of the last days, newest first, including days without usage."""
     until = until or timezone.now().astimezone(UTC).date()
-    since = until - timedelta(days=most - 1)
+    since = until - timedelta(days=days - 1)
     rows = ModelUse.objects.filter(day__gte=since, day__lte=until).order_by().values("day").annotate(**_SUMS)
     found = {row["day"]: _to_usage(row) for row in rows}
-    wanted = [until - timedelta(days=back) for back in range(most)]
+    wanted = [until - timedelta(days=back) for back in range(days)]
     return [(day, found.get(day, DailyUsage())) for day in wanted]
 
 

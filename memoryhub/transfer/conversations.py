@@ -16,12 +16,10 @@ from memoryhub.models import Session
 from memoryhub.security.secrets import CheckTooCostly
 from memoryhub.transfer.records import Conversation
 
-_IMPORTED = "imported"
-
 
 @dataclass
 class ConversationOutcome:
-    """``outcome`` of the conversation, those of its memories, and deviations from the configuration."""
+    """The outcome of a conversation, the outcomes of its memories, and deviations from the configuration."""
 
     outcome: str
     memories: Counter[str] = field(default_factory=Counter)
@@ -43,7 +41,7 @@ def extract_memories(conversation: Conversation, actor: Actor, *, dry_run: bool)
         ),
         actor,
     )
-    if _is_known(conversation, destination, actor):
+    if _is_imported(conversation, destination, actor):
         return ConversationOutcome("unchanged")
     try:
         turns = parse_turns(conversation.messages)
@@ -52,24 +50,25 @@ def extract_memories(conversation: Conversation, actor: Actor, *, dry_run: bool)
     if dry_run:
         return ConversationOutcome("read", Counter({"candidate": len(rules.extract(turns))}))
     found = extract_by_model(turns, destination, actor)
-    _mark_as_known(conversation, destination, actor)
+    _mark_as_imported(conversation, destination, actor)
     return ConversationOutcome("read", Counter(one["outcome"] for one in found.results), found.notes)
 
 
 def _importer(actor: Actor) -> dict[str, str]:
-    """Return the state of a session that this actor imported; it reveals nothing about others' imports."""
+    """Return the session state that identifies the importer, so that it reveals no imports of others."""
     return {"imported_by": actor.owner or actor.name}
 
 
-def _is_known(conversation: Conversation, destination: Destination, actor: Actor) -> bool:
+def _is_imported(conversation: Conversation, destination: Destination, actor: Actor) -> bool:
     sessions = Session.objects.filter(session_id=destination.session_id, project=destination.project)
     return sessions.filter(ended_at__gte=conversation.last_at, state=_importer(actor)).exists()
 
 
-def _mark_as_known(conversation: Conversation, destination: Destination, actor: Actor) -> None:
-    place = (destination.session_id, destination.project)
+def _mark_as_imported(conversation: Conversation, destination: Destination, actor: Actor) -> None:
+    session_id, project = destination.session_id, destination.project
+    span = (session_id, project, conversation.started_at, conversation.last_at)
     with write_transaction():
-        Session.widen([(*place, conversation.started_at, conversation.last_at)], conversation.program)
-        Session.objects.filter(session_id=place[0], project=place[1]).update(
-            ended_at=conversation.last_at, end_reason=_IMPORTED, state=_importer(actor)
+        Session.widen([span], conversation.program)
+        Session.objects.filter(session_id=session_id, project=project).update(
+            ended_at=conversation.last_at, end_reason="imported", state=_importer(actor)
         )

@@ -69,7 +69,7 @@ class ExportSelection:
         facts: FactQuerySet = Fact.objects.visible_to(self.actor.clearance)
         if self.whole and self.everything:  # including facts of trashed memories
             facts = Fact.objects.exclude(pk__in=Fact.objects.hidden_from(self.actor.clearance).values("pk"))
-        narrowed: FactQuerySet = self._of_project(facts).select_related("memory").order_by("pk")
+        narrowed: FactQuerySet = self._in_project(facts).select_related("memory").order_by("pk")
         return narrowed
 
     def total(self) -> int:
@@ -98,9 +98,9 @@ class ExportSelection:
         yield from history_lines("event", self._events())
         visible = Memory.objects.visible_to(self.actor.clearance).values("pk")
         yield from history_lines("summary", self._sessions().filter(summary__in=visible))
-        for row in iterate_rows(self._of_project(visible_checks(self.actor.clearance))):
+        for row in iterate_rows(self._in_project(visible_checks(self.actor.clearance))):
             yield to_line(jsonl.history("check", row, **to_draft(row)))
-        for row in iterate_rows(self._of_project(JournalEntry.objects.visible_to(self.actor.clearance))):
+        for row in iterate_rows(self._in_project(JournalEntry.objects.visible_to(self.actor.clearance))):
             yield to_line(jsonl.journal(row, numbered=self.actor.clearance.is_whole))
 
     def left_out(self, known: Clearance | None = None) -> dict[str, int]:
@@ -141,9 +141,9 @@ class ExportSelection:
         return journal.Change("export", "store", "", detail, project, Sensitivity.SECRET.value, owner)
 
     def _narrowed(self, memories: MemoryQuerySet) -> MemoryQuerySet:
-        return self._of_project(memories) if self.whole else self.filter.narrow(memories)
+        return self._in_project(memories) if self.whole else self.filter.narrow(memories)
 
-    def _of_project(self, rows: Any, column: str = "project") -> Any:
+    def _in_project(self, rows: Any, column: str = "project") -> Any:
         return rows.filter(**{column: self.filter.project}) if self.filter.project else rows
 
     def _memory_lines(self) -> Iterator[bytes]:
@@ -176,12 +176,12 @@ class ExportSelection:
                 yield to_line(jsonl.history("revision", row, memory_id=memory.uid))
 
     def _replacement_lines(self) -> Iterator[bytes]:
-        """Yield the replacements of which both memories are exported."""
+        """Yield the replacements whose memories are both exported."""
         exported = self.memories().order_by().values("pk")
         return history_lines("replacement", self.memories().filter(superseded_by__in=exported))
 
     def _fact_lines(self) -> Iterator[bytes]:
-        """Yield the facts, and which of them supersedes another one."""
+        """Yield the facts, and then the links between superseded facts and their successors."""
         for row in iterate_rows(self.facts()):
             yield to_line(jsonl.fact(row, whole=self.everything))
         visible = self.facts().order_by().values("pk")
@@ -189,7 +189,7 @@ class ExportSelection:
 
     def _sessions(self) -> Any:
         if not self.everything:
-            return self._of_project(Session.objects.visible_to(self.actor.clearance)).order_by("pk")
+            return self._in_project(Session.objects.visible_to(self.actor.clearance)).order_by("pk")
         # Skip a session if all its rows have an unknown level.
         memories = Memory.objects.filter(session_id=OuterRef("session_id"), project=OuterRef("project"))
         events = Event.objects.filter(session=OuterRef("pk"))
@@ -197,16 +197,16 @@ class ExportSelection:
             events.filter(sensitivity__in=LEVELS)
         )
         is_empty = ~Exists(memories) & ~Exists(events)
-        return self._of_project(Session.objects.filter(known | is_empty)).order_by("pk")
+        return self._in_project(Session.objects.filter(known | is_empty)).order_by("pk")
 
     def _project_lines(self) -> Iterator[bytes]:
-        yield from history_lines("project", self._of_project(Project.objects.all(), "name"))
+        yield from history_lines("project", self._in_project(Project.objects.all(), "name"))
         for kind, model in (("identity", ProjectIdentity), ("count", EventCount)):
-            yield from history_lines(kind, self._of_project(model.objects.all(), "project__name"))
+            yield from history_lines(kind, self._in_project(model.objects.all(), "project__name"))
 
     def _events(self) -> Any:
         rows = Event.objects.visible_to(self.actor.clearance)
         if self.everything:  # including events of trashed memories
             known = Q(memory__isnull=True) | Q(memory__sensitivity__in=LEVELS)
             rows = Event.objects.filter(known, sensitivity__in=LEVELS)
-        return self._of_project(rows, "session__project")
+        return self._in_project(rows, "session__project")

@@ -47,7 +47,7 @@ class BoundedStream(io.RawIOBase):
 
 def _unpacks_to_too_much(name: str) -> UnreadableFile:
     return UnreadableFile(
-        f"{name}: unpacks to more than {_MAX_RATIO} times its size; is it what you exported?"
+        f"{name}: unpacks to more than {_MAX_RATIO} times its size; check that it is the exported file"
     )
 
 
@@ -79,7 +79,7 @@ def open_source(name: str) -> Iterator[Source]:
         try:
             yield Source(_unpack(name, raw, size, stack), raw, size)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise UnreadableFile(f"{name}: the gzip file is damaged or cut short: {error}") from None
+            raise UnreadableFile(f"{name}: the gzip file is damaged or truncated: {error}") from None
 
 
 def _open_raw(name: str, stack: contextlib.ExitStack) -> tuple[io.BufferedReader, int | None]:
@@ -97,14 +97,14 @@ def _open_raw(name: str, stack: contextlib.ExitStack) -> tuple[io.BufferedReader
 def _unpack(name: str, raw: io.BufferedReader, size: int | None, stack: contextlib.ExitStack) -> IO[bytes]:
     start = raw.peek(4)[:4]
     if start.startswith(_UTF16):
-        raise UnreadableFile(f"{name}: is UTF-16; turn it into UTF-8 first (iconv -f utf-16 -t utf-8)")
+        raise UnreadableFile(f"{name}: is UTF-16; convert it to UTF-8 first (iconv -f utf-16 -t utf-8)")
     if start == _SQLITE:
-        raise UnreadableFile(f"{name}: is an SQLite file of a program that is not known here; export JSON")
+        raise UnreadableFile(f"{name}: is an SQLite file of an unsupported program; export it as JSON")
     if start == _ZIP:
         raise UnreadableFile(f"{name}: is a zip archive; unpack it first (unzip)")
     if start.startswith(_GZIP):
         stream = cast(IO[bytes], stack.enter_context(gzip.GzipFile(fileobj=raw)))
-        if size is None:  # a pipe, which is trusted
+        if size is None:  # a pipe has no size to compare with, and is trusted
             return stream
         return stack.enter_context(io.BufferedReader(BoundedStream(stream, size, name), 256 * 1024))
     return raw
@@ -131,7 +131,7 @@ _ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotI
 
 
 def member_names(path: Path) -> dict[str, str]:
-    """Return the members of a zip archive by base name (first one wins), or {} if it is no archive."""
+    """Return the members of a zip archive by base name (first one wins), or {} if it is not an archive."""
     try:
         with zipfile.ZipFile(path) as archive:
             found: dict[str, str] = {}
@@ -171,5 +171,5 @@ def open_member(path: Path, name: str) -> Iterator[IO[bytes]]:
             yield stack.enter_context(io.BufferedReader(bounded, 256 * 1024))
         except _ERRORS as error:
             raise UnreadableFile(
-                f"{path.name}: the archive is damaged, cut short or encrypted: {error}; export it again"
+                f"{path.name}: the archive is damaged, truncated or encrypted: {error}; export it again"
             ) from None

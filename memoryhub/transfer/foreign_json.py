@@ -26,7 +26,7 @@ _SAMPLE_LINES = 5
 _HEAD_BYTES = 256 * 1024
 _MAX_COUNTED_BYTES = 512 * 1024 * 1024
 _CHUNK = 256 * 1024
-MAX_ITEM_BYTES = 16 * 1024 * 1024  # characters
+MAX_ITEM_CHARS = 16 * 1024 * 1024
 _UNCERTAIN_CHARS = 3
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _SAMPLE_ITEMS = 200  # of a JSON file, to recognise it
@@ -125,7 +125,7 @@ JsonSample = dict[str, list[Any]]
 
 
 def sample_json(path: Path, member: str = "") -> JsonSample:
-    """Return the first items of a JSON file, or of a member of an archive, by key; empty if it is none."""
+    """Return the first items of a JSON file, or of a member of an archive, by key; empty if unreadable."""
     found: JsonSample = {}
     try:
         with open_json(path, member) as stream:
@@ -200,7 +200,7 @@ def read_items(
     read: Callable[[str, FieldReader], Iterable[Item]],
     ignored: Collection[str] = (),
 ) -> Iterator[Item]:
-    """Yield what ``read`` returns for the label and the object of each item; note members without a label."""
+    """Call ``read`` with the label and the object of each item, and yield its items; note other members."""
     numbers: Counter[str] = Counter()
     for key, value in members:
         if key not in labels:
@@ -216,7 +216,7 @@ def read_items(
 
 
 def read_members(stream: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
-    """Yield members by key: each item of a list, or the value itself. Raise :class:`UnreadableFile`."""
+    """Yield the members of an object, and each item of a list with its key. Raise :class:`UnreadableFile`."""
     yield from _read_object(_TextBuffer(stream, name))
 
 
@@ -240,7 +240,7 @@ def _read_object(text: _TextBuffer) -> Iterator[tuple[str, Any]]:
     while True:
         key = text.value()
         if not isinstance(key, str):
-            raise text.broken()
+            raise text.error()
         text.take(":")
         if text.next() == "[":
             for item in _read_list_items(text):
@@ -275,13 +275,13 @@ class _TextBuffer:
     def next(self) -> str:
         """Return the next non-blank character without consuming it."""
         if not self._skip_blanks():
-            raise self.broken("ends too early")
+            raise self.error("ends too early")
         return self._text[self._at]
 
     def end(self) -> None:
         """Raise unless only blanks follow."""
         if self._skip_blanks():
-            raise self.broken("continues after its end")
+            raise self.error("continues after its end")
 
     def _skip_blanks(self) -> bool:
         """Skip blanks; return whether anything follows."""
@@ -290,14 +290,14 @@ class _TextBuffer:
                 self._at = blanks.end()
             if self._at < len(self._text):
                 return True
-            if not self._more(_CHUNK):
+            if not self._read_more(_CHUNK):
                 return False
 
     def take(self, expected: str) -> str:
         """Consume one of the expected characters."""
         found = self.next()
         if found not in expected:
-            raise self.broken()
+            raise self.error()
         self._at += 1
         return found
 
@@ -307,10 +307,10 @@ class _TextBuffer:
             try:
                 value, end = self._json.raw_decode(self._text, self._at)
             except RecursionError:
-                raise self.broken("is nested too deeply") from None
+                raise self.error("is nested too deeply") from None
             except ValueError:
                 if not self._grow():
-                    raise self.broken() from None
+                    raise self.error() from None
                 continue
             # A number at the end of the buffer may be incomplete: "1.5e+7" is not complete at "1.5e+".
             if len(self._text) - end < _UNCERTAIN_CHARS and self._grow():
@@ -321,11 +321,11 @@ class _TextBuffer:
     def _grow(self) -> bool:
         """Double the buffer, so that parsing a long item again stays linear overall."""
         remaining = len(self._text) - self._at
-        if remaining > MAX_ITEM_BYTES:
-            raise self.broken(f"contains an item of more than {MAX_ITEM_BYTES // 1024**2} million characters")
-        return self._more(max(_CHUNK, remaining))
+        if remaining > MAX_ITEM_CHARS:
+            raise self.error(f"contains an item of more than {MAX_ITEM_CHARS // 1024**2} million characters")
+        return self._read_more(max(_CHUNK, remaining))
 
-    def _more(self, size: int) -> bool:
+    def _read_more(self, size: int) -> bool:
         if self._ended:
             return False
         raw = self._stream.read(size)
@@ -333,11 +333,11 @@ class _TextBuffer:
         try:
             decoded = self._decoder.decode(raw, final=self._ended)
         except UnicodeDecodeError:
-            raise self.broken("is not UTF-8") from None
+            raise self.error("is not UTF-8") from None
         if self._ended:
             return False
         self._text, self._at = self._text[self._at :] + decoded, 0
         return True
 
-    def broken(self, why: str = "is not JSON") -> UnreadableFile:
+    def error(self, why: str = "is not JSON") -> UnreadableFile:
         return UnreadableFile(f"{self._name}: {why}; export it again")

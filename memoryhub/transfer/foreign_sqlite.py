@@ -56,7 +56,7 @@ class ForeignDatabase:
         return table in self.tables and set(columns) <= set(self.tables[table])
 
     def matches(self, signs: TableSigns) -> bool:
-        """Return whether all tables and columns of one of the signs exist."""
+        """Return whether all tables and columns of one group exist."""
         return any(all(self.has(*sign.split(".")) for sign in group) for group in signs)
 
     def expect(self, signs: TableSigns, label: str) -> None:
@@ -74,9 +74,9 @@ class ForeignDatabase:
         return found
 
     def unread(self, read: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str, int]]:
-        """Return tables and columns outside of the given ones, with the number of rows that have a value.
+        """Yield tables and columns other than the given ones, with the number of rows that have a value.
 
-        The column is empty for a table that is not read at all.
+        The column is empty if the whole table is unread.
         """
         for table, columns in self.tables.items():
             if table not in read:
@@ -84,9 +84,9 @@ class ForeignDatabase:
                 continue
             for column in columns:
                 if column not in read[table]:
-                    yield table, column, self._filled(table, column)
+                    yield table, column, self._count_filled(table, column)
 
-    def _filled(self, table: str, column: str) -> int:
+    def _count_filled(self, table: str, column: str) -> int:
         sql = (
             f"SELECT count(*) FROM {_quote_name(table)} WHERE {_quote_name(column)} IS NOT NULL"  # noqa: S608
             f" AND {_quote_name(column)} NOT IN ('', 0, '[]', '{{}}')"
@@ -126,7 +126,7 @@ class ForeignDatabase:
     def join(
         self, rows: Iterator[RowValues], key_column: str, table: str, key: str, columns: Sequence[str]
     ) -> Iterator[tuple[RowValues, RowValues | None]]:
-        """Yield each row with the row of another table whose ``key`` equals the row's column ``own``."""
+        """Yield each row with the row of another table whose ``key`` equals the row's ``key_column``."""
         existing = [key, *(column for column in columns if self.has(table, column))]
         for chunk in chunked(rows):
             ids = dict.fromkeys(row[key_column] for row in chunk if row.get(key_column) is not None)
@@ -145,9 +145,8 @@ class ForeignDatabase:
                 if row is None:
                     return
                 if number >= self.step_limit.max_rows:
-                    raise to_unreadable_file(
-                        self.name, sqlite3.DatabaseError("it has more rows than fit into the file")
-                    )
+                    why = sqlite3.DatabaseError("it has more rows than a file of this size can contain")
+                    raise to_unreadable_file(self.name, why)
                 self.step_limit.begin()
                 yield dict(zip(names, row, strict=True))
 
@@ -262,7 +261,7 @@ def open_database(path: Path) -> Iterator[ForeignDatabase]:
 
 
 def matches_schema(path: Path, signs: TableSigns) -> bool:
-    """Return whether it is an SQLite file with all tables and columns of one of the signs."""
+    """Return whether it is an SQLite file with all tables and columns of one group."""
     if not is_sqlite(path):
         return False
     try:
@@ -273,7 +272,7 @@ def matches_schema(path: Path, signs: TableSigns) -> bool:
 
 
 def to_unreadable_file(name: str, error: Exception) -> UnreadableFile:
-    """Convert an SQLite error to a message with a fix."""
+    """Convert an SQLite error to an error whose message contains a fix."""
     what = "its pages form a cycle" if str(error) == "interrupted" else str(error)
     if "locked" in what or "busy" in what:
         fix = "stop the program that writes it and try again"
@@ -360,7 +359,7 @@ class _StepLimit:
 
 @dataclass(frozen=True)
 class _StatementGuard:
-    """Authorizer that only allows reading ordinary tables and counting, and nothing through views."""
+    """Authorizer that only allows reading ordinary tables directly (not through views) and counting rows."""
 
     tables: frozenset[str]
 

@@ -26,7 +26,7 @@ class IdMap:
         # With an empty name, SQLite uses memory and spills to disk.
         self._file = sqlite3.connect("" if path is None else path, isolation_level=None)
         try:
-            self._begin()
+            self._create_table()
         except sqlite3.DatabaseError:
             # Damaged by a crash. Missing entries are imported again or reported as missing.
             if path is None:
@@ -34,10 +34,10 @@ class IdMap:
             self._file.close()
             path.unlink()
             self._file = sqlite3.connect(path, isolation_level=None)
-            self._begin()
+            self._create_table()
 
-    def _begin(self) -> None:
-        # After a crash that loses the map, the checkpoint is lost too, or little is missing.
+    def _create_table(self) -> None:
+        # A crash that loses the map loses the checkpoint too, or only the latest entries.
         self._file.execute("PRAGMA synchronous = OFF")
         self._file.execute(
             "CREATE TABLE IF NOT EXISTS ids (source TEXT PRIMARY KEY, ours TEXT) WITHOUT ROWID"
@@ -64,13 +64,14 @@ class IdMap:
     def find(self, sources: Iterable[str]) -> dict[str, str]:
         """Return the stored ids of known source ids."""
         found: dict[str, str] = {}
-        for some in batched(dict.fromkeys(filter(None, sources)), _CHUNK_SIZE):
-            marks = ", ".join("?" * len(some))
-            rows = self._file.execute(f"SELECT source, ours FROM ids WHERE source IN ({marks})", some)  # noqa: S608
+        for chunk in batched(dict.fromkeys(filter(None, sources)), _CHUNK_SIZE):
+            placeholders = ", ".join("?" * len(chunk))
+            sql = f"SELECT source, ours FROM ids WHERE source IN ({placeholders})"  # noqa: S608
+            rows = self._file.execute(sql, chunk)
             found.update(rows.fetchall())
         return found
 
-    def forget(self) -> None:
+    def delete(self) -> None:
         """Delete the map at the end of an import."""
         self._file.close()
         if self._path is not None:

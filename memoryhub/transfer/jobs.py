@@ -48,7 +48,7 @@ _MAX_BATCH_DURATION = timedelta(minutes=1)  # between ``imported_at`` and ``pinn
 
 
 def imported_memories(uid: str) -> Q:
-    """Return the condition on the memories that an import created."""
+    """Return a condition that matches the memories created by an import."""
     run = MaintenanceRun.objects.filter(uid=uid, operation=OPERATION_NAME, dry_run=False, undoes=None).first()
     if run is None or run.started_at is None:
         return Q(pk__in=())
@@ -63,7 +63,7 @@ def _added_items(rows: list[JournalEntry]) -> list[tuple[str, str]]:
 def _remove_added(undo: Undo, units: Sequence[tuple[str, str]]) -> int:
     """Move memories to the trash and delete facts. Memories that someone else changed or pinned stay."""
     facts = [uid for kind, uid in units if kind == "facts"]
-    removed = sum(len(delete_facts(some, undo.actor, undo.now)) for some in batched(facts, MAX_FACTS))
+    removed = sum(len(delete_facts(chunk, undo.actor, undo.now)) for chunk in batched(facts, MAX_FACTS))
     uids = [uid for kind, uid in units if kind == "memories"]
     visible = Memory.objects.visible_to(undo.actor.clearance).filter(uid__in=uids, deleted_at=None)
     changed = Revision.objects.filter(memory=OuterRef("pk")).exclude(actor=undo.actor.name)
@@ -82,8 +82,8 @@ inverse_of(Inverse(_added_items, _remove_added), OPERATION_NAME)
 
 
 _FIRST_BATCH, _MAX_BATCH, _MIN_BATCH = 50, 1000, 20  # items of a step
-# Larger steps than other operations: a person is waiting, and a short step is half overhead. Other writers
-# get their turn while the file is read and vectors are computed between the steps.
+# Steps are larger than those of other operations, because a person is waiting and a short step is half
+# overhead. Other writers write between the steps, while the file is read and vectors are computed.
 _BATCH_SECONDS, _PAUSE_SECONDS = 3.0, 0.3
 
 
@@ -116,7 +116,7 @@ class ImportParams(BaseModel):
 class ImportOperation(Operation[ImportParams]):
     name = OPERATION_NAME
     label = "Import"
-    help = "Stores what an uploaded file contains."
+    help = "Stores the contents of an uploaded file."
     inverse_records = (OPERATION_NAME,)
     Params = ImportParams
 
@@ -129,11 +129,11 @@ class ImportOperation(Operation[ImportParams]):
     ) -> Iterator[Step]:
         id_map, node = uploads.id_map_path(params.upload), node_name()
         if not position or position.get("node", node) != node:
-            # Another node began and has its ids. To import an item again changes nothing.
+            # Another node started this import and has its id map. Importing an item again changes nothing.
             position = None
             id_map.unlink(missing_ok=True)
         with _open_upload(params, actor) as reader, IdMap(id_map) as ids:
-            if position and not reader.go_on(position):
+            if position and not reader.resume(position):
                 raise StoreError("the file has changed since the import began; upload it again", "upload")
             options = LoadOptions(
                 actor,
@@ -247,7 +247,7 @@ def _restore_caps(run_uid: str, actor: Actor, refused: Refusals | None) -> int:
     """Restore the caps that an import has raised, unless the settings were changed since."""
     undo = Undo.of_action(run_uid, actor, (CONFIGURE,), about="project").run()
     if undo.refused and refused is not None:
-        refused.append(("", "the cap of a project stays, because it was changed since"))
+        refused.append(("", "the cap of a project was not restored, because it was changed after the import"))
     return 0
 
 
@@ -272,7 +272,7 @@ def _import_step(
     mark: dict[str, Any],
     progress: int,
 ) -> Step:
-    """Make a step that reports numbers and reasons, but no texts. A dry run stores and rolls back here."""
+    """Make a step that reports counts and reasons, but no texts. A dry run is stored here and rolled back."""
     errors: list[tuple[str, Problem]] = []
     batch = Batch(items, replace(options, report=lambda place, problem: errors.append((place, problem))), ids)
     batch.prepare()
@@ -317,7 +317,7 @@ def own_imports(actor: Actor) -> QuerySet[MaintenanceRun]:
 
 
 def stop_import(run: MaintenanceRun, actor: Actor) -> MaintenanceRun:
-    """Stop an import. Its own actor may always do so, even with less clearance by now."""
+    """Stop an import. The actor who requested it may always stop it, even with less clearance now."""
     return runs.stop(run.uid, Actor(run.actor, results.clearance_of(run)) if _is_own(run, actor) else actor)
 
 

@@ -22,21 +22,21 @@ from memoryhub.transfer.schema import HISTORY_LINES, VERSION, MemoryLine
 _JOURNAL_FIELDS = ("actor", "operation", "object_type", "object_id", "project", "sensitivity", "owner")
 
 
-def header(at: datetime, levels: list[str], everything: bool) -> dict[str, Any]:
+def header(at: datetime, levels: list[str], whole: bool) -> dict[str, Any]:
     """Return the header. ``whole`` marks a file without omissions, which can restore the store."""
     return {
         "kind": "memoryhub",
         "version": VERSION,
         "exported_at": serializers.moment(at),
         "levels": levels,
-        "whole": everything,
+        "whole": whole,
     }
 
 
 def memory(row: models.Memory, lists: dict[str, list[Any]] | None, *, whole: bool) -> dict[str, Any]:
     """Serialize a memory. ``whole`` adds its copy number, which may reveal hidden memories.
 
-    ``superseded_by`` is a line of its own, after both memories.
+    ``superseded_by`` is exported as a separate line after both memories.
     """
     values = {"kind": "memory", **serializers.memory(row, {}, lists), "ttl_days": row.ttl_days}
     more = [name for name in MemoryLine.model_fields if name not in values and name != "copy_number"]
@@ -50,7 +50,7 @@ def fact(row: models.Fact, *, whole: bool) -> dict[str, Any]:
     return {**values, "copy_number": row.copy} if whole else values
 
 
-# Paths of the values that a row has under another name.
+# Where a row has values of its line under another name.
 _PATHS: dict[str, dict[str, str]] = {
     "identity": {"project": "project.name"},
     "count": {"project": "project.name"},
@@ -78,13 +78,13 @@ def history(kind: str, row: Any, **values: Any) -> dict[str, Any]:
 
 @cache
 def _paths(kind: str) -> dict[str, str]:
-    """Return where a row of this kind has the values of its line."""
+    """Return the path in a row to each value of its line."""
     paths = {"memory_id": "memory.uid", **_PATHS.get(kind, {})}
     return {name: paths.get(name, name) for name in HISTORY_LINES[kind].model_fields if name != "kind"}
 
 
 def _read(row: Any, path: str) -> Any:
-    """Return a value in the form of JSON; None if a row on its path is missing."""
+    """Return a value as JSON; None if a row on its path is missing."""
     for name in path.split("."):
         row = None if row is None else getattr(row, name)
     if isinstance(row, datetime):
@@ -170,7 +170,7 @@ class LineReader:
             self.finish_line()
 
     def finish_line(self) -> None:
-        """Move the position behind the current line."""
+        """Move the position after the current line."""
         if self._length:
             self._hash, self.offset, self.number = self._ahead, self.offset + self._length, self.number + 1
             self._length = 0

@@ -53,7 +53,7 @@ from memoryhub.transfer.text_workers import TextWorkers, take_result
 BATCH_SIZE = CHUNK_SIZE
 BATCH_CHARACTERS = CHUNK_CHARACTERS  # of its contents, unless it is a single item
 _OPEN_KIND = "replacement"  # the only history that every import includes: an ordinary field of a memory
-_RESTORE_ONLY = "only an import that may restore the store includes it"
+_RESTORE_ONLY = "imported only with permission to restore the store"
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def load_items(
         if not stops:
             yield mark
         if invalid is not None:
-            _report_bad(invalid, options, tally)
+            _report_invalid(invalid, options, tally)
         if stops:
             return
 
@@ -100,7 +100,7 @@ _BatchRead = tuple["Batch", ImportMark, InvalidItem | None]
 def _read_batches(
     reader: ImportReader, options: LoadOptions, ids: IdMap, workers: TextWorkers | None
 ) -> Iterator[_BatchRead]:
-    """Yield batches, each with the mark after it, and with the invalid item after it that ends the import."""
+    """Yield batches, each with the mark after it and the invalid item that ends a strict import there."""
     items: list[Item] = []
     characters = 0
     for item in reader:
@@ -141,17 +141,17 @@ def _look_ahead(batches: Iterator[_BatchRead]) -> Iterator[_BatchRead]:
     yield from waiting
 
 
-def _report_bad(bad: InvalidItem, options: LoadOptions, tally: Tally) -> None:
+def _report_invalid(item: InvalidItem, options: LoadOptions, tally: Tally) -> None:
     tally.failed += 1
-    for problem in bad.problems:
-        options.report(bad.place, problem)
+    for problem in item.problems:
+        options.report(item.place, problem)
 
 
 class Batch:
     """Items that are stored in one transaction, with vectors computed before it.
 
-    The project cap does not apply: it limits agents, and an import is requested by a person. Access times
-    count from now, so that old memories do not expire or fade in the next night.
+    The project cap does not apply: it limits agents, but a person requests an import. Access times count
+    from now, so that old memories do not expire or fade in the next night.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Batch:
         suspects = done.suspect if done else [True] * len(self._memories)
         self._clean = {id(one) for one, suspect in zip(self._memories, suspects, strict=True) if not suspect}
         self._vectors = PreparedVectors(self._embedded, done.vectors if done else None)
-        self._refusals = {id(item): refusal for item in self._items if (refusal := self._screen(item))}
+        self._refusals = {id(item): refusal for item in self._items if (refusal := self._check_secrets(item))}
         self._extracted = {
             id(item): self._extract(item) for item in self._items if isinstance(item, Conversation)
         }
@@ -209,13 +209,13 @@ class Batch:
         failed, self._tally, now = tally.failed, tally, timezone.now()
         with write_transaction():
             for kind, items in self._by_kind().items():
-                self._take(kind, items, now)
+                self._store_kind(kind, items, now)
             if self._options.dry_run:
                 transaction.set_rollback(True)
         return tally.failed - failed
 
-    def _screen(self, item: Item) -> StoreError | None:
-        """Check an item for secrets."""
+    def _check_secrets(self, item: Item) -> StoreError | None:
+        """Return the refusal of an item that contains a secret."""
         if isinstance(item, HistoryItem):
             kind = _kind_of(item)
             return restore.find_line_refusal(kind, item.shape) if self._options.restores else None
@@ -235,16 +235,16 @@ class Batch:
             found.setdefault(_kind_of(item), []).append(item)
         return {kind: items for kind, items in found.items() if items}
 
-    def _take(self, kind: str, items: list[Item], now: datetime) -> None:
+    def _store_kind(self, kind: str, items: list[Item], now: datetime) -> None:
         if kind == "memory":
             self._store_memories([item for item in items if isinstance(item, Record)], now)
         elif kind == "fact":
-            self._facts([item for item in items if isinstance(item, Record)], now)
+            self._store_facts([item for item in items if isinstance(item, Record)], now)
         elif kind:
-            self._history(kind, [item for item in items if isinstance(item, HistoryItem)], now)
+            self._restore_history(kind, [item for item in items if isinstance(item, HistoryItem)], now)
         for item in items:
             if isinstance(item, InvalidItem):
-                _report_bad(item, self._options, self._tally)
+                _report_invalid(item, self._options, self._tally)
             elif isinstance(item, UnmappedField):
                 self._tally.unsupported(item.what, item.count)
             elif isinstance(item, Conversation):
@@ -291,13 +291,13 @@ class Batch:
             return None
         return past if self._options.restores else past.anonymous()
 
-    def _facts(self, records: list[Record], now: datetime) -> None:
+    def _store_facts(self, records: list[Record], now: datetime) -> None:
         pairs = [(record, record.draft) for record in records if isinstance(record.draft, FactDraft)]
         known = self._ids.find(draft.memory_id or "" for _, draft in pairs)
         stored_ids: dict[str, str] = {}
         for record, draft in pairs:
             try:
-                fact, outcome = self._fact(draft, record, known, now)
+                fact, outcome = self._store_fact(draft, record, known, now)
             except StoreError as refusal:
                 self._refuse(record.place, refusal)
                 continue
@@ -308,7 +308,7 @@ class Batch:
                 stored_ids[restore.fact_key(record.source_id)] = fact.uid
         self._ids.add(stored_ids)
 
-    def _fact(
+    def _store_fact(
         self, draft: FactDraft, record: Record, known: dict[str, str], now: datetime
     ) -> tuple[Fact, str]:
         """Store a fact. Refuse one whose memory was not imported: it could become visible to others."""
@@ -319,7 +319,7 @@ class Batch:
             raise refusal
         if draft.memory_id:
             memory_id = known.get(draft.memory_id)
-            if memory_id is None and not (self._options.restores and self._is_here(draft.memory_id)):
+            if memory_id is None and not (self._options.restores and self._is_stored(draft.memory_id)):
                 raise NotFound("its memory was not imported", "memory_id")
             memory_id = memory_id or draft.memory_id
             # In a dry run, memories of earlier batches do not exist.
@@ -331,10 +331,10 @@ class Batch:
         fact, is_new = services.import_fact(draft, past, self._options.actor, now, checked=True)
         return fact, "created" if is_new else "unchanged"
 
-    def _is_here(self, uid: str) -> bool:
+    def _is_stored(self, uid: str) -> bool:
         return Memory.objects.visible_to(self._options.actor.clearance).filter(uid=uid).exists()
 
-    def _history(self, kind: str, items: list[HistoryItem], now: datetime) -> None:
+    def _restore_history(self, kind: str, items: list[HistoryItem], now: datetime) -> None:
         if not self._options.restores and kind != _OPEN_KIND:
             self._tally.unsupported(f"{restore.KINDS[kind].label}: {_RESTORE_ONLY}", len(items))
             return

@@ -43,7 +43,7 @@ class ImportReader(Protocol):
         """Return the position after all items so far, or ``before`` the last one."""
         ...
 
-    def go_on(self, mark: ImportMark) -> bool:
+    def resume(self, mark: ImportMark) -> bool:
         """Skip the items before a mark; return False if the file has changed."""
         ...
 
@@ -71,7 +71,7 @@ class _LineReader:
             lines.finish_line()
         return {"number": lines.number, "offset": lines.offset, "digest": lines.digest}
 
-    def go_on(self, mark: ImportMark) -> bool:
+    def resume(self, mark: ImportMark) -> bool:
         return self._lines.skip(int(mark["number"]), int(mark["offset"]), str(mark["digest"]))
 
 
@@ -96,7 +96,7 @@ class _ItemReader:
         self._digest = self._digest or file_digest(self._path)
         return {"number": self.done - before, "digest": self._digest}
 
-    def go_on(self, mark: ImportMark) -> bool:
+    def resume(self, mark: ImportMark) -> bool:
         self._digest = file_digest(self._path)
         if mark["digest"] != self._digest:
             return False
@@ -107,14 +107,11 @@ class _ItemReader:
 def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file, or of the names, sizes and dates of the files of a folder."""
     if path.is_dir():
-        return hashlib.sha256(_listing(path)).hexdigest()
+        stats = ((file, file.lstat()) for file in sorted(path.rglob("*")))
+        listing = "\n".join(f"{file} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats)
+        return hashlib.sha256(listing.encode()).hexdigest()
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _listing(folder: Path) -> bytes:
-    about = ((file, file.lstat()) for file in sorted(folder.rglob("*")))
-    return "\n".join(f"{file} {stat.st_size} {stat.st_mtime_ns}" for file, stat in about).encode()
 
 
 @contextmanager
@@ -151,7 +148,7 @@ class Checkpoint:
 
     @property
     def number(self) -> int:
-        """Number of lines or items before the checkpoint."""
+        """Number of lines or items before the mark."""
         return int(self.mark["number"])
 
     def is_of_this_store(self) -> bool:
@@ -159,13 +156,13 @@ class Checkpoint:
 
 
 def checkpoint_path(name: str) -> Path:
-    """Return the checkpoint path for a file, which is identified by its first bytes, or for a folder."""
+    """Return the checkpoint path of a file, identified by its first bytes, or of a folder, by its path."""
     if Path(name).is_dir():
         head = str(Path(name).absolute()).encode()
     else:
         with open(name, "rb") as file:
             head = file.read(_HEAD_BYTES)
-    if head.startswith(b"\x1f\x8b"):  # a packed file has the same checkpoint as its content
+    if head.startswith(b"\x1f\x8b"):  # a compressed file has the same checkpoint as its content
         with open_source(name) as source:
             head = source.stream.read(_HEAD_BYTES)
     return imports_folder() / f"{hashlib.sha256(head).hexdigest()[:32]}.json"
@@ -186,7 +183,3 @@ def save_checkpoint(path: Path, mark: ImportMark) -> None:
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     draft.write_text(json.dumps(asdict(Checkpoint(mark, seq, digest))), "utf-8")
     draft.replace(path)
-
-
-def delete_checkpoint(path: Path) -> None:
-    path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Items of an import file and their default values: records, invalid items, history, unsupported fields."""
+"""Items of an import file: records, invalid items, unmapped fields, history; and their default values."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class ReadOptions:
     """Options for reading.
 
     ``name`` is the original file name. ``project`` is the default project, which the loader sets; formats use
-    it only to tell projects apart. ``now`` is the reference time for ages. ``has_owner``: the importing
+    it only to distinguish projects. ``now`` is the reference time for ages. ``has_owner``: the importing
     person or token owns personal memories.
     """
 

@@ -1,4 +1,4 @@
-"""What an import did: its numbers, the changes that its steps leave, and the report made of them."""
+"""Count the outcomes of an import, record them as changes of its steps, and build a report from these."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from memoryhub.transfer.formats import FORMATS
 from memoryhub.transfer.records import Problem
 from memoryhub.transfer.schema import READ_ONLY
 
-# Bounds the memory for a file with a new field name in every line.
+# Limits memory use for a file with a new field name in every line.
 _MAX_NAMES = 200
 OTHER_FIELDS = "other fields"
 _IDENTITY = READ_ONLY - {"content_hash"}
@@ -64,7 +64,7 @@ class Tally:
         return self.stored + sum(counts.total() for counts in self.others.values()) + self.failed
 
     def count(self, kind: str, outcome: str, count: int = 1) -> None:
-        """Count items other than memories of the file."""
+        """Count items that are not memories, or not in the file (extracted memories)."""
         self.others.setdefault(kind, Counter())[outcome] += count
 
     def memory(self, draft: MemoryDraft, memory: Memory, outcome: str, *, ended: bool, trusted: bool) -> None:
@@ -93,17 +93,17 @@ def _add_counts(counts: Counter[str], names: list[str], by: int = 1) -> None:
 
 
 def find_projects_over_cap(
-    coming: Mapping[str, int], memories: MemoryQuerySet, dry_run: bool = False
+    new_counts: Mapping[str, int], memories: MemoryQuerySet, dry_run: bool = False
 ) -> dict[str, int]:
     """Return the projects in which one owner exceeds (or would exceed) the cap, with the number of memories.
 
-    ``coming`` maps projects to their number of new memories; ``memories`` are the counted ones.
+    ``new_counts`` maps projects to their number of new memories. Only ``memories`` are counted.
     """
-    if not coming:
+    if not new_counts:
         return {}
-    caps = load_caps(coming)
+    caps = load_caps(new_counts)
     current = fullest(count_by_quota(memories.live())) if caps.is_any else {}
-    expected = {project: current.get(project, 0) + n * dry_run for project, n in coming.items()}
+    expected = {project: current.get(project, 0) + n * dry_run for project, n in new_counts.items()}
     return {project: n for project, n in expected.items() if caps.excess(project, n)}
 
 
@@ -231,7 +231,7 @@ def count_rows(run: MaintenanceRun) -> int:
 
 
 def seconds_left(run: MaintenanceRun, now: datetime) -> int | None:
-    """Estimate the remaining time of a running import; None before there is enough to go by."""
+    """Estimate the remaining time of a running import; None if it is too early for an estimate."""
     if run.status != MaintenanceRun.Status.RUNNING or not run.started_at or not run.total or not run.done:
         return None
     elapsed = (now - run.started_at).total_seconds()
@@ -254,12 +254,12 @@ def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limi
         without_ttl=counts.get(WITHOUT_TTL, 0),
         expiring=counts.get(EXPIRING, 0),
     )
-    notes, coming = _sum_up_changes(run, report, start, limit)
+    notes, new_counts = _sum_up_changes(run, report, start, limit)
     report.unmapped = notes[UNMAPPED].most_common()
     report.ignored, report.not_taken = notes[IGNORED].most_common(), notes[NOT_IMPORTED].most_common()
     report.inferred_types = notes[INFERRED_TYPE].most_common()
     visible = Memory.objects.visible_to(clearance)
-    report.over_cap = sorted(find_projects_over_cap(coming, visible, run.dry_run).items())
+    report.over_cap = sorted(find_projects_over_cap(new_counts, visible, run.dry_run).items())
     return report
 
 
@@ -270,7 +270,7 @@ def _sum_up_changes(
     notes: dict[str, Counter[str]] = {
         name: Counter() for name in (UNMAPPED, IGNORED, NOT_IMPORTED, INFERRED_TYPE)
     }
-    coming: Counter[str] = Counter()
+    new_counts: Counter[str] = Counter()
     seen = 0
     for action, reason, count, after in _load_changes(run):
         if action in notes:
@@ -280,13 +280,13 @@ def _sum_up_changes(
         elif action == RAISED_CAP:
             report.raised_caps.append((reason, int(after)))
         elif action == PROJECT:
-            coming[reason] += int(after)
+            new_counts[reason] += int(after)
         elif action == FAILED:
             seen += 1
             if start < seen <= start + limit:
                 report.errors.append(reason if count == 1 else f"{count:,} {reason}")
     report.more_errors = seen > start + limit
-    return notes, coming
+    return notes, new_counts
 
 
 def _load_changes(run: MaintenanceRun) -> Iterator[tuple[str, str, int, float]]:

@@ -1,4 +1,4 @@
-"""Restore sessions, events, versions, evidence and the journal of another store."""
+"""Restore the history of another store: sessions, events, versions, evidence, the journal and other lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memoryhub.checks.services import CheckDraft, import_check
 from memoryhub.core.database import batched
 from memoryhub.facts import services
 from memoryhub.memories import imported_history
-from memoryhub.memories.errors import Forbidden, NotFound, SecretDetected, StoreError
+from memoryhub.memories.errors import Forbidden, NotFound, SecretDetected, StoreError, TooCostlyToCheck
 from memoryhub.memories.rows import CHUNK_SIZE, resolve_project
 from memoryhub.memories.secret_check import find_refusal, find_secrets_in_field, refusal_change
 from memoryhub.models import Event, JournalEntry, Memory, Project, Session
@@ -44,12 +44,16 @@ def find_line_refusal(kind: str, shape: Any) -> StoreError | None:
     """Return the refusal of a line that contains a secret. Call it before a transaction is opened."""
     if kind == "revision":
         return imported_history.find_revision_refusal(shape)
+    if refusal := find_refusal(shape, KINDS[kind].texts):
+        return refusal
     try:
         for field in KINDS[kind].documents:
-            _refuse_document_secrets(getattr(shape, field), field)
-    except StoreError as refusal:
-        return find_refusal(shape, KINDS[kind].texts) or refusal
-    return find_refusal(shape, KINDS[kind].texts)
+            text = json.dumps(getattr(shape, field), ensure_ascii=False)
+            if found := find_secrets_in_field(text, field):
+                return SecretDetected(found[0].kind, 1, field)
+    except TooCostlyToCheck as refusal:
+        return refusal
+    return None
 
 
 def restore_lines(
@@ -64,7 +68,7 @@ def restore_lines(
     """Store lines of one kind in a transaction; return True for new and False for known ones.
 
     ``refusals`` has the result of :func:`find_line_refusal` for each line. In a dry run, references to
-    memories of earlier batches are not found, which is no problem of the file.
+    memories of earlier batches are not found, which is not reported.
     """
     uids = [uid for shape in shapes for uid in _referenced_ids(shape)]
     known = ids.find(uids)
@@ -147,14 +151,14 @@ def _for_each_line(restore_line: Callable[[Any, Actor, dict[str, str]], bool]) -
 
 
 def _restore_replacement(line: ReplacementLine, actor: Actor, known: dict[str, str]) -> bool:
-    """Set the replacement of a memory that this import brought, and of no other."""
+    """Set the replacement of a memory, if this import stored that memory."""
     return imported_history.import_replacement(
         known.get(line.memory_id, ""), known.get(line.by, line.by), actor
     )
 
 
 def _restore_project(line: ProjectLine, actor: Actor, known: dict[str, str]) -> bool:
-    """Restore the settings of a project that has none. Needs the same right as a change of its mode."""
+    """Restore the settings of a project that has none. Requires the permission to change its mode."""
     if Project.objects.filter(name=line.name).exists():
         return False
     projects.configure_project(line.name, actor, **line.model_dump(mode="json", exclude={"kind", "name"}))
@@ -179,7 +183,7 @@ def _restore_check(line: CheckLine, actor: Actor, known: dict[str, str]) -> bool
 
 
 def _restore_session(line: SessionLine, actor: Actor, known: dict[str, str]) -> bool:
-    """Restore a session; an existing session is kept and extended to both time spans."""
+    """Restore a session. If it exists, extend it to cover both time spans."""
     project = resolve_project(line.project, actor)
     values = {name: getattr(line, name) for name in SESSION_COLUMNS}
     values["project"] = project
@@ -196,8 +200,9 @@ def _restore_summary(line: SummaryLine, actor: Actor, known: dict[str, str]) -> 
     memory = Memory.objects.visible_to(actor.clearance).filter(uid=uid).first()
     if memory is None:
         raise NotFound("its memory is not in this store", "memory_id")
-    place = {"session_id": line.session_id, "project": resolve_project(line.project, actor)}
-    return bool(Session.objects.filter(**place, summary=None).update(summary=memory))
+    project = resolve_project(line.project, actor)
+    without_summary = Session.objects.filter(session_id=line.session_id, project=project, summary=None)
+    return bool(without_summary.update(summary=memory))
 
 
 def _restore_events(shapes: Sequence[EventLine], actor: Actor, known: dict[str, str]) -> list[Result]:
@@ -250,7 +255,7 @@ def _restore_event(
 
 
 def _event_keys(event: Event) -> set[tuple[Any, ...]]:
-    """Return the identity of an event: its mark, or all its values."""
+    """Return the key by which an event is recognised: its mark, or all its values."""
     if event.mark:
         return {(event.session_id, event.mark)}
     values = (event.at, event.event, event.tool_name, event.preview, json.dumps(event.files))
@@ -266,13 +271,13 @@ def _existing_event_keys(shapes: Sequence[EventLine], sessions: dict[Any, Sessio
         rows = Event.objects.filter(session__in=chunk)
         for event in rows.filter(at__range=span, mark="").iterator(chunk_size=CHUNK_SIZE):
             found |= _event_keys(event)
-        for some in batched(marks, CHUNK_SIZE):
-            found |= set(rows.filter(mark__in=some).values_list("session_id", "mark"))
+        for marks_chunk in batched(marks, CHUNK_SIZE):
+            found |= set(rows.filter(mark__in=marks_chunk).values_list("session_id", "mark"))
     return found
 
 
 def _restore_journal(shapes: Sequence[JournalLine], actor: Actor, known: dict[str, str]) -> list[Result]:
-    """Restore journal rows that this journal does not contain yet, own or imported."""
+    """Restore journal rows that this journal does not contain, as its own or imported rows."""
     existing = _existing_journal_rows(shapes, known)
     results: list[Result] = []
     new_rows: list[tuple[datetime, str, journals.Change]] = []
@@ -313,15 +318,9 @@ def _existing_journal_rows(shapes: Sequence[JournalLine], known: dict[str, str])
     return found
 
 
-def _refuse_document_secrets(document: Any, field: str) -> None:
-    """Refuse a JSON value that contains a credential."""
-    for kind, _ in find_secrets_in_field(json.dumps(document, ensure_ascii=False), field) if document else ():
-        raise SecretDetected(kind, 1, field)
-
-
 @dataclass(frozen=True)
 class LineKind:
-    """How lines of a kind are restored. ``texts`` and ``documents``: fields that are checked for secrets."""
+    """How to restore lines of a kind. ``texts`` and ``documents`` are the fields to check for secrets."""
 
     label: str
     restore: Callable[[Sequence[Any], Actor, dict[str, str]], list[Result]]

@@ -24,7 +24,7 @@ ShortText = Annotated[Text, Field(max_length=50)]
 
 
 def _check_size(value: Any) -> Any:
-    """Refuse documents that are larger than any that the hub writes."""
+    """Refuse a document that is larger than any document that the hub writes."""
     if len(repr(value)) > 200_000:
         raise ValueError("is larger than anything that the hub writes")
     return value
@@ -99,7 +99,7 @@ class ProjectLine(_Line):
 
 
 class SessionLine(_Line):
-    """A session. Its summary memory follows in a ``summary`` line, once the memory exists."""
+    """A session. Its summary follows in a ``summary`` line, after the memory that contains it."""
 
     kind: Literal["session"]
     session_id: SessionId
@@ -162,7 +162,7 @@ class MergeLine(_Line):
 
 
 class ReplacementLine(_Line):
-    """The memory ``by`` replaces ``memory_id``. A line of its own: it is usually the younger of the two."""
+    """The memory ``by`` replaces ``memory_id``. A separate line, because ``by`` is usually stored later."""
 
     kind: Literal["replacement"]
     memory_id: Uid
@@ -202,7 +202,7 @@ class JournalLine(_Line):
 
 
 class IdentityLine(_Line):
-    """What a project is recognised by."""
+    """A key by which a project is recognised."""
 
     kind: Literal["identity"]
     project: Annotated[Word, Field(max_length=200)]
@@ -212,7 +212,7 @@ class IdentityLine(_Line):
 
 
 class CountLine(_Line):
-    """Events that were counted on a day in an observed project."""
+    """The number of events on a day in an observed project."""
 
     kind: Literal["count"]
     project: Annotated[Word, Field(max_length=200)]
@@ -222,7 +222,7 @@ class CountLine(_Line):
 
 
 class AbsenceLine(_Line):
-    """A time in which a memory was in the trash or expired."""
+    """A period in which a memory was in the trash or expired."""
 
     kind: Literal["absence"]
     memory_id: Uid

@@ -34,10 +34,10 @@ _SECONDS_TO_END = 3  # of a pool whose worker was killed
 
 
 class TextWorkers:
-    """A pool of workers that starts with the second full batch of an import: one is done before it helps.
+    """A pool of workers. It starts with the second full batch: one batch is stored before a worker is ready.
 
-    Each worker starts as a new interpreter: a fork would copy locks that other threads hold. Until the first
-    one is ready, the caller does the work.
+    Each worker starts as a new interpreter, because a fork would copy the locks that other threads have
+    acquired. Until the first worker is ready, the caller does the work.
     """
 
     def __init__(self, count: int, config: EmbeddingSettings | None) -> None:
@@ -53,8 +53,8 @@ class TextWorkers:
         if self._pool is None:
             return
         if self._pool._broken:
-            # Python 3.11.2 waits for ever for the thread that sends a task to a killed worker: it keeps open
-            # the end of the pipe that the worker would have read. Later versions close it themselves.
+            # Python 3.11.2 waits forever for the thread that sends a task to a killed worker, because it does
+            # not close the reading end of the pipe. Later versions close it.
             manager: Any = self._pool._executor_manager_thread
             manager.join(_SECONDS_TO_END)
             if manager.is_alive():
@@ -62,11 +62,11 @@ class TextWorkers:
         self._pool.shutdown(cancel_futures=True)
 
     def submit(self, checked: Sequence[str], embedded: Sequence[str]) -> Task | None:
-        """Give texts to a worker. Return None if there is none: the caller does the work."""
+        """Submit texts to a worker. Return None if no worker is ready and the caller must do the work."""
         self._texts += len(checked)
         if self._pool is None and self.count and self._texts >= _TEXTS_WORTH_A_WORKER:
             spawn = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.count, spawn, initializer=_start, initargs=(self._config,))
+            self._pool = ProcessPoolExecutor(self.count, spawn, _initialize_worker, (self._config,))
             self._ready = self._pool.submit(prepare_texts, [], [])
         if self._pool is None or not self._ready.done() or self._ready.exception():
             return None
@@ -96,8 +96,7 @@ def prepare_texts(checked: Sequence[str], embedded: Sequence[str]) -> PreparedTe
     return PreparedTexts([may_contain_secrets(text) for text in checked], vectors)
 
 
-def _start(config: EmbeddingSettings | None) -> None:
-    """Load what a worker needs."""
+def _initialize_worker(config: EmbeddingSettings | None) -> None:
     global _embedder
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the importing process stops its workers
     threading.Thread(target=_exit_with_parent, daemon=True).start()
@@ -109,7 +108,7 @@ def _start(config: EmbeddingSettings | None) -> None:
 
 
 def _exit_with_parent() -> None:
-    """End this process when the importing process was killed."""
+    """Exit when the importing process is killed."""
     parent = multiprocessing.parent_process()
     if parent:
         parent.join()

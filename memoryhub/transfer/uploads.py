@@ -1,6 +1,6 @@
 """Uploaded files, stored in ``LETSGO_HOME/imports`` until they are imported.
 
-If other nodes can use the database, it has a copy in parts, because any of them may execute the import.
+If nodes share a database, it contains a copy in parts, because any node may execute the import.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PENDING = (MaintenanceRun.Status.QUEUED, MaintenanceRun.Status.RUNNING)
 
 
 class UploadTooLarge(Exception):
-    """The file exceeds ``max_upload_mb``; the message says what to do instead."""
+    """The file exceeds ``max_upload_mb``. The message contains the fix."""
 
 
 def max_upload_bytes() -> int:
@@ -65,7 +65,7 @@ def save_upload(chunks: Iterable[bytes]) -> str:
 
 @contextlib.contextmanager
 def _new_file(key: str) -> Iterator[BinaryIO]:
-    """Open the file of an upload, which appears under its name when it is whole."""
+    """Open a new upload for writing. It gets its name when it is complete."""
     draft = upload_path(key).with_suffix(f".{secrets.token_hex(4)}.part")
     try:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

@@ -1,6 +1,6 @@
-"""Convert values of other programs: timestamps in any usual form, lists in JSON, numbers out of range.
+"""Convert values of other programs: timestamps in any common format, lists in JSON, numbers out of range.
 
-Values are understood where possible; changes to them are noted in the import report.
+Values are converted where possible, and the import report lists the changes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MAX_COUNT = 2_000_000_000
 
 @lru_cache(maxsize=1000)
 def printable_name(word: str) -> str:
-    """Return a name from the file for the report; texts and tokens are replaced."""
+    """Return a name from the file for the report, or a placeholder if it may be a text or a credential."""
     plain = _NAME.fullmatch(word)
     return word if plain and not may_contain_secrets(word) else "of another name"
 
@@ -59,7 +59,7 @@ class ReadNotes:
     counted: Counter[str] = field(default_factory=Counter)
 
     def add(self, what: str, count: int = 1) -> None:
-        """Count a note. Different notes are bounded, since ``what`` may contain names of the file."""
+        """Count a note. The number of notes is limited, because ``what`` may contain names of the file."""
         if count:
             known = what in self.counted or len(self.counted) < _MAX_NOTES
             self.counted[what if known else _OTHER] += count
@@ -76,7 +76,7 @@ class ReadNotes:
 
 
 class FieldRule(NamedTuple):
-    """How a field gets its value: a method, the names of values, and options (``formats/fields.toml``)."""
+    """How to compute a field: a method, the names of values, and options (``formats/fields.toml``)."""
 
     method: str
     names: tuple[str, ...]
@@ -136,13 +136,13 @@ class FieldReader:
         """Return a stripped text; numbers are formatted."""
         value = self.get(name)
         if isinstance(value, str):
-            return self._whole(name, value).strip() or default
+            return self._refuse_surrogates(name, value).strip() or default
         if isinstance(value, bool | bytes | list | dict):
-            self.refuse(name, "is not a text in UTF-8" if isinstance(value, bytes) else "is not a text")
+            self.refuse(name, "is not UTF-8 text" if isinstance(value, bytes) else "is not a text")
             return default
         return default if value is None else str(value)
 
-    def _whole(self, name: str, text: str) -> str:
+    def _refuse_surrogates(self, name: str, text: str) -> str:
         """Return the text, or refuse an unpaired surrogate, which cannot be stored."""
         try:
             text.encode()
@@ -165,7 +165,7 @@ class FieldReader:
         return min(max(number / scale, 0.0), 1.0)
 
     def count(self, name: str) -> int:
-        """Return a whole number from 0."""
+        """Return a number of at least 0, rounded down."""
         value = self.get(name)
         number = 0.0 if value is None or value == "" else _parse_number(value)
         if number is None:
@@ -199,11 +199,11 @@ class FieldReader:
             value = self.get(name)
             if value is None or value == "":
                 continue
-            found = self._listed(name, value)
+            found = self._parse_list(name, value)
             return [word for item in found if (word := str(item).strip())]
         return []
 
-    def _listed(self, name: str, value: Any) -> list[Any]:
+    def _parse_list(self, name: str, value: Any) -> list[Any]:
         if isinstance(value, str) and value.lstrip().startswith("["):
             try:
                 value = json.loads(value)
@@ -220,7 +220,7 @@ class FieldReader:
     def memory_type(
         self, name: str, known: Mapping[str, MemoryType], default: MemoryType = MemoryType.GENERAL
     ) -> tuple[str, list[str]]:
-        """Return the type, and tags: a word that is no type of the hub, nor in ``known``, becomes a tag."""
+        """Return the type and tags. A word that is neither a type nor in ``known`` becomes a tag."""
         word = self.text(name).lower() or default.value
         if word in TYPES:
             return word, []
@@ -271,7 +271,7 @@ class FieldReader:
         }
 
     def memory(self, rules: FieldRules, **computed: Any) -> Item:
-        """Return a memory of the fields that have a rule or are computed, with its history.
+        """Return a memory with the fields that have a rule or are computed, and its history.
 
         ``source_id`` is the ``uid`` unless it is given; ``part`` is added to the place.
         """

@@ -130,7 +130,7 @@ def test_a_gzip_file_cut_short_says_so_and_is_no_traceback(run, tmp_path):
     path.write_bytes(gzip.compress(b"".join(b'{"content":"m %d"}\n' % n for n in range(5000)))[:200])
     ran = run("import_memories", path)
     assert ran.code == 1
-    assert "damaged or cut short" in ran.err
+    assert "damaged or truncated" in ran.err
 
 
 @pytest.mark.parametrize("packed", [False, True])

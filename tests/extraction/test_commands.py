@@ -77,7 +77,7 @@ class TestExtract:
             run("extract", tmp_path / "nothing")
         file = tmp_path / "t.txt"
         file.write_text("nothing")
-        with pytest.raises(CommandError, match="no message was found"):
+        with pytest.raises(CommandError, match="it contains no messages"):
             run("extract", file)
 
 

@@ -59,7 +59,7 @@ def test_messages_added_by_the_program_are_skipped() -> None:
 def test_file_without_conversation_is_reported(text: str, tmp_path: Path) -> None:
     file = tmp_path / "t.txt"
     file.write_text(text)
-    with pytest.raises(InvalidTranscript, match="expected are JSON messages"):
+    with pytest.raises(InvalidTranscript, match="it must contain JSON messages"):
         read_transcript(file)
 
 

@@ -183,9 +183,8 @@ def test_import_without_maintain_permission_skips_ids_authors_and_history(full_s
     assert set(Memory.objects.values_list("author", flat=True)) == {"token:bot"}
     taken = {row["what"] for row in report["not_taken"]}
     assert {"id", "author", "owner"} <= taken
-    assert any(
-        row["what"].startswith("journal rows: only an import that may restore") for row in report["unmapped"]
-    )
+    unmapped = [row["what"] for row in report["unmapped"]]
+    assert any(what.startswith("journal rows: imported only with permission") for what in unmapped)
     assert not Session.objects.filter(agent="user:ada").exists()
     assert not JournalEntry.objects.filter(actor="user:ada").exists()
 

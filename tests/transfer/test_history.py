@@ -360,7 +360,7 @@ def test_id_map_is_saved_and_replaced_if_damaged(tmp_path):
     path.write_bytes(b"not a database, but long enough to be taken for one" * 50)
     with IdMap(path) as ids:
         assert ids.find(["source 1"]) == {}
-        ids.forget()
+        ids.delete()
     assert not path.exists()
 
 

@@ -26,7 +26,7 @@ _MAX_SEARCHED_CHARS = 4000
 class Sign(RuleSchema):
     """A weighted regex. An empty ``category`` supports any category; ``why`` is shown to people.
 
-    A ``claim`` does not count in sentences about the mood or the conversation.
+    A ``claim`` is ignored in sentences about the mood, the conversation or a problem.
     """
 
     category: str = ""
@@ -181,7 +181,7 @@ class _SignScores:
 
     @property
     def best(self) -> str:
-        """Return the category with the highest score; a statement without a category is a fact."""
+        """Category with the highest score; a statement without a category is a fact."""
         weights = self.by_category
         return max(weights, key=lambda name: weights[name]) if weights else "entities"
 
@@ -232,8 +232,8 @@ def _make_candidate(
         and not _CONCRETE.search(bare[6:])
     ):
         return None
-    once = SENTENCES.request.match(bare) and scores.by_category.get(best, 0.0) < CANDIDATE_THRESHOLD
-    if once or scores.total < CANDIDATE_THRESHOLD:
+    is_one_time = SENTENCES.request.match(bare) and scores.by_category.get(best, 0.0) < CANDIDATE_THRESHOLD
+    if is_one_time or scores.total < CANDIDATE_THRESHOLD:
         return None
     return Candidate(
         best,
@@ -292,5 +292,5 @@ def _is_short(text: str) -> bool:
 
 
 def _is_free_of_secrets(candidate: Candidate) -> bool:
-    """Return whether a candidate contains no credential and no redacted one."""
+    """Return whether a candidate contains neither a credential nor a redacted one."""
     return REDACTED not in candidate.content and not may_contain_secrets(candidate.content)

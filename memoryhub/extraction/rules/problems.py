@@ -66,16 +66,12 @@ class ProblemCase:
         return len(terms(text) & terms(" ".join([self.context, *self.problem, *self.cause])))
 
     def names_other_subject(self, text: str) -> bool:
-        """Whether a sentence names the same thing with another attribute: "csv export" for "pdf export"."""
+        """Return whether a sentence has another attribute of the same noun: "csv export" for "pdf export"."""
         if self.shared_words(text) >= _MIN_SHARED_WORDS:
             return False
         own, other = _attributes(" ".join(self.problem)), _attributes(text)
         mine, theirs = {*own, *own.values()}, {*other, *other.values()}
         return any(own[noun] not in theirs and other[noun] not in mine for noun in own.keys() & other.keys())
-
-    def is_about(self, text: str) -> bool:
-        """Return whether a sentence is about this problem."""
-        return self.shared_words(text) >= _MIN_SHARED_WORDS
 
     def candidate(self) -> Candidate:
         problem, cause, fix = map(_join_parts, (self.problem, self.cause, self.fix))
@@ -95,7 +91,7 @@ class ProblemCase:
 
 
 def _join_parts(sentences: list[str]) -> str:
-    """Join the sentences of a part without the heading that the case gives it."""
+    """Join the sentences of a part, without a heading such as "Cause:", which the case adds."""
     return RULES.label.sub("", " ".join(sentences[:MAX_PARTS]))
 
 
@@ -251,7 +247,7 @@ class ProblemTracker:
         return True
 
     def _record_cause(self, role: str, sentence: Sentence, before: str) -> bool:
-        """Record a cause: stated as such, the answer to a why, or on topic."""
+        """Record a cause: stated as such, the answer to a "why", or on topic."""
         text = sentence.text
         case = self._case_about(text)
         if case is None:
@@ -265,7 +261,7 @@ class ProblemTracker:
             return False  # another subject, though only this problem is open
         answers = role != USER and (RULES.found_it.search(before) or self._asked_why)
         stated = bool(RULES.cause.search(text) or answers)
-        if stated or (role != USER and case.is_about(text)):
+        if stated or (role != USER and shared >= _MIN_SHARED_WORDS):
             case.cause.append(text)
             self._current = self._topic = case
         elif shared:
@@ -295,7 +291,7 @@ class ProblemTracker:
         return True
 
     def _names_another(self, case: ProblemCase, text: str) -> bool:
-        """Whether a problem that the user states is not the open one."""
+        """Return whether the user states a problem other than the open one."""
         if shared := case.shared_words(text):
             return shared < _MIN_SHARED_WORDS and bool(RULES.aside.match(text))
         return bool(RULES.aside.match(text)) or not RULES.refers_back.search(text)
@@ -329,7 +325,7 @@ class ProblemTracker:
         return case
 
     def _case_without_report(self, role: str, text: str, before: str) -> ProblemCase | None:
-        """Open the problem that is only known by its solution."""
+        """Open a problem that is known only by its solution."""
         if role != USER:
             is_answer = self._complaint and RULES.reason.search(text)
             return self._open_case(ProblemCase(self._turn, [self._complaint])) if is_answer else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from memoryhub.core.rule_files import PatternFile, Regex, load_rule_file
 from memoryhub.core.text import CJK, collapse_whitespace
 
-MAX_SENTENCE_CHARS = 600  # a longer one is no sentence
+MAX_SENTENCE_CHARS = 600  # a longer one is not a sentence
 MAX_SENTENCES_PER_MESSAGE = 400  # of one message
 MAX_MESSAGE_CHARS = 20_000  # of one message; a longer one is a document
 _ABBREVIATION = 12  # longest abbreviation, with some context

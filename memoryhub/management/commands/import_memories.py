@@ -33,7 +33,6 @@ from memoryhub.transfer.loader import LoadOptions, load_items
 from memoryhub.transfer.reader import (
     ImportReader,
     checkpoint_path,
-    delete_checkpoint,
     load_checkpoint,
     open_import,
     save_checkpoint,
@@ -187,8 +186,8 @@ class Command(BaseCommand):
                 if checkpoint:
                     save_checkpoint(checkpoint, mark)
             if checkpoint and not (loading.strict and self.tally.failed):
-                delete_checkpoint(checkpoint)
-                ids.forget()
+                checkpoint.unlink(missing_ok=True)
+                ids.delete()
 
     def _resume(self, reading: ImportReader, checkpoint: Path) -> bool:
         """With --resume, skip what an earlier run has imported. Return False if ``reading`` is used up."""
@@ -203,7 +202,7 @@ class Command(BaseCommand):
                 f"An earlier run stopped after {word} {left.number:,}; --resume continues there."
             )
             return True
-        if left.is_of_this_store() and reading.go_on(left.mark):
+        if left.is_of_this_store() and reading.resume(left.mark):
             self.stdout.write(f"Continuing after {word} {left.number:,}.")
             return True
         self.stdout.write("The file or the store has changed since: starting at the beginning.")

@@ -1,7 +1,4 @@
-"""agentmemory: the export and ``standalone.json`` of the npm package, and the export of the Python package.
-
-They are two programs of the same name.
-"""
+"""agentmemory, the name of two programs: export and ``standalone.json`` (npm), and export (Python)."""
 
 from __future__ import annotations
 
@@ -75,7 +72,7 @@ class AgentMemory(JsonFormat):
 
 
 def _flatten(members: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield the records, also those of objects that map ids to records, or sessions to lists of them."""
+    """Yield the records, including those in objects that map ids to records or sessions to lists."""
     for key, value in members:
         if key in _STORES and isinstance(value, dict):
             yield from ((_STORES[key], one) for one in value.values())
@@ -91,7 +88,7 @@ def _uid(kind: str, source_id: str) -> str:
 
 
 def _record(fields: FieldReader, kind: str, id_name: str = "id", **computed: Any) -> Item:
-    """Return a memory with the values that all kinds have, and those of its kind."""
+    """Return a memory, by the rules for all kinds and for its kind."""
     created = fields.past_moment("createdAt", "timestamp")
     return fields.memory(
         {**_RULES["common"], **_RULES[kind]},
@@ -142,7 +139,7 @@ def _read_session(fields: FieldReader) -> Item:
 
 
 def _read_python(collection: str, fields: FieldReader) -> Item:
-    """Read a document of the Python package. The collection is the category; its ids count within it."""
+    """Read a document of the Python package. The collection is the category; ids are unique within it."""
     metadata = fields.inner("metadata")
     fields.note_unsupported("embedding", why="recomputed")
     fields.note_unsupported_metadata(metadata.values, _PYTHON_METADATA)

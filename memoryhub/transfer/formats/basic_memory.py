@@ -38,7 +38,7 @@ _TAG = re.compile(r"(?<!\S)#([\w/-]{1,100})")
 
 @dataclass(frozen=True)
 class _Note:
-    """A file of the folder or archive. ``changed`` is its date there."""
+    """A file of the folder or archive. ``changed`` is its modification time."""
 
     name: str
     raw: bytes | None  # None: too large
@@ -71,7 +71,7 @@ class BasicMemory:
 
 
 def _notes(path: Path) -> Iterator[_Note]:
-    """Yield the notes in order. Hidden folders and links are left out. Raise :class:`UnreadableFile`."""
+    """Yield the notes in order, without hidden folders and symbolic links. Raise :class:`UnreadableFile`."""
     if path.is_dir():
         for file in sorted(path.rglob("*.md")):
             name = file.relative_to(path).as_posix()

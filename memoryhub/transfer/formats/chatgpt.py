@@ -1,7 +1,6 @@
-"""ChatGPT's data export: conversations and saved memories; and the base of Claude's.
+"""ChatGPT's data export (conversations and saved memories), and the base class of Claude's.
 
-Both are a zip archive, or one of its JSON files. The memories belong to the importing person, if the import
-has an owner.
+An export is a zip archive, or one of its JSON files. Its memories are personal if the import has an owner.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _Member = tuple[str, str]  # what a JSON file contains, and its name in the arch
 
 
 class ChatExport:
-    """Base of both: the files that are read, in order. ``parts`` maps a kind to the names of its members."""
+    """Base of both formats. ``parts`` maps each kind to the names of its files, in the order of reading."""
 
     name: str
     program: str
@@ -37,7 +36,7 @@ class ChatExport:
     ignored: frozenset[str] = frozenset()  # members without information of their own
 
     def kind_of(self, sample: JsonSample) -> str:
-        """Return the kind of a JSON file by its first items, or an empty text."""
+        """Return the kind of a JSON file by its first items, or an empty string."""
         raise NotImplementedError
 
     def reader(self, notes: ReadNotes, options: ReadOptions) -> ExportReader:
@@ -79,7 +78,7 @@ class ChatExport:
 
 
 def _as_list(members: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield the items of a list; an object is a list of one."""
+    """Yield the items of a list, or the object as the only item."""
     whole: dict[str, Any] = {}
     for key, value in members:
         if key == "":
@@ -114,7 +113,7 @@ class ExportReader:
     def memory(
         self, fields: FieldReader, content: str, source_id: str = "", *, part: str = "", **values: Any
     ) -> Item:
-        """Return a memory. With a ``key`` a later export updates it."""
+        """Return a memory. If it has a ``key``, the import of a later export updates it."""
         updated = values.pop("updated_at", None)
         uid = foreign_id(self.program, source_id)
         past = ImportedHistory(uid=uid, updated_at=updated or values.get("created_at"))
@@ -132,7 +131,7 @@ class ExportReader:
         messages: list[dict[str, Any]],
         times: tuple[str, str],
     ) -> Iterator[Item]:
-        """Yield a conversation that has messages and an id. ``times``: the names of its two moments."""
+        """Yield a conversation. ``times`` names the fields with its first and last moment."""
         started, last = (fields.past_moment(name) for name in times)
         if not source_id:
             fields.refuse("id", "is missing")
@@ -258,10 +257,9 @@ def _message(node: Any) -> dict[str, Any]:
 
 
 def _current_branch(mapping: dict[str, Any], leaf: str) -> list[dict[str, Any]]:
-    """Return the nodes from the root to the current one; without one, to the newest message."""
+    """Return the nodes from the root to the current one, or to the newest message if no node is current."""
     if leaf not in mapping:
-        newest = max(mapping, key=lambda key: _moment(_message(mapping[key])), default="")
-        leaf = newest
+        leaf = max(mapping, key=lambda key: _moment(_message(mapping[key])), default="")
     branch: dict[str, dict[str, Any]] = {}
     while isinstance(leaf, str) and leaf in mapping and leaf not in branch:
         branch[leaf] = as_mapping(mapping[leaf])

@@ -126,7 +126,7 @@ class _ClaudeReader(ExportReader):
 
 
 def _claude_branch(fields: FieldReader) -> list[dict[str, Any]]:
-    """Return the messages from the first to the current one; all, if they have no parents."""
+    """Return the messages from the first to the current one, or all messages if they have no parents."""
     rows = fields.get("chat_messages")
     messages = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     by_id = {str(row.get("uuid")): row for row in messages}

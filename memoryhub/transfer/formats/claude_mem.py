@@ -61,7 +61,7 @@ def _read_session(fields: FieldReader, has_prompts: bool) -> Item:
 
 
 def _join_user_sessions(database: ForeignDatabase, rows: Iterator[RowValues]) -> Iterator[RowValues]:
-    """Yield rows with the session id of the user; claude-mem's internal ids mean nothing elsewhere."""
+    """Yield rows with the session id of the user; claude-mem's own ids have no meaning elsewhere."""
     for chunk in chunked(rows):
         session_ids = dict.fromkeys(_agent_session_id(row) for row in chunk)
         known: dict[Any, Any] = {}
@@ -78,7 +78,7 @@ def _agent_session_id(row: RowValues) -> Any:
 
 
 def _merged_project(fields: FieldReader, tags: Sequence[str] = ()) -> dict[str, Any]:
-    """Assign rows of a merged worktree to the project it was merged into; a tag keeps the origin."""
+    """Assign rows of a merged worktree to the project it was merged into, with the origin as a tag."""
     origin, into = fields.text("project"), fields.text("merged_into_project")
     if not into:
         return {"tags": list(tags)}

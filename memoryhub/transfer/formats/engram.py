@@ -109,7 +109,7 @@ def _read_observation(fields: FieldReader) -> Item:
 
 
 def _read_relation(fields: FieldReader) -> Iterator[Item]:
-    """Yield a replacement that was judged; other relations are counted."""
+    """Yield a judged replacement, and count other relations."""
     relation = fields.text("relation")
     ended = fields.text("deleted_at") or fields.text("judgment_status") != "judged"
     if relation != "supersedes" or ended:

@@ -37,7 +37,7 @@ from memoryhub.transfer.schema import (
 if TYPE_CHECKING:
     from memoryhub.transfer.export import ExportSelection
 
-# The hub writes the kind first; parse other lines to find it.
+# The hub writes the kind first. Other lines must be parsed to find it.
 _KIND = re.compile(rb'\{"kind":"([a-z]{1,20})"')
 _LINE_SCHEMAS: dict[str, type[BaseModel]] = {
     "memory": MemoryLine,
@@ -135,10 +135,8 @@ def _find_kind(text: bytes) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _keep_source(line: MemoryLine) -> None:
-    """Keep ``source``, which other programs write, as the tag ``source:NAME``. A value that is no tag stays
-    an unknown field.
-    """
+def _move_source_to_tags(line: MemoryLine) -> None:
+    """Convert ``source``, which other programs write, to the tag ``source:NAME`` if that is a valid tag."""
     extra = line.model_extra or {}
     source = extra.get("source")
     if not isinstance(source, str) or not source.strip():
@@ -152,7 +150,7 @@ def _keep_source(line: MemoryLine) -> None:
 
 def _make_record(place: str, shape: BaseModel) -> Item | None:
     if isinstance(shape, MemoryLine):
-        _keep_source(shape)
+        _move_source_to_tags(shape)
         return Record(place, shape, shape.id, memory_history(shape) or NO_HISTORY)
     if isinstance(shape, FactLine):
         return Record(place, shape, shape.id, fact_history(shape))

@@ -18,7 +18,6 @@ from django.db.models.functions import Length
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.models import Entity, Fact, Memory
-from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.foreign_json import JsonLinesFormat
 from memoryhub.transfer.jsonl import to_line
 from memoryhub.transfer.records import InvalidItem, Item, Problem, make_record
@@ -27,7 +26,7 @@ from memoryhub.transfer.values import FieldReader
 if TYPE_CHECKING:
     from memoryhub.transfer.export import ExportSelection
 
-TYPE_PREDICATE = "is a"  # predicate of the fact that states the type of an entity
+_TYPE_PREDICATE = "is a"  # predicate of the fact that states the type of an entity
 _KNOWN_FIELDS = {
     "entity": frozenset(("type", "name", "entityType", "observations")),
     "relation": frozenset(("type", "from", "to", "relationType")),
@@ -64,7 +63,7 @@ class KnowledgeGraph(JsonLinesFormat):
             yield InvalidItem(fields.place, [Problem("type", "is neither entity nor relation")])
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
-        return export_lines(selection, TYPE_PREDICATE)
+        return _export_lines(selection)
 
 
 def _read_entity(fields: FieldReader) -> Iterator[Item]:
@@ -72,7 +71,7 @@ def _read_entity(fields: FieldReader) -> Iterator[Item]:
     observations = fields.get("observations")
     if observations is not None and not isinstance(observations, list):
         fields.refuse("observations", "is not a list")
-    yield fields.record(FactDraft, {"subject": name, "predicate": TYPE_PREDICATE, "object": kind})
+    yield fields.record(FactDraft, {"subject": name, "predicate": _TYPE_PREDICATE, "object": kind})
     if fields.problems:
         return
     for number, observation in enumerate(observations or (), start=1):
@@ -113,12 +112,12 @@ class _GraphNode:
         return self.stated_kind or (self.kinds.most_common(1)[0][0] if self.kinds else _UNKNOWN_TYPE)
 
 
-def export_lines(selection: ExportSelection, is_a: str) -> Iterator[bytes]:
-    """Yield entities with their observations, then relations. ``is_a`` is the predicate of entity types."""
+def _export_lines(selection: ExportSelection) -> Iterator[bytes]:
+    """Yield entities with their observations, then relations."""
     memories = selection.memories()
     if selection.whole:
         memories = memories.live()
-    graph = _GraphExport(memories, _exported_facts(selection, memories), is_a)
+    graph = _GraphExport(memories, _exported_facts(selection, memories))
     names = graph.names().iterator(chunk_size=_NAMES_PER_QUERY)
     while chunk := [name for (name,) in islice(names, _NAMES_PER_QUERY)]:
         for name, node in graph.nodes(chunk).items():
@@ -144,7 +143,6 @@ def _exported_facts(selection: ExportSelection, memories: QuerySet[Memory]) -> Q
 class _GraphExport:
     memories: QuerySet[Memory]
     facts: QuerySet[Fact]
-    is_a: str
 
     def names(self) -> QuerySet[Any]:
         """Return each entity name once, in a fixed order."""
@@ -156,7 +154,7 @@ class _GraphExport:
     def relations(self) -> QuerySet[Fact]:
         """Return the facts whose object can be an entity."""
         short = self.facts.annotate(length=Length("object")).filter(length__lte=_MAX_NAME_CHARS)
-        return short.exclude(object__contains="\n").exclude(predicate=self.is_a)
+        return short.exclude(object__contains="\n").exclude(predicate=_TYPE_PREDICATE)
 
     def nodes(self, names: list[str]) -> dict[str, _GraphNode]:
         """Return the entities with their observations and types."""
@@ -177,7 +175,7 @@ class _GraphExport:
         return self.memories.filter(no_entities).annotate(place=place)
 
     def _add_memories(self, nodes: dict[str, _GraphNode]) -> None:
-        """Add the memories to their entities: to all, or to the one whose name begins the content."""
+        """Add each memory to all its entities, or to the one whose name begins its content."""
         links = Entity.objects.filter(memory__in=self.memories, entity__in=list(nodes))
         columns = ("entity", "entity_type", "memory_id", "memory__content")
         rows = links.order_by("memory_id", "pk").values_list(*columns).iterator()
@@ -194,10 +192,10 @@ class _GraphExport:
     def _add_facts(self, nodes: dict[str, _GraphNode]) -> None:
         """Add entity types, and the facts whose object is a text."""
         about = self.facts.filter(subject__in=list(nodes))
-        kinds = about.filter(predicate=self.is_a).order_by("updated_at", "pk")
+        kinds = about.filter(predicate=_TYPE_PREDICATE).order_by("updated_at", "pk")
         for subject, kind in kinds.values_list("subject", "object").iterator():
             nodes[subject].stated_kind = kind
-        texts = about.exclude(Q(predicate=self.is_a) | Q(pk__in=self.relations().values("pk")))
+        texts = about.exclude(Q(predicate=_TYPE_PREDICATE) | Q(pk__in=self.relations().values("pk")))
         rows = texts.order_by("pk").values_list("subject", "predicate", "object")
         for subject, predicate, text in rows.iterator():
             nodes[subject].observations.append(f"{predicate}: {text}")

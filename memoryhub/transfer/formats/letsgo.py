@@ -92,7 +92,7 @@ def _read_summary(fields: FieldReader) -> Item:
 def _access_values(memory: RowValues | None, without: Sensitivity) -> dict[str, str]:
     """Return the access values of a row that belongs to a memory: those of the memory.
 
-    Without the memory, ``without`` is the level.
+    ``without`` is the level if the memory does not exist.
     """
     about = FieldReader(memory or {"sensitivity": without.value}, ReadNotes())
     level = about.text("sensitivity", Sensitivity.PUBLIC.value).lower()

@@ -152,34 +152,29 @@ def _is_prose(token: Token) -> bool:
 def _read_list_item(
     lines: list[str], token: Token, headings: list[tuple[int, str]], scope: Scope
 ) -> Iterator[Item]:
-    """Return a list item without its marker, with its nested lines dedented."""
+    """Yield a list item without its marker, with its nested lines dedented."""
     start, end = token.map or (0, 0)
     first, *rest = lines[start:end]
     body = re.sub(r"^\s*(?:[-*+]|\d{1,9}[.)])\s?", "", first)
     text = "\n".join([re.sub(r"^\[[ xX]\]\s+", "", body), dedent("\n".join(rest))]).strip()
     if text:
-        yield _make_memory(f"line {start + 1}", text, "", headings, scope)
+        yield _make_memory(f"line {start + 1}", text, headings, scope)
 
 
 def _read_section(
     lines: list[str], prose: list[tuple[int, int]], headings: list[tuple[int, str]], scope: Scope
 ) -> Iterator[Item]:
-    """Return the text of a section outside of its lists."""
+    """Yield the text of a section outside of its lists."""
     text = "\n\n".join("\n".join(lines[start:end]).strip() for start, end in prose).strip()
     if text:
         title = headings[-1][1] if headings else ""
-        yield _make_memory(f"line {prose[0][0] + 1}", text, title, headings[:-1], scope, headings)
+        yield _make_memory(f"line {prose[0][0] + 1}", text, headings, scope, title)
 
 
 def _make_memory(
-    place: str,
-    content: str,
-    title: str,
-    above: list[tuple[int, str]],
-    scope: Scope,
-    headings: list[tuple[int, str]] | None = None,
+    place: str, content: str, headings: list[tuple[int, str]], scope: Scope, title: str = ""
 ) -> Record | InvalidItem:
-    headings = above if headings is None else headings
+    above = headings[:-1] if title else headings
     path = " › ".join(words for _, words in above if words)
     nearest = headings[-1][1] if headings else ""
     values = {

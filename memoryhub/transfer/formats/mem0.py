@@ -1,6 +1,6 @@
 """mem0: the JSON of ``get_all`` and of its platform's export, and the SQLite file ``history.db``.
 
-The vector store has a format of its provider. ``history.db`` has every change of each memory.
+The vector store is in the format of its provider. ``history.db`` contains each change of each memory.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _read_memory(fields: FieldReader) -> Item:
 
 
 def _read_history(memory_id: str, changes: list[FieldReader], numbers: list[int]) -> Iterator[Item]:
-    """Yield the last state: the newest text, in the trash if it was deleted."""
+    """Yield the memory in its last state, in the trash if it was deleted."""
     first, last = changes[0], changes[-1]
     deleted = last.text("event") == "DELETE" or last.count("is_deleted") > 0
     changed = last.past_moment("updated_at", "created_at")

@@ -100,7 +100,7 @@ def _make_entity(name: Any, kind: Any) -> dict[str, str]:
 def _read_provenance(
     fields: FieldReader, has_memory: bool, numbers: Counter[str], options: ReadOptions
 ) -> Iterator[Item]:
-    """Yield a provenance row as a journal row, and the earlier version that an update row contains.
+    """Yield a provenance row as a journal row, and the earlier version that an update contains.
 
     ``numbers`` counts the versions of each memory.
     """

@@ -61,11 +61,11 @@ class OpenMemory:
                 f"{path.name}: contains neither {_TABLES_FILE} nor {_LINES_FILE}; is it OpenMemory's export?"
             )
         else:
-            yield from _archive(path, names, reader)
+            yield from _read_archive(path, names, reader)
         yield from reader.notes.items()
 
 
-def _archive(path: Path, names: dict[str, str], reader: _MemoryReader) -> Iterator[Item]:
+def _read_archive(path: Path, names: dict[str, str], reader: _MemoryReader) -> Iterator[Item]:
     if _TABLES_FILE in names:
         # Referenced tables may follow the memories.
         with open_member(path, names[_TABLES_FILE]) as stream:
@@ -73,8 +73,8 @@ def _archive(path: Path, names: dict[str, str], reader: _MemoryReader) -> Iterat
                 reader.add_reference(key, value)
         with open_member(path, names[_TABLES_FILE]) as stream:
             rows = (value for key, value in read_members(stream, _TABLES_FILE) if key == "memories")
-            for number, read_row in enumerate(rows, start=1):
-                yield reader.read_row(read_row, f"{_TABLES_FILE} memory {number}")
+            for number, row in enumerate(rows, start=1):
+                yield reader.read_row(row, f"{_TABLES_FILE} memory {number}")
     if _LINES_FILE in names:
         with open_member(path, names[_LINES_FILE]) as stream:
             for line in LineReader(stream):
@@ -94,7 +94,7 @@ class _MemoryReader:
     seen: set[str] = field(default_factory=set)
 
     def add_reference(self, key: str, value: Any) -> None:
-        """Collect referenced rows and count unsupported ones."""
+        """Collect the names of referenced apps and categories; note unsupported tables."""
         if key in ("apps", "categories") and isinstance(value, dict):
             known = self.apps if key == "apps" else self.categories
             known[str(value.get("id"))] = str(value.get("name") or "").strip()
@@ -102,17 +102,15 @@ class _MemoryReader:
         elif key not in _KNOWN_KEYS and value:
             self.notes.add(f"{printable_name(key)} (of {_TABLES_FILE})")
 
-    def read_row(self, read_row: Any, place: str) -> Item:
+    def read_row(self, row: Any, place: str) -> Item:
         """Read a memory of ``memories.json``, which references its app and categories by id."""
-        if not isinstance(read_row, dict):
+        if not isinstance(row, dict):
             return InvalidItem(place, [Problem("", "is not a JSON object")])
-        self.seen.add(str(read_row.get("id")))
-        ids = read_row.get("category_ids")
+        self.seen.add(str(row.get("id")))
+        ids = row.get("category_ids")
         named = [self.categories.get(str(one), "") for one in ids] if isinstance(ids, list) else []
-        app = self.apps.get(str(read_row.get("app_id")), "")
-        return self.read_memory(
-            {**read_row, "app": app, "categories": [name for name in named if name]}, place
-        )
+        app = self.apps.get(str(row.get("app_id")), "")
+        return self.read_memory({**row, "app": app, "categories": [name for name in named if name]}, place)
 
     def read_memory(self, values: dict[str, Any], place: str) -> Item:
         fields = FieldReader(values, self.notes, place)

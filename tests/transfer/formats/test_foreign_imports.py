@@ -142,7 +142,7 @@ def test_import_without_restore_permission_skips_history(tmp_path: Path) -> None
     brought = Brought(letsgo(tmp_path), by, project="shop")
     assert Memory.objects.filter(project="shop").exists()
     assert not JournalEntry.objects.filter(actor="letsgo").exists()
-    assert any(what.startswith("journal rows: only an import") for what in brought.tally.unmapped)
+    assert any(what.startswith("journal rows: imported only") for what in brought.tally.unmapped)
 
 
 def test_import_without_access_to_a_level_stores_memories_and_facts_once(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_interrupted_import_resumes(tmp_path: Path) -> None:
     assert Memory.objects.count() == BATCH_SIZE
     tally = Tally()
     with open_import(FORMATS["letsgo"], str(path), ReadOptions()) as reading:
-        assert reading.go_on(mark)
+        assert reading.resume(mark)
         list(load_items(reading, order, tally, ids))
     assert tally.outcomes == {"created": 2500 - BATCH_SIZE}
     assert Memory.objects.count() == 2500

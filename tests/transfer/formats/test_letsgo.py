@@ -219,7 +219,7 @@ def test_invalid_row_does_not_affect_the_others(tmp_path: Path) -> None:
     assert read.bad["memories row 2"] == ["importance: is not a number"]
     assert read.bad["memories row 3"] == ["created_at: is not a time between the years 1900 and 9999"]
     assert read.bad["memories row 4"] == ["files_read: starts like a JSON list but is not one"]
-    assert read.bad["memories row 5"] == ["content: is not a text in UTF-8"]
+    assert read.bad["memories row 5"] == ["content: is not UTF-8 text"]
     assert len(read.bad) == 5
 
 

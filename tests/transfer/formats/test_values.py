@@ -237,7 +237,7 @@ def test_invalid_object_is_reported(raw: bytes) -> None:
 
 
 def test_item_without_end_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(foreign_json, "MAX_ITEM_BYTES", 300_000)
+    monkeypatch.setattr(foreign_json, "MAX_ITEM_CHARS", 300_000)
     raw = b'{"memories": ["' + b"x" * 2_000_000 + b'"]}'
     with pytest.raises(UnreadableFile, match="contains an item of more than"):
         list(foreign_json.read_members(io.BytesIO(raw), "x"))
