@@ -83,7 +83,7 @@ def test_only_public_titles_are_printed(run, aged):
 
 
 def test_a_long_table_is_cut(run, aged, monkeypatch):
-    monkeypatch.setattr(maintain, "ROWS", 1)
+    monkeypatch.setattr(maintain, "MAX_CHANGES", 1)
     out = run("maintain", "consolidate", "--dry-run").out
     assert "… and 2 more; see run" in out
 
