@@ -125,16 +125,16 @@ def _find_in_path(
         if GIT in agents:
             yield from find_commits(path, since)
         return
-    found = find_transcripts(path, report)
-    if not found:
+    sessions = find_transcripts(path, report)
+    if not sessions:
         reason = report.places[-1] if report.places else f"{path} contains no .jsonl files"
         raise ConfigurationError(f"Nothing to read: {reason}. It is not a git repository either.")
-    yield from (one for one in found if one.agent in agents)
+    yield from (one for one in sessions if one.agent in agents)
 
 
 @dataclass
 class RunFile:
-    """The id of a run that was begun and not finished, so that the next command continues it."""
+    """The file with the id of an unfinished run, which the next command continues."""
 
     path: Path
 
@@ -147,8 +147,8 @@ class RunFile:
     def begin(self) -> str:
         """Return the id of the unfinished run, or of a new one."""
         with suppress(OSError):
-            if found := self.path.read_text("ascii").strip():
-                return found
+            if run := self.path.read_text("ascii").strip():
+                return run
         run = uuid4().hex
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(run, "ascii")
@@ -174,7 +174,7 @@ class Plan:
 class Backfill:
     """One run of the command. ``run`` is empty in a dry run.
 
-    Every session is read twice: to ask what the hub has of it, and to send the rest.
+    Every session is read twice: to ask which events the hub has, and to send the others.
     """
 
     client: Client
@@ -191,7 +191,7 @@ class Backfill:
         try:
             for number, session in enumerate(sessions, 1):
                 self._progress(number, len(sessions))
-                self._take(session)
+                self._backfill_session(session)
         except (MemoryhubError, KeyboardInterrupt) as error:
             self._print_summary()
             if self.run:
@@ -209,8 +209,8 @@ class Backfill:
         if sys.stderr.isatty():
             print(f"\r{number} of {total} sessions", end="\n" if number == total else "", file=sys.stderr)
 
-    def _take(self, session: PastSession) -> None:
-        """Read one session, ask the hub about it, and send what it does not have."""
+    def _backfill_session(self, session: PastSession) -> None:
+        """Backfill a session, unless it is in use or too old. Count it if it fails."""
         try:
             changed = [one.stat().st_mtime for one in session.sources if isinstance(one, Path)]
             if changed and time.time() - max(changed) < IN_USE_SECONDS:
@@ -265,11 +265,11 @@ class Backfill:
         known: set[str] = set()
         for start in range(0, len(names), MAX_IDS):
             events = [{"event": event, "id": uid} for event, uid in names[start : start + MAX_IDS]]
-            found = self.client.check_past_session(
+            answer = self.client.check_past_session(
                 session.id, events, cwd=session.cwd, repository=find_repository(session.cwd)
             )
-            known |= set(found.known)
-        return found.project, found.state, known
+            known |= set(answer.known)
+        return answer.project, answer.state, known
 
     def _count(self, project: str, session: PastSession, plan: Plan) -> None:
         counts = self.projects.setdefault(project, Counter())
@@ -305,7 +305,9 @@ class Backfill:
 
     def _print_summary(self) -> None:
         kinds = ("sessions", "prompts", "tools", "commits")
-        rows = [(name or "–", *(str(found[kind]) for kind in kinds)) for name, found in self.projects.items()]
+        rows = [
+            (name or "–", *(str(counts[kind]) for kind in kinds)) for name, counts in self.projects.items()
+        ]
         if rows:
             total = sum(self.projects.values(), Counter[str]())
             all_of = ("all", *(str(total[kind]) for kind in kinds))

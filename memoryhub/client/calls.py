@@ -240,12 +240,13 @@ class Call(Generic[Result]):
     def request(self) -> dict[str, Any]:
         """Return the arguments of ``httpx2.Client.request``."""
         params = {name: _replace_surrogates(value) for name, value in to_jsonable_python(self.params).items()}
-        found: dict[str, Any] = {"method": self.method, "url": self.path, "params": params}
+        request: dict[str, Any] = {"method": self.method, "url": self.path, "params": params}
         if self.body is None:
-            return {**found, "headers": self.headers}
+            return {**request, "headers": self.headers}
         # ASCII also transports half of a surrogate pair, so that the hub can refuse it.
         content = json.dumps(to_jsonable_python(self.body))
-        return {**found, "headers": {**self.headers, "Content-Type": "application/json"}, "content": content}
+        headers = {**self.headers, "Content-Type": "application/json"}
+        return {**request, "headers": headers, "content": content}
 
     def parse(self, response: httpx2.Response) -> Result:
         """Return the typed result of a response, or raise the problem that it describes."""
@@ -253,12 +254,12 @@ class Call(Generic[Result]):
             raise to_error(response)
         try:
             if response.headers.get("Content-Type", "").startswith(_JSON_LINES):
-                found: Any = [json.loads(line) for line in response.text.split("\n") if line]
+                content: Any = [json.loads(line) for line in response.text.split("\n") if line]
             else:
-                found = response.json()
-            if self.result is Memory and isinstance(found, dict):
-                found["etag"] = response.headers.get("ETag", "")
-            return pydantic.TypeAdapter(self.result).validate_python(found)
+                content = response.json()
+            if self.result is Memory and isinstance(content, dict):
+                content["etag"] = response.headers.get("ETag", "")
+            return pydantic.TypeAdapter(self.result).validate_python(content)
         except ValueError as error:  # also pydantic's, which may quote stored text
             reason = "an older version?" if isinstance(error, pydantic.ValidationError) else "no JSON."
             message = f"{response.url} does not answer like a hub of version {__version__} does: {reason}"
@@ -307,7 +308,7 @@ class Connection:
 
     @classmethod
     def configured(cls, server: str | None, token: str | None) -> Connection:
-        """Raise ConfigurationError without a token, or if one of them cannot be used."""
+        """Return the connection. Raise ConfigurationError if the address or the token cannot be used."""
         server = server or os.environ.get(SERVER_VARIABLE) or DEFAULT_SERVER
         token = token or os.environ.get(TOKEN_VARIABLE) or ""
         if not token:

@@ -124,15 +124,15 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 def _search(options: argparse.Namespace) -> int:
     with open_client(options.server) as client:
         filters = _filters(options, "type", "tag", "file", "as_of")
-        found = client.search(" ".join(options.query), limit=options.limit, **filters)
+        answer = client.search(" ".join(options.query), limit=options.limit, **filters)
     if options.json:
-        return print_json(found)
-    if found.corrected and found.results:
-        print(f"No memory matches. These match “{make_safe(found.suggestions[0])}”:\n")
-    if not found.results:
+        return print_json(answer)
+    if answer.corrected and answer.results:
+        print(f"No memory matches. These match “{make_safe(answer.suggestions[0])}”:\n")
+    if not answer.results:
         print("No memory matches.")
         return 0
-    rows = [_hit_row(hit) for hit in found.results]
+    rows = [_hit_row(hit) for hit in answer.results]
     print_table(("score", "type", "project", "updated", "id", "memory"), rows)
     return 0
 
@@ -154,25 +154,25 @@ def _add_recall(parser: argparse.ArgumentParser) -> None:
 
 def _recall(options: argparse.Namespace) -> int:
     with open_client(options.server) as client:
-        found = client.recall(
+        answer = client.recall(
             " ".join(options.query), max_tokens=options.max_tokens, **_filters(options, "as_of")
         )
     if options.json:
-        return print_json(found)
-    for memory in found.details:
+        return print_json(answer)
+    for memory in answer.details:
         where = ", ".join(
             part for part in (memory.type, memory.project, format_day(memory.updated_at)) if part
         )
         print(f"{make_safe(memory.title)}  [{make_safe(where)}, {make_safe(memory.id)}]")
         print(f"{make_safe(without_title_line(memory.content, memory.title))}\n")
-    whole = {memory.id for memory in found.details}
-    rows = [(line.id, line.type, line.summary) for line in found.index if line.id not in whole]
+    whole = {memory.id for memory in answer.details}
+    rows = [(line.id, line.type, line.summary) for line in answer.index if line.id not in whole]
     if rows:
         print_table(("id", "type", "also matching" if whole else "matching"), rows)
-    if not found.total_count:
+    if not answer.total_count:
         print("No memory matches.")
-    elif found.has_more:
-        print(f"\nMore memories match ({found.total_count}). Raise --max-tokens to see them.")
+    elif answer.has_more:
+        print(f"\nMore memories match ({answer.total_count}). Raise --max-tokens to see them.")
     return 0
 
 
@@ -256,13 +256,13 @@ def _session_row(session: SessionShape) -> tuple[str, ...]:
 
 
 def _show_session(client: Client, options: argparse.Namespace, filters: dict[str, Any]) -> int:
-    found = client.session(options.session, **filters)
+    answer = client.session(options.session, **filters)
     if options.json:
-        return print_json(found)
-    session = found.session
+        return print_json(answer)
+    session = answer.session
     where = f"project {session.project or '–'}, agent {session.agent or '–'}"
     print(f"{make_safe(session.session_id)}  {make_safe(where)}\n")
-    rows = [(format_time(entry.at), entry.kind, _describe_entry(entry)) for entry in found.timeline.items]
+    rows = [(format_time(entry.at), entry.kind, _describe_entry(entry)) for entry in answer.timeline.items]
     if rows:
         print_table(("time", "kind", "what"), rows[: options.limit])
     return 0

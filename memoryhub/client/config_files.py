@@ -56,7 +56,7 @@ def to_entries(snippet: Mapping[str, Any]) -> Iterator[Entry]:
 def add_json(text: str, entries: Sequence[Entry]) -> tuple[str, list[Entry]]:
     """Return the text with the entries, and the entries that were missing.
 
-    UnusableConfig names a key that exists with another value.
+    Raise UnusableConfig if a key exists with another value.
     """
     text = text if text.strip("\ufeff \t\r\n") else "{}\n"
     added = []
@@ -93,7 +93,7 @@ def remove_json(text: str, entries: Sequence[Entry]) -> tuple[str, list[Entry]]:
 
 
 def with_line_endings_of(text: str, added: str) -> str:
-    """Return what is added to a text with the line endings of that text."""
+    """Return an addition to a text with the line endings of that text."""
     return added.replace("\n", "\r\n") if "\r\n" in text else added
 
 
@@ -120,7 +120,7 @@ def add_toml(text: str, snippet: str) -> tuple[str, str]:
 
 
 def remove_toml(text: str, added: str) -> str:
-    """Return the text without what was added. UnusableConfig if that has changed since."""
+    """Return the text without the addition. Raise UnusableConfig if that has changed since."""
     if not _has_tables(parse_toml(text), parse_toml(added)):
         return text
     if text.count(added) != 1:
@@ -212,8 +212,8 @@ def _insert_child(text: str, path: Sequence[str], key: str | None, value: Any) -
     container = find_node(parse_nodes(text), path)
     assert container is not None  # noqa: S101 made before
     newline = "\r\n" if "\r\n" in text else "\n"
-    found = _INDENT.search(text)
-    unit = found[1] if found else "  "
+    indent = _INDENT.search(text)
+    unit = indent[1] if indent else "  "
     outer = _line_indent(text, container.start)
     inner = outer + unit
     if container.children and _starts_line(text, container.children[0].start):

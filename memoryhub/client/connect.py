@@ -220,7 +220,7 @@ def _handle(
 
 
 def _plan(record: Record, snippet: str, path: Path, hub: HubConnection) -> Change:
-    """Return the change that connects an agent, instead of what an earlier run has added."""
+    """Return the change that connects an agent. It replaces the addition of an earlier run."""
     before, known = read_text(path), record.get(path)
     if known:
         with suppress(UnusableConfig):  # it is connected to another hub
@@ -235,7 +235,7 @@ def _plan(record: Record, snippet: str, path: Path, hub: HubConnection) -> Chang
 
 
 def _add(snippet: str, text: str, hub: HubConnection) -> tuple[str, Addition]:
-    """Return the text of a configuration file with a snippet, and what was added."""
+    """Return the text of a configuration file with a snippet, and the addition."""
     if snippet == "codex":
         after, toml = config_files.add_toml(text, _snippet_text(snippet, hub))
         return after, Addition(toml=toml)
@@ -271,7 +271,7 @@ def _hook_entries(key: str, text: str, hub: HubConnection) -> list[Entry]:
 
 
 def _settings_entries(snippet: str, text: str, hub: HubConnection) -> list[Entry]:
-    """Return what Claude Code's settings get: hooks, and a status line if there is none yet."""
+    """Return the entries for Claude Code's settings: hooks, and a status line if there is none yet."""
     content = claude_code.settings_snippet(hub.base, None) if snippet.startswith("hooks") else {}
     entries = list(config_files.to_entries(content))
     line = claude_code.status_line_setting(hub.base)
@@ -280,7 +280,7 @@ def _settings_entries(snippet: str, text: str, hub: HubConnection) -> list[Entry
 
 
 def _plan_removal(record: Record, path: Path) -> Change:
-    """Return the change that removes what was added, and leaves what the user has changed since."""
+    """Return the change that removes an addition. Parts that the user has changed since stay."""
     before, addition = read_text(path), record.get(path)
     if addition is None or before is None:
         return Change(path, before, before)
@@ -341,15 +341,15 @@ def _check_hub(server: str, token: str) -> None:
 
 
 def _send_test_event(server: str, token: str) -> None:
-    """Report the start of a session, and show where it arrived."""
+    """Report the start of a session, and print its address in the hub."""
     name = f"memoryhub-connect-{socket.gethostname()}"[:200]
     with Client(server, token) as client:
         client.report_event("session:start", name)
-        found = client.session(name).session
+        session = client.session(name).session
     where = f"{server}/sessions/{quote(name, safe='')}/"
     parts = (
-        f"project {found.project or '–'}",
-        f"agent {found.agent or '–'}",
-        f"{found.last_at.astimezone():%H:%M:%S}",
+        f"project {session.project or '–'}",
+        f"agent {session.agent or '–'}",
+        f"{session.last_at.astimezone():%H:%M:%S}",
     )
     print(f"Test event arrived: session {name}, {make_safe(', '.join(parts))}\n  {where}")

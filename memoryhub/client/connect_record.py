@@ -35,7 +35,7 @@ _ADDITIONS = TypeAdapter(dict[str, Addition])
 
 
 class Record:
-    """What was added to which file, in a file of the user's state folder."""
+    """The additions by file, stored in the user's state folder."""
 
     def __init__(self, additions: dict[str, Addition]) -> None:
         self._additions = additions
@@ -68,7 +68,7 @@ class Record:
             write_text(self._path(), _ADDITIONS.dump_json(self._additions, indent=2).decode())
             return
         self._path().unlink(missing_ok=True)
-        with suppress(OSError):  # it was never made, or contains something else
+        with suppress(OSError):  # it does not exist, or contains other files
             self._path().parent.rmdir()
 
 
@@ -88,7 +88,7 @@ class Change:
 
 
 def apply_change(change: Change, record: Record) -> None:
-    """Change a file, after its backup and the record of what is added."""
+    """Change a file, after writing its backup and recording the addition."""
     path = change.path
     if read_text(path) != change.before:
         raise UnusableConfig("it was changed in the meantime. Run the command again")
@@ -115,7 +115,7 @@ def folder_from(variable: str, default: Path) -> Path:
 
 
 def backup_path(path: Path) -> Path:
-    """Return where the text of a file is kept as it was before."""
+    """Return the path of the backup of a file."""
     return path.with_name(path.name + BACKUP_SUFFIX)
 
 

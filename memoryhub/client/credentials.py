@@ -24,7 +24,7 @@ def find_server(option: str | None) -> str:
 
 
 def find_token(server: str) -> str:
-    """Return the token of a hub. ConfigurationError says where a token can be put."""
+    """Return the token of a hub. Raise ConfigurationError if there is none."""
     token, reason = _from_environment(), ""
     if not token:
         token, reason = read_keyring(server)

@@ -130,9 +130,9 @@ def _describe_other_server(response: httpx2.Response) -> str:
 
 
 def _field_problems(errors: Any) -> Sequence[FieldProblem]:
-    found = errors if isinstance(errors, list) else []
+    items = errors if isinstance(errors, list) else []
     return tuple(
-        FieldProblem(str(one.get("field", "")), str(one.get("message", "")))
-        for one in found
-        if isinstance(one, dict)
+        FieldProblem(str(item.get("field", "")), str(item.get("message", "")))
+        for item in items
+        if isinstance(item, dict)
     )

@@ -20,7 +20,7 @@ The MCP server `memoryhub` remembers decisions, solved problems and facts of thi
 """
 
 
-# A whole file of rules for every request: the text, and what the agent needs above it.
+# Files with rules for every request: the guideline, below the front matter that the agent needs.
 RULE_FILES = {
     "cursor rule": f"---\ndescription: Shared memory\nalwaysApply: true\n---\n\n{GUIDELINE}",
     "vscode rule": f'---\ndescription: "Shared memory"\napplyTo: "**"\n---\n\n{GUIDELINE}',
@@ -28,9 +28,9 @@ RULE_FILES = {
 
 
 def add_guideline(text: str) -> tuple[str, str]:
-    """Return the text of a file of instructions with the guideline, and what was added; empty if it is there.
+    """Return the text of a file of instructions with the guideline, and the addition, which may be empty.
 
-    UnusableConfig if it has another version of the guideline.
+    Raise UnusableConfig if it has another version of the guideline.
     """
     if GUIDELINE in text.replace("\r\n", "\n"):
         return text, ""
@@ -42,14 +42,14 @@ def add_guideline(text: str) -> tuple[str, str]:
 
 
 def add_whole(text: str, content: str) -> tuple[str, str]:
-    """Return the text of a file that contains nothing else, and what was added; empty if it is there."""
+    """Return the text of a file that contains nothing else, and the addition, which may be empty."""
     if text not in ("", content):
         raise UnusableConfig("it has other content. Remove the file, and run this command again")
     return content, "" if text else content
 
 
 def remove_guideline(text: str, added: str) -> str:
-    """Return the text without what was added. UnusableConfig if that has changed since."""
+    """Return the text without the addition. Raise UnusableConfig if that has changed since."""
     if _BEGIN in added and _BEGIN not in text:
         return text
     if text.count(added) != 1:

@@ -60,14 +60,14 @@ class _Parser:
         start, letter = self.at, self.text[self.at : self.at + 1]
         if letter in ("{", "["):
             return self._container(letter == "{")
-        found = (_STRING if letter == '"' else _SCALAR).match(self.text, start)
-        if not found:
+        match = (_STRING if letter == '"' else _SCALAR).match(self.text, start)
+        if not match:
             raise self._error("a value")
         try:
-            value = json.loads(found[0])
+            value = json.loads(match[0])
         except ValueError:
             raise self._error("a value") from None
-        self.at = found.end()
+        self.at = match.end()
         return Node(start, self.at, value)
 
     def _container(self, is_object: bool) -> Node:
@@ -111,8 +111,8 @@ class _Parser:
         self._skip_blank()
 
     def _skip_blank(self) -> None:
-        found = _BLANK.match(self.text, self.at)
-        self.at = found.end() if found else self.at
+        match = _BLANK.match(self.text, self.at)
+        self.at = match.end() if match else self.at
 
     def _error(self, expected: str) -> UnusableConfig:
         line = self.text.count("\n", 0, self.at) + 1

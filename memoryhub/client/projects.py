@@ -33,8 +33,8 @@ def _add_own_project(parser: argparse.ArgumentParser) -> None:
 def _own_project(client: Client) -> str:
     """Return the project of the current folder: that of its repository, as for hooks."""
     folder = str(Path.cwd())
-    found = client.check_past_session("none", [], cwd=folder, repository=find_repository(folder))
-    return found.project
+    answer = client.check_past_session("none", [], cwd=folder, repository=find_repository(folder))
+    return answer.project
 
 
 def add_pause_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,14 +54,14 @@ def _configure(options: argparse.Namespace, **settings: Unpack[ProjectSettings])
     """Change the settings of a project, if any are given, and show its mode."""
     with open_client(options.server) as client:
         project = options.project or _own_project(client)
-        found = client.project(project)
+        answer = client.project(project)
         if settings:
-            found = client.configure_project(project, **settings)
+            answer = client.configure_project(project, **settings)
     if options.json:
-        return print_json(found)
-    paused = f", paused until {format_time(found.paused_until)}" if found.paused_until else ""
-    print(f"{make_safe(found.name)}: {found.mode}{paused}")
-    for event, count in found.event_counts.items():
+        return print_json(answer)
+    paused = f", paused until {format_time(answer.paused_until)}" if answer.paused_until else ""
+    print(f"{make_safe(answer.name)}: {answer.mode}{paused}")
+    for event, count in answer.event_counts.items():
         print(f"  {make_safe(event)}: {count} counted")
     return 0
 
@@ -89,11 +89,11 @@ def _project(options: argparse.Namespace) -> int:
                 return print_json(identities)
             print_table(("identity", "agents of"), [(one.key, one.owner) for one in identities.items])
             return 0
-        found = _change_project(client, options)
+        moved = _change_project(client, options)
     if options.json:
-        return print_json(found)
-    undo = f"; undo: memoryhub project {make_safe(found.name)} --undo {found.change}" if found.change else ""
-    print(f"{make_safe(found.name)}: done{undo}")
+        return print_json(moved)
+    undo = f"; undo: memoryhub project {make_safe(moved.name)} --undo {moved.change}" if moved.change else ""
+    print(f"{make_safe(moved.name)}: done{undo}")
     return 0
 
 

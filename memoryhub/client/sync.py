@@ -144,28 +144,28 @@ class Sync:
 
     def _scan(self) -> tuple[list[LocalFile], set[str]]:
         """Return the files, and the ids of files that cannot be used, which count as unchanged."""
-        found = list(self.folder.scan())
-        self.problems += [one for one in found if isinstance(one, FileProblem)]
+        scanned = list(self.folder.scan())
+        self.problems += [one for one in scanned if isinstance(one, FileProblem)]
         paths = {one.path for one in self.problems}
         broken = {uid for uid, entry in self.state.entries.items() if entry.file in paths}
         broken |= {match[1] for one in self.problems if (match := _ID_LINE.search(one.text))}
-        return [one for one in found if isinstance(one, LocalFile)], broken
+        return [one for one in scanned if isinstance(one, LocalFile)], broken
 
     def _index(self, files: list[LocalFile]) -> dict[str, LocalFile]:
         """Return the files by id. Of two with the same id, the one of the last sync counts."""
-        found: dict[str, LocalFile] = {}
+        files_by_id: dict[str, LocalFile] = {}
         for file in files:
             uid = file.document.id
             if not uid:
                 continue
             entry = self.state.entries.get(uid)
-            if uid in found and (entry is None or entry.file != file.path):
-                self._problem(file.path, f"has the same id as {found[uid].path}; {_STORE_AS_NEW}")
+            if uid in files_by_id and (entry is None or entry.file != file.path):
+                self._problem(file.path, f"has the same id as {files_by_id[uid].path}; {_STORE_AS_NEW}")
                 continue
-            if uid in found:
-                self._problem(found[uid].path, f"has the same id as {file.path}; {_STORE_AS_NEW}")
-            found[uid] = file
-        return found
+            if uid in files_by_id:
+                self._problem(files_by_id[uid].path, f"has the same id as {file.path}; {_STORE_AS_NEW}")
+            files_by_id[uid] = file
+        return files_by_id
 
     def _problem(self, path: str, message: str, line: int = 0) -> None:
         self.problems.append(FileProblem(path, line, message))
@@ -296,7 +296,7 @@ class Sync:
         self.changes.append(Change("new in hub", file.path, send, "", file.text))
 
     def _may_send(self, file: LocalFile) -> bool:
-        """Whether the hub may get the file; report why not. Texts with a credential are never shown."""
+        """Return whether the file may be sent, and report why not. Never show texts with a credential."""
         level = file.document.sensitivity
         if level not in self.levels:
             self._problem(file.path, f"has the level {level}; add --include-{level}")
@@ -305,13 +305,13 @@ class Sync:
             self._problem(file.path, "is personal; add --include-personal")
             return False
         try:
-            found = find_secrets(file.text)
+            credentials = find_secrets(file.text)
         except CheckTooCostly:
             self._problem(file.path, "is too costly to check for credentials; split it")
             return False
-        for kind, line in found:
+        for kind, line in credentials:
             self._problem(file.path, f"contains what looks like a credential ({kind}); remove it", line)
-        return not found
+        return not credentials
 
     def _store(self, file: LocalFile, memory: MemoryShape) -> None:
         """Write the version of the hub to the file, with its id."""

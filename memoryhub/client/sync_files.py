@@ -124,11 +124,11 @@ class LocalFile:
 def parse_document(path: str, text: str) -> Document:
     """Return the document of a file. Raise :class:`FileProblem` with the line of the problem."""
     try:
-        found, body = parse_front_matter(text)
+        front_matter, body = parse_front_matter(text)
     except InvalidFrontMatter as error:
         raise FileProblem(path, error.line, error.message, text) from None
     values: dict[str, Any] = {}
-    for label, value in found.items():
+    for label, value in front_matter.items():
         name = _NAMES.get(label, label)
         try:
             values[name] = _read_field(name, value)
@@ -194,18 +194,18 @@ def _read_importance(value: str) -> float:
 
 @dataclass
 class Entry:
-    """What the last sync left: the file, the hash of both sides, and the version of the hub in a conflict."""
+    """The state of a memory after the last sync. ``conflict``: a hash of the hub's version."""
 
     file: str
     hash: str
     conflict: str = ""
 
 
-def _read_entry(found: dict[str, Any]) -> Entry:
-    """Return an entry of a state file. Raise TypeError if it is none."""
-    if not all(isinstance(one, str) for one in found.values()):
+def _read_entry(values: dict[str, Any]) -> Entry:
+    """Return an entry of a state file. Raise TypeError if it is not valid."""
+    if not all(isinstance(value, str) for value in values.values()):
         raise TypeError
-    return Entry(**found)
+    return Entry(**values)
 
 
 @dataclass
@@ -241,9 +241,9 @@ class Folder:
         if not path.exists():
             return State(project)
         try:
-            found = json.loads(path.read_text("utf-8"))
-            entries = {str(uid): _read_entry(one) for uid, one in found["memories"].items()}
-            owner = str(found["project"])
+            state = json.loads(path.read_text("utf-8"))
+            entries = {str(uid): _read_entry(one) for uid, one in state["memories"].items()}
+            owner = str(state["project"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ConfigurationError(
                 f"{path} cannot be read. Resolve it in git, or delete it: the next sync then compares all"
@@ -286,7 +286,7 @@ class Folder:
             return FileProblem(name, 0, f"cannot be read: {error.strerror}")
 
     def contains(self, name: str) -> bool:
-        """Whether a name is a regular place inside the folder: the state file may come from someone else."""
+        """Return whether a name is a regular path in the folder. The state file is not trusted."""
         path = self.path / name
         parents = [self.path / Path(*Path(name).parts[:n]) for n in range(1, len(Path(name).parts) + 1)]
         plain = not Path(name).is_absolute() and ".." not in Path(name).parts and name.endswith(".md")

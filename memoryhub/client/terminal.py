@@ -61,11 +61,11 @@ def confirm(question: str, yes: bool) -> bool:
         return False
 
 
-def print_json(found: BaseModel | Sequence[BaseModel]) -> int:
+def print_json(results: BaseModel | Sequence[BaseModel]) -> int:
     """Print results as JSON, and return the exit status of success."""
-    models = found if isinstance(found, Sequence) else [found]
-    values = [one.model_dump(mode="json") for one in models]
-    text = json.dumps(values if isinstance(found, Sequence) else values[0], indent=2, ensure_ascii=False)
+    models = results if isinstance(results, Sequence) else [results]
+    values = [model.model_dump(mode="json") for model in models]
+    text = json.dumps(values if isinstance(results, Sequence) else values[0], indent=2, ensure_ascii=False)
     print(_UNSAFE.sub(lambda unsafe: f"\\u{ord(unsafe[0]):04x}", text))
     return 0
 

@@ -33,9 +33,9 @@ MAX_EVENT_CHARS = 200_000
 MAX_ID = 190  # the hub takes 200, with a prefix
 MAX_OPEN_CALLS = 1000  # tool calls whose result is still missing
 MAX_FILES = 50  # of a commit
-MAX_PROBLEMS = 20  # lines that are named
+MAX_PROBLEMS = 20  # that are listed
 _EARLIEST = datetime(1900, 1, 2, tzinfo=UTC)
-_HEAD_LINES = 200  # in which a transcript names its session
+_HEAD_LINES = 200  # the session is named in one of them
 _UNREAD_KEYS = frozenset(
     {"originalFile", "structuredPatch", "gitDiff"}
 )  # large, and the hub does not read them
@@ -60,7 +60,7 @@ class PastEvent:
 
 @dataclass
 class ReadReport:
-    """What could not be read: counts by reason, and the first places."""
+    """Problems of reading: counts by reason, and the first places."""
 
     skipped: Counter[str] = field(default_factory=Counter)
     places: list[str] = field(default_factory=list)
@@ -179,7 +179,7 @@ def _parse_time(text: Any) -> datetime | None:
 
 
 def _shorten(value: Any, depth: int = 0) -> Any:
-    """Return a JSON value without what the hub does not read."""
+    """Return a JSON value without the parts that the hub ignores."""
     if isinstance(value, str):
         return value[: MAX_TEXT if depth > 1 else MAX_PROMPT]
     if depth > MAX_DEPTH or (isinstance(value, float) and not math.isfinite(value)):
@@ -286,7 +286,7 @@ def _codex_input(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _codex_output(item: dict[str, Any]) -> Any:
-    """Return the output of a call; of a command that failed, as an error."""
+    """Return the output of a call, as an error if the command failed."""
     output, code = item.get("output"), 0
     if isinstance(output, list):
         output = _join_texts(part for part in output if isinstance(part, dict))
@@ -300,8 +300,8 @@ def _codex_output(item: dict[str, Any]) -> Any:
             code = meta.get("exit_code") or 0 if isinstance(meta, dict) else 0
         else:
             head, mark, rest = output.partition("Output:\n")
-            if found := _EXIT_CODE.search(head):
-                output, code = rest if mark else output, int(found[1])
+            if match := _EXIT_CODE.search(head):
+                output, code = rest if mark else output, int(match[1])
     return {"is_error": True, "error": output} if code else output
 
 
@@ -321,10 +321,10 @@ def find_commits(path: Path, since: datetime | None) -> list[PastSession]:
         if at and (since is None or at >= since):
             days[text[:10]].append((at, commit))
     sessions = []
-    for day, found in sorted(days.items()):
-        found.sort(key=lambda one: one[0])  # stable: commits of the same second keep their order
-        commits = [commit for _, commit in found]
-        sessions.append(PastSession(GIT, f"git-{root[:12]}-{day}", top, found[0][0], commits))
+    for day, dated in sorted(days.items()):
+        dated.sort(key=lambda one: one[0])  # stable: commits of the same second keep their order
+        commits = [commit for _, commit in dated]
+        sessions.append(PastSession(GIT, f"git-{root[:12]}-{day}", top, dated[0][0], commits))
     return sessions
 
 

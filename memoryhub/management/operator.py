@@ -48,7 +48,7 @@ def shown(text: str, chars: int = 60) -> str:
 
 
 def short_name(text: str, option: str) -> str:
-    """Return the name in an option, trimmed like one in a draft. CommandError names the option."""
+    """Return the name in an option, trimmed like one in a draft. Raise CommandError if it is not valid."""
     try:
         return TypeAdapter(Name).validate_python(text)
     except ValidationError as error:

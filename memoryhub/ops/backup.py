@@ -65,11 +65,11 @@ class Contents:
 
     def damage(self) -> str:
         """Return the defects of its journal and its texts, or an empty string."""
-        found = [] if self.chain.ok else [f"the journal's chain is broken at row {self.chain.first_bad_seq}"]
+        parts = [] if self.chain.ok else [f"the journal's chain is broken at row {self.chain.first_bad_seq}"]
         if self.altered:
             ids = ", ".join(self.altered[:5]) + (", …" if len(self.altered) > 5 else "")
-            found.append(f"the text of {len(self.altered):,} memories was changed outside the hub: {ids}")
-        return "; ".join(found)
+            parts.append(f"the text of {len(self.altered):,} memories was changed outside the hub: {ids}")
+        return "; ".join(parts)
 
 
 def live_path() -> Path:
@@ -118,8 +118,8 @@ def back_up(target: Path) -> Contents:
 
 def prune(folder: Path, keep: int) -> list[Path]:
     """Remove all but the newest ``keep`` backups and return the removed files. Other files stay."""
-    found = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
-    old = found[: max(0, len(found) - keep)]
+    backups = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+    old = backups[: max(0, len(backups) - keep)]
     for path in old:
         path.unlink()
         mirror_beside(path).unlink(missing_ok=True)

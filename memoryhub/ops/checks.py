@@ -28,7 +28,7 @@ MIN_SQLITE = (3, 34, 0)  # the first with the trigram tokenizer
 
 @register(INSTALLATION)
 def sqlite_is_able(**kwargs: Any) -> list[CheckMessage]:
-    """SQLite must be new enough and built with FTS5."""
+    """Refuse an SQLite that is too old or lacks FTS5."""
     if sqlite3.sqlite_version_info < MIN_SQLITE:
         wanted = ".".join(map(str, MIN_SQLITE))
         return [
@@ -158,7 +158,7 @@ def postgres_is_able(**kwargs: Any) -> list[CheckMessage]:
 
 @register(INSTALLATION)
 def store_is_there(**kwargs: Any) -> list[CheckMessage]:
-    """An empty store must not be created where a restore was interrupted."""
+    """Prevent that an empty store is created after an interrupted restore."""
     from memoryhub.ops import backup, restore
 
     aside = [] if IS_POSTGRES else restore.set_aside()
@@ -232,12 +232,12 @@ def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
     from memoryhub.embeddings.provider import EmbeddingSettings, find_problems, sends_key_in_clear
 
     chosen = EmbeddingSettings.now()
-    found = _problem_warnings(
+    messages = _problem_warnings(
         find_problems(chosen), "Until then, search uses words only.", id="memoryhub.W004"
     )
     if sends_key_in_clear(chosen):
-        found.append(_clear_text_warning("embeddings_url", "the text of memories", id="memoryhub.W005"))
-    return found
+        messages.append(_clear_text_warning("embeddings_url", "the text of memories", id="memoryhub.W005"))
+    return messages
 
 
 @register(INSTALLATION)
@@ -246,12 +246,12 @@ def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
     from memoryhub.llm import LlmSettings, find_problems, sends_in_clear
 
     chosen = LlmSettings.now()
-    found = _problem_warnings(
+    messages = _problem_warnings(
         find_problems(chosen), "Until then, rules process conversations.", id="memoryhub.W006"
     )
     if sends_in_clear(chosen):
-        found.append(_clear_text_warning("llm_url", "the text of conversations", id="memoryhub.W007"))
-    return found
+        messages.append(_clear_text_warning("llm_url", "the text of conversations", id="memoryhub.W007"))
+    return messages
 
 
 def _problem_warnings(problems: Iterable[EndpointProblem], until_then: str, *, id: str) -> list[CheckMessage]:

@@ -279,10 +279,10 @@ class Player:
 
     def memories(self) -> list[Row]:
         """Return the memories of the played sessions, oldest first."""
-        found: list[Row] = []
+        memories: list[Row] = []
         for session_id in self._began:
-            found += self._fetch_all("/memories", {"session_id": session_id})
-        return sorted(found, key=lambda one: str(one["created_at"]))
+            memories += self._fetch_all("/memories", {"session_id": session_id})
+        return sorted(memories, key=lambda one: str(one["created_at"]))
 
     def _look_up(self, session_id: str, start: datetime) -> None:
         """Set the start of a session: the stored one, or such that the last hook is played at its time."""
@@ -331,15 +331,15 @@ class Player:
 
     def _fetch_all(self, path: str, query: Row, part: str = "") -> list[Row]:
         """Return the items of all pages. ``part``: the key of the list in the answer."""
-        found: list[Row] = []
+        items: list[Row] = []
         cursor = None
         while True:
             page = self._get(path, {**query, "limit": 200, **({"cursor": cursor} if cursor else {})})
             page = page[part] if part else page
-            found += page["items"]
+            items += page["items"]
             cursor = page["next_cursor"]
             if not cursor:
-                return found
+                return items
 
     def _get(self, path: str, query: Row) -> Any:
         project = {"project": self.project} if self.project else {}

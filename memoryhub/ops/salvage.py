@@ -40,24 +40,24 @@ class Table:
 
 @dataclass
 class Salvaged:
-    """What was copied, and what is lost, by table."""
+    """The copied rows and the losses, by table."""
 
     rows: Counter[str] = field(default_factory=Counter)
     damage: dict[str, list[str]] = field(default_factory=dict)
-    """What could not be read."""
+    """Parts that could not be read."""
     refused: Counter[str] = field(default_factory=Counter)
-    """Rows that were read, but contradict others or belong to lost ones."""
+    """Rows that were read, but contradict other rows or refer to lost ones."""
     altered: Counter[str] = field(default_factory=Counter)
     """Rows with a text in which characters were replaced."""
     unassigned: int = 0
     """Rows that may belong to more than one damaged table."""
     lost_memories: list[str] = field(default_factory=list)
-    """Ids that the journal names, and that no row has."""
+    """Ids in the journal that no row has."""
     chain: verification.Verification = field(default_factory=lambda: verification.Verification(True, 0))
 
     @property
     def is_whole(self) -> bool:
-        """Whether every row was copied as it was."""
+        """Return whether every row was copied unchanged."""
         return self.chain.ok and not (
             self.damage or self.refused or self.altered or self.unassigned or self.lost_memories
         )
@@ -94,15 +94,15 @@ def salvage(source: Path, target: Path) -> Salvaged:
         made.touch(mode=0o600)
         try:
             with PageReader(copy) as reader, closing(sqlite3.connect(made, isolation_level=None)) as new:
-                found = _copy_tables(reader, new)
+                result = _copy_tables(reader, new)
         except (Damaged, ValueError, struct.error) as error:
             raise BackupError(f"{source} cannot be read: {error}. Restore a backup.") from None
-        if found.damage and not (found.rows[JOURNAL_TABLE] or found.rows[MEMORY_TABLE]):
+        if result.damage and not (result.rows[JOURNAL_TABLE] or result.rows[MEMORY_TABLE]):
             raise BackupError(f"{source} contains no readable rows of a store. Restore a backup.")
         if not has_log:
-            found.damage["write-ahead log"] = ["the newest changes"]
+            result.damage["write-ahead log"] = ["the newest changes"]
         made.replace(target)
-    return found
+    return result
 
 
 def _apply_log(copy: Path) -> bool:
@@ -121,8 +121,8 @@ def rebuild_file() -> Path | None:
     live = backup.live_path()
     with draft_folder(live.parent) as folder:
         copy = folder / live.name
-        found = salvage(live, copy)
-        if not found.is_whole:
+        result = salvage(live, copy)
+        if not result.is_whole:
             raise BackupError(
                 "rows are lost too. Restore a backup, or copy what is left: manage.py salvage FILE"
             )
@@ -131,35 +131,35 @@ def rebuild_file() -> Path | None:
 
 
 def _copy_tables(reader: PageReader, new: sqlite3.Connection) -> Salvaged:
-    found = Salvaged()
+    result = Salvaged()
     new.execute("PRAGMA foreign_keys = OFF")
     new.execute("BEGIN")
-    tables, ignored = _make_schema(reader, new, found)
+    tables, ignored = _make_schema(reader, new, result)
     for table in tables:
         damage: list[str] = []
-        _insert(new, table.name, reader.read_table(table.root, damage), found)
+        _insert(new, table.name, reader.read_table(table.root, damage), result)
         if damage:
-            found.damage[table.name] = damage
+            result.damage[table.name] = damage
     for root in ignored:  # so that their pages are not taken for lost ones
         for _ in reader.read_table(root, []):
             pass
-    _insert_orphans(reader, new, found)
-    _remove_dangling(new, found)
-    found.lost_memories = _lost_memories(new)
-    found.chain = verification.check_chain(new.execute(journal.STORED_BYTES_SQL))
+    _insert_orphans(reader, new, result)
+    _remove_dangling(new, result)
+    result.lost_memories = _lost_memories(new)
+    result.chain = verification.check_chain(new.execute(journal.STORED_BYTES_SQL))
     new.execute(f"PRAGMA user_version = {reader.user_version}")
     new.execute("COMMIT")
-    return found
+    return result
 
 
 def _make_schema(
-    reader: PageReader, new: sqlite3.Connection, found: Salvaged
+    reader: PageReader, new: sqlite3.Connection, result: Salvaged
 ) -> tuple[list[Table], list[int]]:
     """Create the tables and indexes. Return the tables, and the first pages of those that are not copied."""
     damage: list[str] = []
     rows = [[str(value or "") for value in row.values] for row in reader.read_table(SCHEMA_ROOT, damage)]
     if damage:
-        found.damage["schema"] = damage
+        result.damage["schema"] = damage
         names = {row[1] for row in rows}
         rows += [row for row in _blank_schema() if row[1] not in names]
     tables, ignored, indexes = [], [], []
@@ -196,7 +196,7 @@ def _blank_schema() -> list[list[str]]:
 
 
 def _is_copied(name: str, sql: str) -> bool:
-    """Whether a table has content of its own. Text indexes consist of several tables."""
+    """Return whether a table has content of its own. Text indexes consist of several tables."""
     derived = schema.derived_tables()
     parts = tuple(f"{table}_" for table in INDEXES)
     return not (
@@ -208,7 +208,7 @@ def _is_copied(name: str, sql: str) -> bool:
     )
 
 
-def _insert(new: sqlite3.Connection, table: str, rows: Iterator[Row], found: Salvaged) -> None:
+def _insert(new: sqlite3.Connection, table: str, rows: Iterator[Row], result: Salvaged) -> None:
     """Insert rows. A missing value at the end of an old row gets the default of its column."""
     columns = new.execute("SELECT name, type, pk FROM pragma_table_info(?)", [table]).fetchall()
     names = [f'"{name}"' for name, _, _ in columns]
@@ -222,18 +222,18 @@ def _insert(new: sqlite3.Connection, table: str, rows: Iterator[Row], found: Sal
         places = ", ".join("?" * len(values))
         sql = f"INSERT OR IGNORE INTO {table} ({', '.join(names[: len(values)])}) VALUES ({places})"  # noqa: S608
         inserted = new.execute(sql, values).rowcount
-        found.rows[table] += inserted
+        result.rows[table] += inserted
         if not inserted:
-            found.refused[table] += 1
+            result.refused[table] += 1
         elif not row.is_exact:
-            found.altered[table] += 1
+            result.altered[table] += 1
 
 
-def _insert_orphans(reader: PageReader, new: sqlite3.Connection, found: Salvaged) -> None:
+def _insert_orphans(reader: PageReader, new: sqlite3.Connection, result: Salvaged) -> None:
     """Insert the rows of pages that no readable page leads to, if only one damaged table fits them."""
     columns = {
         table: new.execute('SELECT type, "notnull", pk FROM pragma_table_info(?)', [table]).fetchall()
-        for table in found.damage
+        for table in result.damage
         if table != "schema"
     }
     for rows in reader.orphans():
@@ -241,13 +241,13 @@ def _insert_orphans(reader: PageReader, new: sqlite3.Connection, found: Salvaged
             table for table, expected in columns.items() if all(_fits(row.values, expected) for row in rows)
         ]
         if len(fitting) == 1:
-            _insert(new, fitting[0], iter(rows), found)
+            _insert(new, fitting[0], iter(rows), result)
         elif fitting:
-            found.unassigned += len(rows)
+            result.unassigned += len(rows)
 
 
 def _fits(values: list[Value], columns: list[tuple[str, int, int]]) -> bool:
-    """Whether a record can be a row of a table with columns of these types."""
+    """Return whether a record can be a row of a table with columns of these types."""
     if len(values) != len(columns):
         return False
     for value, (kind, notnull, pk) in zip(values, columns, strict=True):
@@ -259,7 +259,7 @@ def _fits(values: list[Value], columns: list[tuple[str, int, int]]) -> bool:
     return True
 
 
-def _remove_dangling(new: sqlite3.Connection, found: Salvaged) -> None:
+def _remove_dangling(new: sqlite3.Connection, result: Salvaged) -> None:
     """Clear references to lost rows. Remove a row whose reference is required."""
     for _ in range(MAX_REPEATS):
         broken = new.execute("PRAGMA foreign_key_check").fetchall()
@@ -273,8 +273,8 @@ def _remove_dangling(new: sqlite3.Connection, found: Salvaged) -> None:
             if nullable:
                 new.execute(f'UPDATE {table} SET "{key[3]}" = NULL WHERE rowid = ?', [rowid])  # noqa: S608
             else:
-                found.rows[table] -= new.execute(f"DELETE FROM {table} WHERE rowid = ?", [rowid]).rowcount  # noqa: S608
-                found.refused[table] += 1
+                result.rows[table] -= new.execute(f"DELETE FROM {table} WHERE rowid = ?", [rowid]).rowcount  # noqa: S608
+                result.refused[table] += 1
 
 
 def _lost_memories(new: sqlite3.Connection) -> list[str]:

@@ -179,7 +179,7 @@ def test_a_folder_that_cannot_be_written_is_named(checkout, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(venv, "create", fail)
-    with pytest.raises(SystemExit, match=r"Cannot make the environment .*\.venv: .*Permission denied"):
+    with pytest.raises(SystemExit, match=r"Cannot create the environment .*\.venv: .*Permission denied"):
         install(checkout / ".venv/bin/python")
 
 

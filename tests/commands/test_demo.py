@@ -196,14 +196,14 @@ def test_a_marked_folder_with_memories_is_left_as_it_is(home, remember):
 def test_a_database_outside_of_the_folder_is_refused(home, monkeypatch, tmp_path):
     demo.mark()
     monkeypatch.setitem(connection.settings_dict, "NAME", str(tmp_path / "memory.db"))
-    with pytest.raises(demo.NotADemo, match="lies outside"):
+    with pytest.raises(demo.NotADemo, match="is outside of the demo"):
         demo.load()
 
 
 def test_a_journal_outside_of_the_folder_is_refused(home, settings, tmp_path):
     demo.mark()
     settings.MEMORY_LOG = tmp_path / "memory-journal.jsonl"
-    with pytest.raises(demo.NotADemo, match="lies outside"):
+    with pytest.raises(demo.NotADemo, match="is outside of the demo"):
         demo.load()
 
 

@@ -83,7 +83,7 @@ def test_only_public_titles_are_printed(run, aged):
 
 
 def test_a_long_table_is_cut(run, aged, monkeypatch):
-    monkeypatch.setattr(maintain, "ROWS", 1)
+    monkeypatch.setattr(maintain, "MAX_CHANGES", 1)
     out = run("maintain", "consolidate", "--dry-run").out
     assert "… and 2 more; see run" in out
 
@@ -296,7 +296,7 @@ def test_doctor_misses_a_schedule_that_nobody_keeps(db, configure):
     assert finding(doctor.content.daily_maintenance).status is Found.OK
     MigrationRecorder.Migration.objects.update(applied=timezone.now() - timedelta(days=5))
     found = finding(doctor.content.daily_maintenance)
-    assert found.text == "has not run since the store was made"
+    assert found.text == "has not run since the store was created"
     assert found.hint.startswith("Start the server, or let cron run")
     configure(maintenance_at="03:30", maintenance_worker=False)
     assert finding(doctor.content.daily_maintenance).hint.startswith("Set maintenance_at and")

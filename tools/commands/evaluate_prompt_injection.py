@@ -77,8 +77,8 @@ class Command(BaseCommand):
             self.stdout.write(
                 f"{title:24}{'caught':>13}{'recall':>9}{'alarms':>13}{'rate':>9}{'precision':>11}"
             )
-            for name, found in scores.items():
-                self.stdout.write(_format_row(name, found))
+            for name, score in scores.items():
+                self.stdout.write(_format_row(name, score))
             self.stdout.write("")
         self.stdout.write(f"{per_text:.2f} ms a text, {per_typical:.2f} ms for {TYPICAL_LENGTH} characters")
 
@@ -89,12 +89,12 @@ def _load_samples(files: list[Path], half: str) -> list[LabelledText]:
         samples = load_samples(files or default_sets(own))
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from error
-    found = [sample for sample in samples if half in ("all", sample.half)]
-    if not found:
+    chosen = [sample for sample in samples if half in ("all", sample.half)]
+    if not chosen:
         raise CommandError(
             "No labelled texts: name a file of JSON lines with text, label, kind and language."
         )
-    return found
+    return chosen
 
 
 def _collect_figures(outcomes: list[Outcome], samples: list[LabelledText]) -> dict[str, Any]:
@@ -103,33 +103,33 @@ def _collect_figures(outcomes: list[Outcome], samples: list[LabelledText]) -> di
     return {
         "all": _to_rates(compute_score(outcomes)),
         "half": {
-            name: _to_rates(found) for name, found in compute_scores_by(outcomes, lambda s: s.half).items()
+            name: _to_rates(score) for name, score in compute_scores_by(outcomes, lambda s: s.half).items()
         },
         "kind": {
-            name: _to_rates(found)
-            for name, found in compute_scores_by(outcomes, lambda s: f"{s.label} {s.kind}").items()
+            name: _to_rates(score)
+            for name, score in compute_scores_by(outcomes, lambda s: f"{s.label} {s.kind}").items()
         },
         "language": {
-            name: _to_rates(found)
-            for name, found in compute_scores_by(outcomes, lambda s: s.language).items()
+            name: _to_rates(score)
+            for name, score in compute_scores_by(outcomes, lambda s: s.language).items()
         },
         "milliseconds_per_text": round(typical * characters / TYPICAL_LENGTH / len(samples) * 1000, 3),
         "milliseconds_per_2000_characters": round(typical * 1000, 3),
     }
 
 
-def _to_rates(found: Score) -> dict[str, float]:
-    rates = {"recall": found.recall, "precision": found.precision, "alarm_rate": found.alarm_rate}
-    return {**asdict(found), **{name: round(rate, 4) for name, rate in rates.items()}}
+def _to_rates(score: Score) -> dict[str, float]:
+    rates = {"recall": score.recall, "precision": score.precision, "alarm_rate": score.alarm_rate}
+    return {**asdict(score), **{name: round(rate, 4) for name, rate in rates.items()}}
 
 
-def _format_row(name: str, found: Score) -> str:
+def _format_row(name: str, score: Score) -> str:
     """Return one line of a table. Cells without a value are blank."""
-    caught = f"{found.caught}/{found.injections}" if found.injections else ""
-    recall = f"{found.recall:.1%}" if found.injections else ""
-    alarms = f"{found.alarms}/{found.ordinary}" if found.ordinary else ""
-    rate = f"{found.alarm_rate:.2%}" if found.ordinary else ""
-    precision = f"{found.precision:.1%}" if found.injections and found.ordinary else ""
+    caught = f"{score.caught}/{score.injections}" if score.injections else ""
+    recall = f"{score.recall:.1%}" if score.injections else ""
+    alarms = f"{score.alarms}/{score.ordinary}" if score.ordinary else ""
+    rate = f"{score.alarm_rate:.2%}" if score.ordinary else ""
+    precision = f"{score.precision:.1%}" if score.injections and score.ordinary else ""
     return f"{name:24}{caught:>13}{recall:>9}{alarms:>13}{rate:>9}{precision:>11}".rstrip()
 
 

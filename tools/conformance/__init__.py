@@ -62,7 +62,6 @@ def _find_markers(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def render_page() -> str:
-    """Return the page."""
     documents, tests = load_documents(), find_tests()
     count = sum(len(document.requirements) for document in documents)
     parts = [_HEADER, f"{count} requirements in {len(documents)} documents.\n"]

@@ -35,10 +35,10 @@ Rows = dict[str, dict[str, Figures]]  # category -> system -> figures
 
 def groups(measured: Sequence[Measured]) -> dict[str, list[Measured]]:
     """Group the sets by family and unit. With several groups, add one of all sets."""
-    found: dict[str, list[Measured]] = defaultdict(list)
+    families: dict[str, list[Measured]] = defaultdict(list)
     for one in measured:
-        found[one.given.group].append(one)
-    return {**found, "all sets": list(measured)} if len(found) > 1 else found
+        families[one.given.group].append(one)
+    return {**families, "all sets": list(measured)} if len(families) > 1 else families
 
 
 def rows(measured: Sequence[Measured]) -> Rows:
@@ -46,8 +46,8 @@ def rows(measured: Sequence[Measured]) -> Rows:
     table: Rows = defaultdict(dict)
     for system in measured[0].systems:
         pairs: Pairs = [pair for one in measured for pair in one.systems[system]]
-        for category, found in by_category(pairs).items():
-            table[category][system] = found
+        for category, values in by_category(pairs).items():
+            table[category][system] = values
     return table
 
 
@@ -55,12 +55,12 @@ def as_json(measured: Sequence[Measured]) -> dict[str, Any]:
     return {
         "floor": measured[0].floor,
         "modes": measured[0].modes,
-        "sets": [_set(one) for one in measured],
-        "groups": [_group(name, members) for name, members in groups(measured).items()],
+        "sets": [_describe_set(one) for one in measured],
+        "groups": [_describe_group(name, members) for name, members in groups(measured).items()],
     }
 
 
-def _set(one: Measured) -> dict[str, Any]:
+def _describe_set(one: Measured) -> dict[str, Any]:
     given = one.given
     return {
         "name": given.name,
@@ -69,20 +69,20 @@ def _set(one: Measured) -> dict[str, Any]:
         "memories": len(given.memories),
         "questions": len(given.queries),
         "stored_seconds": one.stored_seconds,
-        "systems": {name: asdict(figures(_total(pairs))) for name, pairs in one.systems.items()},
+        "systems": {name: asdict(figures(_in_total(pairs))) for name, pairs in one.systems.items()},
     }
 
 
-def _total(pairs: Pairs) -> Pairs:
+def _in_total(pairs: Pairs) -> Pairs:
     return [pair for pair in pairs if pair[0].category != ADVERSARIAL]
 
 
-def _group(name: str, members: Sequence[Measured]) -> dict[str, Any]:
+def _describe_group(name: str, members: Sequence[Measured]) -> dict[str, Any]:
     return {
         "name": name,
         "sets": [one.given.name for one in members],
         "categories": {
-            category: {system: asdict(found) for system, found in systems.items()}
+            category: {system: asdict(values) for system, values in systems.items()}
             for category, systems in rows(members).items()
         },
     }
@@ -96,10 +96,10 @@ def lines(measured: Sequence[Measured]) -> Iterator[str]:
         yield f"{shown(name)}: {counted}, floor {members[0].floor:g}"
         yield f"{'':{_LABEL}}" + "".join(f"{title:>{_WIDTH}}" for title, _ in _COLUMNS)
         for category, systems in rows(members).items():
-            [count] = {found.questions for found in systems.values()}
+            [count] = {values.questions for values in systems.values()}
             yield f"{shown(category, 40)} ({count:,})"
-            for system, found in systems.items():
-                yield f"  {system:{_LABEL - 2}}" + "".join(_cell(found, field) for _, field in _COLUMNS)
+            for system, values in systems.items():
+                yield f"  {system:{_LABEL - 2}}" + "".join(_cell(values, field) for _, field in _COLUMNS)
         yield ""
     yield from LEGEND
     for system, mode in measured[0].modes.items():
@@ -107,8 +107,8 @@ def lines(measured: Sequence[Measured]) -> Iterator[str]:
             yield f"Asked for {system}, the search answered as {mode}."
 
 
-def _cell(found: Figures, field: str) -> str:
-    value = getattr(found, field)
+def _cell(values: Figures, field: str) -> str:
+    value = getattr(values, field)
     if value is None:
         return f"{'–':>{_WIDTH}}"
     return f"{value:>{_WIDTH}.1f}" if field.endswith("_ms") else f"{100 * value:>{_WIDTH}.1f}"

@@ -31,11 +31,11 @@ class Command(BaseCommand):
         require_migrated()
         total = 0
 
-        def report(table: str, found: copying.Summary) -> None:
+        def report(table: str, summary: copying.Summary) -> None:
             nonlocal total
-            total += found.rows
-            if found.rows:
-                self.stdout.write(f"{found.rows:>10,}  {table}  {found.digest[:16]}")
+            total += summary.rows
+            if summary.rows:
+                self.stdout.write(f"{summary.rows:>10,}  {table}  {summary.digest[:16]}")
 
         try:
             copying.copy_store(options["to"], report)

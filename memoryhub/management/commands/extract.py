@@ -112,5 +112,5 @@ class Command(BaseCommand):
             self.stderr.write(note)
         counted = Counter(result["outcome"] for result in done.results)
         outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in counted.items())
-        found = plural(len(done.results), "candidate")
-        self.stdout.write(f"{found}{f': {outcomes}' if outcomes else ''} (read by the {done.extractor})")
+        candidates = plural(len(done.results), "candidate")
+        self.stdout.write(f"{candidates}{f': {outcomes}' if outcomes else ''} (read by the {done.extractor})")

@@ -163,10 +163,10 @@ class Command(BaseCommand):
         named, file = self.options["format"], self.options["file"]
         if named or file == STDIN:
             return FORMATS[named or OWN_FORMAT]
-        found = detect_format(Path(file))
-        if found.name != OWN_FORMAT:
-            self.stdout.write(f"This is {found.label}.")
-        return found
+        detected = detect_format(Path(file))
+        if detected.name != OWN_FORMAT:
+            self.stdout.write(f"This is {detected.label}.")
+        return detected
 
     def _import(self, loading: LoadOptions, checkpoint: Path | None) -> None:
         format, name = self._format(), self.options["file"]

@@ -176,7 +176,6 @@ class StdioConnection:
         return self._server(self.session).answer_batch(items) or None
 
     def _server(self, session: str, id: Id | None = None) -> Server:
-        """Return the server for one message."""
         try:
             caller = self.admit()
         except Exception as exc:

@@ -48,12 +48,12 @@ class Command(BaseCommand):
             raise CommandError("--grace-days must be between 0 and 36500")
         now = timezone.now()
         actor = operator(system_actor("purge_expired").clearance)
-        found = count_values(purgeable_memories(actor, grace, now), "project")
-        spared = purgeable_memories(actor, 0, now).count() - sum(found.values())
-        purged = sum(found.values()) if options["dry_run"] else memories.purge_expired(actor, grace, now)
+        counts = count_values(purgeable_memories(actor, grace, now), "project")
+        spared = purgeable_memories(actor, 0, now).count() - sum(counts.values())
+        purged = sum(counts.values()) if options["dry_run"] else memories.purge_expired(actor, grace, now)
         verb = "Would purge" if options["dry_run"] else "Purged"
         self.stdout.write(f"{verb} {plural(purged, 'expired memory')}")
-        for project, n in found.items():
+        for project, n in counts.items():
             self.stdout.write(f"  {n:>8,}  {shown(project) if project else '(no project)'}")
         if spared:
             self.stdout.write(f"Kept {plural(spared, 'memory')} that expired in the last {grace:g} days")

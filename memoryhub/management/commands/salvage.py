@@ -34,18 +34,18 @@ class Command(BaseCommand):
         connections.close_all()
         try:
             store = backup.live_path()  # refuses a store on PostgreSQL
-            found = salvage.salvage(options["source"] or store, options["file"])
+            result = salvage.salvage(options["source"] or store, options["file"])
         except (backup.BackupError, OSError) as error:
             raise CommandError(str(error)) from None
-        for table, count in sorted(found.rows.items()):
+        for table, count in sorted(result.rows.items()):
             if count:
                 self.stdout.write(f"{count:>10,}  {table}")
         self.stdout.write(
-            self.style.SUCCESS(f"Copied {plural(found.rows.total(), 'row')} to {options['file']}")
+            self.style.SUCCESS(f"Copied {plural(result.rows.total(), 'row')} to {options['file']}")
         )
-        force = "" if found.chain.ok else " --force"
+        force = "" if result.chain.ok else " --force"
         self.stdout.write(f"Use it: manage.py restore_backup {options['file']} --yes{force}")
-        losses = list(found.losses())
+        losses = list(result.losses())
         shown = losses if options["all"] else losses[:MAX_LISTED]
         for sentence in shown:
             self.stdout.write(self.style.ERROR(f"Lost: {sentence}"))

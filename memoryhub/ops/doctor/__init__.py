@@ -106,7 +106,7 @@ class Report:
 
     @property
     def status(self) -> Status:
-        """The worst status of the findings."""
+        """Return the worst status of the findings."""
         worst = (Status.FAIL, Status.WARN, Status.SKIP, Status.OK)
         return next((s for s in worst if any(f.status is s for f in self.findings)), Status.OK)
 

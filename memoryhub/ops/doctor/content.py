@@ -37,7 +37,7 @@ _MODELS_WITH_LEVEL = ("Memory", "Fact", "Event", "JournalEntry", "Injection", "R
 
 @check("sensitivity", needs="tables")
 def levels() -> Iterator[Finding]:
-    found = {
+    counts = {
         name.lower(): n
         for name in _MODELS_WITH_LEVEL
         if (
@@ -46,12 +46,12 @@ def levels() -> Iterator[Finding]:
             .count()
         )
     }
-    for name, n in found.items():
+    for name, n in counts.items():
         yield warn(
             f"{n:,} rows of {name} are of an unknown level, and hidden from everyone",
             "Someone with the permission repair_unknown can give them a level in the admin.",
         )
-    if not found:
+    if not counts:
         yield ok("every row is of a known level")
 
 

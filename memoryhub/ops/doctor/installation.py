@@ -40,8 +40,8 @@ _MAIL_SECONDS = 10
 def versions() -> Iterator[Finding]:
     if sys.version_info < MIN_PYTHON:
         yield fail(f"Python {sys.version.split()[0]} is too old", "Use Python 3.11 or newer.")
-    found = list(to_findings(checks.sqlite_is_able()))
-    yield from found or [ok(f"Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version} with FTS5")]
+    problems = list(to_findings(checks.sqlite_is_able()))
+    yield from problems or [ok(f"Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version} with FTS5")]
 
 
 @check("configuration")
@@ -73,12 +73,12 @@ def _files() -> list[Path]:
     """Return the files that contain memories or the session key."""
     database = store_path()
     logs = Path(settings.MEMORY_LOG)
-    found = [database, *(Path(f"{database}{end}") for end in ("-wal", "-shm"))]
-    found += [Path(settings.HOME) / "secret-key", *sorted(logs.parent.glob(f"{logs.name}*"))]
-    found += [*sorted(database.parent.glob(f"{database.stem}-before-restore-*"))]
-    found += vector_file.paths(database)
-    found += sorted(backup.default_folder().glob("*"))
-    return [path for path in found if path.is_file()]
+    files = [database, *(Path(f"{database}{end}") for end in ("-wal", "-shm"))]
+    files += [Path(settings.HOME) / "secret-key", *sorted(logs.parent.glob(f"{logs.name}*"))]
+    files += [*sorted(database.parent.glob(f"{database.stem}-before-restore-*"))]
+    files += vector_file.paths(database)
+    files += sorted(backup.default_folder().glob("*"))
+    return [path for path in files if path.is_file()]
 
 
 def _exposed() -> list[Path]:
@@ -122,13 +122,13 @@ def _remove_drafts() -> Iterator[str]:
 
 @check("temporary files", needs="home", fix=_remove_drafts)
 def temporary_files() -> Iterator[Finding]:
-    found = drafts.find_abandoned()
-    for path in found:
+    paths = drafts.find_abandoned()
+    for path in paths:
         yield warn(
             f"{path} contains memories and was left by a process that was killed",
             "doctor --fix removes it, as the next start of the server and the next backup do.",
         )
-    if not found:
+    if not paths:
         yield ok("none left")
 
 
@@ -171,9 +171,9 @@ def _user(uid: int) -> str:
 
 @check("file system")
 def file_system() -> Iterator[Finding]:
-    found = list(to_findings(checks.database_is_local()))
+    problems = list(to_findings(checks.database_is_local()))
     mount = checks.mount_under(store_path())
-    yield from found or [
+    yield from problems or [
         ok(f"{mount.type}, mounted at {mount.point}" if mount else "not known on this system")
     ]
 
@@ -241,25 +241,25 @@ ALWAYS_NEEDED = ("admin/css/base.css", "django_htmx/htmx-2.min.js")
 def hosts() -> Iterator[Finding]:
     hosts = set(settings.ALLOWED_HOSTS)
     beyond = sorted(hosts - set(settings.LOOPBACK_HOSTS))
-    found = []
+    problems = []
     if settings.DEBUG and beyond:
-        found.append(
+        problems.append(
             fail("MEMORYHUB_DEBUG shows secrets to anyone who provokes an error", "Unset MEMORYHUB_DEBUG.")
         )
     if "*" in hosts:
-        found.append(warn("any host name is accepted", "Name the hosts in MEMORYHUB_ALLOWED_HOSTS."))
+        problems.append(warn("any host name is accepted", "Name the hosts in MEMORYHUB_ALLOWED_HOSTS."))
     if beyond and not settings.HTTPS:
-        found.append(
+        problems.append(
             warn(
                 f"{', '.join(beyond)}: passwords and tokens travel without encryption",
                 "Put a proxy with TLS in front; set MEMORYHUB_HTTPS=true and MEMORYHUB_BEHIND_PROXY=true.",
             )
         )
     if settings.BEHIND_PROXY and not settings.HTTPS:
-        found.append(
+        problems.append(
             warn("MEMORYHUB_BEHIND_PROXY without MEMORYHUB_HTTPS does nothing", "Set both or neither.")
         )
-    yield from found or [ok(", ".join(sorted(hosts)) + (" over HTTPS" if settings.HTTPS else ""))]
+    yield from problems or [ok(", ".join(sorted(hosts)) + (" over HTTPS" if settings.HTTPS else ""))]
 
 
 @check("static files")

@@ -21,9 +21,9 @@ from memoryhub.ops.doctor import REBUILD, RESTORE, Finding, Status, check, fail,
 
 def _server() -> Iterator[Finding]:
     """Report the PostgreSQL server."""
-    if found := list(to_findings(checks.postgres_is_able())):
-        yield from found
-        if any(one.status is Status.FAIL for one in found):
+    if problems := list(to_findings(checks.postgres_is_able())):
+        yield from problems
+        if any(one.status is Status.FAIL for one in problems):
             return
     if schema.tables_missing():
         yield fail(
@@ -171,10 +171,10 @@ def _rebuild() -> Iterator[str]:
 
 @check("triggers", needs="tables", fix=_reinstall)
 def triggers() -> Iterator[Finding]:
-    found = schema.find_problems()
-    for problem in found:
+    problems = schema.find_problems()
+    for problem in problems:
         yield fail(problem, "doctor --fix, or: manage.py migrate")
-    if not found:
+    if not problems:
         yield ok("the triggers of indexes and journal are installed")
 
 
@@ -188,12 +188,12 @@ def _unsound_indexes() -> list[str]:
 
 @check("text index", needs="triggers", slow=True, fix=_rebuild)
 def text_index() -> Iterator[Finding]:
-    found = schema.find_problems() or [
+    problems = schema.find_problems() or [
         f"index {table} does not match its table" for table in _unsound_indexes()
     ]
-    for problem in found:
+    for problem in problems:
         yield fail(f"{problem}: searches miss memories or find deleted ones", "doctor --fix")
-    if not found:
+    if not problems:
         size = schema.storage_sizes()["index_bytes"] / 1e6
         yield ok(f"matches the memories, {size:,.1f} MB")
 
@@ -230,12 +230,12 @@ def integrity() -> Iterator[Finding]:
 
 @check("journal", needs="tables", slow=True)
 def journal_chain() -> Iterator[Finding]:
-    found = verification.verify_chain()
-    if found.ok:
-        yield ok(f"the chain is intact, {found.rows:,} rows")
+    chain = verification.verify_chain()
+    if chain.ok:
+        yield ok(f"the chain is intact, {chain.rows:,} rows")
         return
     yield fail(
-        f"the chain is broken at row {found.first_bad_seq}: the journal was changed outside the hub",
+        f"the chain is broken at row {chain.first_bad_seq}: the journal was changed outside the hub",
         "It cannot be repaired; compare with the mirror and a backup (manage.py verify_journal).",
     )
 
@@ -267,17 +267,17 @@ def _rewrite_mirror() -> Iterator[str]:
 
 @check("mirror", needs="tables", slow=True, fix=_rewrite_mirror)
 def journal_mirror() -> Iterator[Finding]:
-    found = verification.compare_mirror()
-    if found.in_step or (not found.exists and not found.behind):
-        yield ok(f"in step, {found.path}")
+    state = verification.compare_mirror()
+    if state.in_step or (not state.exists and not state.behind):
+        yield ok(f"in step, {state.path}")
         return
-    text = "; ".join(found.findings())
-    if found.ok:
-        yield warn(text, f"The next change repairs {found.path}, or doctor --fix.")
+    text = "; ".join(state.findings())
+    if state.ok:
+        yield warn(text, f"The next change repairs {state.path}, or doctor --fix.")
     else:
         yield fail(
             text,
-            f"Keep a copy of {found.path}, which is evidence, and compare it. The next change sets it aside.",
+            f"Keep a copy of {state.path}, which is evidence, and compare it. The next change sets it aside.",
         )
 
 
