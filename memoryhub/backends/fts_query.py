@@ -13,6 +13,7 @@ from memoryhub.core.text import CJK, STOP_WORDS, WORD, fold, is_short, stem, wor
 TRIGRAM_LENGTH = 3  # the shortest text that the trigram index can find
 _QUOTED = re.compile(r'(?<!\S)"([^"]+)"(?!\w)')  # f("x") is code
 _JOINED_WORDS = re.compile(r"\w[\w\-]*")  # "--name" is code
+_POSSESSIVE = re.compile(r"^(\w{2,})['’]s$", re.IGNORECASE)  # the owner's name counts, as a word
 _EDGES = "\"'`,;:!?()[]{}<>…“”‘’。，、！？；：（）「」『』"
 _CJK_RUN = re.compile(f"(?:{CJK.pattern})+")
 MAX_TERMS = 32  # of one query that are searched for; more would add little
@@ -95,6 +96,7 @@ def _chunk_terms(chunk: str) -> list[Term]:
     bare = chunk.strip(_EDGES).rstrip(".") or chunk
     if CJK.search(bare):
         return _cjk_terms(bare)
+    bare = _POSSESSIVE.sub(r"\1", bare)
     found = WORD.findall(bare)
     if found and _JOINED_WORDS.fullmatch(bare):
         return [_word_term(word) for word in found]

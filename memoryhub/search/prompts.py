@@ -29,15 +29,15 @@ SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
 CHATTER = frozenset(
     stem(word)
     for word in """
-    add again ahead alright anything aside awesome back bit bug change check code could course
-    create currently decide decided do done else everything exactly example explain file find fine first
-    fix follow following get give go going good got great hello help hey hi idea implement improve
+    add again ahead alright anything aside awesome back bit bug carry change check code continue could
+    course create currently decide decided do done else everything exactly example explain file find fine
+    first fix follow following get give go going good got great hello help hey hi idea implement improve
     instead interesting issue just keep know last let like line look looks lot lovely make makes maybe
-    mean mind morning need never new next nice ok okay one ones open please problem properly push question
-    quick quickly quite ready really recall remember remove right run said say see seem seems sense show
-    simply something start still sure take tell thank thanks thing things think thought time today tomorrow
-    tool try trying understand update use used using want way well without wonder work working works would
-    write wrong yeah yep yes yesterday yet
+    mean mind morning need never new next nice ok okay one ones open please problem proceed properly push
+    question quick quickly quite ready really recall remember remove right run said say see seem seems
+    sense show simply something start still sure take tell thank thanks thing things think thought time
+    today tomorrow tool try trying understand update use used using want way well without wonder work
+    working works would write wrong yeah yep yes yesterday yet
     """.split()
 )
 _PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")

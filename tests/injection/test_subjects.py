@@ -65,6 +65,14 @@ def test_prompt_without_a_content_word_brings_nothing(ask, prompt):
     assert ask(prompt).context == ""
 
 
+@pytest.mark.parametrize(
+    "prompt", ["continue", "ok continue", "please proceed", "carry on", "Yes, continue."]
+)
+def test_prompt_to_go_on_brings_no_memory_with_its_words(ask, remember, prompt):
+    remember("Proceed with the import: agents carry the cursor and continue after a pause", title="Continue")
+    assert ask(prompt).context == ""
+
+
 def test_unrelated_prompt_brings_nothing(ask):
     assert ask("Suggest a vegetarian dinner for six guests, one of whom cannot eat nuts.").context == ""
 

@@ -180,3 +180,16 @@ def test_word_with_diacritics_is_also_searched_as_typed():
 def test_quotes_in_a_word_are_escaped(ask):
     assert statements.match_any(['a" OR "word']) == '"a"" OR ""word"'
     assert ask("memoryhub_text", statements.match_any(['nothing" OR "word'])) == []
+
+
+@pytest.mark.parametrize("possessive", ["Kafka's retention", "KAFKA’S retention", "(kafka's) retention"])
+def test_name_in_the_possessive_is_a_word(possessive):
+    terms = queries.parse_query(possessive).terms
+    assert [term.words for term in terms] == [("kafka",), ("retention",)]
+    assert not any(term.literal for term in terms)
+
+
+@pytest.mark.parametrize("code", ["row['s']", "O'Brien", "x's"])
+def test_other_text_with_an_apostrophe_is_one_literal(code):
+    [term] = queries.parse_query(code).terms
+    assert term.literal
