@@ -1,4 +1,4 @@
-"""Execute a run: a worker claims it and makes step after step until the run is done, stopped or lost."""
+"""Execute a run: a worker claims it and applies its steps until it is done, stopped or lost."""
 
 from __future__ import annotations
 
@@ -25,22 +25,11 @@ from memoryhub.maintenance.results import MAX_LISTED_CHANGES
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun, RunChanges
 
-# Runs of live processes that are silent for this long hang, and count as lost. A step takes a fraction of a
-# second, rewriting the file some seconds.
-HANGING_TIMEOUT = timedelta(minutes=15)
-
-
-def is_lost(run: MaintenanceRun, now: datetime) -> bool:
-    """Whether the worker of a running run has ended or hangs."""
-    silence = now - (run.heartbeat_at or run.created_at)
-    alive = is_running(run.worker)
-    if alive is None:
-        return silence > HEARTBEAT_TIMEOUT
-    return silence > HANGING_TIMEOUT if alive else True
-
-
 logger = logging.getLogger(__name__)
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
+# A run without a heartbeat for this long is lost, even if its process is alive. A step takes a fraction of a
+# second, and rewriting the file takes some seconds.
+HANGING_TIMEOUT = timedelta(minutes=15)
 INTERRUPTED_MESSAGE = "interrupted: its worker has ended; resume it to continue"
 STOPPED_MESSAGE = "stopped; resume it to continue"
 SAVE_INTERVAL = 0.5  # seconds between writes of a dry run's progress
@@ -60,6 +49,15 @@ class StopRequested(Exception):
 
 class ServerStopping(Exception):
     """The server stops; the run goes back to the queue for the next server."""
+
+
+def is_lost(run: MaintenanceRun, now: datetime) -> bool:
+    """Whether the worker of a running run has ended or hangs."""
+    silence = now - (run.heartbeat_at or run.created_at)
+    alive = is_running(run.worker)
+    if alive is None:
+        return silence > HEARTBEAT_TIMEOUT
+    return silence > HANGING_TIMEOUT if alive else True
 
 
 def claim(run: MaintenanceRun) -> bool:
@@ -154,7 +152,7 @@ class _Execution:
         if self.run.undoes:
             self._undo(operation, self.run.undoes)
         else:
-            self._make_steps(operation)
+            self._execute_steps(operation)
 
     def finish(self, status: str, cause: str = "", error: str = "") -> None:
         """Release the run with its final status, unless another worker has it now."""
@@ -166,7 +164,7 @@ class _Execution:
         with write_transaction():
             self._claimed_row().update(status=status, **values)
 
-    def _make_steps(self, operation: Operation[Any]) -> None:
+    def _execute_steps(self, operation: Operation[Any]) -> None:
         if not self.run.dry_run:
             require_confirmed_clock(operation)
         # A resumed run uses the time of its resumption, because the journal and the trash must show when
@@ -189,11 +187,11 @@ class _Execution:
         """Undo a run. This needs no position, because restored memories are not found again."""
         refused: Refusals = []
         for restored in operation.undo(undone.uid, self.actor, refused=refused):
-            left = [Change(UNCHANGED, uid, reason=reason) for uid, reason in refused]
+            unchanged = [Change(UNCHANGED, uid, reason=reason) for uid, reason in refused]
             refused.clear()
-            counts = Counter({"undone": restored, UNCHANGED: len(left)})
+            counts = Counter({"undone": restored, UNCHANGED: len(unchanged)})
             with write_transaction():
-                listed = self._list_changes(left)
+                listed = self._list_changes(unchanged)
                 self._save(**self._progress(counts.total(), counts, restored, listed))
             self._checkpoint_log()
             self.watcher(self.run)
@@ -220,10 +218,10 @@ class _Execution:
                     changed = step.apply(self.run.uid)
                     listed = self._list_changes(step.applied)
                     values = self._progress(step.seen, _count_actions(step.applied), changed, listed)
-                    self._update(**values, position=step.position, interruptions=0)
+                    self._update_row(**values, position=step.position, interruptions=0)
                 # Including the commit, because other writers wait for that too.
                 step.took_ms = (time.perf_counter() - start) * 1000
-                self._set(**values, position=step.position)
+                self._set_attributes(**values, position=step.position)
                 self._checkpoint_log()
                 if step.afterwards:
                     step.afterwards()
@@ -233,17 +231,17 @@ class _Execution:
                     raise
 
     def _checkpoint_log(self) -> None:
-        """Checkpoint the write-ahead log now and then, so that the commits of agents do not have to."""
+        """Checkpoint the write-ahead log at intervals, so that the commits of agents do not have to."""
         if time.monotonic() - self.checkpointed_at >= LOG_CHECKPOINT_INTERVAL:
             sql.checkpoint_log()
             self.checkpointed_at = time.monotonic()
 
     def _plan(self, step: Step) -> None:
-        """Record a step of a dry run; save the progress now and then, to write as little as possible."""
+        """Record a step of a dry run; save the progress at intervals, to write as little as possible."""
         self.unsaved += step.changes
         planned = count_memories(step.changes)
         values = self._progress(step.seen, _count_actions(step.changes), planned)
-        self._set(**values, position=step.position)
+        self._set_attributes(**values, position=step.position)
         if time.monotonic() - self.saved_at >= SAVE_INTERVAL:
             self._save_plan()
 
@@ -256,7 +254,7 @@ class _Execution:
             self.unsaved, self.saved_at = [], time.monotonic()
 
     def _list_changes(self, changes: Sequence[Change]) -> int:
-        """Store changes in the run's list, up to its limit; return how many."""
+        """Store changes in the run's list, up to its limit; return the number stored."""
         room = max(MAX_LISTED_CHANGES - self.run.result.get("listed", 0), 0)
         if listed := [change.as_json() for change in changes[:room]]:
             RunChanges.objects.create(run=self.run, changes=listed)
@@ -264,28 +262,28 @@ class _Execution:
 
     def _save(self, **values: Any) -> None:
         with write_transaction():
-            self._update(**values)
-        self._set(**values)
+            self._update_row(**values)
+        self._set_attributes(**values)
 
-    def _update(self, **values: Any) -> None:
-        """Write values and a heartbeat to the run's row; RunLost if another worker has the run."""
+    def _update_row(self, **values: Any) -> None:
+        """Write values and a heartbeat to the run's row; raise RunLost if another worker has the run."""
         if not self._claimed_row().update(heartbeat_at=timezone.now(), **values):
             raise RunLost
 
-    def _set(self, **values: Any) -> None:
+    def _set_attributes(self, **values: Any) -> None:
         for name, value in values.items():
             setattr(self.run, name, value)
 
     def _progress(self, seen: int, counts: Counter[str], changed: int, listed: int = 0) -> dict[str, Any]:
-        """Return the run's numbers after one more step."""
-        before = self.run.result
+        """Return the values of the run's progress fields after one more step."""
+        previous = self.run.result
         return {
             "done": self.run.done + seen,
             "result": {
-                "counts": dict(Counter(before.get("counts", {})) + counts),
-                "changes": before.get("changes", 0) + counts.total(),
-                "changed": before.get("changed", 0) + changed,
-                "listed": before.get("listed", 0) + listed,
+                "counts": dict(Counter(previous.get("counts", {})) + counts),
+                "changes": previous.get("changes", 0) + counts.total(),
+                "changed": previous.get("changed", 0) + changed,
+                "listed": previous.get("listed", 0) + listed,
             },
         }
 

@@ -1,8 +1,8 @@
 """The nodes of a hub: the server processes of all machines, and the tasks that one of them does for all.
 
 Each server process has a row and renews it. A lease names the process that does such a task. Another process
-takes it over when the holder has ended or no longer renews its row. Times are those of the database, because
-the clocks of nodes differ.
+takes the lease over when its holder has ended or no longer renews its row. Heartbeats use the time of the
+database, because the clocks of nodes differ.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ HEARTBEAT_SECONDS = 10.0
 HEARTBEAT_TIMEOUT = timedelta(seconds=30)  # processes of other machines without a heartbeat count as ended
 RETENTION = timedelta(days=1)  # of the rows of processes that ended
 SCHEDULER = "scheduler"  # the lease of the process that follows the schedule and embeds
+_HAS_RECENT_HEARTBEAT = Q(heartbeat_at__gt=Now() - HEARTBEAT_TIMEOUT)
 
 
 def node_name() -> str:
@@ -50,20 +51,20 @@ def worker_id() -> str:
 
 @lru_cache
 def _machine() -> str:
-    """Return what identifies the process table of this node: containers and copied machines share names."""
-    found = [str(settings.NODE_NAME)]
+    """Return an id of this node's process table. Containers and copied machines may share a name."""
+    parts = [str(settings.NODE_NAME)]
     with suppress(OSError):
-        found.append(Path("/proc/sys/kernel/random/boot_id").read_text())
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text())
     with suppress(OSError):
-        found.append(os.readlink("/proc/self/ns/pid"))
-    digest = hashlib.sha256("\n".join(found).encode()).hexdigest()[:12]
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
     return f"{node_name().replace('/', '-')}.{digest}"
 
 
 def is_running(worker: str) -> bool | None:
     """Whether the process of a worker or lease holder is running; None if that is unknown.
 
-    The table of processes decides on its own machine, a recent heartbeat elsewhere.
+    On this machine, the process table decides. On others, a recent heartbeat does.
     """
     machine, _, rest = worker.partition("/")
     pid, _, rest = rest.partition("/")
@@ -82,10 +83,7 @@ def is_running(worker: str) -> bool | None:
 def _has_heartbeat(process: str) -> bool | None:
     """Whether the row of a process was renewed recently; None without a row."""
     rows = ServerProcess.objects.filter(process=process)
-    return rows.filter(_RECENT).exists() or (False if rows.exists() else None)
-
-
-_RECENT = Q(heartbeat_at__gt=Now() - HEARTBEAT_TIMEOUT)
+    return rows.filter(_HAS_RECENT_HEARTBEAT).exists() or (False if rows.exists() else None)
 
 
 def _process_start_time(pid: int) -> str:
@@ -100,7 +98,8 @@ def _process_start_time(pid: int) -> str:
 
 def live_processes() -> list[ServerProcess]:
     """Return the server processes that renewed their row recently and have not ended since."""
-    return [one for one in ServerProcess.objects.filter(_RECENT) if is_running(one.process)]
+    rows = ServerProcess.objects.filter(_HAS_RECENT_HEARTBEAT)
+    return [row for row in rows if is_running(row.process)]
 
 
 def renew() -> None:
@@ -134,11 +133,11 @@ def key_digest() -> str:
 
 def find_other_key() -> str:
     """Return the name of a node whose secret key differs from that of this process, or an empty string."""
-    return next((one.node for one in live_processes() if one.key_digest != key_digest()), "")
+    return next((row.node for row in live_processes() if row.key_digest != key_digest()), "")
 
 
 def take_lease(name: str, holder: str) -> Lease | None:
-    """Return the lease of a task if the holder has it or it is free; None while another one has it."""
+    """Return the lease of a task if the holder has it or it is free; None while another holder has it."""
     lease = Lease.objects.filter(name=name).first()
     if lease is not None and lease.holder == holder:
         return lease
@@ -155,7 +154,7 @@ def take_lease(name: str, holder: str) -> Lease | None:
 
 
 def is_scheduler() -> bool:
-    """Whether this process follows the schedule for all, or can do so from now on."""
+    """Whether this process follows the schedule for all nodes. It takes over if no other process does."""
     return take_lease(SCHEDULER, _scheduler_id()) is not None
 
 
@@ -169,7 +168,7 @@ def _scheduler_id() -> str:
 
 
 def save_position(lease: Lease, position: str) -> bool:
-    """Save where the next holder goes on; return False if another process has the lease now."""
+    """Save where the next holder continues; return False if another process has the lease now."""
     with write_transaction():
         rows = Lease.objects.filter(pk=lease.pk, holder=lease.holder)
         return bool(rows.update(position=position))

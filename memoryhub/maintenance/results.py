@@ -59,15 +59,15 @@ def visible_result(run: MaintenanceRun, clearance: Clearance, *, counted: bool =
         result = run.result or {}
         numbers = (result.get("changes", 0), result.get("listed", 0))
         return VisibleResult(run.done, run.total, result.get("counts", {}), *numbers, True)
-    share = 100 * min(run.done, run.total) // run.total if run.total else 0
+    percent = 100 * min(run.done, run.total) // run.total if run.total else 0
     if run.status == MaintenanceRun.Status.DONE:
-        share = 100
+        percent = 100
     counts: Counter[str] = Counter()
     listed = 0
     for change in visible_changes(run, clearance) if counted else ():
         counts[change.action] += change.count
         listed += 1
-    return VisibleResult(share, 100, dict(counts), counts.total(), listed, False)
+    return VisibleResult(percent, 100, dict(counts), counts.total(), listed, False)
 
 
 def _covers_whole_store(run: MaintenanceRun) -> bool:
@@ -99,8 +99,8 @@ def list_changes(
 def visible_changes(run: MaintenanceRun, clearance: Clearance) -> Iterator[Change]:
     """Yield the listed changes whose memories are all visible.
 
-    Changes without memories are visible to viewers with access to all of the run, those of whole-store
-    operations to everyone. Of a deleted memory, the journal entry of the deletion must be visible.
+    Changes without memories are visible to viewers with access to all of the run. Those of whole-store
+    operations are visible to everyone. A deleted memory is visible if the journal entry of its deletion is.
     """
     without_memories = _covers_whole_store(run) or can_see_all(clearance, run)
     for chunk in batched(_listed_changes(run), _CHUNK):
@@ -113,8 +113,8 @@ def visible_changes(run: MaintenanceRun, clearance: Clearance) -> Iterator[Chang
 
 
 def _listed_changes(run: MaintenanceRun) -> Iterator[Change]:
-    for step in RunChanges.objects.filter(run=run).order_by("pk").iterator(chunk_size=100):
-        yield from map(Change.from_json, step.changes)
+    for row in RunChanges.objects.filter(run=run).order_by("pk").iterator(chunk_size=100):
+        yield from map(Change.from_json, row.changes)
 
 
 def _memory_uids(change: Change) -> set[str]:
@@ -127,10 +127,10 @@ def _visible_uids(uids: set[str], clearance: Clearance) -> set[str]:
         object_type="memory", operation__in=("purge", "erase")
     )
     for chunk in batched(sorted(uids), _CHUNK):
-        found = Memory.objects.visible_to(clearance).filter(uid__in=chunk)
-        visible.update(found.values_list("uid", flat=True))
-        others = set(chunk) - visible
-        deleted = others - set(Memory.objects.filter(uid__in=others).values_list("uid", flat=True))
+        memories = Memory.objects.visible_to(clearance).filter(uid__in=chunk)
+        visible.update(memories.values_list("uid", flat=True))
+        invisible = set(chunk) - visible
+        deleted = invisible - set(Memory.objects.filter(uid__in=invisible).values_list("uid", flat=True))
         if deleted:
             visible.update(deletions.filter(object_id__in=deleted).values_list("object_id", flat=True))
     return visible
@@ -160,7 +160,7 @@ GROUP_LABELS = {
     "merge": ("groups merged", "groups would be merged"),
     "summarise": ("groups summarised", "groups would be summarised"),
 }
-# Parameters of imports, which the import pages show, and of bulk actions: words that a person searched for.
+# Parameters of imports, which the import pages show, and of bulk actions, which contain search queries.
 _HIDDEN_PARAMS = frozenset({"upload", "name", "restores", "dry_run", "values", "address"})
 _FAILURE_LABELS = {Cause.INTERRUPTED: "Interrupted", Cause.STOPPED: "Stopped"}
 
@@ -226,7 +226,7 @@ def progress_percent(run: MaintenanceRun, result: VisibleResult) -> int:
 
 
 def visible_params(runs: Iterable[MaintenanceRun], clearance: Clearance) -> dict[int, list[tuple[str, Any]]]:
-    """Return the parameters of each run by its key, without projects in which the viewer sees nothing."""
+    """Return the parameters by primary key of the run, without projects in which the viewer sees nothing."""
     runs = list(runs)
     hidden = {run.project for run in runs if run.project and not can_see_all(clearance, run)}
     if hidden:
@@ -258,7 +258,7 @@ def clearance_to_json(clearance: Clearance) -> dict[str, Any]:
 
 
 def reach_to_json(actor: Actor) -> dict[str, Any]:
-    """Return what the runs of an actor may change."""
+    """Return the stored form of what the runs of an actor may change."""
     stored = clearance_to_json(actor.clearance)
     return stored if actor.may_delete else stored | {"may_delete": False}
 
@@ -304,12 +304,12 @@ def _covered_clearance(run: MaintenanceRun) -> Clearance:
 
 
 def sees_everything(clearance: Clearance) -> bool:
-    """Whether nothing of a known level is hidden, which is only true for the system's own actors."""
+    """Whether no memory of a known level is hidden. This is only true for system actors."""
     return clearance.every_owner and clearance.projects is None and clearance.levels >= frozenset(LEVELS)
 
 
 def overlaps(run: MaintenanceRun, project: str, clearance: Clearance) -> bool:
-    """Whether a run shares a project with another run on ``project`` (or all) with ``clearance``."""
+    """Whether a run shares a project with a run on ``project``, or on all of ``clearance`` if it is empty."""
     own = {run.project} if run.project else clearance_of(run).projects
     others = {project} if project else clearance.projects
     return own is None or others is None or bool(own & others)

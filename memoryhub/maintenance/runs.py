@@ -61,7 +61,7 @@ queue_changed = threading.Condition()
 _CAPABILITIES = {"consolidate": capabilities.CONSOLIDATION, "compress": capabilities.COMPRESSION}
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 WORKER_ACTOR = system_actor("worker")
-MAX_RESUMPTIONS = 3  # of a run that is interrupted each time before it has made a step
+MAX_RESUMPTIONS = 3  # of a run that is interrupted each time before it completes a step
 PENDING = (Status.QUEUED, Status.RUNNING)
 
 
@@ -79,10 +79,10 @@ def enqueue(
 
     ``operation``: a name, or the instance of a registered operation.
     ``may_wait``: queue the run behind others, or return an identical run that is still queued. Otherwise
-    Conflict is raised if a run of the operation on the same project is queued or running.
+    Conflict is raised if a run of the operation on the same memories is queued or running.
     ``day``: the day of the daily maintenance that the run belongs to.
 
-    StoreError names an invalid field.
+    Raise StoreError with the name of an invalid field.
     """
     now = now or timezone.now()
     if isinstance(operation, str):
@@ -118,7 +118,7 @@ def enqueue(
 def undo(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
     """Queue a run that undoes another one, with the clearance of that run.
 
-    Raises NotFound, Forbidden, or Conflict if there is nothing to undo.
+    Raise NotFound, Forbidden, or Conflict if there is nothing to undo.
     """
     now = now or timezone.now()
     with write_transaction():
@@ -159,11 +159,11 @@ def resume(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRu
 
 
 def resume_interrupted() -> None:
-    """Queue the runs again whose worker has ended, but not those that may have ended it every time."""
+    """Queue interrupted runs again, except those that were interrupted too often without any progress."""
     mark_interrupted()
     ended = MaintenanceRun.objects.filter(status=Status.FAILED, cause=Cause.INTERRUPTED, undone_at=None)
     for run in ended.filter(interruptions__range=(1, MAX_RESUMPTIONS)).order_by("pk"):
-        with suppress(Conflict):  # another one on the same memories is queued: this one waits
+        with suppress(Conflict):  # waits until the run on the same memories ends
             resume(run.uid, WORKER_ACTOR)
 
 
@@ -184,7 +184,7 @@ def stop(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
 
 
 def get_run(uid: str, actor: Actor) -> MaintenanceRun:
-    """Return a run that is visible to the actor; NotFound otherwise."""
+    """Return a run that is visible to the actor; raise NotFound otherwise."""
     run = visible_runs(actor.clearance).filter(uid=uid).first()
     if run is None:
         raise NotFound("there is no such run")
@@ -207,7 +207,7 @@ def is_undoable(run: MaintenanceRun) -> bool:
 
 
 def is_resumable(run: MaintenanceRun) -> bool:
-    """Whether a run ended early and was not undone since."""
+    """Whether a run ended early and has not been undone since."""
     return run.status == Status.FAILED and run.undone_at is None
 
 
@@ -218,7 +218,7 @@ def is_switched_off(operation: str) -> bool:
 
 
 def require_operation(name: str) -> Operation[Any]:
-    """Return a built-in operation; StoreError if there is none of this name."""
+    """Return a built-in operation; raise StoreError if none has this name."""
     try:
         return OPERATIONS[name]
     except KeyError:
@@ -227,7 +227,7 @@ def require_operation(name: str) -> Operation[Any]:
 
 
 def validate_params(operation: Operation[Any], params: dict[str, Any]) -> dict[str, Any]:
-    """Return the given parameters, validated, as they are stored."""
+    """Return the given parameters, validated, in their stored form."""
     known = operation.Params.model_fields
     for name in params:
         if name not in known:
@@ -278,7 +278,7 @@ def _require_undoable(run: MaintenanceRun) -> None:
 
 def _get_controllable(uid: str, actor: Actor) -> MaintenanceRun:
     run = get_run(uid, actor)
-    run = MaintenanceRun.objects.select_for_update().get(pk=run.pk)  # as it is now, until the commit
+    run = MaintenanceRun.objects.select_for_update().get(pk=run.pk)  # locked until the commit
     if not results.can_control(actor.clearance, run):
         raise Forbidden("this run covers more than you can see; ask someone who can see all of it")
     return run

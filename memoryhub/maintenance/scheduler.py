@@ -20,9 +20,9 @@ from memoryhub.memories.delete import delete_waiting
 from memoryhub.models import Digest, MaintenanceRun, MemoryCheck, RunChanges
 
 SCHEDULE_ACTOR = system_actor("schedule")
-LIST_RETENTION = timedelta(days=30)
-PAUSE_AFTER_FAILURE = timedelta(minutes=10)
-DELETE_CHUNK = 20  # each list of changes has tens of kilobytes
+LIST_RETENTION = timedelta(days=30)  # of the lists of changes
+PAUSE_AFTER_FAILURE = timedelta(minutes=10)  # of a run that sends digests
+DELETE_CHUNK = 20  # rows in one transaction; a list of changes has tens of kilobytes
 
 
 def daily_operations() -> list[str]:
@@ -37,7 +37,7 @@ def daily_operations() -> list[str]:
 
 
 def unknown_operations() -> list[str]:
-    """Return configured names that are no operations."""
+    """Return configured names that do not belong to any operation."""
     return [name for name in _configured_names() if name not in (*OPERATIONS, MEMORY_CHECKS)]
 
 
@@ -62,12 +62,13 @@ def next_due_time(now: datetime) -> datetime | None:
 
 def last_scheduled_day() -> date | None:
     """Return the last day whose maintenance was queued."""
-    found: date | None = MaintenanceRun.objects.filter(day__isnull=False).aggregate(last=Max("day"))["last"]
-    return found
+    scheduled = MaintenanceRun.objects.filter(day__isnull=False)
+    last_day: date | None = scheduled.aggregate(last=Max("day"))["last"]
+    return last_day
 
 
 def is_due(now: datetime) -> bool:
-    """Whether the runs of the last scheduled time are missing. A new store waits for its first time."""
+    """Whether the last scheduled runs are not queued yet. A new store waits for its first scheduled time."""
     due = last_due_time(now)
     if due is None:
         return False
@@ -79,7 +80,7 @@ def is_due(now: datetime) -> bool:
 
 
 def enqueue_digests(now: datetime) -> list[MaintenanceRun]:
-    """Queue a run that sends the digests that are due, unless one is pending or failed a moment ago."""
+    """Queue a run that sends the digests that are due, unless one is pending or failed recently."""
     if not Digest.objects.due(now).exists() or clock.current_pause():
         return []
     recent = Q(status__in=runs.PENDING) | Q(

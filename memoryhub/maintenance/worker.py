@@ -32,56 +32,55 @@ Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 
 EMBEDDER_ACTOR = system_actor("embedder")
 MAX_INLINE_EMBEDDINGS = 500  # more memories than this are embedded by a run
-REST_FACTOR = 100  # pause between checks, as a multiple of the time that counting takes in a large store
+REST_FACTOR = 100  # pause between checks, as a multiple of the time that counting takes
 RETRY_PAUSES = (15.0, 60.0, 600.0)  # seconds after the first, second and further failures of the provider
 PAUSE_AFTER_STOP = timedelta(days=1)  # after a user stopped an embedding run
 PAUSE_AFTER_FAILURE = timedelta(minutes=10)
 POLL_SECONDS = 1.5
 ERROR_PAUSE = 15.0
-SHUTDOWN_SECONDS = 1.5  # a run that finishes its step within this time goes back to the queue
+SHUTDOWN_SECONDS = 1.5  # a run whose current step ends within this time goes back to the queue
 
 
 class EmbeddingBackfill:
     """Embeds memories that lack a vector. Each worker has one and calls :meth:`check` between its runs."""
 
     def __init__(self) -> None:
-        self._due = 0.0  # on the monotonic clock
+        self._next_check = 0.0  # on the monotonic clock
         self._failures = 0
-        self._model = ""  # the configured one, once it is loaded
+        self._model = ""  # name of the configured model, once it is loaded
 
     def check(self) -> None:
-        """If it is time, embed memories without a vector, or queue a run for many.
+        """If a check is due, embed memories without a vector, or queue a run if there are many.
 
-        This also loads the vectors, so that the first search does not wait for them, and overwrites deleted
-        ones.
+        Also load the vectors, so that the first search does not wait for them, and overwrite deleted vectors.
         """
         try:
             vector_index.overwrite_deleted(self._model)
         except OSError:
             logger.exception("deleted vectors were not overwritten")
         start = time.monotonic()
-        if start < self._due:
+        if start < self._next_check:
             return
         try:
             embedder = provider.configured()
             self._model = embedder.name if embedder else ""
             if embedder and embedder.dimensions:
                 vector_index.get_index(embedder.name, embedder.dimensions).prepare()
-            counting = time.monotonic()
-            lacking = count_missing(embedder.name) if embedder else 0
-            self._due = start + REST_FACTOR * (time.monotonic() - counting)
-            if embedder and lacking:
-                self._embed(embedder, lacking)
+            count_start = time.monotonic()
+            missing = count_missing(embedder.name) if embedder else 0
+            self._next_check = start + REST_FACTOR * (time.monotonic() - count_start)
+            if embedder and missing:
+                self._embed(embedder, missing)
             self._failures = 0
         except (EmbeddingError, StoreError) as error:
             self._pause(error)
 
-    def _embed(self, embedder: Embedder, lacking: int) -> None:
+    def _embed(self, embedder: Embedder, missing: int) -> None:
         if not nodes.is_scheduler() or not _may_embed():
             return
-        if lacking <= MAX_INLINE_EMBEDDINGS:
+        if missing <= MAX_INLINE_EMBEDDINGS:
             if not run_now(Embed.name, {}, EMBEDDER_ACTOR).changed:
-                self._due = time.monotonic() + RETRY_PAUSES[0]
+                self._next_check = time.monotonic() + RETRY_PAUSES[0]
             return
         # Check the provider first, or every attempt would leave a failed run.
         embedder.documents(["Is anybody there?"])
@@ -90,7 +89,7 @@ class EmbeddingBackfill:
     def _pause(self, error: EmbeddingError | StoreError) -> None:
         seconds = RETRY_PAUSES[min(self._failures, len(RETRY_PAUSES) - 1)]
         self._failures += 1
-        self._due = time.monotonic() + seconds
+        self._next_check = time.monotonic() + seconds
         logger.warning("embedding waits %.0f seconds: %s", seconds, error)
 
 
@@ -173,7 +172,7 @@ class ExclusiveThread(BackgroundThread):
         return lease
 
     def release_lease(self) -> None:
-        """Release the lease to other processes."""
+        """Release the lease, so that another process can take it."""
         if self.is_holder:
             nodes.release_lease(self.name, self.holder)
             self.is_holder = False
@@ -187,7 +186,7 @@ class ExclusiveThread(BackgroundThread):
 
 
 class Heartbeat(BackgroundThread):
-    """Keeps the row of this process in the registry, so that other nodes know that it runs."""
+    """Renews the row of this process, so that other nodes know that it is running."""
 
     def __init__(self) -> None:
         super().__init__("heartbeat", threading.Condition())
@@ -225,7 +224,7 @@ class Worker(BackgroundThread):
         if run is None:
             return False
         if not self.dry_runs:
-            nodes.stop_scheduling()  # the run may take long
+            nodes.stop_scheduling()  # the run may take a long time
         return execute(run, is_stopping=self.ending.is_set)
 
     def _follow_schedule(self) -> None:

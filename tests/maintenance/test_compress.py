@@ -357,7 +357,7 @@ def test_interrupted_undo_continues_with_the_summary(alike, run, actor, now, mon
 
 @pytest.mark.parametrize("steps", [1, 3, 4])
 def test_a_resumed_run_counts_no_memory_twice(alike, actor, steps, monkeypatch):
-    monkeypatch.setattr(compress, "_PAGE", 4)
+    monkeypatch.setattr(compress, "_PAGE_SIZE", 4)
     alike(5)
     alike(5, project="p")
     seen = []

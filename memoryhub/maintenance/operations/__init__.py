@@ -33,18 +33,14 @@ _BUILT_IN: tuple[Operation[Any], ...] = (
     Embed(),
 )
 OPERATIONS: dict[str, Operation[Any]] = {operation.name: operation for operation in _BUILT_IN}
-
-
+MEMORY_CHECKS, SEND_DIGESTS = "memory_checks", "send_digests"  # registered by higher layers
 _registered: dict[str, str] = {}  # dotted paths, imported on first use
+_after_changes: list[str] = []  # dotted paths, imported on first use
 
 
 def register(name: str, path: str) -> None:
     """Add an operation of a higher layer by the dotted path of its instance."""
     _registered[name] = path
-
-
-MEMORY_CHECKS, SEND_DIGESTS = "memory_checks", "send_digests"
-_after_changes: list[str] = []  # dotted paths, imported on first use
 
 
 def call_after_changes(path: str) -> None:
@@ -54,7 +50,7 @@ def call_after_changes(path: str) -> None:
 
 
 def notify_changes() -> None:
-    """Call what is registered by :func:`call_after_changes`."""
+    """Call the functions that were registered with :func:`call_after_changes`."""
     for path in _after_changes:
         import_string(path)()
 
@@ -90,9 +86,9 @@ def run_now(
 ) -> OperationResult:
     """Apply all steps immediately. An operation that is paused changes nothing.
 
-    ``run_uid`` identifies the run in the journal (a run or a session).
+    ``run_uid``: id of the run or session for the journal.
 
-    KeyError if the operation does not exist, pydantic's ValidationError if the parameters are invalid.
+    Raise KeyError if the operation does not exist, and pydantic's ValidationError for invalid parameters.
     """
     operation, result = OPERATIONS[name], OperationResult()
     if operation.depends_on_age and clock.check():

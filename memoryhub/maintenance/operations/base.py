@@ -27,7 +27,7 @@ from memoryhub.memories.undo import Undo
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
-UNCHANGED = "left"  # the action of a change that was refused: it is listed with its reason
+UNCHANGED = "left"  # the action of a refused change, which is listed with its reason
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Change:
     ``before``, ``after``: importances.
     ``reason``: text for people, which never contains content of a memory.
     ``members``: ids of all merged memories, including ``uid``; ``into``: id of the result, after the merge.
-    ``count``: number of changed things that have no ids.
+    ``count``: number of changed rows, if they are not listed by id.
     """
 
     action: str
@@ -71,7 +71,7 @@ CHARS_PER_WEIGHT = 2000  # indexing this much text takes as long as the other wo
 T = TypeVar("T")
 Rows = TypeVar("Rows", bound="QuerySet[Any]")
 Commit = Callable[[str], tuple[Change, ...]]
-Refusals = list[tuple[str, str]]  # ids, and reasons as texts to show
+Refusals = list[tuple[str, str]]  # ids of memories, and the reasons to display
 
 
 @dataclass
@@ -190,9 +190,9 @@ def steps_by_page(
     weigh: Callable[[Any], float] | None = None,
     chore: bool = False,
 ) -> Iterator[Step]:
-    """Yield steps by primary key through the rows that exist at the start, each row once.
+    """Yield steps through the rows that exist at the start, in order of primary key, each row once.
 
-    Rows that are added later are left out: a run would not end while agents add them as fast as it reads.
+    Rows that are added later are left out, or a run would not end while agents add them as fast as it reads.
     ``columns`` begin with ``pk``. ``plan`` returns the changes of a page of rows and a function that commits
     them. ``weigh`` returns the weight of a row (see :meth:`Pace.page`). ``chore``: also commit pages without
     listed changes.
@@ -200,8 +200,8 @@ def steps_by_page(
     pace, after = pace or Pace(), position.get("after", 0)
     last = position.get("last") or rows.aggregate(last=Max("pk"))["last"] or 0
     remaining = rows.order_by("pk").filter(pk__lte=last)
-    while found := list(remaining.filter(pk__gt=after)[: pace.size].values_list(*columns)):
-        page = list(pace.page(found, weigh))
+    while fetched := list(remaining.filter(pk__gt=after)[: pace.size].values_list(*columns)):
+        page = list(pace.page(fetched, weigh))
         after = page[-1][0]
         changes, commit = plan(page)
         step = Step(
@@ -218,14 +218,15 @@ def chore_steps(
 
     ``counted``: whether the amounts count towards the operation's total.
     """
-    more: list[bool | None] = [True]
+    has_more: bool | None = True
     is_first = True
-    while more[0]:
+    while has_more:
         amount = pace.size
 
         def commit(run_uid: str, amount: int = amount, is_first: bool = is_first) -> tuple[Change, ...]:
+            nonlocal has_more
             with write_transaction():
-                more[0] = work(amount, is_first)
+                has_more = work(amount, is_first)
             return ()
 
         step = Step((), position, amount if counted else 0, commit, chore=True)

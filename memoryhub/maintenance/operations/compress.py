@@ -31,7 +31,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 # Limits for one text. Thousands of texts may share many words without being similar, like filled-in forms.
 # Only those that share the rarest terms are compared, or the time would be quadratic.
 MAX_COMPARISONS, MAX_CANDIDATES = 200, 1500
-_BITS = 192
+_BITMAP_BITS = 192
 _EncodedText: TypeAlias = "array[int]"
 
 
@@ -68,7 +68,7 @@ def _encode_by_rarity(texts: Iterable[Iterable[Hashable]]) -> list[_EncodedText]
 def _bitmap(text: _EncodedText) -> int:
     bits = 0
     for term in text:
-        bits |= 1 << (term % _BITS)
+        bits |= 1 << (term % _BITMAP_BITS)
     return bits
 
 
@@ -82,26 +82,27 @@ class _Clusters:
 
     def __init__(self, coded: list[_EncodedText], similarity: float) -> None:
         self.coded, self.similarity = coded, similarity
-        self.shared = 2 * similarity / (1 + similarity)
+        self.dice = 2 * similarity / (1 + similarity)  # the same limit as a Dice coefficient
         self.parents = list(range(len(coded)))
         self.bitmaps = [_bitmap(text) for text in coded]
         self.identical: dict[bytes, int] = {}
         # For each term, the texts that have it among their rarest terms, by cluster.
         self.texts_by_term: dict[int, dict[int, list[int]]] = defaultdict(dict)
 
-    def root(self, one: int) -> int:
+    def root(self, index: int) -> int:
+        """Return the text that identifies the cluster of a text."""
         parents = self.parents
-        while parents[one] != one:
-            parents[one] = parents[parents[one]]
-            one = parents[one]
-        return one
+        while parents[index] != index:
+            parents[index] = parents[parents[index]]
+            index = parents[index]
+        return index
 
-    def join(self, one: int, other: int) -> None:
-        one, other = self.root(one), self.root(other)
-        self.parents[max(one, other)] = min(one, other)
+    def join(self, index: int, other: int) -> None:
+        root, other_root = self.root(index), self.root(other)
+        self.parents[max(root, other_root)] = min(root, other_root)
 
     def add(self, index: int) -> None:
-        """Compare a text with those added before it."""
+        """Add a text to the clusters of similar texts that were added before it."""
         text = self.coded[index]
         if not text:
             return
@@ -109,20 +110,20 @@ class _Clusters:
         if identical != index:
             self.join(identical, index)
             return
-        self._link(index)
-        for term in text[: self._prefix(len(text), self.shared)]:
+        self._join_similar(index)
+        for term in text[: self._prefix_length(len(text), self.dice)]:
             self.texts_by_term[term].setdefault(self.root(index), []).append(index)
 
     @staticmethod
-    def _prefix(length: int, share: float) -> int:
+    def _prefix_length(length: int, share: float) -> int:
         return length - math.ceil(share * length - 1e-9) + 1
 
-    def _link(self, index: int) -> None:
-        """Join the clusters that contain a similar text; likely candidates first."""
+    def _join_similar(self, index: int) -> None:
+        """Join the clusters that contain a similar text, the most likely ones first."""
         text = self.coded[index]
         terms, compared, seen = set(text), set[int](), 0
-        for term in text[: self._prefix(len(text), self.similarity)]:
-            for root, others in self._current(term).items():
+        for term in text[: self._prefix_length(len(text), self.similarity)]:
+            for root, others in self._texts_by_cluster(term).items():
                 if self.root(root) == self.root(index):
                     continue
                 seen += len(others)
@@ -135,16 +136,16 @@ class _Clusters:
             if len(compared) >= MAX_COMPARISONS or seen >= MAX_CANDIDATES:
                 return
 
-    def _may_be_similar(self, one: int, other: int) -> bool:
+    def _may_be_similar(self, index: int, other: int) -> bool:
         """Bound the shared terms by the bitmaps: where these differ, the sets differ (Sandes et al. 2017)."""
-        both = len(self.coded[one]) + len(self.coded[other])
-        return both - (self.bitmaps[one] ^ self.bitmaps[other]).bit_count() >= self.shared * both
+        total = len(self.coded[index]) + len(self.coded[other])
+        return total - (self.bitmaps[index] ^ self.bitmaps[other]).bit_count() >= self.dice * total
 
     def _is_similar(self, terms: set[int], other: _EncodedText) -> bool:
-        both = len(terms.intersection(other))
-        return both >= self.similarity * (len(terms) + len(other) - both)
+        shared = len(terms.intersection(other))
+        return shared >= self.similarity * (len(terms) + len(other) - shared)
 
-    def _current(self, term: int) -> dict[int, list[int]]:
+    def _texts_by_cluster(self, term: int) -> dict[int, list[int]]:
         """Return the texts of a term by cluster, regrouped if clusters were joined meanwhile."""
         groups = self.texts_by_term.get(term)
         if not groups:
@@ -157,8 +158,8 @@ class _Clusters:
         return groups
 
 
-_GROUP = ("project", "scope", "owner")
-_PAGE = 500
+_GROUP_COLUMNS = ("project", "scope", "owner")
+_PAGE_SIZE = 500
 Group = tuple[str, str, str]
 
 
@@ -184,8 +185,8 @@ class Compress(Operation[ProjectParams]):
         reached: Group = tuple(position.get("group", ("", "", "")))
         for group, _ in _eligible_groups(params, actor, now):
             if group >= reached:
-                reached_in_group = position if group == reached else {}
-                yield from _group_steps(group, reached_in_group, params, actor, now)
+                group_position = position if group == reached else {}
+                yield from _group_steps(group, group_position, params, actor, now)
 
 
 def _eligible(params: ProjectParams, actor: Actor, now: datetime) -> MemoryQuerySet:
@@ -194,9 +195,9 @@ def _eligible(params: ProjectParams, actor: Actor, now: datetime) -> MemoryQuery
 
 def _eligible_groups(params: ProjectParams, actor: Actor, now: datetime) -> list[tuple[Group, int]]:
     """Return the groups that are large enough for a cluster, with their sizes."""
-    rows = _eligible(params, actor, now).order_by(*_GROUP).values_list(*_GROUP)
-    counted = rows.annotate(n=Count("pk")).filter(n__gte=settings.MEMORYHUB.compression_min_members)
-    return sorted(((project, scope, owner), n) for project, scope, owner, n in counted)
+    rows = _eligible(params, actor, now).order_by(*_GROUP_COLUMNS).values_list(*_GROUP_COLUMNS)
+    groups = rows.annotate(n=Count("pk")).filter(n__gte=settings.MEMORYHUB.compression_min_members)
+    return sorted(((project, scope, owner), n) for project, scope, owner, n in groups)
 
 
 def _group_steps(
@@ -204,16 +205,16 @@ def _group_steps(
 ) -> Iterator[Step]:
     """Yield steps without changes while reading the texts, then one for each cluster or part of one.
 
-    A resumed run reads the texts again, but does not count those that it has counted.
+    A resumed run reads the texts again, but does not count them twice.
     """
     config, after, counted = settings.MEMORYHUB, position.get("after", 0), position.get("counted", 0)
-    eligible = _eligible(params, actor, now).filter(**dict(zip(_GROUP, group, strict=True)))
+    eligible = _eligible(params, actor, now).filter(**dict(zip(_GROUP_COLUMNS, group, strict=True)))
     keys, texts, numbers = array("Q"), list["array[int]"](), dict[str, int]()
     for page in _pages(eligible):
         for pk, title, content in page:
-            found = comparison_terms(f"{title} {content}")
+            terms = comparison_terms(f"{title} {content}")
             keys.append(pk)
-            texts.append(array("I", [numbers.setdefault(term, len(numbers)) for term in found]))
+            texts.append(array("I", [numbers.setdefault(term, len(numbers)) for term in terms]))
             time.sleep(0)  # let other threads run
         seen = max(len(keys) - counted, 0)
         counted += seen
@@ -222,9 +223,9 @@ def _group_steps(
     pace = Pace()
     for members in sorted(chain.from_iterable(map(split_evenly, clusters)), key=lambda part: part[0]):
         if keys[members[0]] > after:
-            chosen = [keys[index] for index in members]
-            reached = {"group": list(group), "after": chosen[0], "counted": counted}
-            step = _cluster_step(chosen, eligible, reached, actor, now)
+            member_keys = [keys[index] for index in members]
+            reached = {"group": list(group), "after": member_keys[0], "counted": counted}
+            step = _cluster_step(member_keys, eligible, reached, actor, now)
             yield step
             pace.after(step)
 
@@ -232,7 +233,7 @@ def _group_steps(
 def _pages(eligible: MemoryQuerySet) -> Iterator[list[tuple[int, str, str]]]:
     """Read in short queries, because a long one would prevent a checkpoint of the write-ahead log."""
     rows, last = eligible.order_by("pk").values_list("pk", "title", "content"), 0
-    while page := list(rows.filter(pk__gt=last)[:_PAGE]):
+    while page := list(rows.filter(pk__gt=last)[:_PAGE_SIZE]):
         last = page[-1][0]
         yield page
 
@@ -242,9 +243,9 @@ def _cluster_step(
 ) -> Step:
     memories = list(eligible.filter(pk__in=keys).order_by("created_at", "pk").with_details())
     if len(memories) < len(keys):
-        return Step((), position)  # changed meanwhile; left to the next run
+        return Step((), position)  # some have changed; the next run decides again
     summary = summarise_texts(
-        [SourceText(one.created_at, one.type, one.title, one.content) for one in memories]
+        [SourceText(memory.created_at, memory.type, memory.title, memory.content) for memory in memories]
     )
     draft = summary_draft(memories, summary.title, summary.content, now)
     change = Change(

@@ -59,7 +59,7 @@ def is_stale(importance: float, days_unaccessed: float, min_importance: float, a
     return importance < min_importance and days_unaccessed >= after_days
 
 
-MIN_CHANGE = 0.0005  # smaller changes of importance wait for a later run
+MIN_CHANGE = 0.0005  # smaller changes of importance accumulate until a later run
 # The match of a typical search: most of its words are in the text, but not all, or not in the title.
 TYPICAL_MATCH = 0.5
 _DAY = timedelta(days=1)
@@ -131,24 +131,29 @@ class Consolidate(Operation[ProjectParams]):
         live = params.live_memories(actor, now).unpinned()
 
         def plan(page: list[Any]) -> PagePlan:
-            planned = [found for row in page if (found := _plan_change(_MemoryRow(*row), actor, now))]
+            planned = [item for row in page if (item := _plan_change(_MemoryRow(*row), actor, now))]
 
             def commit(run_uid: str) -> tuple[Change, ...]:
                 if not planned:
                     return ()
-                importances = [one.importance for one in planned if one.importance]
+                importances = [item.importance for item in planned if item.importance]
                 with write_transaction():
                     written = maintenance_updates.update_importances(importances, actor, run_uid, now)
-                    valid = [one for one in planned if not one.importance or one.importance.uid in written]
-                    leaving = [one.change.uid for one in valid if one.change and one.is_eviction]
-                    evicted = maintenance_updates.evict_for_run(live, leaving, actor, run_uid, now)
-                gone = {memory.uid for memory in evicted}
-                changes = [(one.change, one.is_eviction) for one in valid if one.change]
-                return tuple(change for change, leaves in changes if not leaves or change.uid in gone)
+                    valid = [
+                        item for item in planned if not item.importance or item.importance.uid in written
+                    ]
+                    faded = [item.change.uid for item in valid if item.change and item.is_eviction]
+                    evicted = maintenance_updates.evict_for_run(live, faded, actor, run_uid, now)
+                evicted_uids = {memory.uid for memory in evicted}
+                return tuple(
+                    item.change
+                    for item in valid
+                    if item.change and (not item.is_eviction or item.change.uid in evicted_uids)
+                )
 
-            return [one.change for one in planned if one.change], commit
+            return [item.change for item in planned if item.change], commit
 
-        # Changes that are too small to be listed are written too.
+        # chore: changes that are too small to be listed must be written too.
         yield from steps_by_page(live, _MemoryRow._fields, plan, position or {}, chore=True)
 
 
@@ -170,7 +175,7 @@ def _plan_change(row: _MemoryRow, actor: Actor, now: datetime) -> _PlannedChange
         return _PlannedChange(Change("evict", row.uid, row.importance, after, reason), importance, True)
     if importance is None:
         return None
-    # People see two decimals: "0.60 → 0.60" would be no change to them.
+    # Pages show two decimals, and "0.60 → 0.60" would not look like a change.
     is_visible = f"{after:.2f}" != f"{row.importance:.2f}"
     return _PlannedChange(_describe_change(row, after, now) if is_visible else None, importance)
 
@@ -194,13 +199,13 @@ def is_recalled(row: _MemoryRow, importance: float, now: datetime) -> bool:
 
 
 def _reason(row: _MemoryRow, after: float, now: datetime) -> str:
-    shown = " → ".join(format_change(row.importance, after))
+    importances = " → ".join(format_change(row.importance, after))
     since = " since the last consolidation" if row.consolidated_at else ""
     if row.accesses:
-        return f"used {format_count(row.accesses, 'time')}{since}: {shown}"
+        return f"used {format_count(row.accesses, 'time')}{since}: {importances}"
     unused, days = int(row.days_unused(now)), int(row.days(now))
     part = f", {days} of them{since}" if days < unused else ""
     kind = f"; half rate, a {row.type}" if row.type in PROTECTED_TYPES else ""
     if unused < 1:
-        return f"not used{since or ' since it was written'}: {shown}{kind}"
-    return f"not used for {format_count(unused, 'day')}{part}: {shown}{kind}"
+        return f"not used{since or ' since it was written'}: {importances}{kind}"
+    return f"not used for {format_count(unused, 'day')}{part}: {importances}{kind}"

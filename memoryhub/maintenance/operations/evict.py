@@ -49,9 +49,8 @@ class Evict(Operation[ProjectParams]):
     depends_on_age = True
     help = (
         "Moves faded memories, and those above the cap, to the trash. Faded ones were not used for a long "
-        "time. Then, where an owner has more "
-        "than the cap of a project there, moves the least used, longest unchanged and least important ones "
-        "in it. Undo restores them."
+        "time. Then, where an owner has more than the cap of a project there, moves the least used, longest "
+        "unchanged and least important ones in it. Undo restores them."
     )
     inverse_records = ("evict",)
     Params = ProjectParams
@@ -64,7 +63,7 @@ class Evict(Operation[ProjectParams]):
         self, params: ProjectParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         position = position or {"phase": "faded"}
-        planned: set[int] = set()  # memories that a dry run lists and leaves in place
+        planned: set[int] = set()  # keys of memories that a dry run lists but does not move
         if position["phase"] == "faded":
             for step, keys in _faded_steps(params, actor, now, position):
                 yield step
@@ -126,26 +125,26 @@ def _evict(
     now: datetime,
     run_uid: str,
 ) -> tuple[Change, ...]:
-    """Evict memories and return the changes of those that were evicted."""
+    """Evict memories; return the changes of those that were really evicted."""
     evicted = maintenance_updates.evict_for_run(memories, uids, actor, run_uid, now)
-    gone = {memory.uid for memory in evicted}
-    return tuple(change for change in changes if change.uid in gone)
+    evicted_uids = {memory.uid for memory in evicted}
+    return tuple(change for change in changes if change.uid in evicted_uids)
 
 
 def _quotas_over_limit(
     params: ProjectParams, actor: Actor, now: datetime, planned: set[int] | None = None
 ) -> list[tuple[Quota, int]]:
-    """Return quotas above their cap with their excess, not counting memories that leave anyway."""
+    """Return quotas above their cap with their excess, without counting ``planned`` memories."""
     caps = load_caps()
     if not caps.is_any or not actor.may_delete:
         return []
     live = params.live_memories(actor, now)
     counts = Counter(count_by_quota(live))
     for keys in batched(planned or (), CHUNK_SIZE):
-        leaving = live.filter(pk__in=keys).values_list("project", "owner", AUTHOR)
-        counts.subtract(Quota(*quota) for quota in leaving)
-    found = ((quota, caps.excess(quota.project, n)) for quota, n in sorted(counts.items()))
-    return [(quota, excess) for quota, excess in found if excess]
+        quotas = live.filter(pk__in=keys).values_list("project", "owner", AUTHOR)
+        counts.subtract(Quota(*quota) for quota in quotas)
+    excesses = ((quota, caps.excess(quota.project, n)) for quota, n in sorted(counts.items()))
+    return [(quota, excess) for quota, excess in excesses if excess]
 
 
 def _cap_steps(quota: Quota, excess: int, actor: Actor, now: datetime, planned: set[int]) -> Iterator[Step]:
@@ -156,8 +155,8 @@ def _cap_steps(quota: Quota, excess: int, actor: Actor, now: datetime, planned: 
     pace, cap = Pace(50, min_size=8), load_caps([quota.project])[quota.project]
     while page := list(islice(candidates, pace.size)):
         changes = [
-            Change("evict", one.uid, one.importance, one.importance, _cap_reason(one, excess, cap))
-            for one in page
+            Change("evict", row.uid, row.importance, row.importance, _cap_reason(row, excess, cap))
+            for row in page
         ]
 
         def commit(
@@ -165,9 +164,9 @@ def _cap_steps(quota: Quota, excess: int, actor: Actor, now: datetime, planned: 
         ) -> tuple[Change, ...]:
             """Evict unchanged memories, and only as many as still exceed the cap."""
             with write_transaction():
-                rows = evictable.filter(pk__in=[one.pk for one in page]).values_list(*_Candidate._fields)
-                current = {row[0]: _Candidate(*row) for row in rows}
-                unchanged = [one.uid for one in page if current.get(one.pk) == one]
+                rows = evictable.filter(pk__in=[row.pk for row in page])
+                current = {values[0]: _Candidate(*values) for values in rows.values_list(*_Candidate._fields)}
+                unchanged = [row.uid for row in page if current.get(row.pk) == row]
                 caps = load_caps([quota.project])
                 # Limited, because counting a hundred thousand rows would take 20 ms of each step.
                 counted = live.order_by()[: caps[quota.project] + len(unchanged)].count()

@@ -133,8 +133,9 @@ class PruneEvents(Operation[PruneParams]):
 
 
 def _prunable_rows(params: PruneParams, actor: Actor, now: datetime) -> list[tuple[str, QuerySet[Any]]]:
-    given = params.older_than_days
-    days = settings.MEMORYHUB.event_retention_days if given is None else given
+    days = params.older_than_days
+    if days is None:
+        days = settings.MEMORYHUB.event_retention_days
     if not days:
         return []
     spared_since = clock.removal_limit(settings.MEMORYHUB.expiry_grace_days, now)
@@ -156,11 +157,11 @@ def _old_sessions(params: PruneParams, actor: Actor, before: datetime) -> QueryS
 
 def _still_in_use(events: QuerySet[Any], injections: QuerySet[Any]) -> Combinable | Q:
     """Whether a session still has events, injections or memories after these rows are deleted."""
-    stored = Memory.objects.in_session(OuterRef("session_id"), project=OuterRef("project"))
-    of_session = {"session": OuterRef("pk")}
-    event = Event.objects.filter(**of_session).exclude(pk__in=events.values("pk"))
-    injection = Injection.objects.filter(**of_session).exclude(pk__in=injections.values("pk"))
-    return Exists(event) | Exists(injection) | Exists(stored)
+    session = OuterRef("pk")
+    left_events = Event.objects.filter(session=session).exclude(pk__in=events.values("pk"))
+    left_injections = Injection.objects.filter(session=session).exclude(pk__in=injections.values("pk"))
+    memories = Memory.objects.in_session(OuterRef("session_id"), project=OuterRef("project"))
+    return Exists(left_events) | Exists(left_injections) | Exists(memories)
 
 
 _COLUMNS = {
@@ -178,22 +179,22 @@ def _prune_steps(
 
         def commit(run_uid: str) -> tuple[Change, ...]:
             with write_transaction():
-                found = list(rows.filter(pk__in=[row[0] for row in page]).values_list(*_COLUMNS[name]))
-                rows.model.objects.filter(pk__in=[row[0] for row in found]).delete()
-                deleted = Counter((row[2], row[3] if len(row) > 3 else LEVELS[0], "") for row in found)
+                current = list(rows.filter(pk__in=[row[0] for row in page]).values_list(*_COLUMNS[name]))
+                rows.model.objects.filter(pk__in=[row[0] for row in current]).delete()
+                deleted = Counter((row[2], row[3] if len(row) > 3 else LEVELS[0], "") for row in current)
                 details = {access: {f"{name}s": n} for access, n in deleted.items()}
                 record_action("prune", run_uid, details, actor, now, about=f"{name}s")
-            return (_prune_change(name, [row[1] for row in found]),) if found else ()
+            return (_prune_change(name, [row[1] for row in current]),) if current else ()
 
         return [change], commit
 
     yield from steps_by_page(rows, _COLUMNS[name], plan, position)
 
 
-def _prune_change(name: str, moments: list[datetime]) -> Change:
-    first, last = f"{min(moments):%Y-%m-%d}", f"{max(moments):%Y-%m-%d}"
+def _prune_change(name: str, times: list[datetime]) -> Change:
+    first, last = f"{min(times):%Y-%m-%d}", f"{max(times):%Y-%m-%d}"
     span = f"of {first}" if first == last else f"from {first} to {last}"
-    return Change("prune", reason=f"{format_count(len(moments), name)} {span}", count=len(moments))
+    return Change("prune", reason=f"{format_count(len(times), name)} {span}", count=len(times))
 
 
 class EmptyTrashParams(ProjectParams):
@@ -258,7 +259,7 @@ def _cleanup_steps(params: EmptyTrashParams) -> Iterator[Step]:
     if params.compact:
         yield Step((), position, 0, _rewrite_file, chore=True)
     else:
-        # Not inside the transaction, or threads of this process would wait until the disk has all of it.
+        # After the transaction, or threads of this process would wait until the log is on disk.
         yield Step((), position, 0, chore=True, afterwards=schema.truncate_log)
 
 

@@ -69,8 +69,8 @@ class Reindex(Operation[NoParams]):
                 return  # a dry run
         for table in INDEXES:
             yield from _build_steps(table)
-        if left := schema.find_unsound_indexes():
-            raise BrokenIndex(f"{_INDEX_LABELS[left[0]]} does not match the memories; run doctor")
+        if unsound := schema.find_unsound_indexes():
+            raise BrokenIndex(f"{_INDEX_LABELS[unsound[0]]} does not match the memories; run doctor")
 
 
 def _examine_step() -> Step:
@@ -93,9 +93,9 @@ def _reason(table: str, unsound: bool) -> str:
 
 
 def _build_steps(table: str) -> Iterator[Step]:
-    """Copy all rows, exchange the tables and delete the old one, from wherever an earlier run stopped.
+    """Copy all rows, swap the tables and delete the old one, starting where an earlier run stopped.
 
-    The exchange itself copies the last rows and those added meanwhile.
+    The swap copies the last rows and those added meanwhile.
     """
 
     def copy(rows: int, is_first: bool) -> bool:
@@ -146,7 +146,7 @@ class Embed(Operation[ProjectParams]):
         is_dry_run = not first.took_ms
 
         def plan(page: list[Any]) -> PagePlan:
-            """Compute the vectors here, before the transaction, so that no writer waits for the provider."""
+            """Compute the vectors before the transaction, so that no writer waits for the provider."""
             changes = {pk: Change("embed", uid, reason=_embed_reason(model)) for pk, uid, model, *_ in page}
             texts = {pk: text_to_embed(*columns) for pk, _, _, *columns in page}
             vectors = None if is_dry_run else _embed_texts(embedder, list(texts.values()))
@@ -165,7 +165,7 @@ class Embed(Operation[ProjectParams]):
 
 
 def require_embedder() -> Embedder | None:
-    """Return the configured provider, None if there is none; StoreError if it cannot be loaded."""
+    """Return the configured provider, if any; raise StoreError if it cannot be loaded."""
     try:
         return provider.configured()
     except EmbeddingError as error:

@@ -1,4 +1,4 @@
-"""Summaries of memories: extract a text, derive the draft, build the step that replaces the sources."""
+"""Summaries of memories: extract the text, build the draft and the step that replaces the sources."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ T = TypeVar("T")
 
 def split_evenly(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """Split into as few parts of at most :data:`MAX_SUMMARY_SOURCES` as possible, of similar size."""
-    number = -(-len(items) // MAX_SUMMARY_SOURCES)
-    for n in range(number):
-        yield items[n * len(items) // number : (n + 1) * len(items) // number]
+    parts = math.ceil(len(items) / MAX_SUMMARY_SOURCES)
+    for n in range(parts):
+        yield items[n * len(items) // parts : (n + 1) * len(items) // parts]
 
 
 def summarisable_memories(
     params: ProjectParams, actor: Actor, now: datetime, min_age_days: float
 ) -> MemoryQuerySet:
-    """Return old live memories without a key that are no summaries, if the actor may trash them."""
+    """Return old live memories that have no key and are not summaries, if the actor may delete them."""
     if not actor.may_delete:
         return Memory.objects.none()
     old = (
@@ -106,14 +106,14 @@ def summary_draft(memories: Sequence[Memory], title: str, content: str, now: dat
 
 
 def _longest_ttl(memories: Iterable[Memory], now: datetime) -> float | None:
-    ends = [memory.expires_at for memory in memories]
-    known = [end for end in ends if end]
-    return (max(known) - now) / timedelta(days=1) if len(known) == len(ends) else None
+    expiries = [memory.expires_at for memory in memories]
+    known = [expiry for expiry in expiries if expiry]
+    return (max(known) - now) / timedelta(days=1) if len(known) == len(expiries) else None
 
 
 MAX_SUMMARY_CHARS = 20_000
 _MAX_SENTENCE_CHARS = 500
-_MIN_SIMILARITY = 0.6  # Jaccard from which two sentences make the same statement
+_MIN_SIMILARITY = 0.6  # Jaccard similarity of two sentences that make the same statement
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _BULLET = re.compile(r"^(?:[-*•>#]+|\d+[.)])\s+")
 _CJK_RUN = re.compile(f"(?:{CJK.pattern})+")
@@ -140,30 +140,32 @@ class TextSummary:
 
 
 def comparison_terms(text: str) -> set[str]:
-    """Return stems, and pairs of characters for scripts without spaces."""
+    """Return the stems of a text, and pairs of characters for scripts without spaces."""
     return terms(_CJK_RUN.sub(" ", text)) | _character_pairs(text)
 
 
 def _character_pairs(text: str) -> set[str]:
     runs = _CJK_RUN.findall(text)
-    return {run[at : at + 2] for run in runs for at in range(max(len(run) - 1, 1))}
+    return {run[start : start + 2] for run in runs for start in range(max(len(run) - 1, 1))}
 
 
 def summarise_texts(members: Sequence[SourceText]) -> TextSummary:
     """Summarise at least two texts in chronological order: common sentences first, then those of each."""
-    center, likeness = _most_central([comparison_terms(f"{one.title} {one.content}") for one in members])
+    term_sets = [comparison_terms(f"{member.title} {member.content}") for member in members]
+    center, likeness = _most_central(term_sets)
     title = shorten(f"{members[center].title} ({len(members)} memories, {_date_span(members)})", 200)
     sentences = [_sentences(member) for member in members]
     writer = _SummaryWriter(title)
     writer.add_section("They say, in these or other words:", _common_sentences(sentences, center))
-    for member, own in zip(members, sentences, strict=True):
-        writer.add_section(f"{member.at:%Y-%m-%d}, {member.type}:", own)
+    for member, member_sentences in zip(members, sentences, strict=True):
+        writer.add_section(f"{member.at:%Y-%m-%d}, {member.type}:", member_sentences)
     return TextSummary(title, writer.text(), center, likeness)
 
 
 def _most_central(sets: Sequence[set[str]]) -> tuple[int, float]:
-    sums = [sum(jaccard(one, other) for other in sets if other is not one) for one in sets]
-    center = max(range(len(sets)), key=lambda at: (sums[at], -at))
+    """Return the index of the set that is most similar to the others, and its average similarity."""
+    sums = [sum(jaccard(own, other) for other in sets if other is not own) for own in sets]
+    center = max(range(len(sets)), key=lambda index: (sums[index], -index))
     return center, sums[center] / max(len(sets) - 1, 1)
 
 
@@ -173,16 +175,16 @@ def _date_span(members: Sequence[SourceText]) -> str:
 
 
 def _sentences(source: SourceText) -> list[str]:
-    """Return the sentences of the content, after the title unless the first sentences contain it."""
+    """Return the sentences of a memory, starting with the title unless the first sentences contain it."""
     lines = (_BULLET.sub("", collapse_whitespace(part)) for part in _SENTENCE_END.split(source.content))
-    found = [shorten(line, _MAX_SENTENCE_CHARS) for line in lines if line]
-    if source.title and _statement_words(source.title) - _statement_words(" ".join(found[:2])):
-        found.insert(0, source.title)
-    return list(dict.fromkeys(found))
+    sentences = [shorten(line, _MAX_SENTENCE_CHARS) for line in lines if line]
+    if source.title and _statement_words(source.title) - _statement_words(" ".join(sentences[:2])):
+        sentences.insert(0, source.title)
+    return list(dict.fromkeys(sentences))
 
 
 def _common_sentences(texts: Sequence[Sequence[str]], center: int) -> list[str]:
-    """Return the sentences of the central text that most others contain, in these or other words."""
+    """Return the sentences of the central text whose statements most other texts make too."""
     statements = [[_statement_words(sentence) for sentence in text] for text in texts]
     others = [text for index, text in enumerate(statements) if index != center]
     required = math.ceil(len(others) * 0.8)  # the ends of a long chain of links may share nothing
@@ -190,22 +192,22 @@ def _common_sentences(texts: Sequence[Sequence[str]], center: int) -> list[str]:
         sentence
         for sentence, statement in zip(texts[center], statements[center], strict=True)
         if statement
-        and sum(any(_is_same_statement(statement, one) for one in other) for other in others) >= required
+        and sum(any(_is_same_statement(statement, other) for other in text) for text in others) >= required
     ]
 
 
-def _is_same_statement(one: frozenset[str], other: frozenset[str]) -> bool:
+def _is_same_statement(statement: frozenset[str], other: frozenset[str]) -> bool:
     """Whether two sentences have similar words and do not differ in a number or a "not"."""
-    differing = one ^ other
+    differing = statement ^ other
     decisive = any(word == "not" or any(map(str.isdigit, word)) for word in differing)
-    return not decisive and jaccard(set(one), set(other)) >= _MIN_SIMILARITY
+    return not decisive and jaccard(set(statement), set(other)) >= _MIN_SIMILARITY
 
 
 def _statement_words(text: str) -> frozenset[str]:
     """Return the significant words of a sentence; "not" replaces all negations."""
-    found = words(text)
-    significant = {stem(word) for word in found if word not in STOP_WORDS}
-    if not NEGATIONS.isdisjoint(found):
+    all_words = words(text)
+    significant = {stem(word) for word in all_words if word not in STOP_WORDS}
+    if not NEGATIONS.isdisjoint(all_words):
         significant.add("not")
     return frozenset(significant | _character_pairs(text))
 
@@ -218,7 +220,7 @@ class _SummaryWriter:
         self.room = MAX_SUMMARY_CHARS - len(title) - 100
 
     def add_section(self, heading: str, sentences: Iterable[str]) -> None:
-        """Add a heading and the new sentences, as far as they fit; nothing if there are none."""
+        """Add a heading and the new sentences that fit. Without any, add nothing."""
         lines = ["", heading]
         room = self.room - len(heading) - 2
         for sentence in sentences:

@@ -28,7 +28,7 @@ from memoryhub.maintenance.operations.summaries import (
 from memoryhub.models import Memory
 
 _MAX_LINE_CHARS = 400
-_GROUP = ("project", "scope", "owner", "category")
+_GROUP_COLUMNS = ("project", "scope", "owner", "category")
 _EARLIEST = "0001-01-01T00:00:00+00:00"
 
 
@@ -48,13 +48,13 @@ class SummarizeOldParams(ProjectParams):
 
     @property
     def min_age_days(self) -> float:
-        given = self.older_than_days
-        return settings.MEMORYHUB.summarize_older_than_days if given is None else given
+        days = self.older_than_days
+        return settings.MEMORYHUB.summarize_older_than_days if days is None else days
 
     @property
     def min_memories(self) -> int:
-        given = self.min_entries
-        return settings.MEMORYHUB.summarize_min_entries if given is None else given
+        count = self.min_entries
+        return settings.MEMORYHUB.summarize_min_entries if count is None else count
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ class SummarizeOld(Operation[SummarizeOldParams]):
         self, params: SummarizeOldParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         position, pace = position or {}, Pace()
-        reached = tuple(position.get("group", ("",) * len(_GROUP)))
+        reached = tuple(position.get("group", ("",) * len(_GROUP_COLUMNS)))
         for row in _eligible_groups(params, actor, now):
-            group = tuple(row[column] for column in _GROUP)
+            group = tuple(row[column] for column in _GROUP_COLUMNS)
             if group < reached:
                 continue
-            after = position if group == reached else {}
-            for step in _group_steps(group, after, params, actor, now):
+            group_position = position if group == reached else {}
+            for step in _group_steps(group, group_position, params, actor, now):
                 yield step
                 pace.after(step)
 
@@ -116,9 +116,9 @@ def summarise_old(
 
 def _eligible_groups(params: SummarizeOldParams, actor: Actor, now: datetime) -> list[dict[str, Any]]:
     old = summarisable_memories(params, actor, now, params.min_age_days)
-    groups = old.order_by(*_GROUP).values(*_GROUP).annotate(n=Count("pk"))
-    found = list(groups.filter(n__gte=params.min_memories))
-    return sorted(found, key=lambda group: [group[column] for column in _GROUP])
+    groups = old.order_by(*_GROUP_COLUMNS).values(*_GROUP_COLUMNS).annotate(n=Count("pk"))
+    large = groups.filter(n__gte=params.min_memories)
+    return sorted(large, key=lambda group: [group[column] for column in _GROUP_COLUMNS])
 
 
 def _group_steps(
@@ -126,13 +126,13 @@ def _group_steps(
 ) -> Iterator[Step]:
     """Yield a step for each part of a group, in chronological order."""
     old = summarisable_memories(params, actor, now, params.min_age_days)
-    old = old.filter(**dict(zip(_GROUP, group, strict=True)))
+    old = old.filter(**dict(zip(_GROUP_COLUMNS, group, strict=True)))
     at, pk = datetime.fromisoformat(position.get("at", _EARLIEST)), position.get("pk", 0)
-    left = old.filter(Q(created_at__gt=at) | Q(created_at=at, pk__gt=pk)).order_by("created_at", "pk")
-    for part in split_evenly(list(left.values_list("pk", flat=True))):
-        memories = list(left.filter(pk__in=part).with_details())
+    remaining = old.filter(Q(created_at__gt=at) | Q(created_at=at, pk__gt=pk)).order_by("created_at", "pk")
+    for part in split_evenly(list(remaining.values_list("pk", flat=True))):
+        memories = list(remaining.filter(pk__in=part).with_details())
         if len(memories) < len(part):
-            continue  # changed meanwhile; left to the next run
+            continue  # some have changed; the next run decides again
         title = _make_title(memories)
         content = "\n".join([title, "", *(_format_line(memory) for memory in memories)])
         uids = tuple(memory.uid for memory in memories)
