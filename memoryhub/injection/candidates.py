@@ -47,14 +47,14 @@ from memoryhub.search.text_matching import TextMatch
 
 # Limits of the parsed prompt.
 MAX_TERMS = 8  # about as many as in a normal search
-MAX_UNKNOWN_TERMS = 1  # of these, terms that no memory contains; a prompt about another topic finds less
+MAX_UNKNOWN_TERMS = 1  # of these, terms that no memory contains; they lower the match of other topics
 MAX_CLAUSES = 3  # sentences that are matched alone
 MAX_CORRECTED_WORDS = 4  # informative words of a prompt in which typing errors are corrected
 MIN_SUBSTRING_LENGTH = 5  # letters of a word that is searched inside other words
 NAME_BONUS = 1.3
-# Shared terms of less weight are coincidence: so many memories share them with any prompt.
+# About this many memories share terms, or a single one of several terms, with any prompt by chance.
 CHANCE_MATCHES, CHANCE_MATCHES_OF_ONE = 20, 4
-# In a store of at most so many memories, all may have the same topic, so common terms count too.
+# In a store of at most this many memories, all may have the same topic, so common terms count too.
 SMALL_STORE, SMALL_STORE_FOR_ONE = 256, 64
 SMALL_STORE_SLOPE = 1.9
 # Limits of the candidates. An injection must be fast and shows few memories.
@@ -66,7 +66,7 @@ MAX_FILE_CANDIDATES = 30
 MAX_MEMORIES_PER_FILE = 200  # a file of more memories is not informative
 FEW_MEMORIES_PER_FILE = 5  # each memory of such a file is relevant
 FILE_MATCH = 0.4  # match of a memory that shares only a file with the prompt
-OUTDATED_FACTOR = 0.85  # of the rank of a memory that may be outdated
+OUTDATED_FACTOR = 0.85  # for the rank of a memory that may be outdated
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,13 @@ class Candidate:
 
     @property
     def factor(self) -> float:
-        """By how much the memory moves: it helped before, or not, and it may be outdated."""
+        """The factor for the rank: how often the memory helped, and whether it may be outdated."""
         helped = scoring.helpfulness(self.memory.shown_count, self.memory.helped_count)
         return round(helped * OUTDATED_FACTOR, 3) if self.memory.may_be_outdated else helped
 
     @property
     def rank(self) -> float:
-        """What candidates are ordered by. Limits compare the score, which stays the documented sum."""
+        """The sort key of candidates. Limits compare the score, which is the documented sum."""
         return round(self.score * self.factor, 4)
 
 
@@ -97,7 +97,7 @@ def full_match(memory: Memory, now: datetime) -> Candidate:
 
 @dataclass(frozen=True)
 class CandidateSet:
-    """The candidates of an injection. ``pinned`` ones come first and have a budget of their own.
+    """The candidates of an injection. Pinned candidates come first and have their own budget.
 
     ``page``: lines of the project's page, which come next.
     """
@@ -116,7 +116,7 @@ class PromptQuery:
 
 
 def injectable_memories(clearance: Clearance, project: str, now: datetime) -> MemoryQuerySet:
-    """Return the live memories of the project, of the team and of no project; all projects without a name.
+    """Return the live memories of the project, of the team and of no project; without a project, all.
 
     A prompt may arrive late with an earlier ``now``; memories that have expired since are excluded.
     """
@@ -133,7 +133,7 @@ def _injectable_memories(clearance: Clearance, project: str) -> MemoryQuerySet:
 
 
 def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> list[Candidate]:
-    """Return the best candidates, also those below the minimum score; none if no term is informative."""
+    """Return the best candidates, even those below the minimum score; none if no term is informative."""
     parsed = parse_prompt(prompt)
     words = TermMatches.load(memories, words_query(parsed.words))
     if 0 < len(words.known_words) < len(parsed.words) <= MAX_CORRECTED_WORDS:
@@ -148,20 +148,22 @@ def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> lis
     file_weights = _memories_about_files(memories, parsed.files, len(rows))
     subject = match_subjects(rows, words)
     scored = _score_candidates(memories, words, prompt_query, subject, file_weights, now)
-    highest = max((one.parts.match for one in scored), default=0.0)
-    least = max(MIN_MATCH, min_share_of_best(len(parsed.words)) * highest)
-    scored = [one for one in scored if one.parts.match >= least]
-    best = sorted(scored, key=lambda one: (-one.score, -one.parts.match, -one.pk))[:MAX_CANDIDATES]
-    found = load_memories(one.pk for one in best)
-    candidates = [Candidate(found[one.pk], one.score, one.parts) for one in best if one.pk in found]
-    return sorted(candidates, key=lambda one: -one.rank)
+    best_match = max((row.parts.match for row in scored), default=0.0)
+    min_match = max(MIN_MATCH, min_share_of_best(len(parsed.words)) * best_match)
+    scored = [row for row in scored if row.parts.match >= min_match]
+    best = sorted(scored, key=lambda row: (-row.score, -row.parts.match, -row.pk))[:MAX_CANDIDATES]
+    loaded = load_memories(row.pk for row in best)
+    candidates = [Candidate(loaded[row.pk], row.score, row.parts) for row in best if row.pk in loaded]
+    return sorted(candidates, key=lambda candidate: -candidate.rank)
 
 
 def build_query(parsed: ParsedPrompt, frequencies: Mapping[str, int], total: int) -> PromptQuery | None:
-    """Choose the few terms to search for; None without an informative one."""
-    terms = [term for term in parsed.terms if not term.stems or any(s in frequencies for s in term.stems)]
+    """Choose the few terms to search for; None if no term is informative."""
+    terms = [
+        term for term in parsed.terms if not term.stems or any(stem in frequencies for stem in term.stems)
+    ]
     weights = {term: _term_weight(term, frequencies, total) for term in terms}
-    unknown = [term for term in terms if term.stems and not any(frequencies.get(s) for s in term.stems)]
+    unknown = [term for term in terms if term.stems and not any(map(frequencies.get, term.stems))]
     known = sorted(weights.keys() - set(unknown), key=lambda term: -weights[term])
     # An unknown word may be part of a known one: deploy in deployment.
     if known:
@@ -182,7 +184,7 @@ def build_query(parsed: ParsedPrompt, frequencies: Mapping[str, int], total: int
 def _term_weight(term: Term, frequencies: Mapping[str, int], total: int) -> float:
     if not term.stems:
         return scoring.idf(0, total) / 2
-    rarest = max(scoring.idf(frequencies.get(one, 0), total) for one in term.stems)
+    rarest = max(scoring.idf(frequencies.get(stem, 0), total) for stem in term.stems)
     return rarest * NAME_BONUS if term.literal else rarest
 
 
@@ -192,7 +194,7 @@ def _to_query(terms: Sequence[Term]) -> Query:
 
 
 def _memories_about_files(memories: MemoryQuerySet, files: tuple[str, ...], total: int) -> dict[int, float]:
-    """Return the memories about the files of a prompt, with the rarity of their file as weight."""
+    """Return the memories about the files of a prompt, weighted by the rarity of their file."""
     weights: dict[int, float] = {}
     for path in files:
         about = list(
@@ -215,21 +217,21 @@ def _score_candidates(
     total = len(words.rows)
     about_files = sorted(file_weights, key=lambda pk: -file_weights[pk])[:MAX_FILE_CANDIDATES]
     scored = []
-    for one in _match_candidates(memories, words, prompt_query, subject, about_files, now):
-        file_weight = file_weights.get(one.pk, 0.0)
-        is_lone = len(prompt_query.query.terms) > 1 and one.text_match.found_terms == 1 and not file_weight
-        is_named = one.parts.match > one.text_match.match
-        if is_named or one.text_match.weight + file_weight >= min_shared_weight(total, is_lone=is_lone):
+    for row in _match_candidates(memories, words, prompt_query, subject, about_files, now):
+        file_weight = file_weights.get(row.pk, 0.0)
+        is_lone = len(prompt_query.query.terms) > 1 and row.text_match.found_terms == 1 and not file_weight
+        is_named = row.parts.match > row.text_match.match
+        if is_named or row.text_match.weight + file_weight >= min_shared_weight(total, is_lone=is_lone):
             share = min(file_weight / scoring.idf(FEW_MEMORIES_PER_FILE, total), 1.0)
-            scored.append(_add_file_match(one, share) if file_weight else one)
+            scored.append(_add_file_match(row, share) if file_weight else row)
     return scored
 
 
 def _known_weights(matches: TermMatches) -> list[float]:
     """Return the weights of the terms. An unknown word counts as no rarer than the rarest known one."""
-    found = matches.frequencies.of_stems
-    least = min(filter(None, found.values()), default=0)
-    counts = {one: max(count, least) for one, count in found.items()}
+    frequencies = matches.frequencies.of_stems
+    rarest = min(filter(None, frequencies.values()), default=0)
+    counts = {stem: max(count, rarest) for stem, count in frequencies.items()}
     return scoring.term_weights(matches.query, counts, len(matches.rows))
 
 
@@ -248,21 +250,21 @@ def _match_candidates(
     parts = [[query.terms.index(term) for term in part.terms] for part in (query, *prompt_query.clauses)]
     by_words = [matches.add_up([(number, weights[number]) for number in part]) for part in parts]
     scorer = RowScorer(rows, default_weights(), now)
-    match = np.max([*(one.match for one in by_words), subject], axis=0)
+    match = np.max([*(part.match for part in by_words), subject], axis=0)
     best = best_positions(scorer.scores(match) * (match > 0), MAX_COMPARED)
     # Reading a text is worthwhile only if its words can match well enough.
-    highest = np.max([scoring.max_word_match(one.covered[best], one.total) for one in by_words], axis=0)
-    best = best[highest >= MIN_MATCH]
+    max_matches = [scoring.max_word_match(part.covered[best], part.total) for part in by_words]
+    best = best[np.max(max_matches, axis=0) >= MIN_MATCH]
     inside = find_substrings(memories, matches, MAX_COMPARED, thorough=False)
     about = rows.find(np.array(about_files, np.int64))
     candidates = np.unique(np.concatenate([best, inside, about]))
     compared = match_texts(matches, candidates, weights, prompt_query.clauses)
     matched = np.zeros(len(rows))
-    matched[candidates] = [found.match for found in compared]
+    matched[candidates] = [text_match.match for text_match in compared]
     matched = np.round(rows.move_to_replacements(np.maximum(matched, subject)), 4)
     texts = dict(zip(candidates.tolist(), compared, strict=True))
     # The match of a row about a file of the prompt is raised later.
-    shown = np.union1d(best_positions(matched * (matched >= MIN_MATCH), MAX_COMPARED), about)
+    chosen = np.union1d(best_positions(matched * (matched >= MIN_MATCH), MAX_COMPARED), about)
     scores = scorer.scores(matched)
     return [
         ScoredCandidate(
@@ -271,12 +273,12 @@ def _match_candidates(
             scorer.parts(position, float(matched[position])),
             texts.get(position, TextMatch()),
         )
-        for position in shown[matched[shown] > 0].tolist()
+        for position in chosen[matched[chosen] > 0].tolist()
     ]
 
 
 def min_shared_weight(total: int, *, is_lone: bool = False) -> float:
-    """Return the weight of shared terms from which they are no coincidence among so many memories.
+    """Return the minimum weight of shared terms that are not a coincidence among ``total`` memories.
 
     In a small store, where all memories may have the same topic, it is 0. ``is_lone``: only one of several
     terms is shared; it must be rarer.
@@ -311,8 +313,8 @@ def find_about_files(
 ) -> list[Candidate]:
     """Return pinned memories, decisions and past failures about these files, the most useful first.
 
-    Memories of the session itself are left out: its agent knows them. So are those of other projects, also of
-    the team: the same path is another file there.
+    Memories of the session itself are left out, because its agent knows them. So are those of other projects,
+    even team memories, because the same path is another file there.
     """
     if not clearance.levels_in(project):
         return []
@@ -320,36 +322,37 @@ def find_about_files(
     query, params = _informative_memories(clearance, project)
     paths = files[:MAX_FILES]
     replacements = dict(read_about_files(query, params, paths, session_id, now_or_later, MAX_READ))
-    known = existing_keys(injectable_memories(clearance, project, now), replacements.values())
-    found = load_memories(pk for pk, replacement in replacements.items() if replacement not in known)
-    about = [memory for memory in found.values() if _count_files(memory) <= MAX_FILES_OF_MEMORY]
+    visible = existing_keys(injectable_memories(clearance, project, now), replacements.values())
+    loaded = load_memories(pk for pk, replacement in replacements.items() if replacement not in visible)
+    about = [memory for memory in loaded.values() if _count_files(memory) <= MAX_FILES_OF_MEMORY]
     return [full_match(memory, now) for memory in sorted(about, key=_usefulness)]
 
 
 @lru_cache(maxsize=256)
 def _informative_memories(clearance: Clearance, project: str) -> tuple[str, tuple[Any, ...]]:
-    """Return the SQL of what a tool call may show of a project: to compile it takes longer than to run it."""
+    """Return the SQL for memories that a tool call may show. Compiling it takes longer than running it."""
     informative = Q(pinned_at__isnull=False) | Q(type__in=_TYPE_ORDER) | Q(importance__gte=MIN_IMPORTANCE)
     memories = Memory.objects.visible_to(clearance).filter(informative, project=project)
-    chosen = memories.exclude(type__in=SUMMARY_TYPES).order_by().values_list("pk", "superseded_by")
-    return chosen.query.sql_with_params()
+    rows = memories.exclude(type__in=SUMMARY_TYPES).order_by().values_list("pk", "superseded_by")
+    return rows.query.sql_with_params()
 
 
 def find_repairs(memories: MemoryQuerySet, failure: str, now: datetime) -> list[Candidate]:
-    """Return memories of how the same failure was repaired before, the best match first.
+    """Return memories about earlier repairs of the same failure, the best match first.
 
-    They contain every name in the failure: another module or test is another failure.
+    They contain every name in the failure, because another module or test is another failure.
     """
-    found = find_candidates(memories.filter(type=MemoryType.BUGFIX.value), failure, now)
+    candidates = find_candidates(memories.filter(type=MemoryType.BUGFIX.value), failure, now)
     names = {fold(name) for groups in _NAME.findall(failure) for name in groups if name}
-    least = MIN_REPAIR_MATCH if names else MIN_UNNAMED_MATCH
+    min_match = MIN_REPAIR_MATCH if names else MIN_UNNAMED_MATCH
     repairs = [
-        one
-        for one in found
-        if one.components.match >= least and all(name in fold(_all_text(one.memory)) for name in names)
+        candidate
+        for candidate in candidates
+        if candidate.components.match >= min_match
+        and all(name in fold(_all_text(candidate.memory)) for name in names)
     ]
-    known = existing_keys(memories, (one.memory.superseded_by_id for one in repairs))
-    return [one for one in repairs if one.memory.superseded_by_id not in known]
+    visible = existing_keys(memories, (repair.memory.superseded_by_id for repair in repairs))
+    return [repair for repair in repairs if repair.memory.superseded_by_id not in visible]
 
 
 def _all_text(memory: Memory) -> str:

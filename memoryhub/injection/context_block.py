@@ -30,7 +30,7 @@ MAX_LABELS = 8
 ELLIPSIS = " …"
 OUTDATED_NOTE = "may be outdated: the code that it is about has changed since"
 _SENTENCE_END = re.compile(r"[.!?。！？…][\"'”’)\]]*(?=\s|$)|(?<=[。！？])|\n")
-# Also matches what a lenient reader might take for a tag of the block.
+# Also matches text that a lenient parser might read as a tag of the block.
 _OWN_TAG = re.compile(r"[<＜﹤](?=[\s/\W]{0,20}memory)", re.IGNORECASE)
 _ATTRIBUTE_ESCAPES = str.maketrans({'"': "'", "<": "‹", ">": "›", "&": "+"})
 
@@ -84,7 +84,7 @@ def render_entry(entry: BlockEntry, text: str) -> str:
 def render_block(entries: Sequence[BlockEntry], texts: Sequence[str], page: str = "", at: int = 0) -> str:
     """Return the block with these texts in place of the entries' own; empty without memories.
 
-    ``page``: the element of the project's page, which comes after so many entries.
+    ``page``: the element of the project's page, which comes after the first ``at`` entries.
     """
     if not entries and not page:
         return ""
@@ -93,7 +93,7 @@ def render_block(entries: Sequence[BlockEntry], texts: Sequence[str], page: str 
 
 
 def count_tokens(context: str) -> int:
-    """Return the tokens of a block or an element."""
+    """Return the estimated number of tokens in a block or element."""
     return estimate_tokens(context)
 
 
@@ -104,21 +104,22 @@ def fit_texts(entries: Sequence[BlockEntry], budget: int) -> list[str] | None:
     are cut at the end of a sentence.
     """
     left = budget - EMPTY_TOKENS
-    left -= sum(estimate_tokens(render_head(one)) + estimate_tokens(render_tail(one)) + 1 for one in entries)
-    whole = [neutralise_tags(one.text) for one in entries]
+    for entry in entries:
+        left -= estimate_tokens(render_head(entry)) + estimate_tokens(render_tail(entry)) + 1
+    whole = [neutralise_tags(entry.text) for entry in entries]
     wanted = list(map(estimate_tokens, whole))
     texts = [""] * len(entries)
-    for done, number in enumerate(sorted(range(len(entries)), key=wanted.__getitem__)):
+    for done, index in enumerate(sorted(range(len(entries)), key=wanted.__getitem__)):
         share = max(left, 0) // (len(entries) - done)
-        if wanted[number] > share and share < MIN_TEXT_TOKENS:
+        if wanted[index] > share and share < MIN_TEXT_TOKENS:
             return None
-        texts[number] = cut_text(whole[number], min(share, wanted[number]))
-        left -= estimate_tokens(neutralise_tags(texts[number]))
+        texts[index] = cut_text(whole[index], min(share, wanted[index]))
+        left -= estimate_tokens(neutralise_tags(texts[index]))
     return texts if left >= 0 else None
 
 
 def cut_text(text: str, tokens: int) -> str:
-    """Cut a text to so many tokens, at the end of a sentence or word, with an ellipsis."""
+    """Cut a text to a number of tokens, at the end of a sentence or word, with an ellipsis."""
     text = text.strip()
     if cut_to_tokens(text, tokens) == text:
         return text

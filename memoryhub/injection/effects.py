@@ -1,7 +1,7 @@
-"""The effect of a change on what agents are shown: logged prompts are replayed before and after it.
+"""Preview the effect of a change on injections: replay logged prompts without and with it.
 
-The change is made by its usual writer, in transactions that are always rolled back. The first one finds out
-which memories change; only prompts that share a word with them are replayed. Each transaction lasts about
+The change is made by its usual function, in transactions that are always rolled back. The first one finds
+out which memories change; only prompts that share a word with them are replayed. Each transaction lasts about
 :data:`LOCK_MS`, and other writers get as much time between two of them. A replay sees only what its viewer
 may see: the log, the memories and the texts. It logs no injection and counts no access.
 """
@@ -35,11 +35,11 @@ from memoryhub.models import FileLink, Injection, Memory, Project
 from memoryhub.search.prompts import ParsedPrompt, parse_prompt
 
 MAX_PROMPTS = 200
-MAX_LOG_ROWS = 1000  # rows of the log that are read for so many different prompts
+MAX_LOG_ROWS = 1000  # rows of the log that are read to find this many different prompts
 MAX_SECONDS = 8.0  # of a whole replay
 LOCK_MS = 80.0  # of one transaction
 LOCK_PATIENCE = 2.0  # seconds to wait for other writers, for each transaction
-CHUNK = 20  # prompts that are replayed before the lock is taken for them
+CHUNK = 20  # prompts that are replayed without the change before each lock
 NOT_FOUND = "it does not match well enough"
 _RECORDING = (ProjectMode.AUTOMATIC.value, ProjectMode.APPROVE.value)
 _MODE_WORDS = {ProjectMode.OFF.value: "off", ProjectMode.OBSERVE.value: "only observed"}
@@ -47,7 +47,7 @@ _MODE_WORDS = {ProjectMode.OFF.value: "off", ProjectMode.OBSERVE.value: "only ob
 
 @dataclass(frozen=True)
 class LoggedPrompt:
-    """A prompt of the log: as much of its text as the log keeps."""
+    """A logged prompt, with as much of its text as the log stores."""
 
     uid: str
     text: str
@@ -81,7 +81,7 @@ class ShownMemory:
 
 @dataclass(frozen=True)
 class Answer:
-    """The memories that a prompt brings, and why others are withheld. ``reason``: why it brings none."""
+    """The memories injected for a prompt, and why others are withheld. ``reason``: why there are none."""
 
     shown: tuple[ShownMemory, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -89,19 +89,21 @@ class Answer:
 
     @classmethod
     def of(cls, chosen: Selection) -> Answer:
-        shown = ((one.candidate.memory, one.candidate.score) for one in chosen.shown)
+        shown = ((item.candidate.memory, item.candidate.score) for item in chosen.shown)
         return cls(
-            tuple(ShownMemory(one.uid, one.title, one.sensitivity, score) for one, score in shown),
-            {one.memory.uid: one.reason for one in chosen.withheld},
+            tuple(
+                ShownMemory(memory.uid, memory.title, memory.sensitivity, score) for memory, score in shown
+            ),
+            {item.memory.uid: item.reason for item in chosen.withheld},
         )
 
     def without(self, other: Answer) -> list[ShownMemory]:
         """Return the memories that the other answer lacks, with the reason."""
-        others = {one.uid for one in other.shown}
+        other_uids = {memory.uid for memory in other.shown}
         return [
-            replace(one, reason=other.reason or other.reasons.get(one.uid, NOT_FOUND))
-            for one in self.shown
-            if one.uid not in others
+            replace(memory, reason=other.reason or other.reasons.get(memory.uid, NOT_FOUND))
+            for memory in self.shown
+            if memory.uid not in other_uids
         ]
 
 
@@ -137,39 +139,37 @@ class Effect:
             return "No prompt is in the log yet, so there is nothing to replay."
         wanted = set(uids)
 
-        def has(memories: list[ShownMemory]) -> bool:
-            return any(not wanted or one.uid in wanted for one in memories)
+        def has_wanted(memories: list[ShownMemory]) -> bool:
+            return any(not wanted or memory.uid in wanted for memory in memories)
 
-        lost, gained = (
-            sum(has(one.lost) for one in self.changed),
-            sum(has(one.gained) for one in self.changed),
-        )
-        others = sum(not has([*one.lost, *one.gained]) for one in self.changed)
+        lost = sum(has_wanted(effect.lost) for effect in self.changed)
+        gained = sum(has_wanted(effect.gained) for effect in self.changed)
+        others = sum(not has_wanted([*effect.lost, *effect.gained]) for effect in self.changed)
         counts = [
-            f"{_prompts(lost, 'loses', 'lose')} {noun}" if lost else "",
-            f"{_prompts(gained, 'gains', 'gain')} {noun}" if gained else "",
-            f"{_prompts(others, 'changes', 'change')} otherwise" if others else "",
+            f"{_count_prompts(lost, 'loses', 'lose')} {noun}" if lost else "",
+            f"{_count_prompts(gained, 'gains', 'gain')} {noun}" if gained else "",
+            f"{_count_prompts(others, 'changes', 'change')} otherwise" if others else "",
         ]
         text = ", ".join(filter(None, counts)) or "no answer changes"
         return f"{text[0].upper()}{text[1:]}. Replayed {self.replayed} of {self.total} logged prompts."
 
 
-def _prompts(count: int, singular: str, plural: str) -> str:
+def _count_prompts(count: int, singular: str, plural: str) -> str:
     return f"1 prompt {singular}" if count == 1 else f"{count} prompts {plural}"
 
 
 def preview_change(clearance: Clearance, change: Callable[[], object], now: datetime | None = None) -> Effect:
     """Replay the latest logged prompts without and with a change of memories, and compare the answers.
 
-    ``clearance``: of the viewer. ``change``: makes the change with the usual writer; its refusals are raised,
-    also without any prompt. After :data:`MAX_SECONDS` the other prompts are not replayed.
+    ``clearance``: that of the viewer. ``change``: a function that makes the change. Its errors are raised,
+    even if no prompt is logged. After :data:`MAX_SECONDS`, the remaining prompts are not replayed.
     """
     replay, limit = _Replay(clearance, now or timezone.now()), Deadline(MAX_SECONDS * 1000)
     changed = _find_changed_texts(change)
     prompts = latest_prompts(clearance)
     affected = [prompt for prompt in prompts if changed.may_affect(parse_prompt(prompt.text))]
     pairs = _answer_pairs(change, affected, replay, limit)
-    effects = [PromptEffect(*one) for one in pairs]
+    effects = [PromptEffect(*pair) for pair in pairs]
     replayed = len(prompts) - len(affected) + len(effects)
     return _to_effect(len(prompts), replayed, effects, limit)
 
@@ -190,32 +190,33 @@ def preview_settings(
         replayed += 1
         if modes and prompt.project not in modes:
             continue
-        found = replay.find(prompt)
-        before = replay.select(prompt, found)
-        after = replay.select(prompt, found, thresholds or Thresholds(), modes or {})
+        candidates = replay.find(prompt)
+        before = replay.select(prompt, candidates)
+        after = replay.select(prompt, candidates, thresholds or Thresholds(), modes or {})
         effects.append(PromptEffect(prompt, before, after))
     return _to_effect(len(prompts), replayed, effects, limit)
 
 
 def _to_effect(total: int, replayed: int, effects: Iterable[PromptEffect], limit: Deadline) -> Effect:
-    changed = tuple(
-        one for one in effects if [a.uid for a in one.before.shown] != [a.uid for a in one.after.shown]
-    )
+    def uids(answer: Answer) -> list[str]:
+        return [memory.uid for memory in answer.shown]
+
+    changed = tuple(effect for effect in effects if uids(effect.before) != uids(effect.after))
     return Effect(total, replayed, changed, limit.took())
 
 
 def latest_prompts(clearance: Clearance, limit: int = MAX_PROMPTS) -> list[LoggedPrompt]:
     """Return the latest different prompts of the visible log."""
     rows = Injection.objects.visible_to(clearance).exclude(prompt_preview="").order_by("-at", "-pk")
-    found: dict[tuple[str, str], LoggedPrompt] = {}
+    prompts: dict[tuple[str, str], LoggedPrompt] = {}
     for row in rows.values_list("uid", "prompt_preview", "project", "at")[:MAX_LOG_ROWS]:
         prompt = LoggedPrompt(*row)
-        found.setdefault((prompt.text, prompt.project), prompt)
-    return list(found.values())[:limit]
+        prompts.setdefault((prompt.text, prompt.project), prompt)
+    return list(prompts.values())[:limit]
 
 
 class _Replay:
-    """Answers prompts as the viewer may see them. A project that is off or observed brings nothing."""
+    """Answers prompts as the viewer may see them. Projects that are off or only observed get no memories."""
 
     def __init__(self, clearance: Clearance, now: datetime) -> None:
         self._clearance, self._now = clearance, now
@@ -230,14 +231,14 @@ class _Replay:
     def select(
         self,
         prompt: LoggedPrompt,
-        found: CandidateSet,
+        candidates: CandidateSet,
         limits: Thresholds = _CONFIGURED,
         modes: Mapping[str, str] = _NO_MODES,
     ) -> Answer:
         mode = modes.get(prompt.project) or self._modes.get(prompt.project, ProjectMode.AUTOMATIC.value)
         if mode not in _RECORDING:
             return Answer(reason=f"the project is {_MODE_WORDS[mode]}")
-        return Answer.of(select_for_new_session(found, _to_request(prompt, limits), self._now))
+        return Answer.of(select_for_new_session(candidates, _to_request(prompt, limits), self._now))
 
 
 def _to_request(prompt: LoggedPrompt, limits: Thresholds = _CONFIGURED) -> InjectionRequest:
@@ -255,11 +256,11 @@ def _answer_pairs(
 ) -> Iterator[tuple[LoggedPrompt, Answer, Answer]]:
     """Yield the answers without and with the change, for as many prompts as there is time."""
     before: dict[str, Answer] = {}
-    begun = 0
-    while begun < len(prompts) and limit.left() > 0:
-        chunk = prompts[begun : begun + CHUNK]
-        # Outside the lock, which also loads what the searches inside need.
-        before |= {one.uid: replay.answer(one) for one in chunk if one.uid not in before}
+    done = 0
+    while done < len(prompts) and limit.left() > 0:
+        chunk = prompts[done : done + CHUNK]
+        # Outside the lock. This also loads the data that the searches inside need.
+        before |= {prompt.uid: replay.answer(prompt) for prompt in chunk if prompt.uid not in before}
         lock, found = Deadline(LOCK_MS), []
         with _rolled_back(change):
             for prompt in chunk:
@@ -267,7 +268,7 @@ def _answer_pairs(
                 if lock.left() <= 0:
                     break
         free_until = time.monotonic() + lock.took() / 1000
-        begun += len(found)
+        done += len(found)
         # The texts are inspected outside the lock, because that takes longer than the search.
         for prompt, candidates in zip(chunk, found, strict=False):
             yield prompt, before[prompt.uid], replay.select(prompt, candidates)
@@ -285,16 +286,16 @@ def _rolled_back(change: Callable[[], object]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _ChangedTexts:
-    """The words of the changed memories before and after. ``is_open``: any prompt may be affected."""
+    """The words of the changed memories before and after. ``affects_all``: every prompt may be affected."""
 
     text: str
     stems: frozenset[str]
     has_files: bool
-    is_open: bool
+    affects_all: bool
 
     def may_affect(self, prompt: ParsedPrompt) -> bool:
         """Whether the prompt shares anything with the changed memories by which it could find them."""
-        if self.is_open or (prompt.files and self.has_files):
+        if self.affects_all or (prompt.files and self.has_files):
             return True
         for term in prompt.terms:
             literal = fold(term.literal)
@@ -317,7 +318,7 @@ def _find_changed_texts(change: Callable[[], object]) -> _ChangedTexts:
         text,
         frozenset(map(stem, words(text))),
         has_files=before[1] or after[1],
-        is_open=before[2] or after[2],
+        affects_all=before[2] or after[2],
     )
 
 

@@ -32,18 +32,18 @@ from memoryhub.search.visible_rows import load_visible_rows
 
 logger = logging.getLogger(__name__)
 
-FILE, TERMS, FAILURE = "file", "terms", "failure"  # a person's rating has a reason of its own
+FILE, TERMS, FAILURE = "file", "terms", "failure"  # reasons; a rating by a person has its own
 WINDOW = timedelta(hours=2)
-MAX_CALLS = 30  # tool calls after an injection that are evidence
-MAX_EVENTS = 2000  # of one session that are read
-MAX_INJECTIONS = 200  # of one session that are decided at once
+MAX_CALLS = 30  # tool calls after an injection that count as evidence
+MAX_EVENTS = 2000  # events of one session that are read
+MAX_INJECTIONS = 200  # injections of one session that are decided at once
 MAX_TEXT = 20_000  # characters of a text that are hashed
 MAX_DIGESTS = 80  # terms of one call
 MIN_TERM, MAX_TERM = 5, 60  # characters
-RARE_SHARE, RARE_COUNT = 0.05, 3  # a rare word is in at most so many memories
-MIN_RARE_WORDS = 2  # that are repeated; one identifier is enough
-ABANDONED_SESSIONS = 5  # without an end that are decided when another one starts
-ABANDONED_SPAN = timedelta(days=14)  # in which they sent their last event
+RARE_SHARE, RARE_COUNT = 0.05, 3  # a rare word is in at most this share or number of memories
+MIN_RARE_WORDS = 2  # repeated rare words that count as a use; one identifier is enough
+ABANDONED_SESSIONS = 5  # sessions without an end that are decided when another one starts
+ABANDONED_SPAN = timedelta(days=14)  # since the last event of such a session
 _TOKEN = re.compile(r"\w(?:[\w./:-]*\w)?")
 _IDENTIFIER = re.compile(r"[_./:]|\d[^\W\d]|[^\W\d]\d|[a-z][A-Z]")
 _CODE = re.compile(r"`([^`\n]{6,200})`|^\s*\$\s+(.{6,200})$", re.MULTILINE)
@@ -76,7 +76,7 @@ def digest_call(written: str, command: str, *, failed: bool) -> dict[str, Any]:
 
 @dataclass
 class _Knowledge:
-    """What the agent did or knew in a part of a session."""
+    """The files, terms and commands that the agent used or knew in a part of a session."""
 
     files: list[str] = field(default_factory=list)
     terms: set[str] = field(default_factory=set)
@@ -85,17 +85,17 @@ class _Knowledge:
     succeeded: set[str] = field(default_factory=set)
 
     def add(self, event: Event) -> None:
-        found = event.digests or {}
+        digests = event.digests or {}
         self.files += map(str, event.files)
-        self.terms.update(found.get("terms", ()))
-        if command := found.get("command"):
-            (self.failed if found.get("failed") else self.succeeded).add(command)
-        if found.get("failed"):
+        self.terms.update(digests.get("terms", ()))
+        if command := digests.get("command"):
+            (self.failed if digests.get("failed") else self.succeeded).add(command)
+        if digests.get("failed"):
             self.failure_terms.update(map(digest, event.keywords))
 
 
 def decide_outcomes(session: Session, now: datetime) -> int:
-    """Decide the undecided injections of a session. Return how many there were."""
+    """Decide the undecided injections of a session; return their number."""
     pending = list(
         Injection.objects.undecided().filter(session=session).order_by("at", "pk")[:MAX_INJECTIONS]
     )
@@ -108,20 +108,20 @@ def decide_outcomes(session: Session, now: datetime) -> int:
         if rows:
             # Outcomes are visible with the injection, so they depend only on what its readers may see.
             clearance = Clearance.up_to(level, projects=[session.project])
-            found = Event.objects.visible_to(clearance).filter(session=session).order_by("at", "pk")
-            events, rarity = list(found[:MAX_EVENTS]), _Rarity(clearance, session.project, now)
+            visible = Event.objects.visible_to(clearance).filter(session=session).order_by("at", "pk")
+            events, rarity = list(visible[:MAX_EVENTS]), _Rarity(clearance, session.project, now)
             decided |= {row.pk: _decide(row, events, shown, rarity) for row in rows}
     _save(decided, shown)
     return len(pending)
 
 
 def decide_abandoned(session: Session, now: datetime) -> int:
-    """Decide the injections of some other sessions of the project, which sent nothing for a while."""
+    """Decide the injections of some other sessions of the project that sent nothing for a while."""
     span = (now - ABANDONED_SPAN, now - WINDOW)
     stale = Session.objects.filter(project=session.project, last_at__range=span).exclude(pk=session.pk)
     stale = stale.filter(Exists(Injection.objects.undecided().filter(session=OuterRef("pk"))))
-    found = stale.order_by("-last_at")[:ABANDONED_SESSIONS]
-    return sum(decide_outcomes(other, now) for other in found)
+    latest = stale.order_by("-last_at")[:ABANDONED_SESSIONS]
+    return sum(decide_outcomes(other, now) for other in latest)
 
 
 def decide_quietly(decide: Callable[[Session, datetime], int], session: Session, now: datetime) -> None:
@@ -133,16 +133,16 @@ def decide_quietly(decide: Callable[[Session, datetime], int], session: Session,
 
 
 def _load_shown(rows: Iterable[Injection]) -> dict[str, Memory]:
-    uids = {one["id"] for row in rows for one in row.injected}
-    found = list(Memory.objects.filter(uid__in=uids, deleted_at__isnull=True))
-    attach_lists(found)
-    return {memory.uid: memory for memory in found}
+    uids = {item["id"] for row in rows for item in row.injected}
+    memories = list(Memory.objects.filter(uid__in=uids, deleted_at__isnull=True))
+    attach_lists(memories)
+    return {memory.uid: memory for memory in memories}
 
 
 def _decide(
     row: Injection, events: Sequence[Event], shown: Mapping[str, Memory], rarity: _Rarity
 ) -> dict[str, str]:
-    """Return why each memory of an injection was used, by id; empty: it was not."""
+    """Return the reason why each memory of an injection was used, by id; empty if it was not."""
     before, after = _Knowledge(), _Knowledge()
     before.terms.update(map(digest, find_terms(row.prompt_preview)))
     calls = 0
@@ -153,20 +153,20 @@ def _decide(
         elif event.at <= row.at + WINDOW and event.tool_name and calls < MAX_CALLS:
             after.add(event)
             calls += 1
-    found = {}
-    for one in row.injected:
-        memory = shown.get(one["id"])
-        found[one["id"]] = _find_use(memory, row, before, after, rarity) if memory else ""
-    return found
+    reasons = {}
+    for item in row.injected:
+        memory = shown.get(item["id"])
+        reasons[item["id"]] = _find_use(memory, row, before, after, rarity) if memory else ""
+    return reasons
 
 
 def _find_use(memory: Memory, row: Injection, before: _Knowledge, after: _Knowledge, rarity: _Rarity) -> str:
     lists = memory.loaded_lists or {}
-    own = [*lists.get("files_modified", ()), *lists.get("files_read", ())]
-    if len(set(own)) > MAX_FILES_OF_MEMORY or memory.type in SUMMARY_TYPES:
-        own = []  # about the work as a whole, not about one of the files
-    known = [path for path in own if _names_file(row.prompt_preview, path) or _is_among(path, before.files)]
-    if any(_is_among(path, after.files) for path in own if path not in known):
+    files = [*lists.get("files_modified", ()), *lists.get("files_read", ())]
+    if len(set(files)) > MAX_FILES_OF_MEMORY or memory.type in SUMMARY_TYPES:
+        files = []  # the memory is about the work as a whole, not about one of the files
+    known = [path for path in files if _names_file(row.prompt_preview, path) or _is_among(path, before.files)]
+    if any(_is_among(path, after.files) for path in files if path not in known):
         return FILE
     terms = find_terms(f"{memory.title}\n{memory.content}")
     if memory.type == MemoryType.BUGFIX.value:
@@ -184,7 +184,7 @@ def _find_use(memory: Memory, row: Injection, before: _Knowledge, after: _Knowle
 
 def _is_among(path: str, paths: Iterable[str]) -> bool:
     """Whether one of the paths is the same file, written from another folder."""
-    return any(path == one or path.endswith(f"/{one}") or one.endswith(f"/{path}") for one in paths)
+    return any(path == other or path.endswith(f"/{other}") or other.endswith(f"/{path}") for other in paths)
 
 
 def _names_file(prompt: str, path: str) -> bool:
@@ -192,8 +192,8 @@ def _names_file(prompt: str, path: str) -> bool:
 
 
 def _names_success(memory: Memory, after: _Knowledge) -> bool:
-    """Whether the memory names a command that then succeeds and does not fail."""
-    named = {digest_command(one or other) for one, other in _CODE.findall(memory.content[:MAX_TEXT])}
+    """Whether the memory names a command that succeeded afterwards and did not fail."""
+    named = {digest_command(quoted or shell) for quoted, shell in _CODE.findall(memory.content[:MAX_TEXT])}
     return bool((after.succeeded - after.failed) & named)
 
 
@@ -218,16 +218,16 @@ def _save(decided: Mapping[int, Mapping[str, str]], shown: Mapping[str, Memory])
     with write_transaction():
         rows = list(Injection.objects.undecided().filter(pk__in=list(decided)))
         for row in rows:
-            for one in row.injected:
-                if "used" in one:
+            for item in row.injected:
+                if "used" in item:
                     continue
-                why = decided[row.pk].get(one["id"], "")
-                one |= {"used": bool(why), **({"why": why} if why else {})}
-                memory = shown.get(one["id"])
+                why = decided[row.pk].get(item["id"], "")
+                item |= {"used": bool(why), **({"why": why} if why else {})}
+                memory = shown.get(item["id"])
                 if memory and _is_counted(row, memory):
-                    one["counted"] = True
+                    item["counted"] = True
                     counts[memory.pk, bool(why)] += 1
-            row.helped = any(one["used"] for one in row.injected)
+            row.helped = any(item["used"] for item in row.injected)
         Injection.objects.bulk_update(rows, ["injected", "helped"])
         keys = {pk for pk, _ in counts}
         store.count_outcomes({pk: (counts[pk, True] + counts[pk, False], counts[pk, True]) for pk in keys})
