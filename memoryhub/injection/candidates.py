@@ -163,7 +163,7 @@ def build_query(parsed: ParsedPrompt, frequencies: Mapping[str, int], total: int
         term for term in parsed.terms if not term.stems or any(stem in frequencies for stem in term.stems)
     ]
     weights = {term: _term_weight(term, frequencies, total) for term in terms}
-    unknown = [term for term in terms if term.stems and not any(map(frequencies.get, term.stems))]
+    unknown = [term for term in terms if term.stems and not any(frequencies.get(stem) for stem in term.stems)]
     known = sorted(weights.keys() - set(unknown), key=lambda term: -weights[term])
     # An unknown word may be part of a known one: deploy in deployment.
     if known:

@@ -100,10 +100,10 @@ class ProjectPage:
 
 
 def group_by_section(entries: Iterable[PageEntry]) -> Iterator[tuple[SectionRules, list[PageEntry]]]:
-    found = defaultdict(list)
+    by_section = defaultdict(list)
     for entry in entries:
-        found[entry.section].append(entry)
-    yield from ((one, found[one.key]) for one in SECTIONS if found[one.key])
+        by_section[entry.section].append(entry)
+    yield from ((section, by_section[section.key]) for section in SECTIONS if by_section[section.key])
 
 
 def render_element(project: str, entries: Sequence[PageEntry]) -> str:
@@ -121,7 +121,7 @@ def render_frame(project: str, text: str) -> str:
 
 
 def element_line(entry: PageEntry) -> str:
-    """Return a line of the element, with the id of its memory, and the mark if its code changed."""
+    """Return a line of the element, with the id of its memory, and a note if its code has changed."""
     reference = f" [{entry.uid}]" if entry.kind == "memory" else ""
     mark = " (may be outdated)" if entry.may_be_outdated else ""
     return f"- {neutralise_tags(entry.line)}{mark}{reference}\n"
@@ -134,9 +134,9 @@ def _markdown_line(entry: PageEntry) -> str:
 def build_page(
     project: str, clearance: Clearance, now: datetime, *, but_session: str = "", tokens: int = MAX_PAGE_TOKENS
 ) -> ProjectPage:
-    """Return the page of a project, as far as this clearance sees it, in at most so many tokens.
+    """Return the visible part of a project's page, with at most ``tokens`` tokens.
 
-    ``but_session``: a session whose own work is not reported.
+    ``but_session``: a session whose own work is left out.
     """
     entries, blocked = [], []
     for entry in find_entries(project, clearance, now, but_session):
@@ -197,11 +197,11 @@ def find_entries(project: str, clearance: Clearance, now: datetime, but_session:
     if not project or not clearance.includes_project(project):
         return []
     memories = page_memories(project, clearance, now)
-    placed = _place_memories(memories, but_session)
-    entries = _memory_entries(placed)
-    used = {memory.pk for _, _, memory in placed}
+    classified = _classify_memories(memories, but_session)
+    entries = _memory_entries(classified)
+    used = {memory.pk for _, _, memory in classified}
     entries += _fact_entries(_page_facts(project, clearance, now), project, used)
-    summarised = {memory.session_id for _, _, memory in placed if memory.type == _SUMMARY}
+    summarised = {memory.session_id for _, _, memory in classified if memory.type == _SUMMARY}
     entries += _session_entry(project, clearance, now, but_session, summarised)
     order = {section.key: number for number, section in enumerate(SECTIONS)}
     entries.sort(key=lambda one: (order[one.section], not one.pinned))  # stable: best first
@@ -220,7 +220,7 @@ def page_memories(project: str, clearance: Clearance, now: datetime) -> MemoryQu
     return memories.filter(project=project).exclude(scope=Scope.PERSONAL.value)
 
 
-def _place_memories(memories: MemoryQuerySet, but_session: str) -> list[tuple[SectionRules, str, Memory]]:
+def _classify_memories(memories: MemoryQuerySet, but_session: str) -> list[tuple[SectionRules, str, Memory]]:
     """Return the memories that belong to a section, with the reason: the best first, current work by date."""
     lean = memories.only(*_COLUMNS)
     tagged = Label.objects.filter(Exists(memories.filter(pk=OuterRef("memory"))), value__in=_LABELS)
@@ -238,7 +238,7 @@ def _place_memories(memories: MemoryQuerySet, but_session: str) -> list[tuple[Se
     labels = defaultdict(set)
     for pk, value in Label.objects.filter(memory__in=list(found)).values_list("memory_id", "value"):
         labels[pk].add(value.lower())
-    placed = []
+    classified = []
     for memory in sorted(
         found.values(), key=lambda one: (-one.importance, -one.updated_at.timestamp(), one.pk)
     ):
@@ -246,17 +246,17 @@ def _place_memories(memories: MemoryQuerySet, but_session: str) -> list[tuple[Se
             continue
         section, reason = classify_memory(memory, labels[memory.pk])
         if section:
-            placed.append((section, reason, memory))
-    return _newest_work(placed)
+            classified.append((section, reason, memory))
+    return _newest_work(classified)
 
 
-def _newest_work(placed: list[tuple[SectionRules, str, Memory]]) -> list[tuple[SectionRules, str, Memory]]:
+def _newest_work(rows: list[tuple[SectionRules, str, Memory]]) -> list[tuple[SectionRules, str, Memory]]:
     """Order current work by date, summaries of sessions first, and drop all but the latest summaries."""
-    work = [one for one in placed if one[0].key == "current-work"]
-    work.sort(key=lambda one: (one[2].updated_at, one[2].pk), reverse=True)
-    summaries = [one for one in work if one[2].type == _SUMMARY][:MAX_SUMMARIES]
-    rest = [one for one in work if one[2].type != _SUMMARY]
-    return [*(one for one in placed if one[0].key != "current-work"), *summaries, *rest]
+    work = [row for row in rows if row[0].key == "current-work"]
+    work.sort(key=lambda row: (row[2].updated_at, row[2].pk), reverse=True)
+    summaries = [row for row in work if row[2].type == _SUMMARY][:MAX_SUMMARIES]
+    rest = [row for row in work if row[2].type != _SUMMARY]
+    return [*(row for row in rows if row[0].key != "current-work"), *summaries, *rest]
 
 
 def classify_memory(memory: Memory, labels: Collection[str]) -> tuple[SectionRules | None, str]:
@@ -277,13 +277,12 @@ def classify_memory(memory: Memory, labels: Collection[str]) -> tuple[SectionRul
     return (decisions, "pinned") if memory.pinned else (None, "")
 
 
-def _memory_entries(placed: Iterable[tuple[SectionRules, str, Memory]]) -> list[PageEntry]:
-    kept = list(placed)
+def _memory_entries(classified: Sequence[tuple[SectionRules, str, Memory]]) -> list[PageEntry]:
     contents: Mapping[int, str] = dict(
-        Memory.objects.filter(pk__in=[memory.pk for _, _, memory in kept]).values_list("pk", "content")
+        Memory.objects.filter(pk__in=[memory.pk for _, _, memory in classified]).values_list("pk", "content")
     )
     entries = []
-    for section, reason, memory in kept:
+    for section, reason, memory in classified:
         line, _ = memory_line(memory, contents.get(memory.pk, ""))
         why = reason if reason == "pinned" or not memory.pinned else f"pinned, {reason}"
         marks = (memory.pinned, memory.may_be_outdated)
@@ -331,7 +330,7 @@ def _fact_entries(facts: FactQuerySet, project: str, used: Collection[int]) -> l
 def _session_entry(
     project: str, clearance: Clearance, now: datetime, but_session: str, summarised: Collection[str]
 ) -> list[PageEntry]:
-    """Return a line with the files of the latest session, unless its summary is on the page or waits."""
+    """Return a line with the files of the latest session, unless its summary is on the page or waiting."""
     if Project.named(project).mode == ProjectMode.APPROVE:
         return []
     since = now - timedelta(days=MAX_SESSION_DAYS)
@@ -344,8 +343,8 @@ def _session_entry(
     if not rows or rows[0][0] in summarised:
         return []
     latest, at = rows[0][:2]
-    own = [row for row in rows if row[0] == latest]
-    files = list(dict.fromkeys(path for _, _, paths, _ in own for path in paths))[:MAX_FILES]
-    level = reduce(stricter_level, [row[3] for row in own])
+    session_rows = [row for row in rows if row[0] == latest]
+    files = list(dict.fromkeys(path for _, _, paths, _ in session_rows for path in paths))[:MAX_FILES]
+    level = reduce(stricter_level, [row[3] for row in session_rows])
     line = shorten(f"{at:%Y-%m-%d}: worked on {', '.join(files)}", MAX_LINE_CHARS)
     return [PageEntry("current-work", "session", latest, line, "latest session, without a summary", level)]

@@ -46,7 +46,7 @@ class ShownMemory:
 
     @property
     def outcome(self) -> str:
-        """What became of the memory, in words; empty if that is not decided."""
+        """The outcome in words; empty if it is not decided."""
         if self.used is None:
             return ""
         return _OUTCOMES.get((self.used, self.why), "used" if self.used else "not used")
@@ -118,31 +118,32 @@ class SessionKnowledge:
 
 
 def decided_injections(clearance: Clearance, now: datetime) -> InjectionQuerySet:
-    """Return the visible injections of the last 30 days that are known to have helped or not. Lazy."""
+    """Return the visible injections of the last 30 days whose outcome is decided. Lazy."""
     rows: InjectionQuerySet = Injection.objects.visible_to(clearance)
     return rows.filter(at__gte=now - HELPED_SPAN, helped__isnull=False)
 
 
 def count_helped(clearance: Clearance, now: datetime) -> dict[str, tuple[int, int]]:
-    """Return by agent in how many of its :func:`decided_injections` a memory helped. One query.
+    """Return, by agent, how many :func:`decided_injections` helped, and how many there are. One query.
 
     Injections outside a session count for the agent "".
     """
-    found = decided_injections(clearance, now).order_by().values_list(Coalesce("session__agent", Value("")))
-    counts = found.annotate(helped=Count("pk", filter=Q(helped=True)), total=Count("pk"))
+    agents = decided_injections(clearance, now).order_by().values_list(Coalesce("session__agent", Value("")))
+    counts = agents.annotate(helped=Count("pk", filter=Q(helped=True)), total=Count("pk"))
     return {agent: (helped, total) for agent, helped, total in counts}
 
 
 def find_pinned_warnings(clearance: Clearance, project: str = "") -> dict[str, list[str]]:
-    """Return the warnings about pinned memories by project, of this project or of all; no empty ones."""
+    """Return the warnings about pinned memories by project, for one project or for all that have any."""
     pinned = live_memories(clearance).pinned()
     names = pinned.filter(project=project) if project else pinned
-    found, budget = {}, settings.MEMORYHUB.pinned_token_budget
+    warnings, budget = {}, settings.MEMORYHUB.pinned_token_budget
     for name in names.order_by("project").values_list("project", flat=True).distinct()[:MAX_WARNED]:
         candidates = find_pinned(InjectionRequest("", project=name), clearance, timezone.now())
         chosen = select_pinned(candidates, {}, budget, Deadline(math.inf))
-        found[name] = pinned_warnings(chosen)
-    return {name: warnings for name, warnings in found.items() if warnings}
+        if lines := pinned_warnings(chosen):
+            warnings[name] = lines
+    return warnings
 
 
 def summarize_reports(logs: Iterable[InjectionReport]) -> SessionKnowledge:
@@ -160,7 +161,7 @@ def summarize_reports(logs: Iterable[InjectionReport]) -> SessionKnowledge:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """An injection that contained a memory. ``outcome``: what became of it, in words."""
+    """An injection that contained a memory. ``outcome``: whether it helped, in words."""
 
     injection: Injection
     outcome: str

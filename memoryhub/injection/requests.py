@@ -1,4 +1,4 @@
-"""What an injection is asked for, what it returns, and its log: one row with the memories and the reasons."""
+"""The request and the result of an injection, and its log: one row with the memories and the reasons."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class InjectionRequest:
 class InjectedItem:
     """A memory in the block. ``scale`` is empty if ``memory.temporal`` is switched off.
 
-    ``factor``: by which its score was multiplied for the order, because it helped or did not before.
+    ``factor``: its score was multiplied by this for the order, depending on whether it helped before.
     """
 
     uid: str
@@ -93,10 +93,8 @@ class WithheldItem:
 class InjectionResult:
     """The block, or an empty ``context``. ``skipped``: failed or disabled steps, one line each.
 
-    ``page``: the lines in it of the project's page.
-
-    ``warnings``: what the caller can fix, one line each. ``shown`` and ``choice`` are for pages that explain
-    the selection to the same viewer.
+    ``page``: the lines of the project's page in the block. ``warnings``: what the caller can fix,
+    one line each. ``shown`` and ``choice`` are for pages that explain the selection to the same viewer.
     """
 
     context: str = ""
@@ -210,22 +208,24 @@ def _session_key(request: InjectionRequest, clearance: Clearance, actor: Actor, 
 
 def _flags_by_memory(result: InjectionResult) -> dict[str, list[str]]:
     """Return flags for reviewers: the kinds of instructions found in each memory."""
-    found = [one for one in result.withheld if one.reason in (BLOCKED, REDACTED) and one.detail]
-    return {one.uid: [f"{PROMPT_INJECTION_FLAG}:{kind}" for kind in one.detail.split(", ")] for one in found}
+    detected = [item for item in result.withheld if item.reason in (BLOCKED, REDACTED) and item.detail]
+    return {
+        item.uid: [f"{PROMPT_INJECTION_FLAG}:{kind}" for kind in item.detail.split(", ")] for item in detected
+    }
 
 
-def _context_begin(request: InjectionRequest, now: datetime) -> datetime:
-    """Return the moment from which the agent still has what it was shown."""
-    begin = now - timedelta(minutes=settings.MEMORYHUB.session_minutes)
-    return max(begin, request.fresh_since or begin)
+def _context_start(request: InjectionRequest, now: datetime) -> datetime:
+    """Return the time since which the agent still has injections in its context."""
+    start = now - timedelta(minutes=settings.MEMORYHUB.session_minutes)
+    return max(start, request.fresh_since or start)
 
 
 def page_was_shown(request: InjectionRequest, clearance: Clearance, now: datetime) -> bool:
-    """Return whether this session was shown the project's page and still has it in its context."""
+    """Whether this session was shown the project's page and still has it in its context."""
     if not request.session_id or (request.session and request.session.is_new):
         return False
     shown = Injection.objects.visible_to(clearance).filter(
-        session__session_id=request.session_id, project=request.project, at__gte=_context_begin(request, now)
+        session__session_id=request.session_id, project=request.project, at__gte=_context_start(request, now)
     )
     return bool(shown.exclude(page=[]).exists())
 
@@ -237,7 +237,7 @@ def previously_shown(request: InjectionRequest, clearance: Clearance, now: datet
     """
     if not request.session_id or (request.session and request.session.is_new):
         return {}
-    since, levels = _context_begin(request, now), clearance.levels_in(request.project)
+    since, levels = _context_start(request, now), clearance.levels_in(request.project)
     found: dict[str, datetime] = {}
     for at, injected in statements.read_injections(
         request.session_id, request.project, levels, since, MAX_PREVIOUS_INJECTIONS

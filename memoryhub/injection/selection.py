@@ -33,7 +33,7 @@ CUT_SHORT = "cut short"
 PINNED = "pinned"  # in place of a time scale
 BLOCKED = "blocked by the governor"
 REDACTED = "instruction removed"
-WITHHOLD = "withhold"  # the value of the setting
+WITHHOLD = "withhold"  # a value of the setting outdated_memories
 MAX_BELOW_FLOOR = 5  # reported candidates below the minimum score
 MAX_OVER_COUNT = 10  # reported candidates over the count
 MAX_BUDGET_SHARES = 3  # a text is inspected up to the whole budget divided by at most this
@@ -69,8 +69,8 @@ class InspectedCandidate:
     @property
     def is_blocked(self) -> bool:
         """Whether no word of title and text is left."""
-        left = f"{self.passage.title} {self.passage.text}".replace(INSTRUCTION_REMOVED, "")
-        return self.verdict.blocked or not any(map(str.isalnum, left))
+        text = f"{self.passage.title} {self.passage.text}".replace(INSTRUCTION_REMOVED, "")
+        return self.verdict.blocked or not any(map(str.isalnum, text))
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class WithheldCandidate:
 
 @dataclass
 class Selection:
-    """Shown memories, best first, withheld ones, and the lines shown of the project's page."""
+    """The shown memories, best first, the withheld ones, and the shown lines of the project's page."""
 
     shown: list[InspectedCandidate] = field(default_factory=list)
     withheld: list[WithheldCandidate] = field(default_factory=list)
@@ -199,7 +199,7 @@ def pinned_warnings(chosen: Selection) -> list[str]:
 def _filter_candidates(
     candidates: Sequence[Candidate], shown_at: Mapping[str, datetime], selection: Selection, min_score: float
 ) -> list[Candidate]:
-    """Return the candidates with the minimum score that are new to the session or changed since."""
+    """Return the candidates that reach the minimum score and are new to the session, or changed since."""
     fit, below = [], []
     for one in candidates:
         if one.score < min_score:

@@ -60,29 +60,29 @@ from memoryhub.search.visible_rows import load_in_background
 MAX_RECENT = 100  # memories among which the most important ones are selected at session start
 MAX_IMPORTANT = 3  # memories in addition to the last summary
 MIN_IMPORTANCE = 0.6
-MAX_PINNED = 100  # pinned memories that one session opens with, whatever their budget
+MAX_PINNED = 100  # pinned memories at the start of a session, whatever their budget
 
 
-def _live_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
+def _live_memories(clearance: Clearance, now: datetime) -> MemoryQuerySet:
     """Return the live memories without those that a visible memory replaces."""
     return without_replaced(Memory.objects.visible_to(clearance).live(max(now, timezone.now())))
 
 
 def pinned_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
     """Return the pinned memories of the project and of no project, which every session opens with."""
-    return _live_memories(request, clearance, now).pinned().filter(project__in={request.project, ""})
+    return _live_memories(clearance, now).pinned().filter(project__in={request.project, ""})
 
 
 def find_pinned(request: InjectionRequest, clearance: Clearance, now: datetime) -> list[Candidate]:
     """Return the most important pinned memories, hardly more than could fit into their budget."""
-    most = min(settings.MEMORYHUB.pinned_token_budget // context_block.MIN_TEXT_TOKENS + 1, MAX_PINNED)
+    limit = min(settings.MEMORYHUB.pinned_token_budget // context_block.MIN_TEXT_TOKENS + 1, MAX_PINNED)
     pinned = pinned_memories(request, clearance, now).order_by("-importance", "pinned_at", "pk")
-    return [full_match(memory, now) for memory in pinned[:most]]
+    return [full_match(memory, now) for memory in pinned[:limit]]
 
 
 def find_at_session_start(request: InjectionRequest, clearance: Clearance, now: datetime) -> CandidateSet:
     """Return the summary of the previous session, then the best of the latest important memories."""
-    live = _live_memories(request, clearance, now).filter(project=request.project).unpinned()
+    live = _live_memories(clearance, now).filter(project=request.project).unpinned()
     recent = list(live.order_by("-updated_at")[:MAX_RECENT])
     summaries = [
         full_match(memory, now)
@@ -107,10 +107,10 @@ def _find_page(request: InjectionRequest, clearance: Clearance, now: datetime) -
         return []
     if not Project.named(request.project).sends_page or page_was_shown(request, clearance, now):
         return []
-    found = find_entries(request.project, clearance, max(now, timezone.now()), request.session_id)
-    withheld = settings.MEMORYHUB.outdated_memories == WITHHOLD
-    lines = [one for one in found if not one.pinned and not (withheld and one.may_be_outdated)]
-    return [clean for entry in lines if (clean := clean_entry(entry))]
+    entries = find_entries(request.project, clearance, max(now, timezone.now()), request.session_id)
+    withholds = settings.MEMORYHUB.outdated_memories == WITHHOLD
+    wanted = [entry for entry in entries if not entry.pinned and not (withholds and entry.may_be_outdated)]
+    return [clean for entry in wanted if (clean := clean_entry(entry))]
 
 
 def fit_page(
@@ -145,8 +145,9 @@ def inject_context(
 def inject_at_session_start(
     request: InjectionRequest, actor: Actor, now: datetime | None = None, *, record: bool = True
 ) -> InjectionResult:
-    """Return the block for a new session: pinned memories, the project's page, the last summary, recent
-    important memories.
+    """Return the block for a new session.
+
+    It contains pinned memories, the project's page, the last summary, and recent important memories.
     """
     return _warn_if_missed(_inject(find_at_session_start, request, actor, now=now, record=record))
 
@@ -166,10 +167,10 @@ def preview_session_start(
         allow_private=private,
         allow_secret=secret,
     )
-    found = inject_at_session_start(request, actor, record=False)
-    if len(found.context) > MAX_CONTEXT_CHARS:
+    result = inject_at_session_start(request, actor, record=False)
+    if len(result.context) > MAX_CONTEXT_CHARS:
         return InjectionResult(skipped=[f"more than {MAX_CONTEXT_CHARS} characters are not sent"])
-    return found
+    return result
 
 
 def inject_pinned(request: InjectionRequest, actor: Actor, now: datetime | None = None) -> InjectionResult:
@@ -178,8 +179,8 @@ def inject_pinned(request: InjectionRequest, actor: Actor, now: datetime | None 
     moment = now or timezone.now()
     if not pinned_memories(request, request.clearance(actor), moment).exists():
         return InjectionResult()
-    pins = _inject(lambda *given: CandidateSet(pinned=find_pinned(*given)), request, actor, now=moment)
-    return _warn_if_missed(pins)
+    result = _inject(lambda *given: CandidateSet(pinned=find_pinned(*given)), request, actor, now=moment)
+    return _warn_if_missed(result)
 
 
 def _warn_if_missed(result: InjectionResult) -> InjectionResult:
@@ -193,10 +194,10 @@ def inject_for_tool_call(
     """Return the block for a tool call that touches files or reports a failure. Logged only if not empty."""
 
     def find(request: InjectionRequest, clearance: Clearance, now: datetime) -> CandidateSet:
-        found = find_about_files(clearance, files, request.project, request.session_id, now)
+        candidates = find_about_files(clearance, files, request.project, request.session_id, now)
         if failure:
-            found += find_repairs(injectable_memories(clearance, request.project, now), failure, now)
-        return CandidateSet(found)
+            candidates += find_repairs(injectable_memories(clearance, request.project, now), failure, now)
+        return CandidateSet(candidates)
 
     if request.project and not request.clearance(actor).includes_project(request.project):
         return InjectionResult()
@@ -205,7 +206,7 @@ def inject_for_tool_call(
 
 
 def select_for_new_session(candidates: CandidateSet, request: InjectionRequest, now: datetime) -> Selection:
-    """Return what a session that was shown nothing yet would be shown. Nothing is logged."""
+    """Return the selection for a session that was not shown anything yet. Nothing is logged."""
     return _select(candidates, request, {}, now, Deadline(math.inf), [])[0]
 
 
@@ -304,19 +305,20 @@ def _select(
     notes: list[str],
 ) -> tuple[Selection, list[str]]:
     """Select the pinned memories and the others, each within their budget. Return the warnings too."""
-    most = request.max_tokens
+    max_tokens = request.max_tokens
     limit, left, pinned = settings.MEMORYHUB.pinned_token_budget, request.budget, Selection()
     if candidates.pinned:
-        limit = limit if most is None else min(limit, most)
+        limit = limit if max_tokens is None else min(limit, max_tokens)
         pinned = selection.select_pinned(candidates.pinned, shown_at, limit, deadline)
-        left = left if most is None else min(left, most - context_block.count_tokens(_render(pinned)))
+        if max_tokens is not None:
+            left = min(left, max_tokens - context_block.count_tokens(_render(pinned)))
     page, reserved = fit_page(candidates.page, request.project, left, candidates.ranked)
     left -= reserved
     others = selection.select_memories(
         candidates.ranked, shown_at, left, request.count, now, deadline, notes, request.floor
     )
     both = Selection(pinned.shown + others.shown, pinned.withheld + others.withheld)
-    if page:  # with those of the others that are withheld, as far as the tokens allow
+    if page:  # lines of memories that were withheld may fill the rest of the tokens
         left, shown = reserved + context_block.EMPTY_TOKENS, [one.candidate for one in both.shown]
         both.page, _ = fit_page(candidates.page, request.project, left, shown)
     return both, selection.pinned_warnings(pinned)
