@@ -201,15 +201,15 @@ def _filter_candidates(
 ) -> list[Candidate]:
     """Return the candidates that reach the minimum score and are new to the session, or changed since."""
     fit, below = [], []
-    for one in candidates:
-        if one.score < min_score:
-            below.append(one)
-        elif is_withheld_as_outdated(one.memory):
-            selection.withhold([one], OUTDATED)
-        elif _is_known(one.memory, shown_at):
-            selection.withhold([one], ALREADY_SHOWN)
+    for candidate in candidates:
+        if candidate.score < min_score:
+            below.append(candidate)
+        elif is_withheld_as_outdated(candidate.memory):
+            selection.withhold([candidate], OUTDATED)
+        elif _is_known(candidate.memory, shown_at):
+            selection.withhold([candidate], ALREADY_SHOWN)
         else:
-            fit.append(one)
+            fit.append(candidate)
     selection.withhold(below[:MAX_BELOW_FLOOR], BELOW_FLOOR)
     return fit
 
@@ -231,12 +231,14 @@ def _pick_by_scale(
     """Return the best candidates with their time scales, balanced over these if that is switched on."""
 
     def balance() -> list[tuple[Candidate, str]]:
-        scales = {one.memory.pk: memory_scale(one.memory, now) for one in fit}
-        picked = balance_scales(fit, lambda one: scales[one.memory.pk], _counts_by_scale(count), count)
-        return [(one, scales[one.memory.pk].value) for one in picked]
+        scales = {candidate.memory.pk: memory_scale(candidate.memory, now) for candidate in fit}
+        picked = balance_scales(
+            fit, lambda candidate: scales[candidate.memory.pk], _counts_by_scale(count), count
+        )
+        return [(candidate, scales[candidate.memory.pk].value) for candidate in picked]
 
     balanced = call_capability(TEMPORAL, balance, notes)
-    return [(one, "") for one in fit[:count]] if balanced is None else balanced
+    return [(candidate, "") for candidate in fit[:count]] if balanced is None else balanced
 
 
 def _counts_by_scale(count: int) -> dict[Scale, int]:
