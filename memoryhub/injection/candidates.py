@@ -52,7 +52,7 @@ MAX_CLAUSES = 3  # sentences that are matched alone
 MAX_CORRECTED_WORDS = 4  # informative words of a prompt in which typing errors are corrected
 MIN_SUBSTRING_LENGTH = 5  # letters of a word that is searched inside other words
 NAME_BONUS = 1.3
-# Shared terms of less weight are coincidence: so many memories share them with any prompt.
+# Shared terms count as coincidence if more than this many memories have them.
 CHANCE_MATCHES, CHANCE_MATCHES_OF_ONE = 20, 4
 # In a store of at most so many memories, all may have the same topic, so common terms count too.
 SMALL_STORE, SMALL_STORE_FOR_ONE = 256, 64
@@ -79,18 +79,18 @@ class Candidate:
 
     @property
     def factor(self) -> float:
-        """By how much the memory moves: it helped before, or not, and it may be outdated."""
+        """The factor of the rank: higher if the memory helped before, lower if it may be outdated."""
         helped = scoring.helpfulness(self.memory.shown_count, self.memory.helped_count)
         return round(helped * OUTDATED_FACTOR, 3) if self.memory.may_be_outdated else helped
 
     @property
     def rank(self) -> float:
-        """What candidates are ordered by. Limits compare the score, which stays the documented sum."""
+        """The sort key of candidates. Limits apply to the score, which is the documented sum."""
         return round(self.score * self.factor, 4)
 
 
 def full_match(memory: Memory, now: datetime) -> Candidate:
-    """Return a candidate that is relevant whatever its words are, such as a pinned memory."""
+    """Return a candidate that is relevant regardless of its words, such as a pinned memory."""
     parts = score_parts(memory, 1.0, now)
     return Candidate(memory, scoring.composite_score(parts, default_weights()), parts)
 
@@ -276,9 +276,9 @@ def _match_candidates(
 
 
 def min_shared_weight(total: int, *, is_lone: bool = False) -> float:
-    """Return the weight of shared terms from which they are no coincidence among so many memories.
+    """Return the minimum weight of shared terms that are no coincidence. ``total``: the number of memories.
 
-    In a small store, where all memories may have the same topic, it is 0. ``is_lone``: only one of several
+    It is 0 in a small store, where all memories may have the same topic. ``is_lone``: only one of several
     terms is shared; it must be rarer.
     """
     chance, small = (CHANCE_MATCHES_OF_ONE, SMALL_STORE_FOR_ONE) if is_lone else (CHANCE_MATCHES, SMALL_STORE)
@@ -311,8 +311,8 @@ def find_about_files(
 ) -> list[Candidate]:
     """Return pinned memories, decisions and past failures about these files, the most useful first.
 
-    Memories of the session itself are left out: its agent knows them. So are those of other projects, also of
-    the team: the same path is another file there.
+    Memories of the session itself are left out, because its agent knows them. So are those of other projects,
+    including team memories, because the same path is another file there.
     """
     if not clearance.levels_in(project):
         return []
@@ -328,7 +328,7 @@ def find_about_files(
 
 @lru_cache(maxsize=256)
 def _informative_memories(clearance: Clearance, project: str) -> tuple[str, tuple[Any, ...]]:
-    """Return the SQL of what a tool call may show of a project: to compile it takes longer than to run it."""
+    """Return the SQL of the memories for tool calls; compiling it takes longer than running it."""
     informative = Q(pinned_at__isnull=False) | Q(type__in=_TYPE_ORDER) | Q(importance__gte=MIN_IMPORTANCE)
     memories = Memory.objects.visible_to(clearance).filter(informative, project=project)
     chosen = memories.exclude(type__in=SUMMARY_TYPES).order_by().values_list("pk", "superseded_by")
@@ -336,9 +336,9 @@ def _informative_memories(clearance: Clearance, project: str) -> tuple[str, tupl
 
 
 def find_repairs(memories: MemoryQuerySet, failure: str, now: datetime) -> list[Candidate]:
-    """Return memories of how the same failure was repaired before, the best match first.
+    """Return memories that describe how the same failure was repaired before, the best match first.
 
-    They contain every name in the failure: another module or test is another failure.
+    They contain every name in the failure, because another module or test means another failure.
     """
     found = find_candidates(memories.filter(type=MemoryType.BUGFIX.value), failure, now)
     names = {fold(name) for groups in _NAME.findall(failure) for name in groups if name}

@@ -76,15 +76,15 @@ def render_tail(entry: BlockEntry) -> str:
 
 
 def render_entry(entry: BlockEntry, text: str) -> str:
-    """Return the element of a memory with this text in place of its own."""
+    """Return the element of a memory with ``text`` instead of its own text."""
     body = f"{neutralise_tags(text)}\n" if text else ""
     return f"{render_head(entry)}{body}{render_tail(entry)}"
 
 
 def render_block(entries: Sequence[BlockEntry], texts: Sequence[str], page: str = "", at: int = 0) -> str:
-    """Return the block with these texts in place of the entries' own; empty without memories.
+    """Return the block with ``texts`` instead of the entries' own texts; empty without memories.
 
-    ``page``: the element of the project's page, which comes after so many entries.
+    ``page``: the element of the project's page, which is inserted after ``at`` entries.
     """
     if not entries and not page:
         return ""
@@ -118,7 +118,7 @@ def fit_texts(entries: Sequence[BlockEntry], budget: int) -> list[str] | None:
 
 
 def cut_text(text: str, tokens: int) -> str:
-    """Cut a text to so many tokens, at the end of a sentence or word, with an ellipsis."""
+    """Cut a text to at most ``tokens`` tokens, at the end of a sentence or word, with an ellipsis."""
     text = text.strip()
     if cut_to_tokens(text, tokens) == text:
         return text

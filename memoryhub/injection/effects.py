@@ -1,9 +1,9 @@
-"""The effect of a change on what agents are shown: logged prompts are replayed before and after it.
+"""Preview how a change affects injections: replay logged prompts with and without it.
 
-The change is made by its usual writer, in transactions that are always rolled back. The first one finds out
-which memories change; only prompts that share a word with them are replayed. Each transaction lasts about
-:data:`LOCK_MS`, and other writers get as much time between two of them. A replay sees only what its viewer
-may see: the log, the memories and the texts. It logs no injection and counts no access.
+The usual writer makes the change, in transactions that are always rolled back. The first one finds out which
+memories change; only prompts that share a word with them are replayed. Each transaction lasts about
+:data:`LOCK_MS`, and other writers get as much time between two of them. A replay uses only the log, the
+memories and the texts that its viewer may see. It logs no injection and counts no access.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from memoryhub.models import FileLink, Injection, Memory, Project
 from memoryhub.search.prompts import ParsedPrompt, parse_prompt
 
 MAX_PROMPTS = 200
-MAX_LOG_ROWS = 1000  # rows of the log that are read for so many different prompts
+MAX_LOG_ROWS = 1000  # rows of the log that are read to find different prompts
 MAX_SECONDS = 8.0  # of a whole replay
 LOCK_MS = 80.0  # of one transaction
 LOCK_PATIENCE = 2.0  # seconds to wait for other writers, for each transaction
@@ -47,7 +47,7 @@ _MODE_WORDS = {ProjectMode.OFF.value: "off", ProjectMode.OBSERVE.value: "only ob
 
 @dataclass(frozen=True)
 class LoggedPrompt:
-    """A prompt of the log: as much of its text as the log keeps."""
+    """A prompt of the log, with the part of its text that the log contains."""
 
     uid: str
     text: str
@@ -81,7 +81,7 @@ class ShownMemory:
 
 @dataclass(frozen=True)
 class Answer:
-    """The memories that a prompt brings, and why others are withheld. ``reason``: why it brings none."""
+    """The memories injected for a prompt, and why others are withheld. ``reason``: why there are none."""
 
     shown: tuple[ShownMemory, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Answer:
         )
 
     def without(self, other: Answer) -> list[ShownMemory]:
-        """Return the memories that the other answer lacks, with the reason."""
+        """Return the memories that the other answer does not contain, with the reason."""
         others = {one.uid for one in other.shown}
         return [
             replace(one, reason=other.reason or other.reasons.get(one.uid, NOT_FOUND))
@@ -215,7 +215,7 @@ def latest_prompts(clearance: Clearance, limit: int = MAX_PROMPTS) -> list[Logge
 
 
 class _Replay:
-    """Answers prompts as the viewer may see them. A project that is off or observed brings nothing."""
+    """Answers prompts with the viewer's clearance; with nothing in a project that is off or observed."""
 
     def __init__(self, clearance: Clearance, now: datetime) -> None:
         self._clearance, self._now = clearance, now
@@ -253,12 +253,12 @@ def _to_request(prompt: LoggedPrompt, limits: Thresholds = _CONFIGURED) -> Injec
 def _answer_pairs(
     change: Callable[[], object], prompts: Sequence[LoggedPrompt], replay: _Replay, limit: Deadline
 ) -> Iterator[tuple[LoggedPrompt, Answer, Answer]]:
-    """Yield the answers without and with the change, for as many prompts as there is time."""
+    """Yield the answers without and with the change, until the time limit."""
     before: dict[str, Answer] = {}
     begun = 0
     while begun < len(prompts) and limit.left() > 0:
         chunk = prompts[begun : begun + CHUNK]
-        # Outside the lock, which also loads what the searches inside need.
+        # Before the lock. This also loads the data that the searches inside the lock need.
         before |= {one.uid: replay.answer(one) for one in chunk if one.uid not in before}
         lock, found = Deadline(LOCK_MS), []
         with _rolled_back(change):
@@ -293,7 +293,7 @@ class _ChangedTexts:
     is_open: bool
 
     def may_affect(self, prompt: ParsedPrompt) -> bool:
-        """Whether the prompt shares anything with the changed memories by which it could find them."""
+        """Whether the prompt shares a file, a term or a part of a word with the changed memories."""
         if self.is_open or (prompt.files and self.has_files):
             return True
         for term in prompt.terms:

@@ -1,9 +1,9 @@
-"""Whether the memories of an injection helped: decided from the later events of the session, or by a person.
+"""Decide whether the memories of an injection helped, from the later events of the session.
 
 A memory counts as used when the agent then touches one of its files, repeats its distinctive terms, or runs
-the command of its failure without that failure. What the agent knew before does not count. Events store only
-hashes of what the agent wrote. The counts of a memory include an injection only if each reader of the memory
-may see it: one of the same level and project.
+the command of its failure without that failure. Files and terms that the agent knew before do not count. A
+person's rating comes first. Events store only hashes of the agent's text. The counts of a memory include an
+injection only if each reader of the memory may see it: one of the same level and project.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def digest(text: str) -> str:
 
 
 def digest_command(command: str) -> str:
-    """Return the hash of a command without the differences in spaces."""
+    """Return the hash of a command, which ignores differences in whitespace."""
     return digest(collapse_whitespace(command))
 
 
@@ -69,14 +69,14 @@ def find_terms(text: str) -> dict[str, bool]:
 
 
 def digest_call(written: str, command: str, *, failed: bool) -> dict[str, Any]:
-    """Return what an event stores of a tool call: hashes of its terms and its command, and the outcome."""
+    """Return the digests that an event stores: of the terms and command of a call, and its outcome."""
     terms = [digest(term) for term in find_terms(written)][:MAX_DIGESTS]
     return {"terms": terms, "command": digest_command(command) if command else "", "failed": failed}
 
 
 @dataclass
 class _Knowledge:
-    """What the agent did or knew in a part of a session."""
+    """The files, terms and commands of an agent in a part of a session."""
 
     files: list[str] = field(default_factory=list)
     terms: set[str] = field(default_factory=set)
@@ -116,7 +116,7 @@ def decide_outcomes(session: Session, now: datetime) -> int:
 
 
 def decide_abandoned(session: Session, now: datetime) -> int:
-    """Decide the injections of some other sessions of the project, which sent nothing for a while."""
+    """Decide the injections of other sessions of the project that have been silent for a while."""
     span = (now - ABANDONED_SPAN, now - WINDOW)
     stale = Session.objects.filter(project=session.project, last_at__range=span).exclude(pk=session.pk)
     stale = stale.filter(Exists(Injection.objects.undecided().filter(session=OuterRef("pk"))))
@@ -142,7 +142,7 @@ def _load_shown(rows: Iterable[Injection]) -> dict[str, Memory]:
 def _decide(
     row: Injection, events: Sequence[Event], shown: Mapping[str, Memory], rarity: _Rarity
 ) -> dict[str, str]:
-    """Return why each memory of an injection was used, by id; empty: it was not."""
+    """Return how each memory of an injection was used, by id; empty if it was not used."""
     before, after = _Knowledge(), _Knowledge()
     before.terms.update(map(digest, find_terms(row.prompt_preview)))
     calls = 0

@@ -39,7 +39,7 @@ _COLUMNS = (
     *("uid", "sensitivity", "project", "session_id", "type", "category", "title", "importance"),
     *("pinned_at", "outdated_at", "updated_at"),
 )
-# Comments end in the first of these, and the marks of an exported block are comments.
+# Comments mark the page in an exported file, so its lines must not begin or end one.
 _COMMENT_ESCAPES = (("<!--", "‹!--"), ("-->", "--›"))
 
 
@@ -121,7 +121,7 @@ def render_frame(project: str, text: str) -> str:
 
 
 def element_line(entry: PageEntry) -> str:
-    """Return a line of the element, with the id of its memory, and the mark if its code changed."""
+    """Return a line of the element, with the id of its memory and a note if it may be outdated."""
     reference = f" [{entry.uid}]" if entry.kind == "memory" else ""
     mark = " (may be outdated)" if entry.may_be_outdated else ""
     return f"- {neutralise_tags(entry.line)}{mark}{reference}\n"
@@ -134,9 +134,9 @@ def _markdown_line(entry: PageEntry) -> str:
 def build_page(
     project: str, clearance: Clearance, now: datetime, *, but_session: str = "", tokens: int = MAX_PAGE_TOKENS
 ) -> ProjectPage:
-    """Return the page of a project, as far as this clearance sees it, in at most so many tokens.
+    """Return the page of a project with its visible lines, in at most ``tokens`` tokens.
 
-    ``but_session``: a session whose own work is not reported.
+    ``but_session``: a session whose own work is omitted.
     """
     entries, blocked = [], []
     for entry in find_entries(project, clearance, now, but_session):
@@ -277,13 +277,12 @@ def classify_memory(memory: Memory, labels: Collection[str]) -> tuple[SectionRul
     return (decisions, "pinned") if memory.pinned else (None, "")
 
 
-def _memory_entries(placed: Iterable[tuple[SectionRules, str, Memory]]) -> list[PageEntry]:
-    kept = list(placed)
+def _memory_entries(placed: Sequence[tuple[SectionRules, str, Memory]]) -> list[PageEntry]:
     contents: Mapping[int, str] = dict(
-        Memory.objects.filter(pk__in=[memory.pk for _, _, memory in kept]).values_list("pk", "content")
+        Memory.objects.filter(pk__in=[memory.pk for _, _, memory in placed]).values_list("pk", "content")
     )
     entries = []
-    for section, reason, memory in kept:
+    for section, reason, memory in placed:
         line, _ = memory_line(memory, contents.get(memory.pk, ""))
         why = reason if reason == "pinned" or not memory.pinned else f"pinned, {reason}"
         marks = (memory.pinned, memory.may_be_outdated)
@@ -292,7 +291,7 @@ def _memory_entries(placed: Iterable[tuple[SectionRules, str, Memory]]) -> list[
 
 
 def memory_line(memory: Memory, content: str) -> tuple[str, bool]:
-    """Return one line for a memory, and whether it has the whole text: its title, and a short text too."""
+    """Return the line of a memory, its title and a short text, and whether the line shows all of it."""
     body = collapse_whitespace(without_title_line(content[: MAX_LINE_CHARS * 8], memory.title))
     title = collapse_whitespace(memory.title) or body
     if not body or body == title:

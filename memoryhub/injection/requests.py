@@ -1,4 +1,4 @@
-"""What an injection is asked for, what it returns, and its log: one row with the memories and the reasons."""
+"""The request and the result of an injection, and its log: one row with the memories and the reasons."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class InjectionRequest:
 class InjectedItem:
     """A memory in the block. ``scale`` is empty if ``memory.temporal`` is switched off.
 
-    ``factor``: by which its score was multiplied for the order, because it helped or did not before.
+    ``factor``: of its score in the order; depends on whether the memory helped before.
     """
 
     uid: str
@@ -93,8 +93,7 @@ class WithheldItem:
 class InjectionResult:
     """The block, or an empty ``context``. ``skipped``: failed or disabled steps, one line each.
 
-    ``page``: the lines in it of the project's page.
-
+    ``page``: the lines of the project's page in the block.
     ``warnings``: what the caller can fix, one line each. ``shown`` and ``choice`` are for pages that explain
     the selection to the same viewer.
     """
@@ -136,8 +135,8 @@ def record_injection(
 ) -> bool:
     """Log an injection, count an access of each shown memory, and flag detected prompt injections.
 
-    Returns whether the result may be shown: False if the log could not be written. An empty result
-    is logged too, but not in a project that the actor cannot access.
+    Return whether the result may be shown: False if the log could not be written. An empty result is logged
+    too, but not in a project that the actor cannot access.
     """
     if request.project and not clearance.includes_project(request.project):
         return True
@@ -215,13 +214,13 @@ def _flags_by_memory(result: InjectionResult) -> dict[str, list[str]]:
 
 
 def _context_begin(request: InjectionRequest, now: datetime) -> datetime:
-    """Return the moment from which the agent still has what it was shown."""
+    """Return the time since which everything that the agent was shown is still in its context."""
     begin = now - timedelta(minutes=settings.MEMORYHUB.session_minutes)
     return max(begin, request.fresh_since or begin)
 
 
 def page_was_shown(request: InjectionRequest, clearance: Clearance, now: datetime) -> bool:
-    """Return whether this session was shown the project's page and still has it in its context."""
+    """Whether this session was shown the project's page and still has it in its context."""
     if not request.session_id or (request.session and request.session.is_new):
         return False
     shown = Injection.objects.visible_to(clearance).filter(

@@ -145,8 +145,9 @@ def inject_context(
 def inject_at_session_start(
     request: InjectionRequest, actor: Actor, now: datetime | None = None, *, record: bool = True
 ) -> InjectionResult:
-    """Return the block for a new session: pinned memories, the project's page, the last summary, recent
-    important memories.
+    """Return the block for a new session.
+
+    It contains pinned memories, the project's page, the last summary and recent important memories.
     """
     return _warn_if_missed(_inject(find_at_session_start, request, actor, now=now, record=record))
 
@@ -205,7 +206,7 @@ def inject_for_tool_call(
 
 
 def select_for_new_session(candidates: CandidateSet, request: InjectionRequest, now: datetime) -> Selection:
-    """Return what a session that was shown nothing yet would be shown. Nothing is logged."""
+    """Select the memories for a session that was shown nothing yet. Nothing is logged."""
     return _select(candidates, request, {}, now, Deadline(math.inf), [])[0]
 
 
@@ -224,7 +225,7 @@ def _inject(
     record: bool | Literal["shown"] = True,
     deadline_ms: float | None = None,
 ) -> InjectionResult:
-    """Return a block. ``record``: whether to log it, or to log it if it shows or misses something."""
+    """Return a block. ``record``: whether to log it; "shown": only if it shows memories or fails."""
     deadline = Deadline(deadline_ms or settings.MEMORYHUB.injection_deadline_ms)
     now, request = now or timezone.now(), with_default_project(request, actor)
     try:
@@ -316,7 +317,7 @@ def _select(
         candidates.ranked, shown_at, left, request.count, now, deadline, notes, request.floor
     )
     both = Selection(pinned.shown + others.shown, pinned.withheld + others.withheld)
-    if page:  # with those of the others that are withheld, as far as the tokens allow
+    if page:  # now also lines of withheld memories, as far as the reserved tokens allow
         left, shown = reserved + context_block.EMPTY_TOKENS, [one.candidate for one in both.shown]
         both.page, _ = fit_page(candidates.page, request.project, left, shown)
     return both, selection.pinned_warnings(pinned)

@@ -1,4 +1,4 @@
-"""Execute a run: a worker claims it and makes step after step until the run is done, stopped or lost."""
+"""Execute a run: a worker claims it and applies its steps until the run is done, stopped or lost."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from memoryhub.maintenance.results import MAX_LISTED_CHANGES
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun, RunChanges
 
-# Runs of live processes that are silent for this long hang, and count as lost. A step takes a fraction of a
-# second, rewriting the file some seconds.
+# A run of a live process that is silent for this long hangs, and counts as lost. A step takes a fraction of a
+# second; rewriting the file takes some seconds.
 HANGING_TIMEOUT = timedelta(minutes=15)
 
 
@@ -36,7 +36,7 @@ def is_lost(run: MaintenanceRun, now: datetime) -> bool:
     alive = is_running(run.worker)
     if alive is None:
         return silence > HEARTBEAT_TIMEOUT
-    return silence > HANGING_TIMEOUT if alive else True
+    return not alive or silence > HANGING_TIMEOUT
 
 
 logger = logging.getLogger(__name__)

@@ -50,7 +50,7 @@ def worker_id() -> str:
 
 @lru_cache
 def _machine() -> str:
-    """Return what identifies the process table of this node: containers and copied machines share names."""
+    """Return an id of the process table of this node; containers and copied machines may share a name."""
     found = [str(settings.NODE_NAME)]
     with suppress(OSError):
         found.append(Path("/proc/sys/kernel/random/boot_id").read_text())
@@ -63,7 +63,7 @@ def _machine() -> str:
 def is_running(worker: str) -> bool | None:
     """Whether the process of a worker or lease holder is running; None if that is unknown.
 
-    The table of processes decides on its own machine, a recent heartbeat elsewhere.
+    On this machine, the table of processes decides; for others, a recent heartbeat.
     """
     machine, _, rest = worker.partition("/")
     pid, _, rest = rest.partition("/")
@@ -169,7 +169,7 @@ def _scheduler_id() -> str:
 
 
 def save_position(lease: Lease, position: str) -> bool:
-    """Save where the next holder goes on; return False if another process has the lease now."""
+    """Save where the next holder continues; return False if another process has the lease now."""
     with write_transaction():
         rows = Lease.objects.filter(pk=lease.pk, holder=lease.holder)
         return bool(rows.update(position=position))

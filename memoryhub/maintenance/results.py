@@ -160,7 +160,7 @@ GROUP_LABELS = {
     "merge": ("groups merged", "groups would be merged"),
     "summarise": ("groups summarised", "groups would be summarised"),
 }
-# Parameters of imports, which the import pages show, and of bulk actions: words that a person searched for.
+# Not listed: parameters of imports, which the import pages show, and the search words of bulk actions.
 _HIDDEN_PARAMS = frozenset({"upload", "name", "restores", "dry_run", "values", "address"})
 _FAILURE_LABELS = {Cause.INTERRUPTED: "Interrupted", Cause.STOPPED: "Stopped"}
 
@@ -258,7 +258,7 @@ def clearance_to_json(clearance: Clearance) -> dict[str, Any]:
 
 
 def reach_to_json(actor: Actor) -> dict[str, Any]:
-    """Return what the runs of an actor may change."""
+    """Return the stored form of what an actor may see and delete, which limits its runs."""
     stored = clearance_to_json(actor.clearance)
     return stored if actor.may_delete else stored | {"may_delete": False}
 
@@ -304,7 +304,7 @@ def _covered_clearance(run: MaintenanceRun) -> Clearance:
 
 
 def sees_everything(clearance: Clearance) -> bool:
-    """Whether nothing of a known level is hidden, which is only true for the system's own actors."""
+    """Whether all rows of known levels are visible, which is only true for the system's own actors."""
     return clearance.every_owner and clearance.projects is None and clearance.levels >= frozenset(LEVELS)
 
 

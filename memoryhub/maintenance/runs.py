@@ -118,7 +118,7 @@ def enqueue(
 def undo(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
     """Queue a run that undoes another one, with the clearance of that run.
 
-    Raises NotFound, Forbidden, or Conflict if there is nothing to undo.
+    Raise NotFound, Forbidden, or Conflict if there is nothing to undo.
     """
     now = now or timezone.now()
     with write_transaction():
@@ -159,11 +159,11 @@ def resume(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRu
 
 
 def resume_interrupted() -> None:
-    """Queue the runs again whose worker has ended, but not those that may have ended it every time."""
+    """Resume the runs whose worker has ended, except those that were interrupted again and again."""
     mark_interrupted()
     ended = MaintenanceRun.objects.filter(status=Status.FAILED, cause=Cause.INTERRUPTED, undone_at=None)
     for run in ended.filter(interruptions__range=(1, MAX_RESUMPTIONS)).order_by("pk"):
-        with suppress(Conflict):  # another one on the same memories is queued: this one waits
+        with suppress(Conflict):  # a run on the same memories is pending; this one waits
             resume(run.uid, WORKER_ACTOR)
 
 

@@ -33,8 +33,6 @@ _BUILT_IN: tuple[Operation[Any], ...] = (
     Embed(),
 )
 OPERATIONS: dict[str, Operation[Any]] = {operation.name: operation for operation in _BUILT_IN}
-
-
 _registered: dict[str, str] = {}  # dotted paths, imported on first use
 
 
@@ -54,7 +52,7 @@ def call_after_changes(path: str) -> None:
 
 
 def notify_changes() -> None:
-    """Call what is registered by :func:`call_after_changes`."""
+    """Call the functions that :func:`call_after_changes` registered."""
     for path in _after_changes:
         import_string(path)()
 
@@ -92,7 +90,7 @@ def run_now(
 
     ``run_uid`` identifies the run in the journal (a run or a session).
 
-    KeyError if the operation does not exist, pydantic's ValidationError if the parameters are invalid.
+    Raise KeyError if the operation does not exist, pydantic's ValidationError if the parameters are invalid.
     """
     operation, result = OPERATIONS[name], OperationResult()
     if operation.depends_on_age and clock.check():
