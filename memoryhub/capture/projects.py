@@ -39,7 +39,7 @@ _NOTES = {
 
 @dataclass(frozen=True)
 class ProjectChange:
-    """The project after a change. ``undo``: the id of the change, empty if nothing changed."""
+    """The project after a change. ``undo``: the id with which to undo it, empty if nothing changed."""
 
     project: Project
     undo: str = ""

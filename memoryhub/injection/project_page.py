@@ -312,7 +312,7 @@ def _page_facts(project: str, clearance: Clearance, now: datetime) -> FactQueryS
 
 
 def _fact_entries(facts: FactQuerySet, project: str, used: Collection[int]) -> list[PageEntry]:
-    """Return lines for facts, without those of memories that are on the page themselves."""
+    """Return lines for facts, except facts whose memory is on the page."""
     sections = {normalise_predicate(name): section for section in SECTIONS for name in section.predicates}
     entries = []
     for fact in facts.exclude(uid__in=Project.named(project).off_page_facts)[:MAX_FACTS]:

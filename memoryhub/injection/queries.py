@@ -33,8 +33,8 @@ MAX_WARNED = 20  # projects whose pinned memories are measured for a page
 class ShownMemory:
     """A memory in the block. ``score``: 0..1, or None if not logged; ``scale``: its time scale.
 
-    ``used``: whether it helped, with the reason ``why``; None if that is not decided. ``factor``: what its
-    score was multiplied by for the order, if not 1.
+    ``used``: whether it helped, with the reason ``why``; None if that is not decided. ``factor``: of its
+    score in the order, if not 1.
     """
 
     memory: Memory
@@ -46,7 +46,7 @@ class ShownMemory:
 
     @property
     def outcome(self) -> str:
-        """What became of the memory, in words; empty if that is not decided."""
+        """Whether and how the memory helped, in words; empty if that is not decided."""
         if self.used is None:
             return ""
         return _OUTCOMES.get((self.used, self.why), "used" if self.used else "not used")
@@ -124,7 +124,7 @@ def decided_injections(clearance: Clearance, now: datetime) -> InjectionQuerySet
 
 
 def count_helped(clearance: Clearance, now: datetime) -> dict[str, tuple[int, int]]:
-    """Return by agent in how many of its :func:`decided_injections` a memory helped. One query.
+    """Return for each agent in how many of its :func:`decided_injections` a memory helped. One query.
 
     Injections outside a session count for the agent "".
     """
@@ -134,7 +134,7 @@ def count_helped(clearance: Clearance, now: datetime) -> dict[str, tuple[int, in
 
 
 def find_pinned_warnings(clearance: Clearance, project: str = "") -> dict[str, list[str]]:
-    """Return the warnings about pinned memories by project, of this project or of all; no empty ones."""
+    """Return the warnings about the pinned memories of a project, or of all, by project."""
     pinned = live_memories(clearance).pinned()
     names = pinned.filter(project=project) if project else pinned
     found, budget = {}, settings.MEMORYHUB.pinned_token_budget
@@ -160,7 +160,7 @@ def summarize_reports(logs: Iterable[InjectionReport]) -> SessionKnowledge:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """An injection that contained a memory. ``outcome``: what became of it, in words."""
+    """An injection that contained a memory. ``outcome``: whether and how the memory helped."""
 
     injection: Injection
     outcome: str

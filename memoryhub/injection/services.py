@@ -60,7 +60,7 @@ from memoryhub.search.visible_rows import load_in_background
 MAX_RECENT = 100  # memories among which the most important ones are selected at session start
 MAX_IMPORTANT = 3  # memories in addition to the last summary
 MIN_IMPORTANCE = 0.6
-MAX_PINNED = 100  # pinned memories that one session opens with, whatever their budget
+MAX_PINNED = 100  # pinned memories at the start of a session, regardless of their budget
 
 
 def _live_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
@@ -74,7 +74,7 @@ def pinned_memories(request: InjectionRequest, clearance: Clearance, now: dateti
 
 
 def find_pinned(request: InjectionRequest, clearance: Clearance, now: datetime) -> list[Candidate]:
-    """Return the most important pinned memories, hardly more than could fit into their budget."""
+    """Return the most important pinned memories, about as many as fit into their budget."""
     most = min(settings.MEMORYHUB.pinned_token_budget // context_block.MIN_TEXT_TOKENS + 1, MAX_PINNED)
     pinned = pinned_memories(request, clearance, now).order_by("-importance", "pinned_at", "pk")
     return [full_match(memory, now) for memory in pinned[:most]]
