@@ -6,7 +6,7 @@ memories with a key stay, because agents read them by their key.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -133,7 +133,8 @@ def _group_steps(
         memories = list(left.filter(pk__in=part).with_details())
         if len(memories) < len(part):
             continue  # changed meanwhile; left to the next run
-        title = _make_title(memories)
+        span = f"{memories[0].created_at:%Y-%m-%d} to {memories[-1].created_at:%Y-%m-%d}"
+        title = f"{len(memories)} memories of {memories[0].category}, {span}"
         content = "\n".join([title, "", *(_format_line(memory) for memory in memories)])
         uids = tuple(memory.uid for memory in memories)
         days = f"{params.min_age_days:g}"
@@ -149,11 +150,6 @@ def _group_steps(
             actor,
             now,
         )
-
-
-def _make_title(memories: Sequence[Memory]) -> str:
-    span = f"{memories[0].created_at:%Y-%m-%d} to {memories[-1].created_at:%Y-%m-%d}"
-    return f"{len(memories)} memories of {memories[0].category}, {span}"
 
 
 def _format_line(memory: Memory) -> str:
