@@ -59,7 +59,7 @@ def check_session(
     """Return what a backfill of these events ``(event, id)`` would find. Stores nothing."""
     project = resolve_project(project, actor)
     session = Session.objects.filter(session_id=session_id, project=project).first()
-    marks = {mark_event(*one): one[1] for one in events}
+    marks = {mark_event(event, event_id): event_id for event, event_id in events}
     known = frozenset(marks[mark] for mark in _known_marks(session, marks))
     return PastSession(project, _state(session, Project.named(project), timezone.now()), known)
 
@@ -236,7 +236,7 @@ def _is_changed(memory: Memory, actor: Actor) -> bool:
 
 
 def _delete_if_empty(session: int) -> int:
-    """Delete a session without events and live memories. Return how many that were."""
+    """Delete a session if it has no events and no live memories. Return 1 if it was deleted, otherwise 0."""
     found = Session.objects.filter(pk=session, events__isnull=True).first()
     if found is None:
         return 0

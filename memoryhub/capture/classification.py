@@ -186,7 +186,8 @@ def _reports_change(text: str) -> bool:
 
 def _count_matches(regex: re.Pattern[str], head: str, text: str) -> int:
     """Count the matches in a text. Those in its first line count three times."""
-    return 2 * len(regex.findall(head)) + len(regex.findall(text))
+    matches = len(regex.findall(text))
+    return 3 * matches if head == text else matches + 2 * len(regex.findall(head))
 
 
 def is_routine_commit(message: str) -> bool:

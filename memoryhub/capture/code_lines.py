@@ -21,14 +21,14 @@ from memoryhub.security.secrets import REDACTED, UNCHECKED, redact
 
 MAX_EVENT_LINES = 200  # of one call that are stored with its event
 MAX_EVENT_CHARS = 20_000
-MAX_FILE_CHARS = 400_000  # of a file that are compared; a longer one is not seen whole
+MAX_FILE_CHARS = 400_000  # of a file that are compared; a longer file never counts as whole
 MAX_LINE_CHARS = 500
 MAX_WORDS_OF_LINE = 8
 MAX_LINES, MAX_FILES = 40, 5  # of one memory: lines of each file, files
 MIN_LINE_CHARS = 8  # without spaces
-MIN_RELEVANCE = 0.3  # of the most relevant line; lines below say little about the memory
-MAX_RELEVANCE = 3.0  # a line with more rare words of the memory is no more about it
-MIN_SHARED_WORDS = 2  # with a line that was only read
+MIN_RELEVANCE = 0.3  # share of the highest relevance; less relevant lines are left out
+MAX_RELEVANCE = 3.0  # more shared rare words do not make a line more relevant
+MIN_SHARED_WORDS = 2  # of a memory and a line that was only read
 HASH_CHARS = 10
 _WORD = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]{2,}")
 _IMPORT = re.compile(r"(?:import|from|#include|use|using|require|package|export\s*\{|@import)\b")
@@ -59,7 +59,7 @@ class LineHash:
 
 @dataclass(frozen=True)
 class FileView:
-    """What a tool call says about the lines of one file.
+    """The lines of one file that a tool call shows or changes.
 
     ``added``, ``removed``: lines that it changed; ``shown``: lines that the file has after it. ``is_whole``:
     ``shown`` is the whole file. ``is_written``: the call changed the file.
@@ -73,9 +73,9 @@ class FileView:
     is_written: bool = False
 
     def as_digests(self, clean_text: str = "") -> dict[str, Any]:
-        """Return what an event stores: hashes only, and none of lines with secrets.
+        """Return the hashes that an event stores, without those of lines that contain secrets.
 
-        ``clean_text``: a text that is known to contain none.
+        ``clean_text``: a text without secrets; its parts need no check.
         """
         text = self.added if self.is_written else self.shown
         lines = islice(hash_lines(_without_secrets(text, clean_text)), MAX_EVENT_LINES)
@@ -189,7 +189,7 @@ def _without_secrets(text: str, clean_text: str) -> str:
 
 
 def hash_lines(text: str) -> Iterator[LineHash]:
-    """Yield the lines that say something, each once."""
+    """Yield the hashes of the meaningful lines, each once, with those of their words."""
     known = set()
     for line in text.splitlines():
         if (found := _hash_line(line)) and found not in known:
@@ -198,12 +198,12 @@ def hash_lines(text: str) -> Iterator[LineHash]:
 
 
 def line_hashes(text: str) -> set[str]:
-    """Return the hashes of the lines that say something."""
+    """Return the hashes of the meaningful lines, without their words."""
     return {found for line in text.splitlines() if (found := _hash_line(line))}
 
 
 def _hash_line(line: str) -> str:
-    """Return the hash of a line, whatever its spaces and quotes; empty for a line that says nothing."""
+    """Return the hash of a line without spaces, with any quotes; empty for a line without meaning."""
     folded = line[:MAX_LINE_CHARS].translate(_NOISE).rstrip(",;")
     if len(folded) < MIN_LINE_CHARS or _IMPORT.match(line.lstrip()):
         return ""
@@ -253,7 +253,10 @@ def lines_of_memory(
 def _most_relevant(
     text: str, current: Mapping[str, Mapping[str, LineHash]], written: set[str]
 ) -> dict[str, list[str]]:
-    """Return the lines that share the rarest words with a text. Of changed files without such a line, all."""
+    """Return the lines that share the rarest words with a text.
+
+    If no line shares a word, return all lines of the changed files.
+    """
     own = set(_hash_words(text, limit=500))
     everything = [line for lines in current.values() for line in lines.values()]
     counts = Counter(word for line in everything for word in line.words if word in own)

@@ -26,10 +26,10 @@ _REMOVES_FILES = re.compile(r"\b(?:rm|mv)\s")
 
 
 def add_references(found: Iterable[Memory], session: Session, at: datetime, current: Event) -> None:
-    """Store which of the lines that a session saw or wrote its new memories are about.
+    """Link the new memories of a session to the lines of code that they are about.
 
-    A memory never depends on events above its level, because its readers see the mark. A failure is logged;
-    the memory stays.
+    A memory never depends on events above its level, because its readers see when it is marked. A failure is
+    logged; the memory stays.
     """
     try:
         for memory in found:

@@ -67,7 +67,7 @@ MAX_TOUCHED_FILES = 50
 MIN_DOCUMENT_TERMS = 8  # a shorter change to a document counts only if it gives a reason
 MAX_FILES_READ = 5  # the latest files read that a memory lists
 MIN_SHARED_TERMS = 2  # of a commit message and the failure that it fixes
-COVERED_SHARE = 0.6  # share of a note's terms from which a commit message covers it
+COVERED_SHARE = 0.6  # a commit message with this share of a note's terms covers the note
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class OpenWork:
             self.modified = [path for path in self.modified if not _is_below(path, removed)]
 
     def open_failure(self, error: str, command: str) -> None:
-        """Note a failure. The repair of one that fails again goes on."""
+        """Note a failure. If the same program fails again, its repair continues."""
         if not self.failure or main_program(self.failed_command) != main_program(command):
             self.changed, self.remedies = [], []
         self.failure, self.failed_command = error, command
@@ -263,7 +263,7 @@ def _is_trivial_commit(message: str) -> bool:
 
 
 def _may_be_fix(message: str) -> bool:
-    """Whether a commit after a failure may fix it. New tests fail before their feature exists, too."""
+    """Whether a commit after a failure may fix it. Tests of a new feature fail until it exists, too."""
     if declared := declared_type(message):
         return declared is MemoryType.BUGFIX
     return detect_type(message) in (MemoryType.BUGFIX, MemoryType.CHANGE, MemoryType.DISCOVERY)
@@ -297,7 +297,7 @@ def _distill_command(seen: Observation, work: OpenWork) -> Candidate | str:
 
 
 def _note_failure(seen: Observation, work: OpenWork, *, installs: bool) -> str:
-    """Note the error of a failed command. An install that fails during a repair is a step of it."""
+    """Note the error of a failed command. An install that fails during a repair is part of the repair."""
     error = last_error(seen.output) or (failure_line(seen.output) if installs else "")
     if error and not (installs and work.failure and not TOOLS.install_command.search(work.failed_command)):
         work.open_failure(error, seen.command)
@@ -318,7 +318,7 @@ def _distill_output(output: str) -> Candidate | str:
 
 
 def distill_routine(seen: Observation) -> Candidate | str:
-    """Use the sentences of a routine output, which a low threshold lets pass."""
+    """Return the sentences of a routine output. They are memorable only if the threshold is low."""
     if seen.kind not in ("run", "ask", "other") or seen.failed or is_display_only(seen.command):
         return ROUTINE
     text = extract_prose(strip_injected_context(seen.output))
@@ -328,7 +328,7 @@ def distill_routine(seen: Observation) -> Candidate | str:
 def _passes_now(seen: Observation, work: OpenWork) -> bool:
     """Whether the failed check passes now.
 
-    The same program says so, or the same command does not fail after a change, or it prints nothing.
+    Either the same program reports success, or the same command succeeds after a change or without output.
     """
     if seen.command.strip() == work.failed_command.strip() and not seen.refused:
         return bool(work.changed or work.remedies) or seen.passed or not seen.output.strip()

@@ -182,14 +182,14 @@ def _find_session(
 
     One statement. A session that is not stored yet has no key.
     """
-    files, place = json.dumps(file_names(hook_event.data.get("tool_input"))), hook_event.project
-    params = [*_repeat_params(marks, at), mark, files, files, hook_event.session_id, place, place]
+    files, name = json.dumps(file_names(hook_event.data.get("tool_input"))), hook_event.project
+    params = [*_repeat_params(marks, at), mark, files, files, hook_event.session_id, name, name]
     row = statements.read_session_of_event(bulk.column_names(Session, "s."), params)
     *cells, key, mode, paused_until, ignored = row[: -len(_FLAGS)]
     paused_until = paused_until and paused_until.replace(tzinfo=UTC)
-    project = Project(key, place, mode, paused_until, ignored) if key else Project(name=place)
+    project = Project(key, name, mode, paused_until, ignored) if key else Project(name=name)
     found = bulk.to_object(Session, cells) if cells[0] else None
-    session = found or Session(session_id=hook_event.session_id, project=place)
+    session = found or Session(session_id=hook_event.session_id, project=name)
     vars(session).update(zip(_FLAGS, row[-len(_FLAGS) :], strict=True))
     return session, project
 

@@ -1,6 +1,6 @@
-"""Hook events, and what may be stored of them: redacted previews and keywords. Pure.
+"""Hook events and the parts of them that may be stored: redacted previews and keywords. Pure.
 
-Credentials are removed before anything else reads the text. Of a file of credentials only the name is stored.
+Credentials are removed before anything else reads the text. Only the name of a file of credentials is stored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from memoryhub.security.secrets import is_secret_file, names_secret_file, redact
 class ToolCall:
     """One tool call: the observation, and the parts that may be stored with an event.
 
-    ``secret``: the call touched a file of credentials. ``by_memory_tool``: its answer is stored already.
+    ``secret``: the call touched a file of credentials. ``by_memory_tool``: its content is stored already.
     ``shows_status``: it shows a status or a plan, not the subject of the work.
     ``tokens``: approximate cost of the call in the agent's context. ``clean_text``: its text if that contains
     no secret, so that parts of it need no other check.
@@ -106,7 +106,7 @@ class HookEvent:
     """One event of an agent session, as an adapter passes it in, without the private parts of its data.
 
     ``at``: when it happened; None means now.
-    ``delivery_id``: by which a repeated delivery is recognised and ignored; empty if the agent sends no id.
+    ``delivery_id``: identifies a repeated delivery, which is ignored; empty if the agent sends no id.
     ``allow_private``, ``allow_secret``: levels that an injection may contain if the actor may see them.
     ``may_read``: whether the actor has the permission to read.
     ``injects_at_start``: whether to answer a session start with the context of recent sessions, not only with
@@ -154,8 +154,8 @@ class HandlerReport:
 class DispatchResult:
     """Reports in order of priority, the context to inject, and the recorded event.
 
-    ``event`` is None for a repeated delivery. ``warnings``: for the caller alone, they may tell of memories
-    that other readers of the event cannot see.
+    ``event`` is None for a repeated delivery. ``warnings``: only for the caller, because they may reveal
+    memories that other readers of the event cannot see.
     """
 
     handlers: list[HandlerReport]

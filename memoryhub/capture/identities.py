@@ -88,7 +88,10 @@ def _folder_keys(path: str) -> list[str]:
 def working_project(
     session_id: str, cwd: str, repository: Repository | None, actor: Actor, *, record: bool = False
 ) -> str:
-    """Return the project of an agent at work: that of its folder, if it was split off, repository or session.
+    """Return the project that an agent works in.
+
+    A folder that was split off comes first, then the repository. Without a repository, the project is that
+    of the session or the one with the name of the folder.
 
     ``record``: remember the project of an unknown repository.
     """
@@ -166,7 +169,7 @@ def _choose_project(repository: Repository, folder: str, known: Mapping[str, str
     former = _known_projects([NAME + name for name in names], actor)
     if not repository.keys:
         return former.get(NAME + names[0], names[0]) if names else ""
-    # What existed before identities were recorded keeps its name.
+    # A project that existed before identities were recorded keeps its name.
     existing = [
         former.get(NAME + name) or name for name in names if NAME + name in former or _exists(name, actor)
     ]
@@ -230,9 +233,10 @@ def _is_identified(name: str, actor: Actor) -> bool:
 
 
 def import_identity(name: str, key: str, owner: str, created_at: datetime, actor: Actor) -> bool:
-    """Restore what a project of another store was recognised by. False: the key identifies one here already.
+    """Import an identity of a project from another store. Return False if its key is used here already.
 
-    Raise Forbidden for what the actor could not record: that of a closed project, or for other owners.
+    Raise Forbidden if the project is not open to the actor, or if an actor with access to some projects
+    imports an identity for another owner.
     """
     confined = actor.clearance.projects is not None
     if not actor.clearance.includes_project(name) or (confined and (not owner or owner != actor.owner)):

@@ -329,9 +329,9 @@ class IgnoredPaths:
         return any(spec.match_file(one) or spec.match_file(f"{one}/") for one in paths)
 
     def _relative_paths(self, path: str) -> set[str]:
-        """Return the path relative to each folder, and to the folder that is called like the project.
+        """Return the path relative to each working folder, and to the folder with the name of the project.
 
-        A path outside of them is relative to the root. Nothing for a text that cannot be a path.
+        A path outside of them is relative to the root. Empty for a text that cannot be a path.
         """
         path, found = posixpath.normpath(path.replace("\\", "/")), set()
         names = path.split("/")
@@ -368,11 +368,11 @@ class IgnoredPaths:
         )
 
     def filter(self, seen: Observation) -> Observation | None:
-        """Return what may be stored of a tool call; None if it is only about ignored files.
+        """Return the parts of a tool call that may be stored; None if nothing may be stored.
 
-        Of a call that also touches other files, only their paths remain: its output and the text that it
-        wrote may be of the ignored ones. The same holds for an output that names an ignored file. A command
-        that names one may contain its content too, so nothing of it remains.
+        If the call also touches ignored files, or if its texts name one, its output and the text that it
+        wrote may come from them: only its command, its question and the paths of other files remain. A
+        command that names an ignored file may contain its content too, so nothing remains.
         """
         if not self:
             return seen

@@ -37,8 +37,9 @@ class Correction:
 
 @dataclass(frozen=True)
 class Corrected:
-    """The result. ``memory``: the changed or new one. The others are what an undo needs: ``change`` of a
-    memory, ``ended`` facts, the id of a change of ``settings``.
+    """The result. ``memory``: the changed or new one.
+
+    An undo needs the others: the ``change`` of a memory, ``ended`` facts, the id of a change of ``settings``.
     """
 
     memory: Memory | None = None
@@ -108,7 +109,7 @@ def _add_line(
 
 
 def _reworded(memory: Memory, text: str) -> dict[str, Any]:
-    """Return the fields of the reworded memory: the whole text if the line had all of it, else the title."""
+    """Return the changed fields: the text if the line shows all of it, otherwise the title."""
     _, is_whole = memory_line(memory, memory.content)
     if is_whole:
         return {"content": text, "title": "", "abstract": ""}

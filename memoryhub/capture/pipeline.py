@@ -322,10 +322,9 @@ def _skip_event(event: str, reason: str) -> DispatchResult:
 def dispatch(hook_event: HookEvent, actor: Actor, now: datetime | None = None) -> DispatchResult:
     """Run an event through the pipeline and record it, as far as the project's settings allow.
 
-    A failing handler does not stop the others.
-
-    StoreError names an invalid field of the event. DatabaseError is raised when nothing can be read or
-    recorded. A repeated event changes nothing. A tool that is about to run is not recorded.
+    A failing handler does not stop the others. A repeated event changes nothing. A tool that is about to run
+    is not recorded. StoreError names an invalid field of the event. DatabaseError is raised when nothing can
+    be read or recorded.
     """
     now = now or timezone.now()
     hook_event = event_log.validate_event(hook_event, actor)

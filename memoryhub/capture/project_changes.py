@@ -64,7 +64,7 @@ _NAMED_BY_PROJECT = (Memory, Fact, Session, Injection, Extraction, MemoryCheck, 
 
 
 def list_identities(name: str, actor: Actor) -> list[ProjectIdentity]:
-    """Return what a project is recognised by, without what applies to other owners only."""
+    """Return the identities of a project, without those that apply only to other owners."""
     if not actor.clearance.includes_project(name):
         raise NotFound("there is no such project")
     rows = ProjectIdentity.objects.filter(project__name=name)
@@ -84,7 +84,7 @@ def rename_project(name: str, into: str, actor: Actor) -> ProjectChange:
         project = _target(uid, into)
         replace_keys(uid, [NAME + into], None)
         replace_keys(uid, [NAME + name], project)
-        return _recorded(RENAME, uid, {"name": name, "into": into}, actor)
+        return _record_move(RENAME, uid, {"name": name, "into": into}, actor)
 
 
 def merge_projects(name: str, into: str, actor: Actor) -> ProjectChange:
@@ -113,7 +113,7 @@ def merge_projects(name: str, into: str, actor: Actor) -> ProjectChange:
         move_identities(uid, ProjectIdentity.objects.filter(project__name=name), project)
         extend_checks(uid, name, into)
         replace_keys(uid, [NAME + name], project)
-        return _recorded(MERGE, uid, detail, actor)
+        return _record_move(MERGE, uid, detail, actor)
 
 
 def split_project(
@@ -152,10 +152,10 @@ def split_project(
         move_identities(uid, known, project)
         replace_keys(uid, folder_keys, project)
         extend_sessions(Memory.objects.filter(project=into), actor)
-        return _recorded(SPLIT, uid, {"name": name, "into": into}, actor)
+        return _record_move(SPLIT, uid, {"name": name, "into": into}, actor)
 
 
-# --- What is refused ----------------------------------------------------------------------------------------
+# --- Checks -------------------------------------------------------------------------------------------------
 
 
 def _require_whole(actor: Actor) -> None:
@@ -237,7 +237,7 @@ def _refuse_full(source: str, target: str) -> None:
 
 
 def _wider_cap(source: Project, target: Project) -> int | None:
-    """Return the higher of two caps, which None means as in the settings."""
+    """Return the higher of two caps. None means the cap of the hub's settings."""
     caps = Caps({one.name: own for one in (target, source) if (own := one.max_memories) is not None})
     return max((target, source), key=lambda one: caps[one.name] or math.inf).max_memories
 
@@ -330,10 +330,10 @@ def _unite_settings(name: str, into: str) -> dict[str, Any]:
     return {"was": was, "left": {field: getattr(target, field) for field in _UNITED_SETTINGS}}
 
 
-def _recorded(
+def _record_move(
     operation: str, uid: str, detail: Mapping[str, Any], actor: Actor, now: datetime | None = None
 ) -> ProjectChange:
-    """Journal a move for those alone who see every project: the row names two."""
+    """Journal a move. Only callers with access to every project see the row, because it names two."""
     access = ("", Sensitivity.SECRET.value, "")
     record_action(operation, uid, {access: dict(detail)}, actor, now or timezone.now(), about="project")
     return ProjectChange(Project.named(detail["into"]), uid)
@@ -359,13 +359,13 @@ def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:
         take_back(undo.id, name, into)
         if row.operation != RENAME:
             _restore_settings(row, into)
-        _recorded(UNDO_MOVE, undo.id, {"name": into, "into": name}, undo.actor, undo.now)
+        _record_move(UNDO_MOVE, undo.id, {"name": into, "into": name}, undo.actor, undo.now)
         undo.restored.append(Project.named(name))
     return len(undo.restored)
 
 
 def _current_name(row: JournalEntry, name: str) -> str:
-    """Return the project that has the rows of a project since a later rename or merge of the whole."""
+    """Return the name that a project has now, after later renames and merges of the whole project."""
     moves = JournalEntry.objects.filter(object_type="project", operation__in=(*MOVES, UNDO_MOVE))
     renames = set(moves.filter(operation=RENAME).values_list("object_id", flat=True))
     later = list(moves.filter(seq__gt=row.seq).order_by("seq"))

@@ -31,7 +31,7 @@ _REPLACED_KEYS = "replaced_keys"  # the table of a ProjectMove with keys and the
 
 
 def extend_checks(uid: str, name: str, into: str) -> None:
-    """Let checks that must never bring memories of a project also refuse those that move to another one."""
+    """Extend checks that forbid a project to the other project that its memories move to."""
     forbidding = [one for one in MemoryCheck.objects.exclude(never_projects=[]) if name in one.never_projects]
     extended = [check for check in forbidding if into not in check.never_projects]
     for check in extended:
@@ -49,7 +49,7 @@ def _narrow_checks(keys: Sequence[int], into: str) -> None:
 
 
 def replace_keys(uid: str, keys: Sequence[str], project: Project | None) -> None:
-    """Let keys identify this project, or none, instead of the ones that they identify now.
+    """Let keys identify this project, or none, instead of their present projects.
 
     A former name lets hooks of folders with that name find the project.
     """
@@ -84,7 +84,7 @@ def save_move(uid: str, model: type[Model], rows: Iterable[Sequence[Any]]) -> No
 
 
 def move_rows(uid: str, rows: Any, into: str, was: str = "project") -> None:
-    """Move rows whose project is nothing but a name. ``was``: the column to save for the undo."""
+    """Move rows that only name their project. ``was``: the column to save for the undo."""
     save_move(uid, rows.model, rows.values_list("pk", was))
     rows.update(project=into)
 

@@ -29,11 +29,17 @@ CAP = "max_memories"
 MAX_CAP = 10**9
 UNCHANGED: Any = object()
 SETTINGS = ("mode", PAUSE, "ignored_paths", "sends_page", "off_page_facts", CAP)
+_ONLY_OBSERVED = "this project is only observed"
+_NOTES = {
+    ProjectMode.OFF.value: "off",
+    ProjectMode.OBSERVE.value: "observing",
+    ProjectMode.APPROVE.value: "approve first",
+}
 
 
 @dataclass(frozen=True)
 class ProjectChange:
-    """The project after a change. ``undo``: the id of the change, empty if nothing changed."""
+    """The project after a change. ``undo``: the id with which to undo it, empty if nothing changed."""
 
     project: Project
     undo: str = ""
@@ -59,7 +65,9 @@ def configure_project(
     max_memories: int | None = UNCHANGED,
     uid: str = "",
 ) -> ProjectChange:
-    """Change the given settings. ``pause_hours`` 0 ends a pause, ``max_memories`` None means as configured.
+    """Change the given settings.
+
+    ``pause_hours``: 0 ends a pause. ``max_memories``: None restores the cap of the hub's settings.
     ``uid``: the id of the change, by default a new one.
 
     The caller has checked that the actor may do so. Journaled; :func:`undo_configuration` restores the
@@ -157,14 +165,12 @@ def _restore_settings(undo: Undo, rows: Sequence[JournalEntry]) -> int:
         if _to_detail({name: getattr(project, name) for name in left}) != left:
             undo.refused.append((project.name, "the settings were changed since"))
             continue
-        _save(project, {**was, **_moments(was)}, undo.now)
+        if PAUSE in was:
+            was = {**was, PAUSE: parse_moment(was[PAUSE] or "")}
+        _save(project, was, undo.now)
         _record(UNDO_CONFIGURE, undo.id, project, {}, undo.actor, undo.now)
         undo.restored.append(project)
     return len(undo.restored)
-
-
-def _moments(values: Mapping[str, Any]) -> dict[str, datetime | None]:
-    return {name: parse_moment(values[name] or "") for name in values if name == PAUSE}
 
 
 inverse_of(Inverse(list, _restore_settings, UNDO_CONFIGURE), CONFIGURE, about="project")
@@ -186,7 +192,7 @@ def leave_out(project: Project, event: str, now: datetime) -> str:
 
 
 def import_event_count(name: str, day: date, event: str, count: int, actor: Actor) -> bool:
-    """Restore a count of another store. False: this store has counted such events on that day itself."""
+    """Import a count from another store. Return False if this store counted such events on that day."""
     get_project(name, actor)
     project, _ = Project.objects.get_or_create(name=name)
     day_of = {"project": project, "day": day, "event": event}
@@ -207,11 +213,3 @@ def mode_note(project: Project, now: datetime | None = None, zone: tzinfo | None
         is_today = until.date() == timezone.localtime(now, zone).date()
         return f"paused until {until:%H:%M}" if is_today else f"paused until {until:%Y-%m-%d %H:%M}"
     return "" if project.mode == ProjectMode.AUTOMATIC else _NOTES[project.mode]
-
-
-_ONLY_OBSERVED = "this project is only observed"
-_NOTES = {
-    ProjectMode.OFF.value: "off",
-    ProjectMode.OBSERVE.value: "observing",
-    ProjectMode.APPROVE.value: "approve first",
-}

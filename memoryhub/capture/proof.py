@@ -1,4 +1,4 @@
-"""What memory did for the people who work with an agent, in one line each: of a session, and of a week."""
+"""Describe in one line what memory did in a session, and in a week."""
 
 from __future__ import annotations
 

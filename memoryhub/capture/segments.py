@@ -28,15 +28,12 @@ from memoryhub.backends.dialect import sql
 from memoryhub.capture.distillation import OpenWork
 from memoryhub.capture.events import ToolCall
 from memoryhub.core.database import write_transaction
-from memoryhub.core.text import (
-    extract_keywords,  # noqa: F401 a method of the capability memory.boundaries
-    jaccard,
-    most_common_keywords,
-    stem,
-)
+from memoryhub.core.text import extract_keywords, jaccard, most_common_keywords, stem
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Event, Session
+
+__all__ = ["detect_boundary", "extract_keywords"]  # the methods of the capability memory.boundaries
 
 CALLS_AFTER_PROMPT = 3  # tool calls that are judged with the threshold for a new request
 
@@ -169,7 +166,10 @@ def place_call(call: ToolCall, state: SessionState, session: Session, at: dateti
 def record_boundary(
     placed: SegmentPlacement, session: Session, sensitivity: str, actor: Actor, *, without_words: bool
 ) -> None:
-    """Store a boundary as a fact. ``without_words``: they may repeat a text that waits for approval."""
+    """Store a boundary as a fact.
+
+    ``without_words``: omit the keywords, because they may repeat a text that waits for approval.
+    """
     no_words: dict[str, Any] = {"keywords_before": [], "keywords_after": []}
     detail = placed.detail | (no_words if without_words else {})
     draft = FactDraft(
@@ -208,12 +208,12 @@ class BoundaryDecision:
     doubt: tuple[frozenset[str], ...] = ()
 
 
-def _stems(found: Iterable[str]) -> set[str]:
-    return set(map(stem, found))
+def _stems(keywords: Iterable[str]) -> set[str]:
+    return set(map(stem, keywords))
 
 
 def detect_boundary(
-    found: Sequence[str],
+    keywords: Sequence[str],
     window: Sequence[frozenset[str]],
     threshold: float,
     size: int,
@@ -227,7 +227,7 @@ def detect_boundary(
     boundary if it shares no word with the window or is below ``sure_below``; otherwise it is in doubt until
     the next output is unlike the window too.
     """
-    new, own = frozenset(found), _stems(found)
+    new, own = frozenset(keywords), _stems(keywords)
     if len(own) < MIN_KEYWORDS:
         return BoundaryDecision(False, 1.0, tuple(window), tuple(doubt))
     together = frozenset().union(*window)

@@ -327,7 +327,8 @@ def _run_maintenance(operation: str, mode: str, context: HookContext) -> Handler
     session = context.session
     # The journal shows changes at the level of each memory. Readers who cannot see part of this session must
     # not learn its id from them.
-    is_guarded = _has_non_public_events(context)
+    events = Event.objects.filter(session=session)
+    is_guarded = events.exclude(sensitivity=Sensitivity.PUBLIC.value).exists()
     actor = _maintenance_actor("upkeep" if is_guarded else "session-end", context)
     project = {"project": session.project}
     limit = settings.MEMORYHUB.inline_maintenance_limit
@@ -347,11 +348,6 @@ def _is_hidden_end(context: HookContext) -> bool:
     event = context.event
     levels = [event.sensitivity, *([event.memory.sensitivity] if event.memory else [])]
     return any(level != Sensitivity.PUBLIC.value for level in levels)
-
-
-def _has_non_public_events(context: HookContext) -> bool:
-    events = Event.objects.filter(session=context.session)
-    return events.exclude(sensitivity=Sensitivity.PUBLIC.value).exists()
 
 
 def _maintenance_actor(name: str, context: HookContext) -> Actor:

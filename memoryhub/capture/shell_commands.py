@@ -96,7 +96,7 @@ def moved_paths(command: str) -> dict[str, str]:
 
 
 def _arguments_of(command: str, program: str) -> Iterator[list[str]]:
-    """Yield the paths that each call of a program names, also as a command of git."""
+    """Yield the paths that each call of a program names, also after ``git``."""
     for words in _split_chain(command.partition("<<")[0]):
         rest = words[1:] if words[0] == "git" else words
         if rest[:1] == [program] and "--cached" not in rest:  # which keeps the file

@@ -117,7 +117,7 @@ def count_memories(changes: Iterable[Change]) -> int:
 class Pace:
     """Sizes the steps so that each takes about ``maintenance_step_ms``, and sleeps after each.
 
-    The size follows the median cost of the last steps, because a single busy moment of the disk says little.
+    The size follows the median cost of the last steps, so that one busy moment of the disk hardly counts.
     The sleep is as long as the step: SQLite makes writers of other processes sleep between retries, so about
     every second retry finds the database free.
     """

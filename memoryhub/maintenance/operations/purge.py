@@ -1,4 +1,4 @@
-"""Remove for good: expired memories, the trash, and old session events."""
+"""Permanently delete expired memories, the trash and old session events."""
 
 from __future__ import annotations
 
