@@ -40,7 +40,7 @@ def build_schema(arguments: type[BaseModel], *, nulls: bool) -> dict[str, Any]:
 
 
 def _order_properties(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    """Order properties: required ones first, those that ask for more levels last."""
+    """Order properties: required ones first, ``allow_…`` last."""
     names = sorted(properties, key=lambda name: (name not in required, name.startswith("allow_")))
     return {name: properties[name] for name in names}
 
@@ -131,7 +131,7 @@ def _explain(error: ValidationError) -> Problem:
 class Tool(Generic[Arguments]):
     """One operation. ``handler`` gets the caller and the validated arguments, and returns the result.
 
-    ``destructive``: it may end something that exists. ``idempotent``: repeating a call changes nothing more.
+    ``destructive``: it may delete or overwrite data. ``idempotent``: repeating a call changes nothing more.
     ``right`` None: the right depends on the arguments and the handler checks it. ``refusal`` turns a
     validation error into one with the wording of the documented system.
     """
@@ -181,7 +181,7 @@ class Tool(Generic[Arguments]):
                 result = self.handler(caller, parsed)
         except Problem as problem:
             if problem.status == HTTPStatus.UNPROCESSABLE_ENTITY:
-                problem.errors += self._misspelt(arguments, {one["field"] for one in problem.errors})
+                problem.errors += self._spelling_errors(arguments, {one["field"] for one in problem.errors})
             raise
         # A handler that ignores more than unknown arguments returns an outcome.
         outcome = (
@@ -197,7 +197,7 @@ class Tool(Generic[Arguments]):
         except ValidationError as error:
             raise (self.refusal or _explain)(error) from None
 
-    def _misspelt(self, arguments: dict[str, Any], named: Set[str]) -> list[dict[str, str]]:
+    def _spelling_errors(self, arguments: dict[str, Any], named: Set[str]) -> list[dict[str, str]]:
         """Return an error for each unknown argument that is similar to one that is not given."""
         return [
             field_error(name, f"is unknown; did you mean {near}?")
@@ -272,11 +272,11 @@ Id = Annotated[
 ]
 
 
-def without_nulls(data: Any, *, but: str = "") -> Any:
-    """Return arguments without nulls. ``but``: the one argument for which null has a meaning."""
+def without_nulls(data: Any, *, keep: str = "") -> Any:
+    """Return arguments without nulls. ``keep``: an argument for which null has a meaning."""
     if not isinstance(data, dict):
         return data
-    return {name: value for name, value in data.items() if value is not None or name == but}
+    return {name: value for name, value in data.items() if value is not None or name == keep}
 
 
 class ToolArguments(BaseModel):

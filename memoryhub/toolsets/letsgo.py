@@ -130,7 +130,7 @@ class _NullableTtl(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _leave_out_nulls(cls, data: Any) -> Any:
-        return without_nulls(data, but="ttl_days")
+        return without_nulls(data, keep="ttl_days")
 
 
 class NewMemory(_NullableTtl, MemoryDraft):

@@ -1,7 +1,7 @@
 """Results of writes, for the API and the tools.
 
-Anyone may store above their clearance, but no one may read there. For an existing row above it, the writer
-gets nothing back but their own input.
+Writers may store rows above their clearance, but not read them. If such a row exists already, the response
+only repeats the input of the writer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def trash_memory(uid: str, actor: Actor) -> dict[str, Any]:
     return {"id": uid, "outcome": "trashed"}
 
 
-_PLACE_FIELDS = frozenset({"content", "project", "scope", "key"})  # by which a repeat is recognised
+_IDENTITY_FIELDS = frozenset({"content", "project", "scope", "key"})  # fields that identify a repeat
 
 
 def merge_repeat(
@@ -48,7 +48,7 @@ def merge_repeat(
     """
     if result.outcome == "created":
         return []
-    given = draft.given - _PLACE_FIELDS - applied
+    given = draft.given - _IDENTITY_FIELDS - applied
     memory = Memory.objects.visible_to(actor.clearance).filter(pk=result.memory.pk).first()
     if memory is None:  # storing by key has set the fields, storing the content has not
         given &= {"created_at"} if result.outcome == "updated" else given - {"ttl_days", "sensitivity"}

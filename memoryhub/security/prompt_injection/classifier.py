@@ -52,7 +52,7 @@ Occurrences = tuple[Integers, Integers, Hashes]  # the start, the end and the ha
 class Features:
     """The distinct features of some units: for each, the number of its unit, its bucket, and its value.
 
-    ``scales``: what the sum of the weights of a unit is multiplied with, which depends on its length.
+    ``scales``: the factor of the sum of the weights of each unit, which depends on its length.
     """
 
     units: Integers

@@ -84,7 +84,7 @@ def find_encoded_passages(text: str) -> Iterator[DecodedPassage]:
 
 
 def _join_parts(text: str) -> Iterator[DecodedPassage]:
-    """Yield the quoted parts of a text that says to join them."""
+    """Yield the joined quoted parts of a text that asks to join them."""
     if not _JOINING.search(text.lower()):
         return
     parts = list(islice(_PART.finditer(text), _MAX_PARTS))

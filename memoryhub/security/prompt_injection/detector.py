@@ -108,7 +108,7 @@ class _Sentence:
 def detect(text: str, line: SymbolLine, suspicion: float = 0.0) -> list[Detection]:
     """Return the orders in a normalised text, in order of place.
 
-    ``suspicion``: points that each sentence gains, because of how the text was hidden.
+    ``suspicion``: points that each sentence gains if the text was hidden, for example encoded.
     """
     return _Detector(text, line, suspicion).detect()
 
@@ -176,7 +176,7 @@ class _Detector:
                     self._add_evidence(branch.kind, branch.rule, match)
 
     def _add_evidence(self, kind: str, rule: EvidenceRule, match: re.Match[str]) -> None:
-        """Evidence counts in the sentence where it ends, and half in an earlier one where it starts."""
+        """Add evidence to the sentence where it ends, and half of it to an earlier one where it starts."""
         first, last = self._sentence_at(match.start()), self._sentence_at(match.end() - 1)
         for place, weight in {first: rule.weight * BEGINNING_SHARE, last: rule.weight}.items():
             found = self.sentences[place].found.setdefault((kind, rule.part), [])
@@ -187,7 +187,7 @@ class _Detector:
         return max(0, bisect_right(self.firsts, symbol) - 1)
 
     def _applies(self, branch: Branch, match: re.Match[str]) -> bool:
-        """Return False if the words describe an order, and do not give one."""
+        """Return whether the words give an order and do not only describe one."""
         rule, start, end = branch.rule, match.start(), match.end()
         while start < end and self.symbols[start] in "\n/":
             start += 1
@@ -195,7 +195,7 @@ class _Detector:
             return False
         if rule.located and self._is_located(end):
             return False
-        if self._is(end, "metanoun"):
+        if self._has_part(end, "metanoun"):
             return False
         if not rule.order:
             number = self._sentence_at(start)
@@ -205,7 +205,7 @@ class _Detector:
                 return False
         return not self._is_mentioned(start, end)
 
-    def _is(self, place: int, *parts: str) -> bool:
+    def _has_part(self, place: int, *parts: str) -> bool:
         """Return True if the symbol at a place has one of the parts."""
         if not 0 <= place < len(self.symbols):
             return False
@@ -231,10 +231,12 @@ class _Detector:
         )
 
     def _is_located(self, end: int) -> bool:
-        """Return True if the object is in some place: "the instructions in the README"."""
+        """Return True if the object has a location: "the instructions in the README"."""
         for place in range(end, min(end + 2, len(self.symbols))):
-            if self._is(place, "in"):
-                return any(self._is(step, "place", "path", "url") for step in range(place + 1, place + 5))
+            if self._has_part(place, "in"):
+                return any(
+                    self._has_part(step, "place", "path", "url") for step in range(place + 1, place + 5)
+                )
         return False
 
     def _is_order_start(self, place: int) -> bool:
@@ -244,15 +246,17 @@ class _Detector:
         before = place - 1
         while before >= max(0, place - _MAX_WORDS_BEFORE) and self._is_filler(before):
             before -= 1
-        if before < 0 or self.symbols[before] in _ORDER_START or self._is(before, "and"):
+        if before < 0 or self.symbols[before] in _ORDER_START or self._has_part(before, "and"):
             return True
-        if self._is(before, "must"):
+        if self._has_part(before, "must"):
             return self._addresses_the_model(before - 1)
-        if self._is(before, "you"):
-            return not self._is(before - 1, "subject")
-        if self._is(before, "to"):
-            return any(self._is(step, "you", "your", "task") for step in range(max(0, before - 4), before))
-        if self._is(before, "not", "donot", "subject"):
+        if self._has_part(before, "you"):
+            return not self._has_part(before - 1, "subject")
+        if self._has_part(before, "to"):
+            return any(
+                self._has_part(step, "you", "your", "task") for step in range(max(0, before - 4), before)
+            )
+        if self._has_part(before, "not", "donot", "subject"):
             return False
         start, end = self._text_span(before, before + 1)
         word = self.text[start:end]
@@ -260,13 +264,15 @@ class _Detector:
 
     def _is_filler(self, place: int) -> bool:
         """Return True for a word that may come before an order ("please", "now"), or a quotation mark."""
-        return self._is(place, "soft", "quote") and not self._is(place, "to")
+        return self._has_part(place, "soft", "quote") and not self._has_part(place, "to")
 
     def _addresses_the_model(self, place: int) -> bool:
         """Return True if a modal verb after this place addresses the model: "you must", "the bot should"."""
-        while self._is(place, "soft") and not self._is(place, "you"):
+        while self._has_part(place, "soft") and not self._has_part(place, "you"):
             place -= 1
-        return place < 0 or self.symbols[place] in _ORDER_START or self._is(place, "you", "agent", "and")
+        return (
+            place < 0 or self.symbols[place] in _ORDER_START or self._has_part(place, "you", "agent", "and")
+        )
 
     def _is_part_of_a_name(self, place: int) -> bool:
         """Return True for a word in a name such as test-ignore-previous-instructions."""

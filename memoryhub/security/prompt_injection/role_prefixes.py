@@ -101,7 +101,7 @@ def _strip_line(line: str, first: re.Match[str], judge: bool) -> str:
 
 
 def _without_opening_marks(lead: str) -> str:
-    """Return what comes before a prefix without emphasis, brackets and quote marks; list marks stay."""
+    """Return the text before a prefix without emphasis, brackets and quotation marks; list marks stay."""
     lead = lead.rstrip("*_~[({<")
     bare = lead.rstrip(f" {_INVISIBLE}")
     if re.search(f"{_TURN_MARKUP}$", bare):

@@ -53,7 +53,7 @@ _ALGORITHM = re.compile(
     re.IGNORECASE,
 )
 _LITERAL_QUOTES = ('"', "'", '\\"', "\\'")
-_TELLING_WORD = re.compile(r"pass|pwd|secret|token|key|cred|auth|user|login|hash|crypt", re.IGNORECASE)
+_CREDENTIAL_WORD = re.compile(r"pass|pwd|secret|token|key|cred|auth|user|login|hash|crypt", re.IGNORECASE)
 
 
 def text_before(match: re.Match[str], start: int) -> str:
@@ -192,8 +192,8 @@ def _is_secret_letters(match: re.Match[str], of_password: bool, value: str) -> b
     if "," in match["sep"]:
         return False  # a list of names
     if of_password and match["quote"] in _LITERAL_QUOTES:
-        return len(value) >= _MIN_LETTERS or not _TELLING_WORD.search(value)
-    if _TELLING_WORD.search(value):
+        return len(value) >= _MIN_LETTERS or not _CREDENTIAL_WORD.search(value)
+    if _CREDENTIAL_WORD.search(value):
         return False
     return len(set(value)) >= 8 and (len(value) >= _MIN_LETTERS or is_unpronounceable(value))
 

@@ -53,7 +53,7 @@ def has_variety(match: re.Match[str]) -> bool:
 
 @_register
 def is_mixed(match: re.Match[str]) -> bool:
-    """Letters and digits as in a random value. Words with hyphens have few digits or none."""
+    """Return True for letters and digits as in a random value. Words with hyphens have few digits or none."""
     value = match["value"]
     mixed = has_digit(value) and (not value.islower() or len(value) >= 32)
     return has_variety(match) and mixed and "--" not in value
@@ -90,7 +90,7 @@ def is_url_password(match: re.Match[str]) -> bool:
 
 @_register
 def is_connection_string_password(match: re.Match[str]) -> bool:
-    """Only a password can follow ``Password=`` in a connection string, so plain words count too."""
+    """Return True unless the value is a placeholder. Connection strings may have words as passwords."""
     value = match["value"].strip("\"' )")
     if _PASSWORD_PLACEHOLDER.search(value) or re.match(r"[<${\[*(%]", value) or len(set(value)) < 4:
         return False
@@ -116,7 +116,7 @@ def is_password_argument_with_digits(match: re.Match[str]) -> bool:
 
 @_register
 def is_strong_password(match: re.Match[str]) -> bool:
-    """A value with three character classes, at least one digit, and no placeholder."""
+    """Return True for a value with three character classes, at least one digit, and no placeholder."""
     value = match["value"].rstrip(".!?)")
     if len(value) < 8 or is_placeholder(value) or is_reference(value):
         return False
@@ -203,7 +203,7 @@ def is_base64_of_private_key(match: re.Match[str]) -> bool:
 
 @_register
 def is_base64_of_text(match: re.Match[str]) -> bool:
-    """A value of a Kubernetes secret: readable text in base64."""
+    """Return True for readable text in base64, as in the values of a Kubernetes secret."""
     value = match["value"]
     plain = decode_base64(value)
     return (
@@ -216,14 +216,14 @@ def is_base64_of_text(match: re.Match[str]) -> bool:
 
 @_register
 def is_base64_of_pair(match: re.Match[str]) -> bool:
-    """The user and the password of a registry: readable text with a colon."""
+    """Return True for ``user:password`` in base64, as in the credentials of a registry."""
     user, _, password = decode_base64(match["value"]).partition(b":")
     return bool(user) and len(password) >= 4 and (user + password).isascii()
 
 
 @_register
 def is_discord_token(match: re.Match[str]) -> bool:
-    """The first part is the bot's number in base64."""
+    """Return True if the first part is the numeric id of the bot in base64."""
     return decode_base64(match["id"]).isdigit()
 
 
@@ -234,13 +234,13 @@ _CONSONANTS = re.compile(r"(?<![a-z])[bcdfghjklmnpqrstvwxz]{4}(?![a-z])")
 
 @_register
 def is_in_json_web_key(match: re.Match[str]) -> bool:
-    """``d`` and ``k`` are private in a JSON Web Key, which has a ``kty`` nearby."""
+    """Return True if ``"kty"`` is nearby: the match is a private field, ``d`` or ``k``, of a JSON Web Key."""
     return '"kty"' in match.string[max(0, match.start() - 3000) : match.end() + 3000]
 
 
 @_register
 def is_named_in_prose(match: re.Match[str]) -> bool:
-    """A long random value soon after its name. Hexadecimal must be closer: commits look the same."""
+    """Return True for a long random value soon after its name, for hexadecimal directly after it."""
     value, between = match["value"], match["between"].strip()
     before = assignments.text_before(match, match.start())
     if is_placeholder(value) or UUID.fullmatch(value) or assignments.is_harmless_token(before):
@@ -252,7 +252,7 @@ def is_named_in_prose(match: re.Match[str]) -> bool:
 
 @_register
 def is_password_of_something(match: re.Match[str]) -> bool:
-    """A password after what it belongs to, as in "the password for staging is …"."""
+    """Return True for a password after its service or account, as in "the password for staging is …"."""
     value = match["value"].rstrip(".!?:)*")
     if len(value) < 8 or is_placeholder(value):
         return False
