@@ -282,7 +282,7 @@ def _in_folder(folder: str) -> Q:
 
 
 def _memory_keys(name: str, sessions: Any, chosen: MemoryFilter | None, actor: Actor) -> list[int]:
-    """Return all memories of these sessions, including hidden ones, and the visible ones that were chosen."""
+    """Return the keys of all memories of these sessions, including hidden ones, and of the chosen visible ones."""
     ids = list(sessions.values_list("session_id", flat=True))
     found = set(Memory.objects.filter(project=name, session_id__in=ids).values_list("pk", flat=True))
     if chosen is not None:
@@ -315,7 +315,7 @@ def _copy_settings(name: str, into: str) -> None:
 
 
 def _unite_settings(name: str, into: str) -> dict[str, Any]:
-    """Give the target the stricter settings of two projects. Return its settings before and after."""
+    """Unite the settings of two projects in the target. Return its settings before and after."""
     source, target = Project.named(name), Project.named(into)
     was = {field: getattr(target, field) for field in _UNITED_SETTINGS}
     target.mode = min(source.mode, target.mode, key=PROJECT_MODES.index)

@@ -1,4 +1,4 @@
-"""The settings of projects: mode, pause, ignored files and cap. The only writer of them."""
+"""The settings of projects: mode, pause, ignored files and cap."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def _modified_files(events: EventQuerySet, current: Event | None, level: str) ->
 
 
 def _first_prompt(events: EventQuerySet) -> str:
-    """Return the first prompt that describes a task."""
+    """Return the first of the earliest ten prompts that describes a task."""
     prompts = events.filter(event="prompt:submit").order_by("at", "pk").values_list("preview", flat=True)[:10]
     tasks = (prompt for prompt in prompts if len(prompt.split()) >= _MIN_PROMPT_WORDS)
     return shorten(next(tasks, ""), _MAX_PROMPT_CHARS)
