@@ -282,7 +282,7 @@ def _in_folder(folder: str) -> Q:
 
 
 def _memory_keys(name: str, sessions: Any, chosen: MemoryFilter | None, actor: Actor) -> list[int]:
-    """Return the keys of all memories of these sessions, including hidden ones, and of the chosen visible ones."""
+    """Return the keys of all memories of these sessions, even hidden ones, and of the chosen visible ones."""
     ids = list(sessions.values_list("session_id", flat=True))
     found = set(Memory.objects.filter(project=name, session_id__in=ids).values_list("pk", flat=True))
     if chosen is not None:
