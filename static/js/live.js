@@ -9,7 +9,7 @@
   const show = document.getElementById("live-show");
   const status = document.getElementById("live-status");
   const INTERVAL_MS = Number(box.dataset.every) * 1000;
-  const IDLE_MS = 60_000; // without input for so long, nobody is reading
+  const IDLE_MS = 60_000; // without input for so long, no one is reading
   let etag = box.dataset.mark;
   let waiting = null; // the newest version of the page
   let failures = 0;

@@ -50,7 +50,7 @@ def main(path: Path, wanted: Sequence[str] = ()) -> None:
     refs = dict(zip(pks, (memory.ref for memory in given.memories), strict=True))
     systems = {name: _ask_all(given, name, ask, refs) for name, ask in asks.items()}
     bare.close()
-    # Memories with the same content are stored as one, which stands for all of them.
+    # Memories with the same content are stored as one, which represents all of them.
     same = {memory.ref: refs[pk] for pk, memory in zip(pks, given.memories, strict=True)}
     _print(stored_seconds=round(took, 3), floor=settings.MEMORYHUB.min_score, same=same, systems=systems)
 

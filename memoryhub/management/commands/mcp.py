@@ -103,7 +103,7 @@ def by_token() -> Caller:
 
 
 def as_operator(options: dict[str, Any]) -> Callable[[], Caller]:
-    """Return an agent without a token: whoever runs this command can read the file of the store anyway."""
+    """Return an agent without a token: anyone who runs this command can read the file of the store anyway."""
     name = short_name(options["name"], "--as")
     rights = frozenset(item.strip() for item in options["rights"].split(",") if item.strip())
     if not name or not name.isprintable():
