@@ -8,19 +8,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from django.db import connection, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, F, Func, QuerySet, Subquery
 from django.db.models.expressions import Expression, RawSQL
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
-from numpy.typing import NDArray
 
 from memoryhub.access.policy import LEVELS
-from memoryhub.backends import change_log
 from memoryhub.backends.bulk import adapt_moment
-from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.fts_query import MAX_TERMS, MAX_TRIGRAMS, TRIGRAM_LENGTH, Query
 from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
@@ -32,8 +28,6 @@ if TYPE_CHECKING:
     _TextField = models.TextField[str, str]
 else:
     _TextField = models.TextField
-
-Keys = NDArray[np.int64]
 
 MAX_SPEAKER_CHARS = 95  # of a name at the beginning of a text, with a colon and a space
 QUESTION_TAIL_CHARS = 120  # a question mark in these last characters makes the text a question
@@ -85,25 +79,6 @@ def read_about_files(
         )
         found: list[tuple[int, int | None]] = cursor.fetchall()
     return found
-
-
-def matching_keys(expressions: Sequence[str]) -> list[Keys]:
-    """Return the keys of all memories that match each full-text expression, ascending. One statement.
-
-    Store-wide: the caller intersects them with visible rows and shows nothing else of them.
-    """
-    return matching_keys_and_position(expressions)[0] if expressions else []
-
-
-def matching_keys_and_position(expressions: Sequence[str]) -> tuple[list[Keys], LogPosition]:
-    """Return :func:`matching_keys` and the position of the change log, in one statement."""
-    params = [value for pair in enumerate(expressions) for value in pair]
-    with connection.cursor() as cursor:
-        selects = [f"SELECT -1, {change_log.POSITION_AS_JSON}", *[sql.KEYS_BY_EXPRESSION] * len(expressions)]
-        cursor.execute(" UNION ALL ".join(selects), params)
-        found = dict(cursor.fetchall())
-    keys = [sql.parse_keys(found[number]) for number in range(len(expressions))]
-    return keys, change_log.parse_position(found[-1])
 
 
 # Columns of a memory that ranking needs, for the fields of VisibleRows.columns. A text whose beginning has a

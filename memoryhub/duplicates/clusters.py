@@ -24,9 +24,9 @@ from memoryhub.access.policy import Clearance
 from memoryhub.backends import vector_index
 from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.dialect import sql
-from memoryhub.backends.statements import Keys, key_list
+from memoryhub.backends.statements import key_list
 from memoryhub.backends.vector_index import ModelVectors
-from memoryhub.backends.vector_view import Vectors
+from memoryhub.backends.vector_view import Keys, Vectors
 from memoryhub.core.text import decisive_words
 from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARY_TYPES
 from memoryhub.memories.pair_decisions import dismissed_pairs

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.fts_query import Query
-from memoryhub.backends.statements import Keys
 from memoryhub.backends.tables import TEXT_COLUMNS
-from memoryhub.backends.vector_view import positions_of_highest
+from memoryhub.backends.vector_view import Keys, positions_of_highest
 from memoryhub.memories.rows import load_memories
 from memoryhub.memories.vectors import embedding_text
 from memoryhub.models import Memory

@@ -25,9 +25,10 @@ from django.db.models.sql.where import WhereNode
 from django.utils import timezone
 from numpy.typing import NDArray
 
-from memoryhub.backends import change_log
+from memoryhub.backends import change_log, word_keys
 from memoryhub.backends.change_log import LogPosition
-from memoryhub.backends.statements import CurrentMoment, Keys, key_list, read_ranking_columns
+from memoryhub.backends.statements import CurrentMoment, key_list, read_ranking_columns
+from memoryhub.backends.vector_view import Keys
 from memoryhub.core.dates import expiry_time, start_of_day, unconfirmed_lead
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.scoring import Pairs, length_factor, parse_speaker
@@ -275,8 +276,9 @@ def load_in_background(memories: MemoryQuerySet) -> None:
 
 
 def clear_cache() -> None:
-    """Clear the cache. For tests, which replace the store."""
+    """Clear the cache, and that of words. For tests, which replace the store."""
     _cache.clear()
+    word_keys.clear_cache()
 
 
 class _Scope(NamedTuple):

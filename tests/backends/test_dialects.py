@@ -28,7 +28,8 @@ from memoryhub.audit import verification
 from memoryhub.backends import release
 from memoryhub.backends.dialect import IS_POSTGRES, sql
 from memoryhub.backends.postgres import rates, server
-from memoryhub.backends.statements import in_titles, match_any, matching_keys
+from memoryhub.backends.statements import in_titles, match_any
+from memoryhub.backends.word_keys import matching_keys
 from memoryhub.core import database
 from memoryhub.core.text import stem, words
 from memoryhub.http import rate_limit
