@@ -20,7 +20,8 @@ from memoryhub.backends.statements import read_about_files
 from memoryhub.core.text import fold
 from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType, Scope
 from memoryhub.injection.project_page import PageEntry
-from memoryhub.memories.rows import existing_keys, load_memories
+from memoryhub.memories.replacements import existing_keys
+from memoryhub.memories.rows import load_memories
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.search import scoring
