@@ -7,10 +7,12 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from memoryhub.backends.fts_query import MAX_CHARS, Query, Term, parse_query
+from memoryhub.core.rule_files import RuleSchema, Words, load_rule_file
 from memoryhub.core.text import CJK, GERMAN_STOP_WORDS, STOP_WORDS, WORD, fold, stem, words
 from memoryhub.models import Label
 from memoryhub.search import scoring
@@ -26,25 +28,31 @@ MIN_SHARE_OF_BEST, MIN_SHARE_AMONG_MANY_WORDS = 0.6, 0.85
 FEW_WORDS, MANY_WORDS = 16, 28  # informative words of a prompt
 MIN_SENTENCE_WORDS = 3
 CJK_CHARS_OF_WORD = 3  # at least, on average, in scripts without spaces
-MIN_GERMAN_WORDS = 3  # different function words of a prompt in German
+MIN_GERMAN_WORDS = 3  # different function words of a prompt in German; words of conversation count twice
 NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
 SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
 
-# Stems of words that people use with agents on any topic.
-CHATTER = frozenset(
-    stem(word)
-    for word in """
-    add again ahead alright anything aside awesome back bit bug carry change check code continue could
-    course create currently decide decided do done else everything exactly example explain file find fine
-    first fix follow following get give go going good got great hello help hey hi idea implement improve
-    instead interesting issue just keep know last let like line look looks lot lovely make makes maybe
-    mean mind morning need never new next nice ok okay one ones open please problem proceed properly push
-    question quick quickly quite ready really recall remember remove right run said say see seem seems
-    sense show simply something start still sure take tell thank thanks thing things think thought time
-    today tomorrow tool try trying understand update use used using want way well without wonder work
-    working works would write wrong yeah yep yes yesterday yet
-    """.split()
-)
+
+class PromptWords(RuleSchema):
+    """Words that name no subject: on their own, or in an order such as "run the tests"."""
+
+    conversation: Words
+    actions: Words
+    interjections: Words
+    objects: Words
+    questions: Words
+    german: Words
+    german_ambiguous: Words
+    without_spaces: tuple[str, ...]
+
+
+_WORDS = load_rule_file(Path(__file__).with_name("prompt_words.toml"), PromptWords)
+CHATTER = frozenset(map(stem, _WORDS.conversation | _WORDS.actions))
+_UNINFORMATIVE = STOP_WORDS | _WORDS.german
+_OBJECTS = frozenset(map(stem, _WORDS.objects | _WORDS.interjections))
+_ORDER_WORDS = STOP_WORDS | _WORDS.actions | _WORDS.interjections | _WORDS.german
+_GERMAN = GERMAN_STOP_WORDS | _WORDS.german_ambiguous
+_CHATTER_WITHOUT_SPACES = re.compile(rf"(?<!\w)(?:[ぁ-ゟー]|{'|'.join(_WORDS.without_spaces)})+(?!\w)")
 _PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
 _LINE_NUMBER = re.compile(r"(\.[A-Za-z]\w{0,7})(?::\d+){1,2}\b")  # of a path
 _CONTEXT_FENCE = re.compile(r"<\s*(?P<end>/?)\s*memory-context\b[^<>]*>?", re.IGNORECASE)
@@ -79,18 +87,39 @@ def parse_prompt(prompt: str) -> ParsedPrompt:
     sentences = [clause for part in parts for clause in _SENTENCE_END.split(part) if clause.strip()]
     clauses = [_informative_terms(sentence) for sentence in sentences]
     terms = dict.fromkeys(term for clause in clauses for term in clause)
-    return ParsedPrompt(tuple(terms), tuple(clauses), _find_files(prompt))
+    files = _find_files(prompt)
+    return (
+        ParsedPrompt((), (), files)
+        if _is_order(text, terms)
+        else ParsedPrompt(tuple(terms), tuple(clauses), files)
+    )
+
+
+def _is_order(text: str, terms: Iterable[Term]) -> bool:
+    """Return whether a prompt only tells the agent what to do next, such as "commit this".
+
+    All its terms are usual objects of work, and no question comes before them.
+    """
+    if not all(term.words and _OBJECTS.issuperset(term.stems) for term in terms):
+        return False
+    for word in words(text):
+        if word in _WORDS.questions:
+            return False
+        if word in _WORDS.actions or stem(word) in _OBJECTS:
+            break
+    return not _ORDER_WORDS.isdisjoint(words(text))
 
 
 def clean_prompt(prompt: str) -> str:
-    """Remove the line numbers of paths, and German function words if the prompt is in German.
+    """Remove line numbers of paths, conversation in text without spaces, and German function words.
 
-    Some are names elsewhere: "es" is an alias of Elasticsearch.
+    The latter only from a prompt in German. Some are names elsewhere: "es" is an alias of Elasticsearch.
     """
-    prompt = _LINE_NUMBER.sub(r"\1", prompt)
-    if len(GERMAN_STOP_WORDS.intersection(words(prompt))) < MIN_GERMAN_WORDS:
+    prompt = _CHATTER_WITHOUT_SPACES.sub(" ", _LINE_NUMBER.sub(r"\1", prompt))
+    found = set(words(prompt))
+    if len(found & GERMAN_STOP_WORDS) + 2 * len(found & _WORDS.german) < MIN_GERMAN_WORDS:
         return prompt
-    return WORD.sub(lambda word: "" if fold(word[0]) in GERMAN_STOP_WORDS else word[0], prompt)
+    return WORD.sub(lambda word: "" if fold(word[0]) in _GERMAN else word[0], prompt)
 
 
 def _find_files(prompt: str) -> tuple[str, ...]:
@@ -121,7 +150,7 @@ def _split_term(term: Term) -> list[Term]:
 
 
 def _is_informative(word: str) -> bool:
-    return len(word) > 1 and word not in STOP_WORDS and stem(word) not in CHATTER and not word.isdecimal()
+    return len(word) > 1 and word not in _UNINFORMATIVE and stem(word) not in CHATTER and not word.isdecimal()
 
 
 def words_query(words: Sequence[str]) -> Query:

@@ -175,3 +175,50 @@ def test_alias_in_a_text_without_spaces_names_a_memory(ask, remember, recalled, 
         "Charts of every station, edited as code.", aliases=[alias], created_at="2021-01-01T00:00:00Z"
     )
     assert shown(ask(prompt)) == recalled(prompt) == [about.uid] * is_named
+
+
+@pytest.fixture
+def habits(remember):
+    """Store memories that contain what agents are told to do."""
+    remember("Commit messages follow a convention; every commit is signed", title="Commit messages")
+    remember("The tests run in threads mode, and failed tests run once more", title="Vitest runs the tests")
+    remember("The next step after a stop of the server is a restart", title="Restart of the server")
+    remember("Der nächste Commit startet die Tests", title="Tests nach dem Commit")
+    remember("テストを実行してからコミットしてください", title="テスト環境の実行モード")
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "what's the next step?",
+        "stop",
+        "Wait, stop!",
+        "commit this",
+        "looks good, go on",
+        "try again",
+        "run the tests",
+        "Restart the server and rerun the failed tests, please.",
+        "lgtm, merge it",
+        "führ die Tests nochmal aus",
+        "committe das bitte",
+        "続けてください",
+        "テストを実行してください",
+    ],
+)
+def test_order_without_a_subject_brings_nothing(ask, recalled, habits, prompt):
+    assert ask(prompt).context == ""
+    assert len(prompt.split()) == 1 or recalled(prompt) == []
+
+
+@pytest.mark.parametrize(
+    ("prompt", "title"),
+    [
+        ("how do we write commit messages?", "Commit messages"),
+        ("Commit this, but check our convention for messages first.", "Commit messages"),
+        ("commit", "Commit messages"),
+        ("How do we run the tests?", "Vitest runs the tests"),
+        ("Run the Vitest tests", "Vitest runs the tests"),
+    ],
+)
+def test_question_or_order_with_a_subject_brings_it(ask, habits, prompt, title):
+    assert title in [one.candidate.memory.title for one in ask(prompt).shown]
