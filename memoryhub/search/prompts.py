@@ -56,6 +56,8 @@ _CHATTER_WITHOUT_SPACES = re.compile(rf"(?<!\w)(?:[ぁ-ゟー]|{'|'.join(_WORDS.
 _PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
 _LINE_NUMBER = re.compile(r"(\.[A-Za-z]\w{0,7})(?::\d+){1,2}\b")  # of a path
 _CONTEXT_FENCE = re.compile(r"<\s*(?P<end>/?)\s*memory-context\b[^<>]*>?", re.IGNORECASE)
+_KATAKANA_WORD = re.compile("[゠-ヿ]{3,}")
+_HIRAGANA = re.compile("[ぁ-ゟ]")  # endings and particles
 _INSIDE_START = re.compile("[゠-ヿ]{2}|[가-힯]{2}")  # a character and the next, both of one word
 _INSIDE_END = re.compile("[゠-ヿ]{2}")
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+|(?<=[。！？；])")
@@ -129,13 +131,16 @@ def _find_files(prompt: str) -> tuple[str, ...]:
 
 
 def _informative_terms(text: str) -> tuple[Term, ...]:
-    return tuple(dict.fromkeys(term for one in parse_query(text).terms for term in _split_term(one)))
+    """Return the informative terms of a sentence. A run of katakana is a word."""
+    names = [Term((), (), fold(name), name) for name in _KATAKANA_WORD.findall(text)]
+    terms = parse_query(_KATAKANA_WORD.sub(" ", text)).terms
+    return tuple(dict.fromkeys([*names, *(term for one in terms for term in _split_term(one))]))
 
 
 def _split_term(term: Term) -> list[Term]:
     """Return the term if it is informative; the words of a line of code."""
     if not term.words:
-        return [term] if CJK.search(term.literal) else []
+        return [term] if CJK.search(term.literal) and not _HIRAGANA.search(term.literal) else []
     if not term.literal:
         return [replace(term, at_start=True)] if _is_informative(term.words[0]) else []
     if len(term.words) == 1:

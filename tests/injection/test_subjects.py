@@ -222,3 +222,22 @@ def test_order_without_a_subject_brings_nothing(ask, recalled, habits, prompt):
 )
 def test_question_or_order_with_a_subject_brings_it(ask, habits, prompt, title):
     assert title in [one.candidate.memory.title for one in ask(prompt).shown]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "count"),
+    [
+        ("バックアップの保存期間を教えてください", 1),
+        ("新しいデータベースはバックアップされますか", 1),
+        ("今日の夕食に何を食べればいいか教えてください", 0),
+        ("天気はどうですか", 0),
+    ],
+)
+def test_subject_in_japanese_is_kanji_and_katakana(ask, remember, prompt, count):
+    """Not the hiragana of endings and particles, which any two texts share."""
+    about = remember(
+        "データベースは毎晩二時にバックアップされます。保存期間は三十日です。",
+        created_at="2021-01-01T00:00:00Z",
+    )
+    remember("本番環境への配備は金曜日に禁止されています。", created_at="2021-01-01T00:00:00Z")
+    assert shown(ask(prompt)) == [about.uid] * count
