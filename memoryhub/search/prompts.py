@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -97,19 +97,20 @@ def parse_prompt(prompt: str) -> ParsedPrompt:
     )
 
 
-def _is_order(text: str, terms: Iterable[Term]) -> bool:
+def _is_order(text: str, terms: Collection[Term]) -> bool:
     """Return whether a prompt only tells the agent what to do next, such as "commit this".
 
     All its terms are usual objects of work, and no question comes before them.
     """
-    if not all(term.words and _OBJECTS.issuperset(term.stems) for term in terms):
+    if not terms or not all(term.words and _OBJECTS.issuperset(term.stems) for term in terms):
         return False
-    for word in words(text):
+    spoken = words(text)
+    for word in spoken:
         if word in _WORDS.questions:
             return False
         if word in _WORDS.actions or stem(word) in _OBJECTS:
             break
-    return not _ORDER_WORDS.isdisjoint(words(text))
+    return not _ORDER_WORDS.isdisjoint(spoken)
 
 
 def clean_prompt(prompt: str) -> str:
@@ -117,7 +118,9 @@ def clean_prompt(prompt: str) -> str:
 
     The latter only from a prompt in German. Some are names elsewhere: "es" is an alias of Elasticsearch.
     """
-    prompt = _CHATTER_WITHOUT_SPACES.sub(" ", _LINE_NUMBER.sub(r"\1", prompt))
+    prompt = _LINE_NUMBER.sub(r"\1", prompt)
+    if CJK.search(prompt):
+        prompt = _CHATTER_WITHOUT_SPACES.sub(" ", prompt)
     found = set(words(prompt))
     if len(found & GERMAN_STOP_WORDS) + 2 * len(found & _WORDS.german) < MIN_GERMAN_WORDS:
         return prompt
