@@ -17,6 +17,7 @@ from memoryhub.core.text import CJK, GERMAN_STOP_WORDS, STOP_WORDS, WORD, fold, 
 from memoryhub.models import Label
 from memoryhub.search import scoring
 from memoryhub.search.lexical import Scores, TermMatches
+from memoryhub.search.time_words import remove_relative_times
 
 MAX_LOOKED_UP_WORDS = 64
 MAX_FILES = 3
@@ -58,8 +59,10 @@ _LINE_NUMBER = re.compile(r"(\.[A-Za-z]\w{0,7})(?::\d+){1,2}\b")  # of a path
 _CONTEXT_FENCE = re.compile(r"<\s*(?P<end>/?)\s*memory-context\b[^<>]*>?", re.IGNORECASE)
 _KATAKANA_WORD = re.compile("[゠-ヿ]{3,}")
 _HIRAGANA = re.compile("[ぁ-ゟ]")  # endings and particles
-_INSIDE_START = re.compile("[゠-ヿ]{2}|[가-힯]{2}")  # a character and the next, both of one word
-_INSIDE_END = re.compile("[゠-ヿ]{2}")
+_INSIDE_START = re.compile(
+    "[゠-ヿ]{2}|[가-힯]{2}|[a-zA-Z0-9]{2}"
+)  # a character and the next, both of one word
+_INSIDE_END = re.compile("[゠-ヿ]{2}|[a-zA-Z0-9]{2}")
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+|(?<=[。！？；])")
 
 
@@ -84,7 +87,7 @@ class ParsedPrompt:
 
 def parse_prompt(prompt: str) -> ParsedPrompt:
     """Parse a prompt. Of a long one only the beginning and the end, which usually contain the request."""
-    text = clean_prompt(strip_injected_context(prompt)).replace('"', " ")
+    text = remove_relative_times(clean_prompt(strip_injected_context(prompt))).replace('"', " ")
     parts = [text] if len(text) <= MAX_CHARS else [text[:MAX_CHARS], text[-MAX_CHARS:]]
     sentences = [clause for part in parts for clause in _SENTENCE_END.split(part) if clause.strip()]
     clauses = [_informative_terms(sentence) for sentence in sentences]
@@ -192,8 +195,8 @@ def _find_aliases(names: list[str]) -> Iterable[list[int]]:
 def _parts_without_spaces(prompt: str) -> list[str]:
     """Return the parts of words in scripts without spaces that can be names.
 
-    A part does not begin or end inside a run of katakana, nor begin inside one of Hangul, where particles
-    follow a name.
+    A part does not begin or end inside a run of katakana or Latin letters, nor begin inside one of Hangul,
+    where particles follow a name.
     """
     parts: dict[str, None] = {}
     for word in WORD.findall(unicodedata.normalize("NFC", prompt[:MAX_CHARS])):
@@ -226,7 +229,7 @@ def match_prompt(words_found: TermMatches, prompt: str, match: Scores) -> Scores
         return match
     parsed = parse_prompt(prompt)
     if not parsed.terms:
-        return np.zeros(len(rows))
+        return match if words_found.is_dated.any() else np.zeros(len(rows))
     known = None if words_found.is_dated.any() else words_found  # a name of a time occurs in more rows there
     match = np.maximum(match, match_subjects(TermMatches(rows, words_query(parsed.words), known), prompt))
     if count < MIN_SENTENCE_WORDS:
