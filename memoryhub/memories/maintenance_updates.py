@@ -15,6 +15,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.backends import bulk
 from memoryhub.core.database import batched, write_transaction
+from memoryhub.core.text import is_visible_change
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.create import create_memories
 from memoryhub.memories.delete import move_to_trash, restore_memories, trash_memories, trash_merged
@@ -146,6 +147,7 @@ def _restore_changed(undo: Undo, units: Sequence[_Changed]) -> int:
 
 
 def _restore_importances(undo: Undo, changes: Mapping[str, tuple[float, float]]) -> set[str]:
+    """Return the ids of the memories whose change the run has listed; smaller changes are undone, too."""
     undone: dict[AccessKey, list[Any]] = defaultdict(list)
     rows: list[tuple[float, int]] = []
     visible: MemoryQuerySet = Memory.objects.visible_to(undo.actor.clearance)
@@ -159,7 +161,9 @@ def _restore_importances(undo: Undo, changes: Mapping[str, tuple[float, float]])
     bulk.update(Memory, ("importance",), rows)
     details = {key: {"changes": changes} for key, changes in undone.items()}
     record_action("undo_consolidate", undo.id, details, undo.actor, undo.now)
-    return {uid for group in undone.values() for uid, *_ in group}
+    return {
+        uid for group in undone.values() for uid, after, before in group if is_visible_change(before, after)
+    }
 
 
 inverse_of(Inverse(_changed_memories, _restore_changed), "consolidate", "evict")

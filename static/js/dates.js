@@ -38,7 +38,9 @@
     const seconds = (Date.now() - Date.parse(stamp)) / 1000;
     const [unit, size] = UNITS.find((one) => Math.abs(seconds) >= one[1]) || [];
     if (!unit) return seconds >= 0 ? "just now" : "in a moment";
-    return relative.format(-Math.trunc(seconds / size), unit).replace(/(\d) /, "$1\u00a0");
+    // Something that lasts 7 days must not end "in 6 days" a moment later.
+    const count = seconds > 0 ? -Math.floor(seconds / size) : Math.round(-seconds / size);
+    return relative.format(count, unit).replace(/(\d) /, "$1\u00a0");
   }
 
   function show(time) {

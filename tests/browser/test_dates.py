@@ -63,8 +63,11 @@ def test_relative_times_are_readable(
     expect(page.locator(".row time").first).to_have_text(text)
 
 
-def test_time_in_the_future_is_readable(open_page: OpenPage, insider: User, remember: Any) -> None:
-    remember("words", ttl_days=2.01)
+@pytest.mark.parametrize("days", [2.01, 1.99])
+def test_time_in_the_future_is_readable(
+    open_page: OpenPage, insider: User, remember: Any, days: float
+) -> None:
+    remember("words", ttl_days=days)
     page = open_page("/memories/", insider)
     expect(page.locator(".row .badge time")).to_have_text("in 2\u00a0days")
 

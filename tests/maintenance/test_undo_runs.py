@@ -35,6 +35,17 @@ def test_consolidation_can_be_undone(remember, actor):
     assert memory.importance == 0.5
 
 
+def test_undo_counts_the_changes_that_the_run_has_counted(aged, actor):
+    aged("read long ago", days=10)
+    aged("too small a change for two decimals", days=0.1)
+    before = importances()
+    run = execute_run(runs.enqueue("consolidate", {}, actor))
+    assert (importances() != before, run.result["changes"]) == (True, 1)
+    undoing = execute_run(runs.undo(run.uid, actor))
+    assert (undoing.done, undoing.total, undoing.result["counts"]) == (1, 1, {"undone": 1})
+    assert importances() == before
+
+
 def test_run_is_undone_only_once(five, actor):
     run = execute_run(runs.enqueue("lift", {}, actor))
     runs.undo(run.uid, actor)
