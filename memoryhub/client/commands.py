@@ -222,7 +222,7 @@ def _remember(options: argparse.Namespace) -> int:
         return print_json(stored)
     print(f"{stored.outcome}: {make_safe(stored.memory.id)}")
     if stored.warnings:
-        print("Warning: the project holds more memories than max_memories allows.", file=sys.stderr)
+        print("Warning: the project has more memories than max_memories allows.", file=sys.stderr)
     return 0
 
 

@@ -122,7 +122,7 @@ def tokens_revoke(request: HttpRequest) -> HttpResponse:
     """Revoke several of the user's own tokens (``uid``) after a confirmation page that lists them."""
     chosen = list(own_tokens(request).filter(uid__in=request.POST.getlist("uid")[:MAX_TOKENS]))
     if not chosen:
-        messages.warning(request, "No token was selected. Tick the tokens to revoke.")
+        messages.warning(request, "No token was selected. Select the tokens to revoke.")
         return redirect("you")
     if request.POST.get("confirmed") != "yes":
         return render(

@@ -189,7 +189,9 @@ def duplicates_decide(request: HtmxHttpRequest) -> HttpResponse:
     except memories.StoreError as refusal:
         return _refused_response(request, refusal.message)
     except ValidationError:
-        return _refused_response(request, f"the text is longer than {MAX_CONTENT} characters, or holds a NUL")
+        return _refused_response(
+            request, f"the text is longer than {MAX_CONTENT} characters, or contains a NUL character"
+        )
     return _done_response(request, undo, chosen)
 
 
