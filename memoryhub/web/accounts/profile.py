@@ -77,7 +77,7 @@ def token_new(request: HttpRequest) -> HttpResponse:
     form = TokenForm(user, request.POST)
     used = request.session.get(_USED_FORMS_KEY, [])
     if form.is_valid() and form.cleaned_data["once"] in used:
-        messages.info(request, "This form has already issued its token, which is shown only once.")
+        messages.info(request, "This form has already created its token, which is shown only once.")
         return redirect("you")
     issued = form.submit(
         lambda: tokens.issue_token(

@@ -324,7 +324,7 @@ def _announce_change(response: HttpResponse) -> HttpResponse:
 
 def _refused_response(request: HtmxHttpRequest, message: str) -> HttpResponse:
     """Return the current card with the reason of the refusal, or a message without htmx."""
-    text = f"Not done: {_with_titles(request, message)}."
+    text = f"Nothing was changed: {_with_titles(request, message)}."
     if not request.htmx:
         messages.error(request, text)
         return redirect(_return_url(request))
