@@ -27,7 +27,7 @@ def test_unknown_levels_are_counted_and_not_shown(sound):
     Memory.objects.filter(project="attic").update(sensitivity="cosmic")
     found = look(named("sensitivity"))
     assert found.status is Status.WARN
-    assert found.text.startswith("1 rows of memory are of an unknown level")
+    assert found.text.startswith("rows of memory with an unknown level, hidden from everyone: 1")
     assert not {"unspeakable", "attic", "cosmic"} & set(found.text.split())
 
 

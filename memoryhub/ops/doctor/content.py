@@ -48,7 +48,7 @@ def levels() -> Iterator[Finding]:
     }
     for name, n in counts.items():
         yield warn(
-            f"{n:,} rows of {name} have an unknown level, and are hidden from everyone",
+            f"rows of {name} with an unknown level, hidden from everyone: {n:,}",
             "Someone with the permission repair_unknown can give them a level in the admin.",
         )
     if not counts:
