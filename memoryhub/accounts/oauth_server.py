@@ -179,7 +179,7 @@ class _CodeGrant(grants.AuthorizationCodeGrant):  # type: ignore[misc]
     def generate_token(self, **options: Any) -> dict[str, Any]:
         issued = oauth.redeem_code(self.request.authorization_code.row)
         if issued is None:
-            raise InvalidGrantError("The person may no longer grant this access.")
+            raise InvalidGrantError("The person no longer has the permission to grant this access.")
         return issued
 
     def save_token(self, token: Any) -> None:

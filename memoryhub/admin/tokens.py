@@ -214,7 +214,7 @@ class TokenAdmin(DraftAdmin):
         """Show the token once. No message, log or other page contains it."""
         context = {
             **self.admin_site.each_context(request),
-            "title": "Token issued",
+            "title": "Token created",
             "opts": self.opts,
             "token": obj,
             "secret": request.new_token,  # type: ignore[attr-defined]

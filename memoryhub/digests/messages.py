@@ -117,7 +117,7 @@ def describe_mail_error(error: Exception) -> str:
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         return "the mail server refuses the recipient's address"
     if isinstance(error, smtplib.SMTPResponseException):
-        return f"the mail server answers with {error.smtp_code}"
+        return f"the mail server returned the error {error.smtp_code}"
     if isinstance(error, TimeoutError):
         return "the mail server does not answer in time"
     if isinstance(error, smtplib.SMTPException):
@@ -222,7 +222,7 @@ def _post_webhook(digest: Digest, content: Content, now: datetime) -> None:
         raise DeliveryFailed(f"the webhook {error}") from None
     if not 200 <= answer.status < 300:
         redirects = "; use the address that it redirects to" if 300 <= answer.status < 400 else ""
-        raise DeliveryFailed(f"the webhook answers with status {answer.status}{redirects}")
+        raise DeliveryFailed(f"the webhook returned status {answer.status}{redirects}")
 
 
 MAX_ENTRIES = 10  # listed in each section

@@ -172,8 +172,8 @@ def restore_version(
         raise NotFound("there is no such version", "version")
     if then.hidden:
         raise Conflict(
-            f"of version {number} you cannot see: {', '.join(then.hidden)}; turn on the switch of that"
-            " level, or ask someone with access to it",
+            f"of version {number} you cannot see: {', '.join(then.hidden)}; show its level in the"
+            " Visibility menu, or ask someone with access to it",
             "version",
         )
     values = _changed_values(memory, then, actor.clearance)

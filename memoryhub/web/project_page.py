@@ -235,7 +235,7 @@ def _preview_problem(
     # A session also opens with the pinned memories of no project.
     missing = {level for place in places for level in wanted.levels_in(place) - own.levels_in(place)}
     if missing:
-        return f"Turn on the switch for {', '.join(sorted(missing))} memories in the header to see this."
+        return f"Show {' and '.join(sorted(missing))} memories in the Visibility menu to see this."
     return ""
 
 

@@ -131,7 +131,7 @@ def test_after_several_failures_the_next_period_covers_both(
     since = digest.since
     for _ in range(4):
         digest = deliver(make_due(digest))
-    assert digest.error == "the mail server answers with 451"
+    assert digest.error == "the mail server returned the error 451"
     assert (digest.attempts, digest.next_at) == (0, services.next_time(digest, timezone.now()))
     assert digest.since == since
     mail.refusals.clear()
@@ -205,7 +205,7 @@ def test_only_a_success_status_counts_as_delivered(
     receiver.usual = servers.status(status, "", Location=f"{receiver.url}/inside")
     digest = deliver(subscribe(**webhook(receiver)))
     assert len(receiver.asked) == 1
-    assert digest.error == "" if status == 204 else f"answers with status {status}" in digest.error
+    assert digest.error == "" if status == 204 else f"returned status {status}" in digest.error
 
 
 @pytest.mark.parametrize(

@@ -152,9 +152,9 @@ BAD = [
     (event_line(session_id="s9"), "session_id: its session is not in this store"),
     (event_line(memory_id="bbbb"), "memory_id: its memory is not in this store"),
     (event_line(preview=f"export T={CREDENTIAL}"), "looks like a GitHub token"),
-    (event_line(handlers=[{"said": CREDENTIAL}]), "handlers holds what looks like"),
+    (event_line(handlers=[{"said": CREDENTIAL}]), "handlers contains what looks like"),
     (event_line(handlers="x" * 300_000), "handlers: should be a valid array"),
-    ({**SESSION, "session_id": "s3", "state": {"k": CREDENTIAL}}, "state holds what looks like"),
+    ({**SESSION, "session_id": "s3", "state": {"k": CREDENTIAL}}, "state contains what looks like"),
     ({"kind": "merge", "memory_id": "aaaa", "into": "bbbb"}, "a memory of this merge is not in this store"),
     ({"kind": "merge", "memory_id": "aaaa", "into": "aaaa"}, "did not become another one"),
     (
@@ -162,8 +162,8 @@ BAD = [
         "its memory is not in this store",
     ),
     ({"kind": "superseded", "fact_id": "a", "by": "b"}, "fact_id: a fact of this pair is not in this store"),
-    (journal_line(detail={"note": CREDENTIAL}), "detail holds what looks like"),
-    (memory_line(id="cccc", author=CREDENTIAL), "author holds what looks like"),
+    (journal_line(detail={"note": CREDENTIAL}), "detail contains what looks like"),
+    (memory_line(id="cccc", author=CREDENTIAL), "author contains what looks like"),
     (
         {"kind": "evidence", "memory_id": "aaaa", "session_id": CREDENTIAL, "at": MOMENT},
         "looks like a GitHub",

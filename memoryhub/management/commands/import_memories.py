@@ -250,12 +250,13 @@ class Command(BaseCommand):
             yield f"Unknown fields, ignored: {listed}"
         if tally.first_expiry:
             expire = "would expire" if self.options["dry_run"] else "will expire"
-            never = "; --ttl never keeps those without ttl_days" if tally.without_ttl and days else ""
-            first = f"the first on {tally.first_expiry:%Y-%m-%d}"
-            yield f"{plural(tally.expiring, 'memory')} {expire}, {first}{never}"
+            yield f"{plural(tally.expiring, 'memory')} {expire}, the first on {tally.first_expiry:%Y-%m-%d}"
         if tally.without_ttl and days:
             memories = plural(tally.without_ttl, "memory")
-            yield f"{memories} without ttl_days: to expire in {days} days (default_ttl_days)"
+            yield (
+                f"{memories} without ttl_days: to expire in {days} days (default_ttl_days);"
+                " use --ttl never to keep them"
+            )
         if tally.outcomes["kept"]:
             n = tally.outcomes["kept"]
             yield f"{plural(n, 'memory')} changed on one side since: the stored version is kept"

@@ -72,7 +72,7 @@ def _allow(request: HttpRequest, asked: Authorization) -> HttpResponse:
 def _obstacle(request: HttpRequest, asked: Authorization) -> str:
     """Return why this person may not allow it; empty if they may."""
     if not request.user.has_perm(ISSUE_PERMISSION):
-        return "Your account may not give access to apps. Ask an administrator of the hub."
+        return "You do not have permission to give apps access. Ask an administrator of the hub."
     if asked.client.approved_at is None and not request.user.has_perm(oauth.APPROVE_PERMISSION):
         return "No one has approved this app yet. Ask a maintainer of the hub to connect it first."
     return ""

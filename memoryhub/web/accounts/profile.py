@@ -77,7 +77,7 @@ def token_new(request: HttpRequest) -> HttpResponse:
     form = TokenForm(user, request.POST)
     used = request.session.get(_USED_FORMS_KEY, [])
     if form.is_valid() and form.cleaned_data["once"] in used:
-        messages.info(request, "This form has already issued its token, which is shown only once.")
+        messages.info(request, "This form has already created its token, which is shown only once.")
         return redirect("you")
     issued = form.submit(
         lambda: tokens.issue_token(
@@ -122,7 +122,7 @@ def tokens_revoke(request: HttpRequest) -> HttpResponse:
     """Revoke several of the user's own tokens (``uid``) after a confirmation page that lists them."""
     chosen = list(own_tokens(request).filter(uid__in=request.POST.getlist("uid")[:MAX_TOKENS]))
     if not chosen:
-        messages.warning(request, "No token was selected. Tick the tokens to revoke.")
+        messages.warning(request, "No token was selected. Select the tokens to revoke.")
         return redirect("you")
     if request.POST.get("confirmed") != "yes":
         return render(

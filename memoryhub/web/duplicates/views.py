@@ -189,7 +189,9 @@ def duplicates_decide(request: HtmxHttpRequest) -> HttpResponse:
     except memories.StoreError as refusal:
         return _refused_response(request, refusal.message)
     except ValidationError:
-        return _refused_response(request, f"the text is longer than {MAX_CONTENT} characters, or holds a NUL")
+        return _refused_response(
+            request, f"the text is longer than {MAX_CONTENT} characters, or contains a NUL character"
+        )
     return _done_response(request, undo, chosen)
 
 
@@ -322,7 +324,7 @@ def _announce_change(response: HttpResponse) -> HttpResponse:
 
 def _refused_response(request: HtmxHttpRequest, message: str) -> HttpResponse:
     """Return the current card with the reason of the refusal, or a message without htmx."""
-    text = f"Not done: {_with_titles(request, message)}."
+    text = f"Nothing was changed: {_with_titles(request, message)}."
     if not request.htmx:
         messages.error(request, text)
         return redirect(_return_url(request))

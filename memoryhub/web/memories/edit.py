@@ -201,7 +201,7 @@ def memory_erase(request: HttpRequest, uid: str) -> HttpResponse:
     typed = request.POST.get("word", "")
     if request.method == "POST" and typed.strip().lower() == ERASE_WORD:
         memories.erase_memories([uid], request_actor(request))
-        messages.success(request, "Erased for good.")
+        messages.success(request, "Erased permanently.")
         return redirect("memories")
     is_wrong = request.method == "POST"
     context = {"memory": memory, "word": ERASE_WORD, "typed": typed, "wrong": is_wrong}

@@ -65,7 +65,7 @@ class DraftForm(PlainForm):
     def clean_sensitivity(self) -> str:
         level = str(self.cleaned_data["sensitivity"])
         if level not in self.levels:
-            never = f"You may not see {level} memories. " if level in LEVELS else ""
+            never = f"You cannot see {level} memories. " if level in LEVELS else ""
             raise forms.ValidationError(f"{never}Choose one of: {', '.join(self.levels)}.")
         return level
 

@@ -316,7 +316,7 @@ def _next_card(request: HttpRequest) -> ReviewCard | None:
 
 def _refused_response(request: HtmxHttpRequest, memory: Memory, refusal: str) -> HttpResponse:
     """Return the current card with the reason of the refusal, or a message without htmx."""
-    text = f"Not done: {refusal}."
+    text = f"Nothing was changed: {refusal}."
     if not request.htmx:
         messages.error(request, text)
         return redirect(_review_url(request))
