@@ -22,7 +22,7 @@ from memoryhub.core.text import collapse_whitespace, estimate_tokens, shorten, w
 from memoryhub.core.vocabulary import MemoryType, ProjectMode, Scope
 from memoryhub.facts.predicates import normalise_predicate
 from memoryhub.injection.context_block import format_attribute, neutralise_tags
-from memoryhub.memories.rows import without_replaced
+from memoryhub.memories.replacements import without_replaced
 from memoryhub.models import Event, Fact, Label, Memory, Project
 from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
 from memoryhub.security.prompt_injection import INSTRUCTION_REMOVED, inspect_fields

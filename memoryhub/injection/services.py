@@ -52,7 +52,7 @@ from memoryhub.injection.requests import (
     with_default_project,
 )
 from memoryhub.injection.selection import WITHHOLD, Selection
-from memoryhub.memories.rows import without_replaced
+from memoryhub.memories.replacements import without_replaced
 from memoryhub.models import Memory, Project
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.visible_rows import load_in_background

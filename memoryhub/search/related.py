@@ -18,6 +18,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.backends import change_log, vector_index
 from memoryhub.core.text import STOP_WORDS, jaccard, stem, terms, words
 from memoryhub.embeddings import EmbeddingError, text_to_embed
+from memoryhub.memories.replacements import without_replaced
 from memoryhub.memories.rows import LABEL_KINDS, list_values
 from memoryhub.models import Entity, FileLink, Label, Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -57,23 +58,24 @@ class RelatedMemories:
 
 
 def find_related(memory: Memory, clearance: Clearance, limit: int = MAX_RELATED) -> RelatedMemories:
-    """Return the live memories most related to one that the caller can see.
+    """Return the live memories most related to one that the caller can see, without replaced ones.
 
     Does not count as an access. About a dozen queries for any store.
     """
-    others: MemoryQuerySet = Memory.objects.visible_to(clearance).live().exclude(pk=memory.pk)
+    visible: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
+    others = visible.exclude(pk=memory.pk)
     cosines, note = _nearest_by_vector(memory, others)
     evidence = _RelatedEvidence(cosines, {} if cosines else _similar_by_words(memory, others))
     evidence.add_files(memory, others)
     evidence.add_labels(memory)
-    best = evidence.best(limit)
-    rows = others.in_bulk(best)
+    best = evidence.best(limit + _MAX_CANDIDATES)  # some may be replaced
+    rows = without_replaced(visible).in_bulk(best)
     items = [
         RelatedMemory(rows[pk], round(evidence.score(pk), 4), cosines.get(pk), evidence.reasons(pk))
         for pk in best
         if pk in rows
     ]
-    return RelatedMemories(items, note)
+    return RelatedMemories(items[:limit], note)
 
 
 def _nearest_by_vector(memory: Memory, others: MemoryQuerySet) -> tuple[dict[int, float], str]:
