@@ -69,6 +69,7 @@ class MembershipInline(SuperusersOnly, _Inline):
     model = Membership
     extra = 0
     fields = (("project", "clearance", "since"),)
+    readonly_fields = ("since",)
 
 
 @admin.action(description="Unlink from the organisation's sign-in", permissions=["change"])
