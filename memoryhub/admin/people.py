@@ -30,10 +30,10 @@ from memoryhub.core.database import write_transaction
 from memoryhub.models import Membership
 
 if TYPE_CHECKING:
-    _Inline = admin.TabularInline[Membership, User]
+    _Inline = admin.StackedInline[Membership, User]
     _UserAdmin = UserAdmin[User]
 else:
-    _Inline = admin.TabularInline
+    _Inline = admin.StackedInline
     _UserAdmin = UserAdmin
 
 
@@ -68,7 +68,8 @@ class SuperusersOnly:
 class MembershipInline(SuperusersOnly, _Inline):
     model = Membership
     extra = 0
-    fields = ("project", "clearance", "since")
+    fields = (("project", "clearance", "since"),)
+    readonly_fields = ("since",)
 
 
 @admin.action(description="Unlink from the organisation's sign-in", permissions=["change"])
