@@ -27,7 +27,6 @@ from memoryhub.web.base.forms import normalize_newlines, parse_aware_datetime
 from memoryhub.web.base.requests import (
     HtmxHttpRequest,
     page_or_fragment,
-    patch_vary,
     return_url,
     wants_fragment,
 )
@@ -42,7 +41,7 @@ from memoryhub.web.duplicates.presenters import (
     build_cards,
     plan_merges,
 )
-from memoryhub.web.effects import effect_context, render_panel
+from memoryhub.web.injections import effect_context, render_panel
 from memoryhub.web.memories import queries
 from memoryhub.web.memories.queries import live_memories
 
@@ -277,9 +276,7 @@ def _card_or_404(
 def _card_response(request: HttpRequest, card: ClusterCard, status: int = 200, **more: Any) -> HttpResponse:
     _reveal_secrets(request, [card])
     context = {"cluster": card, **decision_rights(request), **more}
-    response = render(request, "duplicates/page.html#cluster", context, status=status)
-    patch_vary(response)
-    return response
+    return render(request, "duplicates/page.html#cluster", context, status=status)
 
 
 def _reveal_secrets(request: HttpRequest, cards: list[ClusterCard]) -> None:
