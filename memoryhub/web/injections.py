@@ -24,6 +24,7 @@ from memoryhub.accounts.clearance import (
     request_actor,
     request_clearance,
 )
+from memoryhub.core.form_fields import normalize_newlines
 from memoryhub.injection import context_block, selection
 from memoryhub.injection.effects import Effect, Thresholds, preview_settings
 from memoryhub.injection.queries import load_reports
@@ -33,7 +34,7 @@ from memoryhub.injection.services import inject_context
 from memoryhub.models import Injection
 from memoryhub.models.querysets import InjectionQuerySet
 from memoryhub.security.prompt_injection import FieldsVerdict
-from memoryhub.web.base.forms import InjectionFilter, PlainForm, ProjectField, WordField, normalize_newlines
+from memoryhub.web.base.forms import InjectionFilter, PlainForm, ProjectField, WordField
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
 from memoryhub.web.memories.queries import reveal_if_secret
 from memoryhub.web.sessions.overview import name_sessions

@@ -19,11 +19,12 @@ from pydantic import ValidationError
 from memoryhub import memories
 from memoryhub.access import policy
 from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.core.form_fields import normalize_newlines
 from memoryhub.duplicates.clusters import MAX_MEMBERS, Cluster, DuplicateClusters
 from memoryhub.injection.effects import preview_change
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
-from memoryhub.web.base.forms import normalize_newlines, parse_aware_datetime
+from memoryhub.web.base.forms import parse_aware_datetime
 from memoryhub.web.base.requests import (
     HtmxHttpRequest,
     page_or_fragment,
