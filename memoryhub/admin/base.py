@@ -268,11 +268,7 @@ class ReadOnlyAdmin(VisibleRowsAdmin):
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    has_change_permission = has_delete_permission = has_add_permission
 
 
 def admin_url(model: type[Model], view: str, *args: Any, query: str = "") -> str:

@@ -49,20 +49,11 @@ def is_unconfined_superuser(request: HttpRequest) -> bool:
 class SuperusersOnly:
     """Restricts a model to superusers, whatever the permissions."""
 
-    def has_module_permission(self, request: HttpRequest) -> bool:
+    def has_module_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return is_unconfined_superuser(request)
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return is_unconfined_superuser(request)
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return is_unconfined_superuser(request)
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return is_unconfined_superuser(request)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return is_unconfined_superuser(request)
+    has_view_permission = has_add_permission = has_module_permission
+    has_change_permission = has_delete_permission = has_module_permission
 
 
 class MembershipInline(SuperusersOnly, _Inline):

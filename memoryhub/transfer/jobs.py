@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -131,7 +131,7 @@ class ImportOperation(Operation[ImportParams]):
             # Another node started this import and has its id map. Importing an item again changes nothing.
             position = None
             id_map.unlink(missing_ok=True)
-        with _open_upload(params, actor) as reader, IdMap(id_map) as ids:
+        with _open_upload(params, actor) as reader, closing(IdMap(id_map)) as ids:
             if position and not reader.resume(position):
                 raise StoreError("the file has changed since the import began; upload it again", "upload")
             options = LoadOptions(

@@ -20,7 +20,7 @@ from playwright.sync_api import Page, expect
 
 from memoryhub.models import Event, MaintenanceRun, Session
 from memoryhub.transfer import jobs
-from memoryhub.web.stats import views
+from memoryhub.web import stats
 from tests.accounts.passkey import confirm_session
 from tests.browser import full_store, page_weight
 from tests.browser.conftest import OpenPage, Watch
@@ -187,7 +187,7 @@ def test_nor_where_a_page_cannot_be_shown(
     def fail(*_: Any, **__: Any) -> None:
         raise raised
 
-    monkeypatch.setattr(views, "render", fail)
+    monkeypatch.setattr(stats, "render", fail)
     caplog.set_level(logging.CRITICAL)
     watch.expect(status)
     look_at(open_page("/glance/", reader), [HERE])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def bring_in(tmp_path: Path) -> Callable[..., Loaded]:
             lambda place, problem: loaded.errors.append(f"{place}: {problem}"),
             **{"restores": by is OPERATOR, **how},
         )
-        with open_import(FORMATS[OWN_FORMAT], str(path), ReadOptions()) as reading, IdMap() as ids:
+        with open_import(FORMATS[OWN_FORMAT], str(path), ReadOptions()) as reading, closing(IdMap()) as ids:
             list(load_items(reading, order, loaded.tally, ids, workers))
         return loaded
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -351,14 +352,14 @@ def test_skipped_history_is_reported_without_restore_permission(bring_in):
 
 def test_id_map_is_saved_and_replaced_if_damaged(tmp_path):
     path = tmp_path / "x.ids"
-    with IdMap(path) as ids:
+    with closing(IdMap(path)) as ids:
         ids.add({f"source {n}": f"ours {n}" for n in range(1200)})
-    with IdMap(path) as ids:
+    with closing(IdMap(path)) as ids:
         found = ids.find([f"source {n}" for n in range(1300)] + ["", "source 1"])
         assert len(found) == 1200
         assert found["source 7"] == "ours 7"
     path.write_bytes(b"not a database, but long enough to be taken for one" * 50)
-    with IdMap(path) as ids:
+    with closing(IdMap(path)) as ids:
         assert ids.find(["source 1"]) == {}
         ids.delete()
     assert not path.exists()

@@ -8,7 +8,7 @@ import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -173,8 +173,7 @@ class Command(BaseCommand):
         options = ReadOptions(name=name, project=loading.project, has_owner=bool(loading.actor.owner))
         with ExitStack() as stack:
             reading = stack.enter_context(open_import(format, name, options))
-            ids = IdMap(checkpoint and checkpoint.with_suffix(".ids"))
-            stack.callback(ids.close)
+            ids = stack.enter_context(closing(IdMap(checkpoint and checkpoint.with_suffix(".ids"))))
             if checkpoint and not self._resume(reading, checkpoint):
                 reading = stack.enter_context(open_import(format, name, options))
             bar = stack.enter_context(self._bar(reading))

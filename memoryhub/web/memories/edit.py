@@ -23,7 +23,7 @@ from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
 from memoryhub.web.base.forms import to_sentence
 from memoryhub.web.base.requests import HtmxHttpRequest, return_url
-from memoryhub.web.effects import PREVIEW, effect_context, render_panel, render_refusal
+from memoryhub.web.injections import PREVIEW, effect_context, render_panel, render_refusal
 from memoryhub.web.memories import queries
 from memoryhub.web.memories.bulk_actions import is_allowed
 from memoryhub.web.memories.forms import FieldForm, MemoryForm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ class Brought:
                 str(path),
                 ReadOptions(project=order.project, has_owner=bool(by.owner)),
             ) as reading,
-            IdMap() as ids,
+            closing(IdMap()) as ids,
         ):
             list(load_items(reading, order, self.tally, ids))
 
