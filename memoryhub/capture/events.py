@@ -154,7 +154,7 @@ class HandlerReport:
 class DispatchResult:
     """Reports in order of priority, the context to inject, and the recorded event.
 
-    ``event`` is None for a repeated delivery. ``warnings``: only for the caller, because they may reveal
+    ``event`` is None if it was not recorded. ``warnings``: only for the caller, because they may reveal
     memories that other readers of the event cannot see.
     """
 
@@ -173,6 +173,7 @@ class HookContext:
     ``steps``: results of the steps that change the session's state, or their exceptions, by capability.
     ``ignored``: the event is only about ignored files and is not stored.
     ``file_view``: what the call says about the lines of its file.
+    ``imported_at``: the time of a backfill; None for a live event.
     """
 
     hook_event: HookEvent
@@ -189,6 +190,7 @@ class HookContext:
     steps: dict[str, Any] = field(default_factory=dict)
     ignored: bool = False
     file_view: FileView | None = None
+    imported_at: datetime | None = None
 
     @property
     def needs_approval(self) -> bool:
