@@ -18,7 +18,7 @@ from django.db import connection
 from django.db.models import Exists, Model, OuterRef, Q
 from django.db.models.base import ModelState
 
-from memoryhub.access.policy import AGENT_PREFIX, LEVELS, Actor, Clearance, level_rank
+from memoryhub.access.policy import AGENT_PREFIX, Actor, Clearance
 from memoryhub.backends import bulk
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.statements import read_memories
@@ -26,7 +26,13 @@ from memoryhub.core.database import batched
 from memoryhub.core.text import make_summary, make_title, new_uid
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import Forbidden, StoreError
-from memoryhub.memories.schemas import MAX_ALIASES, MAX_LIST, MemoryDraft, remove_repeats_ignoring_case
+from memoryhub.memories.schemas import (
+    MAX_ALIASES,
+    MAX_LIST,
+    EntityDraft,
+    MemoryDraft,
+    remove_repeats_ignoring_case,
+)
 from memoryhub.models import Entity, Fact, FileLink, Label, Memory, Revision, Session
 from memoryhub.models.querysets import MemoryQuerySet
 
@@ -210,6 +216,12 @@ def list_values(memory: Memory, name: str) -> list[Any]:
     return sorted(row.path for row in memory.files.all() if row.access == access)
 
 
+def to_list_values(values: Iterable[Any]) -> list[Any]:
+    """Return a list of a draft in the order and shape of :func:`list_values`."""
+    plain = [value.model_dump() if isinstance(value, EntityDraft) else value for value in values]
+    return sorted(plain, key=lambda value: tuple(value.values()) if isinstance(value, dict) else value)
+
+
 def union_list_values(memories: Iterable[Memory], name: str) -> list[Any]:
     """Return all values of a list field, the most frequent first, at most as many as it may have."""
     values = [value for memory in memories for value in list_values(memory, name)]
@@ -361,13 +373,6 @@ def find_successors(memory: Memory) -> set[int]:
     return found
 
 
-def without_replaced(memories: MemoryQuerySet) -> MemoryQuerySet:
-    """Return the memories without those that another one of them replaces."""
-    replaced = Exists(memories.filter(pk=OuterRef(SUPERSEDED_BY)))
-    found: MemoryQuerySet = memories.filter(Q(superseded_by__isnull=True) | ~replaced)
-    return found
-
-
 def existing_keys(memories: MemoryQuerySet, keys: Iterable[int | None]) -> set[int]:
     """Return the keys of rows of this queryset. One query, and none without keys."""
     wanted = set(keys) - {None}
@@ -384,18 +389,3 @@ def visible_replacements(memories: Iterable[Memory], clearance: Clearance) -> di
         return {}
     visible = Memory.objects.visible_to(clearance).filter(pk__in=pks)
     return dict(visible.values_list("pk", "uid"))
-
-
-def strictest_known(twins: Iterable[Memory], content_hash: str) -> Memory | None:
-    """Return the twin under the strictest level among those that the actor may know of."""
-    known = [twin for twin in twins if is_known(twin)]
-    return max(
-        known,
-        key=lambda twin: (level_rank(twin.sensitivity), twin.content_hash == content_hash),
-        default=None,
-    )
-
-
-def is_known(twin: Memory) -> bool:
-    """Whether the actor may know of the twin. No one may know of one with an unknown level."""
-    return twin.known and twin.sensitivity in LEVELS  # type: ignore[attr-defined]
