@@ -13,7 +13,7 @@ from typing import Any
 
 from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.capture.code_lines import FileView
-from memoryhub.capture.observation import MAX_OUTPUT, TOOLS, Observation, clean_text, observe
+from memoryhub.capture.observation import MAX_OUTPUT, TOOLS, Observation, clean_text
 from memoryhub.capture.shell_commands import is_status_check
 from memoryhub.core.text import (
     MAX_KEYWORDS,
@@ -50,11 +50,6 @@ class ToolCall:
     output_digest: str
     tokens: int
     clean_text: str
-
-
-def parse_tool_call(tool: str, given: Any, response: Any, cwd: str, preview_chars: int) -> ToolCall:
-    """Parse a tool call; its input and response may be any JSON."""
-    return reduce_call(observe(tool, given, response, cwd), preview_chars)
 
 
 def reduce_call(seen: Observation, preview_chars: int) -> ToolCall:
