@@ -13,8 +13,8 @@ from ninja import Query, Router
 from pydantic import BaseModel, BeforeValidator, Field
 
 from memoryhub.access.policy import Actor
-from memoryhub.api.parameters import HistoryFilter
 from memoryhub.api.schemas import ListOf, documented
+from memoryhub.api.search import HistoryFilter
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Limit
 from memoryhub.http.problems import Problem, field_error, invalid_fields, json_response, unreadable_body

@@ -23,12 +23,11 @@ from memoryhub.memories import evidence
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import move_to_trash, restore_memories
 from memoryhub.memories.errors import Conflict, NotFound
+from memoryhub.memories.replacements import find_successors, return_replacements
 from memoryhub.memories.rows import (
     LIST_FIELDS,
-    SUPERSEDED_BY,
     fetch_by_uids,
     field_value,
-    find_successors,
     is_unchanged,
     list_values,
     union_list_values,
@@ -49,8 +48,8 @@ from memoryhub.memories.undo import (
     revert_numbers,
     take_snapshot,
 )
-from memoryhub.memories.update import add_revision, apply_patch, get_memory
-from memoryhub.models import Fact, JournalEntry, Memory, Revision
+from memoryhub.memories.update import apply_patch, get_memory
+from memoryhub.models import Fact, JournalEntry, Memory
 
 MAX_MERGED = 100  # memories merged into one
 MERGE, UNDO_MERGE = "merge", "undo_merge"
@@ -113,7 +112,6 @@ def merge_memories(
         vectors.refresh(memory)
         facts = Fact.objects.filter(memory__in=other_pks)  # also hidden ones
         changes += [_move_fact(fact, memory, MERGE) for fact in facts.select_related("memory")]
-        changes += _move_replacements(memory, other_pks, actor, now)
         journal.record(actor, changes, now)
         move_to_trash(found, actor, TrashReason.MERGED, now, TrashReason.MERGED.value, memory)
         done = MergeResult(new_uid(), memory, found)
@@ -192,7 +190,7 @@ def _build_patch(memory: Memory, others: Sequence[Memory], content: str) -> Memo
     longest = _longest_lived(everyone)
     if longest.expires_at != memory.expires_at:
         values["ttl_days"] = longest.ttl_days
-    if find_successors(memory) & {other.pk for other in others}:
+    if not {other.pk for other in others}.isdisjoint(find_successors(memory.pk)):
         values["superseded_by"] = None  # the replacement becomes a part of this memory
     if content:
         values["content"] = content
@@ -220,39 +218,6 @@ def _move_fact(fact: Any, memory: Memory, operation: str) -> journal.Change:
     return journal.fact_change(operation, fact, was=was.uid, into=memory.uid)
 
 
-def _move_replacements(
-    memory: Memory, others: list[int], actor: Actor, now: datetime
-) -> list[journal.Change]:
-    """Let the kept memory replace what the others replaced, including hidden memories."""
-    unmoved = {memory.pk, *others, *find_successors(memory)}
-    replaced = Memory.objects.filter(superseded_by__in=others).exclude(pk__in=unmoved)
-    return [
-        _set_replacement(one, memory, actor, now, MERGE) for one in replaced.select_related(SUPERSEDED_BY)
-    ]
-
-
-def _return_replacements(
-    memory: Memory, others: Sequence[Memory], at: datetime, undo: Undo
-) -> list[journal.Change]:
-    """Let the others replace the memories again that the kept memory replaces since the merge."""
-    by_uid = {other.uid: other for other in others}
-    revisions = Revision.objects.filter(at=at, reason=MERGE, memory__superseded_by=memory)
-    return [
-        _set_replacement(one.memory, by, undo.actor, undo.now, "undo merge")
-        for one in revisions.select_related("memory__superseded_by")
-        if (by := by_uid.get(one.before.get(SUPERSEDED_BY)))
-    ]
-
-
-def _set_replacement(memory: Memory, by: Memory, actor: Actor, now: datetime, reason: str) -> journal.Change:
-    """Set the replacement, with a revision. The journal does not name it, because it can be hidden."""
-    before = {SUPERSEDED_BY: field_value(memory, SUPERSEDED_BY)}
-    memory.superseded_by = by
-    memory.save(update_fields=[SUPERSEDED_BY])
-    number = add_revision(memory, before, memory.sensitivity, actor, now, reason)
-    return journal.memory_change("update", memory, fields=[SUPERSEDED_BY], revision=number, reason=reason)
-
-
 def undo_merge(uid: str, actor: Actor, now: datetime | None = None) -> MergeResult:
     """Undo a merge. Accesses since then stay counted.
 
@@ -272,7 +237,7 @@ def _restore_merged(undo: Undo, entries: Sequence[JournalEntry]) -> int:
     [entry] = entries
     memory, others = _load_merged(entry, undo.actor)
     key = access_key(memory)
-    changes = _return_replacements(memory, others, entry.at, undo)
+    changes = return_replacements(memory, others, entry.at, undo.actor, undo.now)
     changes += _restore_kept(memory, others, entry, undo)
     evidence.undo_merge_evidence(memory, entry.at)
     changes += _return_facts(memory, others, entry)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from memoryhub.backends.fts_query import MAX_CHARS, Query, Term, parse_query
 from memoryhub.core.text import CJK, GERMAN_STOP_WORDS, STOP_WORDS, WORD, fold, stem, words
+from memoryhub.models import Label
 from memoryhub.search import scoring
 from memoryhub.search.lexical import Scores, TermMatches
-from memoryhub.search.visible_rows import VisibleRows
 
 MAX_LOOKED_UP_WORDS = 64
 MAX_FILES = 3
+MAX_NAME_CHARS = 12  # of a name in a text without spaces
+MAX_NAME_PARTS_LOOKED_UP = 4000  # parts of such texts that can be names
 MAX_NAME_PARTS = 5  # a name with more words is an address or a line of code
 # A match of a smaller share of the best one is a coincidence: the prompt clearly means another memory.
 MIN_SHARE_OF_BEST, MIN_SHARE_AMONG_MANY_WORDS = 0.6, 0.85
 FEW_WORDS, MANY_WORDS = 16, 28  # informative words of a prompt
 MIN_SENTENCE_WORDS = 3
+CJK_CHARS_OF_WORD = 3  # at least, on average, in scripts without spaces
 MIN_GERMAN_WORDS = 3  # different function words of a prompt in German
 NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
 SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
@@ -43,6 +48,8 @@ CHATTER = frozenset(
 _PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
 _LINE_NUMBER = re.compile(r"(\.[A-Za-z]\w{0,7})(?::\d+){1,2}\b")  # of a path
 _CONTEXT_FENCE = re.compile(r"<\s*(?P<end>/?)\s*memory-context\b[^<>]*>?", re.IGNORECASE)
+_INSIDE_START = re.compile("[゠-ヿ]{2}|[가-힯]{2}")  # a character and the next, both of one word
+_INSIDE_END = re.compile("[゠-ヿ]{2}")
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+|(?<=[。！？；])")
 
 
@@ -122,14 +129,43 @@ def words_query(words: Sequence[str]) -> Query:
     return Query(" ".join(words), tuple(Term((stem(word),), (word,)) for word in words))
 
 
-def match_subjects(rows: VisibleRows, words: TermMatches) -> Scores:
+def match_subjects(words: TermMatches, prompt: str) -> Scores:
     """Return the match of memories whose subject a prompt names, however much else the prompt says.
 
     ``words``: the informative words of the prompt. One word of the title that few other memories contain
-    names a subject, or two less rare ones.
+    names a subject, or two less rare ones. So does an alias in a text without spaces.
     """
-    named = words.add_up_titles() / (NAMING_WORDS * scoring.idf(1, len(rows)))
-    return np.asarray(np.minimum(named, 1.0) * SUBJECT_MATCH)
+    rows, named = words.rows, words.add_up_titles()
+    for keys in _find_aliases(_parts_without_spaces(prompt)):
+        positions = rows.find(np.array(keys))
+        named[positions] += scoring.idf(len(positions), len(rows))
+    return np.asarray(np.minimum(named / (NAMING_WORDS * scoring.idf(1, len(rows))), 1.0) * SUBJECT_MATCH)
+
+
+def _find_aliases(names: list[str]) -> Iterable[list[int]]:
+    """Return the keys of all memories with each of these aliases, for those that are visible."""
+    found: dict[str, list[int]] = defaultdict(list)
+    if names:
+        aliases = Label.objects.filter(kind=Label.Kind.ALIAS, value__in=names)
+        for value, key in aliases.values_list("value", "memory"):
+            found[value].append(key)
+    return found.values()
+
+
+def _parts_without_spaces(prompt: str) -> list[str]:
+    """Return the parts of words in scripts without spaces that can be names.
+
+    A part does not begin or end inside a run of katakana, nor begin inside one of Hangul, where particles
+    follow a name.
+    """
+    parts: dict[str, None] = {}
+    for word in WORD.findall(unicodedata.normalize("NFC", prompt[:MAX_CHARS])):
+        if not CJK.search(word):
+            continue
+        starts = [at for at in range(len(word)) if not _INSIDE_START.match(word[max(at - 1, 0) : at + 1])]
+        ends = [at for at in range(1, len(word) + 1) if not _INSIDE_END.match(word[at - 1 : at + 1])]
+        parts |= {word[a:b]: None for a in starts for b in ends if 2 <= b - a <= MAX_NAME_CHARS}
+    return list(parts)[:MAX_NAME_PARTS_LOOKED_UP]
 
 
 def min_share_of_best(words: int) -> float:
@@ -148,14 +184,14 @@ def match_prompt(words_found: TermMatches, prompt: str, match: Scores) -> Scores
     One word is a search query. Two or more of which none is informative ("go on") match nothing. From three
     words on, matches far below the best one are coincidences.
     """
-    rows, count = words_found.rows, len(words(prompt))
+    rows, count = words_found.rows, len(words(prompt)) + len(CJK.findall(prompt)) // CJK_CHARS_OF_WORD
     if count < 2:
         return match
     parsed = parse_prompt(prompt)
     if not parsed.terms:
         return np.zeros(len(rows))
     known = None if words_found.is_dated.any() else words_found  # a name of a time occurs in more rows there
-    match = np.maximum(match, match_subjects(rows, TermMatches(rows, words_query(parsed.words), known)))
+    match = np.maximum(match, match_subjects(TermMatches(rows, words_query(parsed.words), known), prompt))
     if count < MIN_SENTENCE_WORDS:
         return match
     least = min_share_of_best(len(parsed.words)) * match.max(initial=0.0)

@@ -29,9 +29,8 @@ from memoryhub.memories.undo import Inverse, Undo, inverse_of, record_action
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Revision
 from memoryhub.transfer import uploads
 from memoryhub.transfer.formats import FORMATS, detect_format
-from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.loader import Batch, LoadOptions
-from memoryhub.transfer.reader import ImportReader, open_import
+from memoryhub.transfer.reader import IdMap, ImportReader, open_import
 from memoryhub.transfer.records import MAPPING_TARGETS, Item, Problem, ReadOptions, UnreadableFile
 from memoryhub.transfer.reports import (
     PROJECT,

@@ -155,3 +155,23 @@ def test_word_of_a_hidden_title_is_no_correction(ask, remember):
     assert before == injected() != []
     remember("About nothing", title="Zanzibarium in public")
     assert before != injected()
+
+
+@pytest.mark.parametrize(
+    ("alias", "prompt", "is_named"),
+    [
+        ("グラファナ", "グラファナの設定ファイルはどこにありますか", True),
+        ("グラファナ", "新しいグラファナをどうやって起動するのか教えてください", True),
+        ("ダム", "ランダムな値をどうやって作るのか教えてください", False),
+        ("看板", "本番の看板ページを更新したいのですがどうすればいいですか", True),
+        ("本番DB", "昨日から本番DBの応答が遅いので調べてほしいです", True),
+        ("監控平台", "請告訴我監控平台的設定在哪裡", True),
+        ("그라파나", "그라파나에서 알림을 어떻게 설정하나요", True),
+        ("라파나", "그라파나에서 알림을 어떻게 설정하나요", False),
+    ],
+)
+def test_alias_in_a_text_without_spaces_names_a_memory(ask, remember, recalled, alias, prompt, is_named):
+    about = remember(
+        "Charts of every station, edited as code.", aliases=[alias], created_at="2021-01-01T00:00:00Z"
+    )
+    assert shown(ask(prompt)) == recalled(prompt) == [about.uid] * is_named

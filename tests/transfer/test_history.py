@@ -14,7 +14,7 @@ from memoryhub.audit import verification
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Fact, JournalEntry, MaintenanceRun, Memory, Revision, Session
 from memoryhub.transfer import uploads
-from memoryhub.transfer.id_map import IdMap
+from memoryhub.transfer.reader import IdMap
 from memoryhub.transfer.records import UnreadableFile
 from tests.transfer.conftest import ADA, BOB, OPERATOR, of_kind, out, raw_out, wipe
 

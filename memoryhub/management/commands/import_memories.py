@@ -28,9 +28,9 @@ from memoryhub.models import Memory
 from memoryhub.ops.checks import INSTALLATION
 from memoryhub.transfer.files import STDIN
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, Format, detect_format
-from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.loader import LoadOptions, load_items
 from memoryhub.transfer.reader import (
+    IdMap,
     ImportReader,
     checkpoint_path,
     load_checkpoint,

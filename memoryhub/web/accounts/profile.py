@@ -165,13 +165,14 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
     may_issue = user.has_perm(ISSUE_PERMISSION)
     role_name = roles.user_role(user)
     factors = second_factors.list_second_factors(user)
+    identity = identities.find_identity(user)
     context: dict[str, Any] = {
         "role": next((role for role in roles.ROLES if role.name == role_name), None),
         "reach": _project_levels(user),
         "preferences": forms.get("preferences") or PreferencesForm(initial=kept),
         "password": forms.get("password") or PasswordForm(request),
         "organisation": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
-        "identity": identities.find_identity(user) if settings.OIDC_ISSUER else None,
+        "identity": identity if identities.signs_in(identity) else None,
         "second_factors": factors,
         "kinds": {one.type for one in factors},
         "may_issue": may_issue,
