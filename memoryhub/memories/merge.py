@@ -28,6 +28,7 @@ from memoryhub.memories.rows import (
     LIST_FIELDS,
     fetch_by_uids,
     field_value,
+    is_unchanged,
     list_values,
     union_list_values,
     unite_values,
@@ -49,7 +50,6 @@ from memoryhub.memories.undo import (
 )
 from memoryhub.memories.update import apply_patch, get_memory
 from memoryhub.models import Fact, JournalEntry, Memory
-from memoryhub.models.querysets import FactQuerySet
 
 MAX_MERGED = 100  # memories merged into one
 MERGE, UNDO_MERGE = "merge", "undo_merge"
@@ -110,7 +110,8 @@ def merge_memories(
         memory.save()
         evidence.merge_evidence(memory, found, now)
         vectors.refresh(memory)
-        changes += _move_facts(Fact.objects.filter(memory__in=other_pks), memory)
+        facts = Fact.objects.filter(memory__in=other_pks)  # also hidden ones
+        changes += [_move_fact(fact, memory, MERGE) for fact in facts.select_related("memory")]
         journal.record(actor, changes, now)
         move_to_trash(found, actor, TrashReason.MERGED, now, TrashReason.MERGED.value, memory)
         done = MergeResult(new_uid(), memory, found)
@@ -168,8 +169,7 @@ def _refuse_unmergeable(memory: Memory, others: Sequence[Memory]) -> None:
 
 
 def _refuse_changed(memories: Iterable[Memory], seen: Mapping[str, datetime]) -> None:
-    changed = [one.uid for one in memories if one.uid in seen and seen[one.uid] != one.updated_at]
-    if changed:
+    if changed := [one.uid for one in memories if not is_unchanged(one, seen)]:
         raise Conflict(
             f"changed since you opened it: memory {', '.join(changed)}; reload the page", "updated_at"
         )
@@ -212,14 +212,10 @@ def _add_up_counts(memory: Memory, others: Sequence[Memory], now: datetime) -> N
     memory.updated_at = now
 
 
-def _move_facts(facts: FactQuerySet, memory: Memory) -> list[journal.Change]:
-    """Move the facts of the others, including hidden ones, to the kept memory."""
-    changes = []
-    for fact in facts.select_related("memory"):
-        was, fact.memory = fact.memory, memory
-        fact.save(update_fields=["memory"])
-        changes.append(journal.fact_change(MERGE, fact, was=was.uid, into=memory.uid))
-    return changes
+def _move_fact(fact: Any, memory: Memory, operation: str) -> journal.Change:
+    was, fact.memory = fact.memory, memory
+    fact.save(update_fields=["memory"])
+    return journal.fact_change(operation, fact, was=was.uid, into=memory.uid)
 
 
 def undo_merge(uid: str, actor: Actor, now: datetime | None = None) -> MergeResult:
@@ -242,7 +238,7 @@ def _restore_merged(undo: Undo, entries: Sequence[JournalEntry]) -> int:
     memory, others = _load_merged(entry, undo.actor)
     key = access_key(memory)
     changes = return_replacements(memory, others, entry.at, undo.actor, undo.now)
-    changes += _restore_kept(memory, others, entry, undo.actor, undo.now)
+    changes += _restore_kept(memory, others, entry, undo)
     evidence.undo_merge_evidence(memory, entry.at)
     changes += _return_facts(memory, others, entry)
     journal.record(undo.actor, changes, undo.now)
@@ -312,10 +308,9 @@ def _changes_since(memory: Memory, entry: JournalEntry, actor: Actor) -> list[st
 def _edited_fields(memory: Memory, entry: JournalEntry) -> list[str]:
     """Return the names of fields whose value differs from the one after the merge."""
     was: dict[str, Any] = {}
-    for before in (
-        memory.revisions.filter(at__gt=entry.at).order_by("number").values_list("before", flat=True)
-    ):
-        was = {**before, **was}
+    newer = memory.revisions.filter(at__gt=entry.at).order_by("-number")
+    for before in newer.values_list("before", flat=True):
+        was |= before
     return sorted(name for name, old in was.items() if field_value(memory, name) != old)
 
 
@@ -328,14 +323,16 @@ def _was_stored_again(memory: Memory, entry: JournalEntry) -> bool:
 
 
 def _restore_kept(
-    memory: Memory, others: Sequence[Memory], entry: JournalEntry, actor: Actor, now: datetime
+    memory: Memory, others: Sequence[Memory], entry: JournalEntry, undo: Undo
 ) -> list[journal.Change]:
     """Restore the kept memory, with a revision and a journal row of its own."""
     detail, current = entry.detail, take_snapshot(memory, _SNAPSHOT_FIELDS)
     other_pks = [other.pk for other in others]
     changes: list[journal.Change] = []
     if revision := memory.revisions.filter(number=detail["revision"]).first():
-        changes = restore_fields(memory, revision, actor, now, reason="undo merge", equal_to=other_pks)
+        changes = restore_fields(
+            memory, revision, undo.actor, undo.now, reason="undo merge", equal_to=other_pks
+        )
     apply_snapshot(memory, _restored_numbers(detail["before"], detail["after"], current))
     restore_copy_number(memory, memory.copy)
     memory.save()
@@ -361,9 +358,5 @@ def _return_facts(memory: Memory, others: Sequence[Memory], entry: JournalEntry)
     ).values_list("object_id", "detail")
     was = {uid: detail["was"] for uid, detail in moved if detail["into"] == memory.uid}
     memories = {other.uid: other for other in others}
-    changes = []
-    for fact in Fact.objects.filter(uid__in=was, memory=memory).select_related("memory"):
-        fact.memory = memories[was[fact.uid]]
-        fact.save(update_fields=["memory"])
-        changes.append(journal.fact_change(UNDO_MERGE, fact, was=memory.uid, into=fact.memory.uid))
-    return changes
+    facts = Fact.objects.filter(uid__in=was, memory=memory).select_related("memory")
+    return [_move_fact(fact, memories[was[fact.uid]], UNDO_MERGE) for fact in facts]

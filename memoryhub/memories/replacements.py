@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Q
-
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
 from memoryhub.memories.errors import StoreError
@@ -70,13 +68,6 @@ def find_successors(pk: int) -> list[int]:
         if following is None or following in found:
             return found
         found.append(following)
-
-
-def without_replaced(memories: MemoryQuerySet) -> MemoryQuerySet:
-    """Return the memories without those that another one of them replaces."""
-    replaced = Exists(memories.filter(pk=OuterRef(SUPERSEDED_BY)))
-    found: MemoryQuerySet = memories.filter(Q(superseded_by__isnull=True) | ~replaced)
-    return found
 
 
 def existing_keys(memories: MemoryQuerySet, keys: Iterable[int | None]) -> set[int]:

@@ -18,7 +18,7 @@ from django.db import connection
 from django.db.models import Exists, Max, Model, OuterRef, Q
 from django.db.models.base import ModelState
 
-from memoryhub.access.policy import AGENT_PREFIX, LEVELS, Actor, Clearance, level_rank
+from memoryhub.access.policy import AGENT_PREFIX, Actor, Clearance
 from memoryhub.backends import bulk
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.statements import read_memories
@@ -26,7 +26,13 @@ from memoryhub.core.database import batched
 from memoryhub.core.text import make_summary, make_title, new_uid
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import Forbidden, StoreError
-from memoryhub.memories.schemas import MAX_ALIASES, MAX_LIST, MemoryDraft, remove_repeats_ignoring_case
+from memoryhub.memories.schemas import (
+    MAX_ALIASES,
+    MAX_LIST,
+    EntityDraft,
+    MemoryDraft,
+    remove_repeats_ignoring_case,
+)
 from memoryhub.models import Entity, Fact, FileLink, Label, Memory, Revision, Session
 from memoryhub.models.querysets import MemoryQuerySet
 
@@ -210,6 +216,12 @@ def list_values(memory: Memory, name: str) -> list[Any]:
     return sorted(row.path for row in memory.files.all() if row.access == access)
 
 
+def to_list_values(values: Iterable[Any]) -> list[Any]:
+    """Return a list of a draft in the order and shape of :func:`list_values`."""
+    plain = [value.model_dump() if isinstance(value, EntityDraft) else value for value in values]
+    return sorted(plain, key=lambda value: tuple(value.values()) if isinstance(value, dict) else value)
+
+
 def union_list_values(memories: Iterable[Memory], name: str) -> list[Any]:
     """Return all values of a list field, the most frequent first, at most as many as it may have."""
     values = [value for memory in memories for value in list_values(memory, name)]
@@ -342,21 +354,6 @@ def resolve_replacement(uid: str | None, clearance: Clearance) -> int | None:
     if pk is None:
         raise StoreError("there is no memory with this id; name one that you can see", "superseded_by")
     return int(pk)
-
-
-def strictest_known(twins: Iterable[Memory], content_hash: str) -> Memory | None:
-    """Return the twin under the strictest level among those that the actor may know of."""
-    known = [twin for twin in twins if is_known(twin)]
-    return max(
-        known,
-        key=lambda twin: (level_rank(twin.sensitivity), twin.content_hash == content_hash),
-        default=None,
-    )
-
-
-def is_known(twin: Memory) -> bool:
-    """Whether the actor may know of the twin. No one may know of one with an unknown level."""
-    return twin.known and twin.sensitivity in LEVELS  # type: ignore[attr-defined]
 
 
 def add_revision(

@@ -11,7 +11,7 @@ from django.db.models import Case, Max, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
-from memoryhub.access.policy import AGENT_PREFIX, Actor, Sensitivity
+from memoryhub.access.policy import AGENT_PREFIX, LEVELS, Actor, Sensitivity, level_rank
 from memoryhub.audit import journal
 from memoryhub.core.database import side_write, write_transaction
 from memoryhub.core.text import make_title
@@ -175,7 +175,7 @@ def _change_scalars(
 def _change_lists(memory: Memory, patch: Any, names: Iterable[str]) -> dict[str, Any]:
     """Replace these lists and return the old values of those that changed."""
     before = {name: rows.list_values(memory, name) for name in names}
-    changed = {name: old for name, old in before.items() if _to_list_values(getattr(patch, name)) != old}
+    changed = {name: old for name, old in before.items() if rows.to_list_values(getattr(patch, name)) != old}
     for name in changed:
         rows.replace_list_rows(memory, name, patch)
     return changed
@@ -239,6 +239,21 @@ def find_twins(memory: Memory) -> MemoryQuerySet:
     return found
 
 
+def strictest_known(twins: Iterable[Memory], content_hash: str) -> Memory | None:
+    """Return the twin under the strictest level among those that the actor may know of."""
+    known = [twin for twin in twins if is_known(twin)]
+    return max(
+        known,
+        key=lambda twin: (level_rank(twin.sensitivity), twin.content_hash == content_hash),
+        default=None,
+    )
+
+
+def is_known(twin: Memory) -> bool:
+    """Whether the actor may know of the twin. No one may know of one with an unknown level."""
+    return twin.known and twin.sensitivity in LEVELS  # type: ignore[attr-defined]
+
+
 def next_copy_number(twins: QuerySet[Any]) -> int:
     """Return a copy number that no twin has."""
     last: int | None = twins.aggregate(last=Max("copy"))["last"]
@@ -263,12 +278,6 @@ def repair_sensitivity(uids: Iterable[str], level: Sensitivity, actor: Actor) ->
             changes.append(journal.memory_change("repair_level", memory, was=was))
         journal.record(actor, changes, now)
     return memories
-
-
-def _to_list_values(values: Iterable[Any]) -> list[Any]:
-    """Return a draft's list in the order and shape of :func:`memoryhub.memories.rows.list_values`."""
-    plain = [v.model_dump() if hasattr(v, "model_dump") else v for v in values]
-    return sorted(plain, key=lambda value: tuple(value.values()) if isinstance(value, dict) else value)
 
 
 def renew_expiry(uids: Iterable[str], least: float) -> dict[str, datetime]:

@@ -18,7 +18,6 @@ from memoryhub.access.policy import Clearance
 from memoryhub.backends import change_log, vector_index
 from memoryhub.core.text import STOP_WORDS, jaccard, stem, terms, words
 from memoryhub.embeddings import EmbeddingError, text_to_embed
-from memoryhub.memories.replacements import without_replaced
 from memoryhub.memories.rows import LABEL_KINDS, list_values
 from memoryhub.models import Entity, FileLink, Label, Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -69,7 +68,7 @@ def find_related(memory: Memory, clearance: Clearance, limit: int = MAX_RELATED)
     evidence.add_files(memory, others)
     evidence.add_labels(memory)
     best = evidence.best(limit + _MAX_CANDIDATES)  # some may be replaced
-    rows = without_replaced(visible).in_bulk(best)
+    rows = visible.without_replaced().in_bulk(best)
     items = [
         RelatedMemory(rows[pk], round(evidence.score(pk), 4), cosines.get(pk), evidence.reasons(pk))
         for pk in best

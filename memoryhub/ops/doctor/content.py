@@ -212,7 +212,7 @@ def server_processes() -> Iterator[Finding]:
         yield ok("no server uses the store")
     if len({one.version for one in processes}) > 1:
         yield warn("the nodes run different versions", "Finish the upgrade: restart the older ones.")
-    if nodes.find_other_key():
+    if nodes.find_node_with_other_key():
         yield fail(
             "the nodes have different secret keys: sign-ins on one are unknown to the others",
             "Set the same MEMORYHUB_SECRET_KEY on all of them.",
