@@ -21,8 +21,9 @@ from memoryhub.models import JournalEntry
 
 MAX_SUBJECT_CHARS = 255  # limit of the OpenID Connect standard
 # Reasons that the login page explains; they are stored in the journal.
-ALREADY_BOUND, PASSWORD_REQUIRED = (
+ALREADY_BOUND, PROVIDER_CHANGED, PASSWORD_REQUIRED = (
     "the account belongs to another person",
+    "the account is linked to another provider",
     "a superuser must sign in with the password first",
 )
 
@@ -57,7 +58,12 @@ def find_identity(user: User) -> SocialAccount | None:
     return SocialAccount.objects.filter(user=user).first()
 
 
-def unbind_identity(user: User, by: str) -> bool:
+def signs_in(identity: SocialAccount | None) -> bool:
+    """Return whether the identity is of the configured issuer. Those of earlier issuers sign no one in."""
+    return identity is not None and identity.provider == settings.OIDC_ISSUER
+
+
+def unbind_identity(user: User, by: str = "") -> bool:
     """Remove the identity of an account; return whether it had one. Must run in a write transaction."""
     deleted, _ = SocialAccount.objects.filter(user=user).delete()
     if deleted:
@@ -87,18 +93,26 @@ def _bind_by_email(request: HttpRequest, claims: dict[str, Any], subject: str) -
     if not users and not settings.OIDC_CREATE:
         raise LoginRefused("no account")
     user = _require_bindable(users[0], request) if users else _create_account(email)
+    unbind_identity(user)  # that of an earlier provider
     SocialAccount.objects.create(user=user, provider=settings.OIDC_ISSUER, uid=subject)
     sign_in.record_account_event(user, "bound", through=settings.OIDC_ISSUER, subject=subject)
     return user
 
 
 def _require_bindable(user: User, request: HttpRequest) -> User:
-    """Return the account if it is unbound and active; a superuser must also be logged in to it."""
-    if find_identity(user):
+    """Return the account if it is active and not bound at this provider.
+
+    The person must be logged in to a superuser's account, and to one that is bound at an earlier provider: a
+    new provider must not give accounts away by their addresses.
+    """
+    identity, is_logged_in = find_identity(user), request.user.pk == user.pk
+    if signs_in(identity):
         raise LoginRefused(ALREADY_BOUND, user)
     if not user.is_active:
         raise LoginRefused("closed", user)
-    if user.is_superuser and request.user.pk != user.pk:
+    if identity and not is_logged_in:
+        raise LoginRefused(PROVIDER_CHANGED, user)
+    if user.is_superuser and not is_logged_in:
         raise LoginRefused(PASSWORD_REQUIRED, user)
     return user
 

@@ -88,7 +88,7 @@ class ClientMetadata(BaseModel):
     @classmethod
     def _check_types(cls, types: list[str]) -> list[str]:
         if not {"authorization_code", "code"} & set(types):
-            raise ValueError("the hub serves authorization codes alone")
+            raise ValueError("this hub supports only the authorization code grant")
         return types
 
 

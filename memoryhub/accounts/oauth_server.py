@@ -122,11 +122,31 @@ class _RequiredS256(CodeChallenge):  # type: ignore[misc]
         data = grant.request.payload.data
         if not data.get("code_challenge") or data.get("code_challenge_method") != "S256":
             raise InvalidRequestError("PKCE is required: send code_challenge, and code_challenge_method S256")
-        super().validate_code_challenge(grant, redirect_uri)
+        try:
+            super().validate_code_challenge(grant, redirect_uri)
+        except InvalidRequestError:
+            raise InvalidRequestError("code_challenge must be a SHA-256 hash in base64url") from None
 
 
 class _CodeGrant(grants.AuthorizationCodeGrant):  # type: ignore[misc]
     TOKEN_ENDPOINT_AUTH_METHODS = list(oauth.AUTH_METHODS)
+
+    @staticmethod
+    def validate_authorization_redirect_uri(request: Any, client: _Client) -> str:
+        """Return the redirect URI. The errors are for the person: no one is redirected to a wrong address."""
+        uri: str = request.payload.redirect_uri or ""
+        if not uri:
+            raise InvalidRequestError(
+                "The app did not name the address to return to. "
+                "It must send redirect_uri, with an address that it registered here."
+            )
+        if not client.check_redirect_uri(uri):
+            raise InvalidRequestError(
+                "The app wants to return to an address that it has not registered here. "
+                "Remove the connection in the app and add it again. If you develop the app, send a "
+                "redirect_uri that equals a registered one: scheme, host, port, path and query."
+            )
+        return uri
 
     def validate_authorization_request(self) -> str:
         redirect_uri: str = super().validate_authorization_request()
@@ -159,7 +179,7 @@ class _CodeGrant(grants.AuthorizationCodeGrant):  # type: ignore[misc]
     def generate_token(self, **options: Any) -> dict[str, Any]:
         issued = oauth.redeem_code(self.request.authorization_code.row)
         if issued is None:
-            raise InvalidGrantError("The person may no longer grant this access.")
+            raise InvalidGrantError("The person no longer has the permission to grant this access.")
         return issued
 
     def save_token(self, token: Any) -> None:

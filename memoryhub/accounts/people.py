@@ -84,7 +84,7 @@ def create_account(name: str, password: str | None, by: User, email: str = "") -
     may be empty; then only the provider can sign them in. None: no password yet, for an invitation.
     """
     if not (may_manage_people(by) and by.has_perm(ADD_PERMISSION)):
-        raise Forbidden("you may not create accounts; ask an administrator")
+        raise Forbidden("you do not have permission to create accounts; ask an administrator")
     name = name.strip()
     try:
         UnicodeUsernameValidator()(name)
@@ -300,6 +300,6 @@ def _require_other_account(by: User, user: User, field: str = "") -> None:
 def require_may_change(by: User, user: User) -> None:
     """Raise Forbidden unless ``by`` may change the account."""
     if not may_manage_people(by):
-        raise Forbidden("you may not manage people; ask an administrator")
+        raise Forbidden("you do not have permission to manage people; ask an administrator")
     if not may_change_account(by, user):
         raise Forbidden(f"{user.get_username()} has more rights than you; ask someone with the same rights")

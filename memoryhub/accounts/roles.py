@@ -65,7 +65,7 @@ ROLES = (
     ),
     Role(
         "maintainer",
-        "runs maintenance, erases for good, repairs unknown levels and manages everyone's tokens",
+        "runs maintenance, erases permanently, repairs unknown levels and manages everyone's tokens",
         _permission_names(
             "memoryhub",
             *("add_maintenancerun", "erase_memory", "repair_unknown"),

@@ -239,7 +239,7 @@ def connect_signals() -> None:
 
 
 TOUCH_INTERVAL = timedelta(minutes=5)
-NO_LOGIN = "made without the login page"  # by a script or a command, so without device and address
+NO_LOGIN = "a script or command"  # by a script or a command, so without device and address
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ FAILED_URL = "/login/?failed=1"
 NOT_CONFIRMED = "not confirmed by the provider"
 EXPLAINED_REASONS = {
     identities.ALREADY_BOUND: "taken",
+    identities.PROVIDER_CHANGED: "provider",
     identities.PASSWORD_REQUIRED: "password",
 }  # on the login page
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint", "jwks_uri")

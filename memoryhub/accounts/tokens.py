@@ -155,7 +155,7 @@ def change_token(
     with write_transaction():
         token = _get_token(uid)
         if token.revoked_at:
-            raise Conflict("this token is revoked; issue another one")
+            raise Conflict("this token is revoked; create another one")
         before = {field: getattr(token, field) for field in _CHANGEABLE_FIELDS}
         _set_fields(token, name, clearance, rights, projects, expires_at, now)
         _require_within(token, within)
@@ -228,7 +228,7 @@ def rotate_token(uid: str, actor: Actor, within: Clearance | None = None) -> tup
     with write_transaction():
         token = _get_token(uid)
         if token.has_ended(now):
-            raise Conflict("this token is revoked or expired; issue another one")
+            raise Conflict("this token is revoked or expired; create another one")
         if token.client_id is not None:
             raise Conflict("its app renews this token by itself; revoke it and connect the app again")
         _require_within(token, within)
@@ -360,8 +360,8 @@ def _require_within(token: AgentToken, within: Clearance | None) -> None:
         if not within.includes_project(project):
             raise StoreError(f"you do not see {project}; choose from your own projects", "projects")
         if not clearance.levels <= within.levels_in(project):
-            raise StoreError(f"you do not read {token.clearance} memories of {project}", "clearance")
-    raise StoreError(f"you do not read {token.clearance} memories yourself", "clearance")
+            raise StoreError(f"you cannot read {token.clearance} memories of {project}", "clearance")
+    raise StoreError(f"you cannot read {token.clearance} memories yourself", "clearance")
 
 
 def _clean_projects(projects: Iterable[str] | None) -> list[str]:

@@ -218,7 +218,7 @@ class VisibleRowsAdmin(_ModelAdmin):
         named = f"{capfirst(self.opts.verbose_name)} {self.uid_of(obj)}"
         self.message_user(request, f"{named} {done}.", "SUCCESS")
         if not self.get_queryset(request).filter(pk=obj.pk).exists():
-            self.message_user(request, "It is hidden now. Turn on the switch of its level to see it.", "INFO")
+            self.message_user(request, "It is hidden now. Show its level to see it.", "INFO")
         elif "_continue" in request.POST:
             return redirect(admin_url(self.model, "change", obj.pk))
         if "_addanother" in request.POST and self.has_add_permission(request):
@@ -268,11 +268,7 @@ class ReadOnlyAdmin(VisibleRowsAdmin):
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    has_change_permission = has_delete_permission = has_add_permission
 
 
 def admin_url(model: type[Model], view: str, *args: Any, query: str = "") -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.contrib import admin
 from django.contrib.admin import ModelAdmin, SimpleListFilter
-from django.contrib.admin.widgets import AdminTextareaWidget, AdminTextInputWidget
+from django.contrib.admin.widgets import AdminTextareaWidget
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from memoryhub.accounts.clearance import request_actor
 from memoryhub.admin.base import (
@@ -29,7 +29,7 @@ from memoryhub.admin.base import (
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, age_filter, value_filter
 from memoryhub.capture.segments import BOUNDARY_FACTS, BOUNDARY_PREDICATE
 from memoryhub.core.database import batched
-from memoryhub.core.form_fields import ShareField
+from memoryhub.core.form_fields import ShareField, TextField
 from memoryhub.core.text import format_count, shorten
 from memoryhub.facts import services
 from memoryhub.memories.errors import StoreError
@@ -44,33 +44,35 @@ else:
     _ModelForm = forms.ModelForm
 
 
-class PlainTextField(forms.CharField):
-    """Unstripped text with normalized line ends, because browsers send CR LF."""
+class FactForm(_ModelForm):
+    """A fact, which the draft validates and the service saves.
 
-    def __init__(self, rows: int = 0, **options: Any) -> None:
-        widget = AdminTextareaWidget({"rows": rows}) if rows else AdminTextInputWidget()
-        super().__init__(**{"strip": False, "required": False, "widget": widget, **options})
-
-    def to_python(self, value: Any) -> str:
-        return _normalize_newlines(super().to_python(value) or "")
-
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        return super().has_changed(_normalize_newlines(initial or ""), data)
-
-
-class DraftForm(_ModelForm):
-    """A form that a pydantic model validates and a service saves.
-
-    ``refusal`` is the error that the service raised for the same values. It is shown at its field.
+    Its memory is entered by id, because a list of choices would show hidden memories. ``refusal`` is the
+    error that the service raised for the same values. It is shown at its field.
     """
 
-    refusal: StoreError | None = None
+    object = TextField(widget=AdminTextareaWidget({"rows": 2}), required=True)
+    memory_id = forms.CharField(
+        required=False,
+        max_length=64,
+        label="Memory",
+        help_text="The id of the memory that the fact comes from. Optional.",
+    )
     unchanged_since = forms.CharField(required=False, widget=forms.HiddenInput)
+    refusal: StoreError | None = None
+    draft: FactDraft | None = None
+
+    class Meta:
+        model = Fact
+        fields = ("subject", "predicate", "object", "confidence", "sensitivity", "project", "session_id")
+        field_classes = {"confidence": ShareField}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.instance.pk:
             self.initial["unchanged_since"] = self.instance.updated_at.isoformat()
+        if self.instance.memory:
+            self.initial["memory_id"] = self.instance.memory.uid
 
     @property
     def opened_at(self) -> datetime | None:
@@ -85,69 +87,28 @@ class DraftForm(_ModelForm):
         except ValueError:
             raise forms.ValidationError("This form is incomplete. Open it again.") from None
 
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if self.errors:
+            return cleaned
+        values = {name: cleaned[name] for name in self.fields if name != "unchanged_since"}
+        if self.instance.pk and "confidence" not in self.changed_data:
+            values["confidence"] = self.instance.confidence
+        try:
+            self.draft = FactDraft.model_validate(values)
+        except ValidationError as error:
+            for problem in error.errors():
+                self._show(str(problem["loc"][0]) if problem["loc"] else "", problem["msg"])
+        if self.refusal:
+            self._show(self.refusal.field, self.refusal.message)
+        return cleaned
+
     def _post_clean(self) -> None:
         """Skip the model's validation: the draft validates and the service saves."""
 
-    def draft(self, model: type[BaseModel], values: dict[str, Any]) -> Any:
-        """Return the validated draft, or None with each error at its field."""
-        try:
-            return model.model_validate(values)
-        except ValidationError as error:
-            for problem in error.errors():
-                self._show(str(problem["loc"][0]) if problem["loc"] else "", _describe_problem(problem))
-            return None
-
-    def show_refusal(self) -> None:
-        if self.refusal:
-            self._show(self.refusal.field, self.refusal.message)
-
     def _show(self, field: str, message: str) -> None:
         known = field in self.fields and not self.fields[field].widget.is_hidden
-        self.add_error(field if known else None, message)
-
-
-def _normalize_newlines(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _describe_problem(problem: Any) -> str:
-    """Return the message of a pydantic error, with the line number for an item of a list."""
-    message: str = problem["msg"].removeprefix("Value error, ")
-    items = [str(place + 1) for place in problem["loc"][1:] if isinstance(place, int)]
-    return f"line {items[0]}: {message}" if items else message
-
-
-class FactForm(DraftForm):
-    """A fact. Its memory is entered by id, because a list of choices would show hidden memories."""
-
-    object = PlainTextField(rows=2, required=True)
-    memory_id = forms.CharField(
-        required=False,
-        max_length=64,
-        label="Memory",
-        help_text="The id of the memory that the fact comes from. Optional.",
-    )
-    accepted: FactDraft | None = None
-
-    class Meta:
-        model = Fact
-        fields = ("subject", "predicate", "object", "confidence", "sensitivity", "project", "session_id")
-        field_classes = {"confidence": ShareField}
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if self.instance.memory:
-            self.initial["memory_id"] = self.instance.memory.uid
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
-        if not self.errors:
-            values = {name: cleaned[name] for name in self.fields if name != "unchanged_since"}
-            if self.instance.pk and "confidence" not in self.changed_data:
-                values["confidence"] = self.instance.confidence
-            self.accepted = self.draft(FactDraft, values)
-            self.show_refusal()
-        return cleaned
+        self.add_error(field if known else None, message.removeprefix("Value error, "))
 
 
 @admin.action(description="Delete facts…", permissions=["delete"])
@@ -222,7 +183,7 @@ class FactAdmin(DraftAdmin):
         return self.fieldsets if obj is None else (*self.fieldsets, record)
 
     def save_model(self, request: HttpRequest, obj: Fact, form: FactForm, change: bool) -> None:
-        draft: Any = form.accepted
+        draft: Any = form.draft
         if change:
             stored = services.update_fact(
                 obj.uid, draft, request_actor(request), unchanged_since=form.opened_at

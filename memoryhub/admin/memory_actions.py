@@ -135,7 +135,7 @@ def _undoable_action(
     return run
 
 
-@admin.action(description="Erase for good…", permissions=["erase"])
+@admin.action(description="Erase permanently…", permissions=["erase"])
 def erase(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> ActionResponse:
     """Erase memories for good after a confirmation page that lists every one of them."""
     rows = select_rows(model_admin, request, queryset, "title", most=MAX_ERASED)
@@ -144,7 +144,7 @@ def erase(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet
     if not is_confirmed(request):
         return render_confirmation(model_admin, request, "erase", _erase_question(rows), rows)
     gone = memories.erase_memories([row.uid for row in rows], request_actor(request))
-    model_admin.message_user(request, f"{_count_memories(len(gone))} erased for good.")
+    model_admin.message_user(request, f"{_count_memories(len(gone))} erased permanently.")
     return None
 
 
@@ -154,7 +154,9 @@ def _erase_question(rows: list[SelectedRow]) -> Confirmation:
         f"{what} will be erased with their versions, labels, file references and facts, also from the "
         "database file. This cannot be undone. The journal keeps a hash of each."
     )
-    return Confirmation("Erase for good", explanation, f"Erase {what} for good", names_all=True, danger=True)
+    return Confirmation(
+        "Erase permanently", explanation, f"Erase {what} permanently", names_all=True, danger=True
+    )
 
 
 @admin.action(description="Set a known level…", permissions=["repair"])

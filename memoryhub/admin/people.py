@@ -30,10 +30,10 @@ from memoryhub.core.database import write_transaction
 from memoryhub.models import Membership
 
 if TYPE_CHECKING:
-    _Inline = admin.TabularInline[Membership, User]
+    _Inline = admin.StackedInline[Membership, User]
     _UserAdmin = UserAdmin[User]
 else:
-    _Inline = admin.TabularInline
+    _Inline = admin.StackedInline
     _UserAdmin = UserAdmin
 
 
@@ -49,26 +49,18 @@ def is_unconfined_superuser(request: HttpRequest) -> bool:
 class SuperusersOnly:
     """Restricts a model to superusers, whatever the permissions."""
 
-    def has_module_permission(self, request: HttpRequest) -> bool:
+    def has_module_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return is_unconfined_superuser(request)
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return is_unconfined_superuser(request)
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return is_unconfined_superuser(request)
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return is_unconfined_superuser(request)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return is_unconfined_superuser(request)
+    has_view_permission = has_add_permission = has_module_permission
+    has_change_permission = has_delete_permission = has_module_permission
 
 
 class MembershipInline(SuperusersOnly, _Inline):
     model = Membership
     extra = 0
-    fields = ("project", "clearance", "since")
+    fields = (("project", "clearance", "since"),)
+    readonly_fields = ("since",)
 
 
 @admin.action(description="Unlink from the organisation's sign-in", permissions=["change"])

@@ -39,6 +39,7 @@ from memoryhub.admin.base import (
     render_confirmation,
     select_rows,
 )
+from memoryhub.core.form_fields import LinesField
 from memoryhub.core.text import format_count
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, OAuthClient
@@ -58,24 +59,6 @@ def may_change_token(request: HttpRequest, token: AgentToken) -> bool:
     return own and user_clearance(request.user).covers(token.full_clearance())
 
 
-class LinesField(forms.CharField):
-    """A list with one item per line."""
-
-    def __init__(self, **options: Any) -> None:
-        widget = AdminTextareaWidget({"rows": 3})
-        super().__init__(**{"required": False, "widget": widget, **options})
-
-    def prepare_value(self, value: Any) -> Any:
-        return "\n".join(value) if isinstance(value, list) else value
-
-    def to_python(self, value: Any) -> Any:
-        text = value if isinstance(value, str) else "\n".join(value or ())
-        return [line.strip() for line in text.splitlines() if line.strip()]
-
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        return bool(self.to_python(initial) != self.to_python(data))
-
-
 class TokenForm(_ModelForm):
     """The name and rights of a token. The choices are limited to those that the user may grant."""
 
@@ -87,7 +70,9 @@ class TokenForm(_ModelForm):
     owner = forms.ChoiceField(help_text="The person whose personal memories the agent reads and writes.")
     clearance = forms.ChoiceField(help_text="The highest level that the agent can read.")
     rights = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
-    projects = LinesField(help_text="One per line. Leave empty for every project.")
+    projects = LinesField(
+        widget=AdminTextareaWidget({"rows": 3}), help_text="One per line. Leave empty for every project."
+    )
 
     class Meta:
         model = AgentToken
@@ -214,7 +199,7 @@ class TokenAdmin(DraftAdmin):
         """Show the token once. No message, log or other page contains it."""
         context = {
             **self.admin_site.each_context(request),
-            "title": "Token issued",
+            "title": "Token created",
             "opts": self.opts,
             "token": obj,
             "secret": request.new_token,  # type: ignore[attr-defined]

@@ -12,12 +12,12 @@ from pydantic import BaseModel, Field
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.api.memories import make_etag
-from memoryhub.api.parameters import PageParams, parse_offset
 from memoryhub.api.schemas import ListOf, MemoryShape, PreviewShape, documented
 from memoryhub.audit.journal import record_reveals
+from memoryhub.core.pagination import parse_offset
 from memoryhub.duplicates import clusters as duplicates_clusters
 from memoryhub.duplicates.clusters import Cluster
-from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Limit, Ratio
+from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Limit, PageParams, Ratio
 from memoryhub.http.problems import json_response
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import TextFilter

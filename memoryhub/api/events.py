@@ -249,7 +249,7 @@ def working_project(
 def _session_id(hook: Mapping[str, Any]) -> str:
     session_id = hook.get("session_id")
     if not isinstance(session_id, str) or not session_id.strip() or len(session_id) > 200:
-        raise invalid_fields([field_error("session_id", "must be a text of 1 to 200 characters")])
+        raise invalid_fields([field_error("session_id", "must be a string of 1 to 200 characters")])
     return session_id
 
 
@@ -369,7 +369,9 @@ def check_data(body: EventBody) -> None:
         return
     value = body.data.get(params)
     if not isinstance(value, str) or (params == "tool_name" and not value.strip()):
-        raise invalid_fields([field_error(f"data.{params}", f"{body.event} requires this field, as a text")])
+        raise invalid_fields(
+            [field_error(f"data.{params}", f"{body.event} requires this field, as a string")]
+        )
 
 
 def _event_delivery_id(body: EventBody) -> str:

@@ -12,12 +12,11 @@ from ninja import Query, Router
 from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.access.policy import Actor
-from memoryhub.api.parameters import PageParams, parse_offset
 from memoryhub.api.schemas import ListOf, documented
 from memoryhub.audit.journal import record_reveals
-from memoryhub.core.pagination import paginate
+from memoryhub.core.pagination import paginate, parse_offset
 from memoryhub.core.vocabulary import Right
-from memoryhub.http.authentication import MAINTAIN, AccessParams, ApiRequest
+from memoryhub.http.authentication import MAINTAIN, AccessParams, ApiRequest, PageParams
 from memoryhub.http.problems import json_response, list_response
 from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.results import VisibleChange

@@ -12,7 +12,6 @@ from ninja import Query, Router
 from pydantic import BaseModel, Field, ValidationError
 
 from memoryhub import memories as store
-from memoryhub.api.parameters import MemoryList, OneMemory
 from memoryhub.api.records import JournalShape
 from memoryhub.api.schemas import (
     BatchResults,
@@ -27,7 +26,7 @@ from memoryhub.api.schemas import (
 from memoryhub.audit.journal import record_reveals, to_visible_line
 from memoryhub.core.pagination import paginate
 from memoryhub.extraction.deduplication import create_deduplicated
-from memoryhub.http.authentication import READ, WRITE, ApiRequest, Caller
+from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Caller, PageParams
 from memoryhub.http.problems import (
     Problem,
     field_error,
@@ -37,6 +36,7 @@ from memoryhub.http.problems import (
     to_problem,
 )
 from memoryhub.memories import serializers, versions
+from memoryhub.memories.filters import MemoryFilter, Order
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import JournalEntry, Memory
@@ -45,6 +45,14 @@ from memoryhub.search.visible_rows import count_rows
 from memoryhub.toolsets import results as toolsets_results
 
 router = Router(tags=["Memories"])
+
+
+class OneMemory(AccessParams):
+    trashed: bool = Field(False, description="Look for the memory in the trash.")
+
+
+class MemoryList(MemoryFilter, AccessParams, PageParams):
+    order: Order = "-updated_at"
 
 
 class RevisionShape(BaseModel):

@@ -10,20 +10,36 @@ from django.http import HttpResponse
 from ninja import Query, Router
 from pydantic import BaseModel
 
-from memoryhub.api.parameters import Asking, FactList, JournalList
 from memoryhub.api.schemas import Ended, FactShape, ListOf, Statistics, StoredFact, documented
 from memoryhub.audit import journal, verification
 from memoryhub.core.pagination import paginate
 from memoryhub.facts import services
-from memoryhub.http.authentication import READ, WRITE, ApiRequest
+from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, FactQuery, PageParams
 from memoryhub.http.problems import json_response, list_response
 from memoryhub.memories import serializers
+from memoryhub.memories.filters import TextFilter, Timestamp
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry
 from memoryhub.stats.counts import database_sizes, store_statistics, vector_statistics
 from memoryhub.toolsets import results
 
 router = Router()
+
+
+class FactList(FactQuery, PageParams):
+    """A page of facts."""
+
+
+class JournalList(AccessParams, PageParams):
+    operation: TextFilter = None
+    object_type: TextFilter = None
+    object_id: TextFilter = None
+    since: Timestamp = None
+    until: Timestamp = None
+
+
+class Asking(AccessParams):  # the name is part of the OpenAPI document
+    """The levels to include besides public. The token needs clearance for them."""
 
 
 class JournalShape(BaseModel):

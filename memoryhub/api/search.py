@@ -8,24 +8,18 @@ from typing import Annotated, Any
 from django.conf import settings
 from django.http import Http404, HttpResponse
 from ninja import Query, Router
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from memoryhub.access.policy import Clearance
-from memoryhub.api.parameters import (
-    OneSession,
-    PageParams,
-    SearchRequest,
-    SessionList,
-    TimelineRequest,
-)
 from memoryhub.api.schemas import EntryShape, ListOf, RecallShape, SearchResults, SessionShape, documented
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import paginate
-from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller, Ratio
+from memoryhub.core.vocabulary import MemoryType
+from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller, Limit, PageParams, Ratio
 from memoryhub.http.problems import json_response, list_response
 from memoryhub.memories import serializers
-from memoryhub.memories.filters import AS_OF, MemoryFilter, Timestamp
-from memoryhub.memories.rows import visible_replacements
+from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
+from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.versions import load_snapshot
 from memoryhub.models import Memory, Session
 from memoryhub.search.fallback import search_or_correct
@@ -38,6 +32,44 @@ from memoryhub.stats import timeline
 from memoryhub.stats.timeline import serialize_entries, sessions_with_counts
 
 router = Router()
+
+
+class SearchRequest(MemoryFilter, AccessParams):
+    query: str = Field(description="Words, a phrase in quotes, or part of a name. Any text is accepted.")
+    limit: Limit = Field(default_factory=lambda: settings.MEMORYHUB.search_limit)
+    min_score: Ratio = Field(default_factory=lambda: settings.MEMORYHUB.min_score)
+    mode: SearchMode = "hybrid"
+    include_superseded: bool = Field(
+        False, description="Also return memories that another memory replaces (`superseded_by`)."
+    )
+    as_of: Timestamp = AS_OF
+
+
+class HistoryFilter(AccessParams):
+    """Filters by project, session and time."""
+
+    type: Annotated[MemoryType | None, BeforeValidator(lambda value: value or None)] = None
+    project: TextFilter = None
+    session_id: TextFilter = None
+    since: Timestamp = None
+    until: Timestamp = None
+
+    def filter(self) -> MemoryFilter:
+        return MemoryFilter.model_validate(self.model_dump(exclude={"allow_private", "allow_secret"}))
+
+
+class TimelineRequest(HistoryFilter, PageParams):
+    """A page of a timeline."""
+
+
+class SessionList(AccessParams, PageParams):
+    project: TextFilter = None
+    since: Timestamp = Field(None, description="Sessions with activity at or after this time.")
+    until: Timestamp = Field(None, description="Sessions with activity before this time.")
+
+
+class OneSession(AccessParams, PageParams):
+    project: TextFilter = Field(None, description="Required if several projects have a session with this id.")
 
 
 class SessionWithTimeline(BaseModel):

@@ -13,8 +13,8 @@ from ninja import Query, Router
 from pydantic import BaseModel, BeforeValidator, Field
 
 from memoryhub.access.policy import Actor
-from memoryhub.api.parameters import HistoryFilter
 from memoryhub.api.schemas import ListOf, documented
+from memoryhub.api.search import HistoryFilter
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Limit
 from memoryhub.http.problems import Problem, field_error, invalid_fields, json_response, unreadable_body
@@ -238,15 +238,7 @@ def export_file(request: ApiRequest, params: Query[ExportRequest]) -> HttpRespon
     """
     if params.format not in WRITERS:
         raise invalid_fields([field_error("format", f"must be one of: {', '.join(WRITERS)}")])
-    filters = {
-        "type",
-        "since",
-        "until",
-        "session_id",
-        "category",
-        "tag",
-        "trashed",
-    } & params.model_fields_set
+    filters = params.model_fields_set - {"format", "whole", "project", "allow_private", "allow_secret"}
     if params.whole and (filters or params.format != OWN_FORMAT):
         raise invalid_fields(
             [field_error("whole", f"can be combined only with project and the format {OWN_FORMAT}")]

@@ -85,7 +85,13 @@ def _state(session: Session | None, project: Project, now: datetime) -> str:
 
 @dataclass
 class _Batch:
-    """The rows that one batch added: keys of events by session and level, and new memories."""
+    """One batch of a run, and what it added, for its journal rows.
+
+    A place is the id and the project of a session. ``states`` and ``known``: by place, the result of
+    :func:`_state` and the marks of stored events among ``marks``. ``sessions``: places with a new event.
+    ``events``: keys of new events by access key and key of their session. ``first_seq``: the newest journal
+    row before the batch.
+    """
 
     run: str
     actor: Actor

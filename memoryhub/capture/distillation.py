@@ -81,7 +81,6 @@ class Candidate:
     source: str
     files_read: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
-    resolves: bool = False
     fixes: str = ""
 
 
@@ -96,9 +95,7 @@ class Note:
     read: list[str] = field(default_factory=list)
 
     def to_candidate(self) -> Candidate:
-        return Candidate(
-            self.text, self.source, tuple(self.read), tuple(self.modified), self.source == "recovery"
-        )
+        return Candidate(self.text, self.source, tuple(self.read), tuple(self.modified))
 
 
 @dataclass
@@ -239,7 +236,7 @@ def _distill_commit(seen: Observation, message: str, work: OpenWork) -> Candidat
     if _is_trivial_commit(message):
         return ROUTINE
     fixes = work.take_reported(message) if is_fix else ""
-    return Candidate(text[:MAX_CHARS], "commit", read, tuple(files), bool(solved), fixes)
+    return Candidate(text[:MAX_CHARS], "commit", read, tuple(files), fixes)
 
 
 def _split_by_commit(modified: list[str], named: tuple[str, ...]) -> tuple[list[str], list[str]]:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.utils import timezone
 
 from memoryhub import hooks
 from memoryhub.access.policy import LEVELS, Actor, Sensitivity, stricter_level
@@ -70,6 +71,7 @@ def prepare_event(hook_event: HookEvent, arrival: Arrival, actor: Actor) -> Hook
         mark="" if marks and session.has_mark else mark,
     )
     context = HookContext(hook_event, actor, arrival.project, session, at, event, delivery_marks=marks)
+    context.imported_at = timezone.now() if hook_event.is_backfilled else None
     context.repeated = session.is_repeated if marks else session.has_mark
     if hook_event.event in (hooks.TOOL_POST, hooks.TOOL_CONTEXT):
         _read_tool_call(context)

@@ -13,7 +13,7 @@ from typing import Any
 
 from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.capture.code_lines import FileView
-from memoryhub.capture.observation import MAX_OUTPUT, TOOLS, Observation, clean_text, observe
+from memoryhub.capture.observation import MAX_OUTPUT, TOOLS, Observation, clean_text
 from memoryhub.capture.shell_commands import is_status_check
 from memoryhub.core.text import (
     MAX_KEYWORDS,
@@ -50,11 +50,6 @@ class ToolCall:
     output_digest: str
     tokens: int
     clean_text: str
-
-
-def parse_tool_call(tool: str, given: Any, response: Any, cwd: str, preview_chars: int) -> ToolCall:
-    """Parse a tool call; its input and response may be any JSON."""
-    return reduce_call(observe(tool, given, response, cwd), preview_chars)
 
 
 def reduce_call(seen: Observation, preview_chars: int) -> ToolCall:
@@ -154,7 +149,7 @@ class HandlerReport:
 class DispatchResult:
     """Reports in order of priority, the context to inject, and the recorded event.
 
-    ``event`` is None for a repeated delivery. ``warnings``: only for the caller, because they may reveal
+    ``event`` is None if it was not recorded. ``warnings``: only for the caller, because they may reveal
     memories that other readers of the event cannot see.
     """
 
@@ -173,6 +168,7 @@ class HookContext:
     ``steps``: results of the steps that change the session's state, or their exceptions, by capability.
     ``ignored``: the event is only about ignored files and is not stored.
     ``file_view``: what the call says about the lines of its file.
+    ``imported_at``: the time of a backfill; None for a live event.
     """
 
     hook_event: HookEvent
@@ -189,6 +185,7 @@ class HookContext:
     steps: dict[str, Any] = field(default_factory=dict)
     ignored: bool = False
     file_view: FileView | None = None
+    imported_at: datetime | None = None
 
     @property
     def needs_approval(self) -> bool:

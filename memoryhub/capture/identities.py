@@ -240,7 +240,7 @@ def import_identity(name: str, key: str, owner: str, created_at: datetime, actor
     """
     confined = actor.clearance.projects is not None
     if not actor.clearance.includes_project(name) or (confined and (not owner or owner != actor.owner)):
-        raise Forbidden("you may not identify this project for these agents", "project")
+        raise Forbidden("this token cannot record the repository of this project", "project")
     with write_transaction():
         if ProjectIdentity.objects.filter(key=key, owner=owner).exists():
             return False

@@ -187,7 +187,7 @@ def assign_segment(context: HookContext) -> HandlerResult:
 def capture_tool_call(context: HookContext) -> HandlerResult:
     event = context.event
     distilled: services.DistilledCall = _step_result(context, capabilities.STORE)
-    result = services.capture_call(distilled, _capture_context(context))
+    result = services.capture_call(distilled, context)
     event.memory, event.skip_reason = result.memory, result.skip_reason
     add_references(_new_memories(result), context.session, context.at, event)
     if context.call and context.call.by_memory_tool:
@@ -217,30 +217,11 @@ def _describe_notes(context: HookContext, memories: list[Memory]) -> list[str]:
 
 def _try_checkpoint(context: HookContext, captured: list[Memory]) -> str:
     """Store a checkpoint and return the outcome. Its failure must not turn the capture into a failure."""
-    current = summaries.CurrentEvent(context.event, captured, imported_at=_imported_at(context))
     try:
-        return summaries.store_checkpoint(context.session, context.at, context.actor, current)[1]
+        return summaries.store_checkpoint(context, captured)[1]
     except Exception:
         logger.exception("the checkpoint of a session failed")
         return "failed; the log has the details"
-
-
-def _capture_context(context: HookContext) -> services.CaptureContext:
-    event = context.event
-    segment = event.segment if capabilities.is_enabled(capabilities.BOUNDARIES) else 0
-    return services.CaptureContext(
-        context.session,
-        segment,
-        context.at,
-        event.sensitivity,
-        context.actor,
-        context.needs_approval,
-        _imported_at(context),
-    )
-
-
-def _imported_at(context: HookContext) -> datetime | None:
-    return timezone.now() if context.hook_event.is_backfilled else None
 
 
 def begin_session(context: HookContext) -> HandlerResult:
@@ -268,13 +249,10 @@ def begin_session(context: HookContext) -> HandlerResult:
 def end_session(context: HookContext) -> HandlerResult:
     """Capture the open notes, write the summary of the session, and decide whether its memories helped."""
     decide_quietly(decide_outcomes, context.session, context.at)
-    rest = services.capture_remaining_notes(_capture_context(context))
+    rest = services.capture_remaining_notes(context)
     add_references(rest.from_notes, context.session, context.at, context.event)
     drop_lines(context.session)
-    current = summaries.CurrentEvent(
-        context.event, rest.from_notes, context.needs_approval, _imported_at(context)
-    )
-    memory, outcome = summaries.summarise_session(context.session, context.at, context.actor, current)
+    memory, outcome = summaries.summarise_session(context, rest.from_notes)
     context.event.memory = memory
     if context.needs_approval:
         details = [f"summary {_WAITS}" if memory else outcome]
@@ -290,7 +268,7 @@ def create_checkpoint(context: HookContext) -> HandlerResult:
         state.fresh_since = context.at.isoformat()
     if context.needs_approval:
         return "skipped", "memories wait for approval, so there is no checkpoint"
-    memory, outcome = summaries.store_checkpoint(context.session, context.at, context.actor)
+    memory, outcome = summaries.store_checkpoint(context)
     context.event.memory = memory
     return ("ok", f"checkpoint {outcome}: {memory.uid}") if memory else ("skipped", outcome)
 
@@ -323,8 +301,8 @@ def dispatch(hook_event: HookEvent, actor: Actor, now: datetime | None = None) -
     """Run an event through the pipeline and record it, as far as the project's settings allow.
 
     A failing handler does not stop the others. A repeated event changes nothing. A tool that is about to run
-    is not recorded. StoreError names an invalid field of the event. DatabaseError is raised when nothing can
-    be read or recorded.
+    is not recorded. Raise StoreError for an invalid field of the event, and DatabaseError if the event cannot
+    be recorded and there is no context to return.
     """
     now = now or timezone.now()
     hook_event = event_log.validate_event(hook_event, actor)

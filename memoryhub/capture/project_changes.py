@@ -18,7 +18,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Sensitivity, level_rank
-from memoryhub.capture.identities import NAME, folder_key
+from memoryhub.capture.identities import MAX_FOLDER_CHARS, NAME, folder_key
 from memoryhub.capture.observation import MAX_PATTERNS_CHARS, clean_text
 from memoryhub.capture.project_moves import (
     extend_checks,
@@ -160,7 +160,9 @@ def split_project(
 
 def _require_whole(actor: Actor) -> None:
     if not actor.clearance.is_whole:
-        raise Forbidden("renaming, merging and splitting projects take access to every project and level")
+        raise Forbidden(
+            "you can rename, merge and split projects only with access to every project and level"
+        )
 
 
 def _check_name(name: str) -> str:
@@ -175,7 +177,7 @@ def _check_name(name: str) -> str:
 def _check_folder(folder: str) -> str:
     key = folder_key(clean_text(folder))
     if not key or find_secrets(folder):
-        raise StoreError("must be the absolute path of a folder, of at most 380 characters", "folder")
+        raise StoreError(f"must be an absolute path of at most {MAX_FOLDER_CHARS} characters", "folder")
     return key
 
 
@@ -197,7 +199,7 @@ def _require_used(name: str) -> None:
 
 def _refuse_used(name: str) -> None:
     if _is_used(name):
-        raise Conflict(f"there is something named {name} already; choose another name, or merge", "into")
+        raise Conflict(f"the name {name} is in use; choose another one, or merge the two projects", "into")
 
 
 def _refuse_new_readers(source: str, target: str, now: datetime) -> None:
@@ -205,18 +207,21 @@ def _refuse_new_readers(source: str, target: str, now: datetime) -> None:
     may_read = dict(Membership.objects.filter(project=source).values_list("user_id", "clearance"))
     members = Membership.objects.filter(project=target).values_list("user_id", "clearance")
     tokens = [token for token in _tokens_of(target) if not token.has_ended(now)]
-    if not all(user in may_read and _covers(may_read[user], level) for user, level in members) or not all(
-        source in token.projects for token in tokens
-    ):
+    if not all(
+        user in may_read and _reads_as_much(may_read[user], level) for user, level in members
+    ) or not all(source in token.projects for token in tokens):
         raise Conflict(
-            f"a member or an agent of {target} may not read {source}, and would after the merge; give them "
-            f"access to {source} first, or end their access to {target}",
+            f"after the merge, a member or an agent of {target} could read memories of {source} that they "
+            f"cannot read now; give them access to {source} first, or end their access to {target}",
             "into",
         )
 
 
-def _covers(level: str, other: str) -> bool:
-    """Whether a membership reads at least as much as another. Without a level, permissions decide."""
+def _reads_as_much(level: str, other: str) -> bool:
+    """Whether a membership of this level reads at least as much as one of the other level.
+
+    An empty level leaves the permissions of the person as they are, so it equals only another empty one.
+    """
     return level == other or bool(level and other and level_rank(level) >= level_rank(other))
 
 
@@ -358,7 +363,7 @@ def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:
             _rename(into, name)
         take_back(undo.id, name, into)
         if row.operation != RENAME:
-            _restore_settings(row, into)
+            _restore_target(row, into)
         _record_move(UNDO_MOVE, undo.id, {"name": into, "into": name}, undo.actor, undo.now)
         undo.restored.append(Project.named(name))
     return len(undo.restored)
@@ -377,7 +382,8 @@ def _current_name(row: JournalEntry, name: str) -> str:
     return name
 
 
-def _restore_settings(row: JournalEntry, into: str) -> None:
+def _restore_target(row: JournalEntry, into: str) -> None:
+    """Delete the project of a split if it is empty, or restore the settings that a merge united."""
     if row.operation == SPLIT:
         with_memories = Memory.objects.filter(project=into).values("session_id")
         Session.objects.filter(project=into, events=None).exclude(session_id__in=with_memories).delete()

@@ -151,7 +151,7 @@ def undo_configuration(
     if not undo.rows:
         raise NotFound("there is no such change")
     if any(not set(row.detail.get("was", SETTINGS)) <= set(allowed) for row in undo.rows):
-        raise Forbidden("you may not change these settings")
+        raise Forbidden("you do not have permission to change these settings")
     undo.run()
     if undo.refused:
         raise Conflict(undo.refused[0][1])

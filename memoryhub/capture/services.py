@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 from django.conf import settings
 from django.utils import timezone
@@ -31,7 +30,7 @@ from memoryhub.maintenance import runs
 from memoryhub.maintenance.operations import run_now
 from memoryhub.memories.rows import hash_content
 from memoryhub.memories.schemas import MemoryDraft
-from memoryhub.models import Event, Memory, Session
+from memoryhub.models import Event, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.lexical import rows_sharing_words
 from memoryhub.search.prompts import contains_injected_context
@@ -75,23 +74,6 @@ class CaptureResult:
 
 
 @dataclass(frozen=True)
-class CaptureContext:
-    """The session, time and level of a call. ``segment`` is 0 while boundary detection is off.
-
-    ``needs_approval``: memories wait for a person and change no other memory. ``imported_at``: the time of
-    the backfill that the call belongs to.
-    """
-
-    session: Session
-    segment: int
-    at: datetime
-    sensitivity: str
-    actor: Actor
-    needs_approval: bool = False
-    imported_at: datetime | None = None
-
-
-@dataclass(frozen=True)
 class DistilledCall:
     """The candidate of a call, or why there is none; notes that are due; the cost in tokens."""
 
@@ -101,7 +83,7 @@ class DistilledCall:
     checkpoint_due: bool = False
 
 
-def capture_call(distilled: DistilledCall, context: CaptureContext) -> CaptureResult:
+def capture_call(distilled: DistilledCall, context: HookContext) -> CaptureResult:
     """Classify and score a call; store it if it is memorable, and the notes that are due."""
     result = CaptureResult(checkpoint_due=distilled.checkpoint_due)
     if isinstance(distilled.candidate, Candidate):
@@ -116,7 +98,7 @@ def capture_call(distilled: DistilledCall, context: CaptureContext) -> CaptureRe
     return result
 
 
-def capture_remaining_notes(context: CaptureContext) -> CaptureResult:
+def capture_remaining_notes(context: HookContext) -> CaptureResult:
     """Capture all open notes, at the end of a session."""
     with locked_state(context.session) as state:
         notes = state.work.take_due_notes(everything=True)
@@ -126,7 +108,7 @@ def capture_remaining_notes(context: CaptureContext) -> CaptureResult:
     return result
 
 
-def _capture_note(note: Candidate, context: CaptureContext, result: CaptureResult) -> CaptureResult:
+def _capture_note(note: Candidate, context: HookContext, result: CaptureResult) -> CaptureResult:
     captured = CaptureResult()
     _capture_candidate(captured, note, 0, context)
     result.from_notes += [captured.memory] if captured.memory else []
@@ -135,7 +117,7 @@ def _capture_note(note: Candidate, context: CaptureContext, result: CaptureResul
 
 
 def _capture_candidate(
-    result: CaptureResult, candidate: Candidate, tokens: int, context: CaptureContext
+    result: CaptureResult, candidate: Candidate, tokens: int, context: HookContext
 ) -> None:
     old = _find_replaced_memory(candidate, context)
     if old and candidate.fixes:
@@ -179,7 +161,7 @@ def distill_call(call: ToolCall, state: SessionState) -> DistilledCall:
     return DistilledCall(candidate, state.work.take_due_notes(), tokens, checkpoint_due)
 
 
-def _duplicate_reason(text: str, context: CaptureContext) -> str:
+def _duplicate_reason(text: str, context: HookContext) -> str:
     """Return why an identical text is not stored again: it exists, or a user deleted it."""
     same = Memory.objects.visible_to(context.actor.clearance).filter(content_hash=hash_content(text))
     same = same.filter(project=context.session.project)
@@ -241,7 +223,7 @@ def _store_memory(
     candidate: Candidate,
     classified: Classification,
     tokens: int,
-    context: CaptureContext,
+    context: HookContext,
     old: Memory | None,
 ) -> None:
     """Store a candidate, in place of an old memory if there is one."""
@@ -264,10 +246,12 @@ def _build_draft(
     candidate: Candidate,
     classified: Classification,
     tokens: int,
-    context: CaptureContext,
+    context: HookContext,
     old: Memory | None,
 ) -> MemoryDraft:
     """Return the memory of a candidate. It is about the files of the old memory if it names none."""
+    has_segments = capabilities.is_enabled(capabilities.BOUNDARIES)
+    segment = [f"segment-{context.event.segment}"] if has_segments else []
     modified = list(candidate.files_modified)
     if old and not modified:
         modified = list(old.files.filter(access="modified").order_by("pk").values_list("path", flat=True))
@@ -280,18 +264,18 @@ def _build_draft(
         importance=classified.importance,
         trust=TRUST_BY_SOURCE.get(candidate.source, 0.5),
         concepts=list(classified.concepts),
-        tags=[CAPTURED_TAG, *([f"segment-{context.segment}"] if context.segment else [])],
+        tags=[CAPTURED_TAG, *segment],
         files_read=list(candidate.files_read),
         files_modified=modified,
         project=context.session.project,
         session_id=context.session.session_id,
-        sensitivity=context.sensitivity,
+        sensitivity=context.event.sensitivity,
         discovery_tokens=tokens or None,
         created_at=context.at,
     )
 
 
-def _find_replaced_memory(candidate: Candidate, context: CaptureContext) -> Memory | None:
+def _find_replaced_memory(candidate: Candidate, context: HookContext) -> Memory | None:
     """Return the captured memory of the commit that this one reverts, or of the failure that it fixes."""
     headline = reverted_headline(candidate.text)
     if not headline and (not candidate.fixes or context.needs_approval):
@@ -299,11 +283,11 @@ def _find_replaced_memory(candidate: Candidate, context: CaptureContext) -> Memo
     captured = _visible_live(context).filter(labels__kind="tag", labels__value=CAPTURED_TAG)
     if headline:
         return captured.filter(title=make_title(headline)).order_by("-created_at").first()
-    own = captured.filter(session_id=context.session.session_id, sensitivity=context.sensitivity)
+    own = captured.filter(session_id=context.session.session_id, sensitivity=context.event.sensitivity)
     return own.filter(content_hash=hash_content(candidate.fixes), pinned_at=None).first()
 
 
-def _visible_live(context: CaptureContext) -> MemoryQuerySet:
+def _visible_live(context: HookContext) -> MemoryQuerySet:
     live: MemoryQuerySet = Memory.objects.visible_to(context.actor.clearance).live()
     return live.filter(project=context.session.project)
 

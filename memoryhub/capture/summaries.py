@@ -14,6 +14,7 @@ from django.db.models import Prefetch, Q
 
 from memoryhub import memories as store
 from memoryhub.access.policy import LEVELS, Actor, Clearance, level_rank, stricter_level
+from memoryhub.capture.events import HookContext
 from memoryhub.capture.observation import tool_kind
 from memoryhub.capture.segments import locked_state
 from memoryhub.capture.services import CAPTURED_TAG
@@ -65,52 +66,38 @@ class SummaryDraft:
     sensitivity: str
 
 
-@dataclass(frozen=True)
-class CurrentEvent:
-    """The event that triggers a summary, which is not recorded yet, and the memories it created.
-
-    ``needs_approval``: the summary waits for a person. ``imported_at``: the time of the event's backfill.
-    """
-
-    event: Event
-    captured: Sequence[Memory] = ()
-    needs_approval: bool = False
-    imported_at: datetime | None = None
-
-
-def summarise_session(
-    session: Session, at: datetime, actor: Actor, current: CurrentEvent | None = None
-) -> tuple[Memory | None, str]:
+def summarise_session(context: HookContext, captured: Sequence[Memory]) -> tuple[Memory | None, str]:
     """Write the summary of a session and merge its checkpoints into it; return it with the outcome.
+
+    ``captured``: memories that the current event created, which is not recorded yet.
 
     The summary of a session that continues after its end is updated. A summary that a user deleted is
     written again only if there is new content. Without any content, the memory is None.
     """
-    draft = _build_draft(session, None, current)
+    draft = _build_draft(context, None, captured)
     if draft is None:
         return None, "nothing to summarise"
-    if current and current.needs_approval:
-        return _store_draft(draft, session, at, actor, MemoryType.SESSION_SUMMARY, current), "made"
+    if context.needs_approval:
+        return _store_draft(draft, context, MemoryType.SESSION_SUMMARY), "made"
     with write_transaction():
-        session.refresh_from_db(fields=["summary"])
-        memory, outcome = _save_summary(draft, session, at, actor, current)
+        context.session.refresh_from_db(fields=["summary"])
+        memory, outcome = _save_summary(draft, context)
         if memory:
-            _merge_checkpoints(memory, session, actor)
+            _merge_checkpoints(memory, context.session, context.actor)
     return memory, outcome
 
 
-def _save_summary(
-    draft: SummaryDraft, session: Session, at: datetime, actor: Actor, current: CurrentEvent | None
-) -> tuple[Memory | None, str]:
+def _save_summary(draft: SummaryDraft, context: HookContext) -> tuple[Memory | None, str]:
+    session = context.session
     before = session.summary
     if before and before.content == draft.text:
         return (None, "moved to the trash before") if before.deleted_at else (before, "unchanged")
-    if before and not before.has_ended(at):
+    if before and not before.has_ended(context.at):
         level = stricter_level(draft.sensitivity, before.sensitivity)
         fields = {**_fields(draft), "title": f"Session: {draft.title}", "sensitivity": level}
-        hub = _hub_actor(actor, session.project)
+        hub = _hub_actor(context.actor, session.project)
         return store.update_memory(before.uid, MemoryPatch(**fields), hub), "updated"
-    memory = _store_draft(draft, session, at, actor, MemoryType.SESSION_SUMMARY, current)
+    memory = _store_draft(draft, context, MemoryType.SESSION_SUMMARY)
     Session.objects.filter(pk=session.pk).update(summary=memory)
     session.summary = memory
     return memory, "made"
@@ -135,30 +122,28 @@ def _merge_checkpoints(summary: Memory, session: Session, actor: Actor) -> None:
         Event.objects.filter(session=session, memory__in=merged).update(memory=summary)
 
 
-def store_checkpoint(
-    session: Session, at: datetime, actor: Actor, current: CurrentEvent | None = None
-) -> tuple[Memory | None, str]:
+def store_checkpoint(context: HookContext, captured: Sequence[Memory] = ()) -> tuple[Memory | None, str]:
     """Store a summary of the memories since the last checkpoint; return it with the outcome."""
-    with locked_state(session) as state:
+    with locked_state(context.session) as state:
         since = parse_moment(state.recapped_at)
-        draft = _build_draft(session, since, current)
+        draft = _build_draft(context, since, captured)
         if draft is None or not draft.abstract:
             return None, "nothing kept since the last checkpoint"
-        state.recapped_at = at.isoformat()
-        return _store_draft(draft, session, at, actor, MemoryType.CHECKPOINT, current), "made"
+        state.recapped_at = context.at.isoformat()
+        return _store_draft(draft, context, MemoryType.CHECKPOINT), "made"
 
 
 def _build_draft(
-    session: Session, since: datetime | None, current: CurrentEvent | None
+    context: HookContext, since: datetime | None, captured: Sequence[Memory]
 ) -> SummaryDraft | None:
     """Summarise the memories and events of a session after ``since``, including the current event."""
-    memories, events, level = _session_material(session, current)
+    memories, events, level = _session_material(context.session, captured)
     if since:
         memories, events = memories.filter(created_at__gt=since), events.filter(at__gt=since)
     concepts = Prefetch("labels", Label.objects.filter(kind=Label.Kind.CONCEPT), to_attr="concept_rows")
     rows = memories.order_by("created_at", "pk").prefetch_related(concepts)
     items = [SummaryItem(row.type, row.title, row.importance, _concepts(row)) for row in rows]
-    modified = _modified_files(events, current.event if current else None, level)
+    modified = _modified_files(events, context.event, level)
     if not items and not modified:
         return None
     return SummaryDraft(
@@ -172,7 +157,7 @@ def _build_draft(
 
 
 def _session_material(
-    session: Session, current: CurrentEvent | None
+    session: Session, captured_now: Sequence[Memory]
 ) -> tuple[MemoryQuerySet, EventQuerySet, str]:
     """Return memories and events to summarise, and the level: the highest of the captured memories.
 
@@ -185,8 +170,7 @@ def _session_material(
     memories = memories.exclude(type__in=SUMMARY_TYPES).exclude(scope=Scope.PERSONAL.value)
     events = Event.objects.visible_to(clearance).filter(session=session)
     from_events = Q(pk__in=events.filter(memory__isnull=False).values("memory"))
-    captured_now = Q(pk__in=[memory.pk for memory in current.captured] if current else [])
-    captured = memories.filter(from_events | captured_now)
+    captured = memories.filter(from_events | Q(pk__in=[memory.pk for memory in captured_now]))
     levels = [*captured.order_by().values_list("sensitivity", flat=True).distinct(), LEVELS[0]]
     level = max(levels, key=level_rank)
     included = LEVELS[: level_rank(level) + 1]
@@ -202,11 +186,11 @@ def _concepts(memory: Memory) -> tuple[str, ...]:
     return tuple(sorted(row.value for row in memory.concept_rows))  # type: ignore[attr-defined]
 
 
-def _modified_files(events: EventQuerySet, current: Event | None, level: str) -> list[str]:
+def _modified_files(events: EventQuerySet, current: Event, level: str) -> list[str]:
     """Return the files that tools wrote, in order; those of the current event come last."""
     recorded = events.filter(event="tool:post").order_by("at", "pk").values_list("tool_name", "files")
     calls = list(recorded)
-    if current and current.sensitivity in LEVELS and level_rank(current.sensitivity) <= level_rank(level):
+    if current.sensitivity in LEVELS and level_rank(current.sensitivity) <= level_rank(level):
         calls.append((current.tool_name, current.files))
     return list(dict.fromkeys(path for tool, files in calls if tool_kind(tool) == "write" for path in files))
 
@@ -278,14 +262,8 @@ def _session_key(session: Session) -> str:
     return hashlib.sha256(session.session_id.encode()).hexdigest()[:20]
 
 
-def _store_draft(
-    draft: SummaryDraft,
-    session: Session,
-    at: datetime,
-    actor: Actor,
-    kind: MemoryType,
-    current: CurrentEvent | None,
-) -> Memory:
+def _store_draft(draft: SummaryDraft, context: HookContext, kind: MemoryType) -> Memory:
+    session, at = context.session, context.at
     memory_draft = MemoryDraft(
         **_fields(draft),
         **_fields_of_kind(draft.title, session, at, kind),
@@ -297,10 +275,8 @@ def _store_draft(
         session_id=session.session_id,
         created_at=at,
     )
-    needs_approval = current is not None and current.needs_approval
-    imported_at = current.imported_at if current else None
     return store.create_memory(
-        memory_draft, actor, needs_approval=needs_approval, imported_at=imported_at
+        memory_draft, context.actor, needs_approval=context.needs_approval, imported_at=context.imported_at
     ).memory
 
 

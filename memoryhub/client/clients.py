@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -65,57 +65,45 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 Returned_co = TypeVar("Returned_co", covariant=True)
+Awaited_co = TypeVar("Awaited_co", covariant=True)
 TIMEOUT_SECONDS = 30.0  # for each try
 TRIES = 4
 _FAILURES = (httpx2.TransportError, httpx2.DecodingError)
 
 
-class _RequestMethod(Protocol[Parameters, Returned_co]):
-    """A method that sends a call and returns its result, or a coroutine of it."""
+class _Method(Protocol[Parameters, Returned_co, Awaited_co]):
+    """A method of both clients, which return the first or the second type."""
 
     @overload
     def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
     @overload
     def __get__(self, client: Client, owner: type) -> Callable[Parameters, Returned_co]: ...
     @overload
-    def __get__(self, client: AsyncClient, owner: type) -> Callable[Parameters, Awaitable[Returned_co]]: ...
-
-
-class _ListMethod(Protocol[Parameters, Returned_co]):
-    """A method that iterates over all pages of a list."""
-
-    @overload
-    def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
-    @overload
-    def __get__(self, client: Client, owner: type) -> Callable[Parameters, Iterator[Returned_co]]: ...
-    @overload
-    def __get__(
-        self, client: AsyncClient, owner: type
-    ) -> Callable[Parameters, AsyncIterator[Returned_co]]: ...
+    def __get__(self, client: AsyncClient, owner: type) -> Callable[Parameters, Awaited_co]: ...
 
 
 def _request_method(
     make: Callable[Concatenate[Any, Parameters], Call[Result]],
-) -> _RequestMethod[Parameters, Result]:
+) -> _Method[Parameters, Result, Awaitable[Result]]:
     """Turn a method that makes a call into one that sends it."""
 
     @wraps(make)
     def method(client: Client | AsyncClient, *arguments: Any, **options: Any) -> Any:
         return client.send(make(client, *arguments, **options))
 
-    return cast(_RequestMethod[Parameters, Result], method)
+    return method  # type: ignore[return-value]
 
 
 def _list_method(
     make: Callable[Concatenate[Any, Parameters], Call[ListOf[Item]]],
-) -> _ListMethod[Parameters, Item]:
+) -> _Method[Parameters, Iterator[Item], AsyncIterator[Item]]:
     """Turn a method that makes the call for a first page into one that iterates over all pages."""
 
     @wraps(make)
     def method(client: Client | AsyncClient, *arguments: Any, **options: Any) -> Any:
         return client.pages(make(client, *arguments, **options))
 
-    return cast(_ListMethod[Parameters, Item], method)
+    return method  # type: ignore[return-value]
 
 
 class _Methods:

@@ -64,7 +64,7 @@ def run(argv: Sequence[str]) -> int:
 
 def _explain(error: MemoryhubError, server: str | None) -> str:
     if isinstance(error, ConnectionFailed):
-        advice = f"Is the hub running? --server or {SERVER_VARIABLE} sets its address."
+        advice = f"Is the hub running? Set its address with --server or {SERVER_VARIABLE}."
         return f"cannot reach {server}: {error}. {advice}"
     if isinstance(error, AuthenticationFailed):
         return f"{server} does not accept the token. It may be revoked or expired; create a new one."
@@ -222,7 +222,7 @@ def _remember(options: argparse.Namespace) -> int:
         return print_json(stored)
     print(f"{stored.outcome}: {make_safe(stored.memory.id)}")
     if stored.warnings:
-        print("Warning: the project holds more memories than max_memories allows.", file=sys.stderr)
+        print("Warning: the project has more memories than max_memories allows.", file=sys.stderr)
     return 0
 
 

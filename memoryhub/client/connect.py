@@ -22,7 +22,13 @@ from urllib.parse import quote
 
 from memoryhub.client import config_files, credentials
 from memoryhub.client.clients import Client
-from memoryhub.client.config_files import Entry
+from memoryhub.client.config_files import (
+    RULE_FILES,
+    Entry,
+    add_guideline,
+    add_whole,
+    remove_guideline,
+)
 from memoryhub.client.connect_record import (
     Addition,
     Change,
@@ -34,7 +40,6 @@ from memoryhub.client.connect_record import (
     read_text,
 )
 from memoryhub.client.errors import ConfigurationError, UnusableConfig
-from memoryhub.client.guideline import RULE_FILES, add_guideline, add_whole, remove_guideline
 from memoryhub.client.json_positions import parse_json
 from memoryhub.client.terminal import confirm, make_safe
 from memoryhub.core import claude_code

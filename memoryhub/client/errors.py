@@ -126,7 +126,7 @@ def _describe_other_server(response: httpx2.Response) -> str:
     if response.is_redirect:
         target = response.headers.get("Location", "")
         return f"{response.url} redirects to {target}. Use the address of the hub itself."
-    return f"{response.url} answers with status {response.status_code} and is not a hub. Check the address."
+    return f"{response.url} returned status {response.status_code}. It is not a memoryhub. Check the address."
 
 
 def _field_problems(errors: Any) -> Sequence[FieldProblem]:

@@ -148,7 +148,7 @@ def _read_field(name: str, value: Any) -> Any:
     if name in _LISTS:
         return _read_words(value)
     if not isinstance(value, str):
-        raise ValueError("is not a text")
+        raise ValueError("is not a string")
     value = value.strip()
     if name == "importance":
         return _read_importance(value)

@@ -53,7 +53,7 @@ def confirm(question: str, yes: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         raise ConfigurationError(
-            "The terminal cannot be asked for consent. Use --yes to apply the changes, or --dry-run."
+            "This is not a terminal, so the command cannot ask. Use --yes to apply the changes, or --dry-run."
         )
     try:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

@@ -78,7 +78,7 @@ class Operator(BaseSettings):
     )
     database_replica_url: str = _variable(
         "DATABASE_REPLICA_URL",
-        "postgres://USER:PASSWORD@HOST/DATABASE of a streaming replica; reads go to it",
+        "postgres://USER:PASSWORD@HOST/DATABASE of a streaming replica, which then serves reads",
         secret=True,
     )
     config: str = _variable(
@@ -140,7 +140,7 @@ class Operator(BaseSettings):
     )
     oidc_create: Flag = _variable(
         "MEMORYHUB_OIDC_CREATE",
-        "true to create an account at the first sign-in through that provider; it can read public memories",
+        "true to create an account at the first sign-in there; it can read public memories",
         False,
     )
     email_url: str = _variable(
@@ -164,7 +164,7 @@ class Operator(BaseSettings):
         "the address of the hub for the Python client and commands such as `memoryhub search`",
     )
     spool: str = _variable(
-        "MEMORYHUB_SPOOL", "the folder in which the plugin's hooks keep events that the hub did not accept"
+        "MEMORYHUB_SPOOL", "the folder in which the plugin's hooks store events until the hub accepts them"
     )
 
     @classmethod

@@ -70,40 +70,48 @@ class Config(BaseModel):
     _mask_wrapped: ClassVar[bool] = True
 
     # Store
-    max_memories: Int = _tunable(1000, "most live memories of a project and owner; 0: no limit", 0, 10**9)
-    cap_warning_share: Float = _tunable(0.9, "share of the cap at which the dashboard warns", 0, 1)
+    max_memories: Int = _tunable(
+        1000, "maximum number of live memories of one owner in a project; 0: no limit", 0, 10**9
+    )
+    cap_warning_share: Float = _tunable(
+        0.9, "share of the cap from which the dashboard shows a warning", 0, 1
+    )
     default_ttl_days: Int = _tunable(
         90,
-        "days until a memory without ttl_days expires, except from Mira, pigo and /extract; 0: never",
+        "days until a memory without ttl_days expires, except those of Mira, pigo and /extract; 0: never",
         0,
         36500,
     )
-    expiry_grace_days: Int = _tunable(30, "days for which an expired memory can be restored", 0, 36500)
-    max_batch: Int = _tunable(1000, "most memories in one batch call", 1, 100_000)
-    max_body_bytes: Int = _tunable(1_048_576, "largest request body, bytes", 1024, 2**31)
+    expiry_grace_days: Int = _tunable(30, "days during which an expired memory can be restored", 0, 36500)
+    max_batch: Int = _tunable(1000, "maximum number of memories in a batch", 1, 100_000)
+    max_body_bytes: Int = _tunable(1_048_576, "maximum size of a request body, in bytes", 1024, 2**31)
     import_workers: Int = _tunable(
-        1, "processes that check and embed texts ahead of a large import_memories; 0: none", 0, 64
+        1, "processes that check and embed texts in advance during a large import_memories; 0: none", 0, 64
     )
     durability: str = _text_tunable(
         "power-loss",
-        "what a stored memory survives: power-loss (commits are flushed to disk) or crash",
+        "what a stored memory survives: a power loss (commits are flushed to disk) or only a crash",
         "power-loss|crash",
         "power-loss or crash",
     )
     block_secrets: Flag = _flag(True, "refuse to store text that looks like a credential")
-    preview_chars: Int = _tunable(200, "length of the preview in lists, characters", 1, 10_000)
-    summary_words: Int = _tunable(20, "words of an automatic abstract and of a recall index entry", 1, 200)
+    preview_chars: Int = _tunable(200, "length of previews in lists, in characters", 1, 10_000)
+    summary_words: Int = _tunable(
+        20, "words in an automatic abstract and in a line of a recall index", 1, 200
+    )
 
     # Scored retrieval (LetsGo)
     match_weight: Float = _tunable(0.55, "share of text match in the score", 0, 1)
     recency_weight: Float = _tunable(0.20, "share of recency in the score", 0, 1)
     importance_weight: Float = _tunable(0.15, "share of importance in the score", 0, 1)
     trust_weight: Float = _tunable(0.10, "share of the source's trust in the score", 0, 1)
-    recency_half_life_days: Float = _tunable(21.0, "days after which recency halves", 0.001, 36500)
+    recency_half_life_days: Float = _tunable(
+        21.0, "days after which the recency of a memory is halved", 0.001, 36500
+    )
     min_score: Float = _tunable(0.35, "results below this score are not returned", 0, 1)
-    search_limit: Int = _tunable(10, "results of a search without a limit", 1, 200)
+    search_limit: Int = _tunable(10, "number of results of a search that names no limit", 1, 200)
     search_pool: Int = _tunable(
-        200, "candidates that a search scores; a fifth each by words and by meaning", 10, 10_000
+        200, "candidates that a search scores; a fifth of them by words and a fifth by meaning", 10, 10_000
     )
 
     # Embeddings: search by meaning; an endpoint's key is MEMORYHUB_EMBEDDINGS_KEY, in the environment alone
@@ -126,7 +134,7 @@ class Config(BaseModel):
         "", "openai: name of the model", r"[^\s\x00-\x1f]{0,200}", "a model's name"
     )
     embeddings_timeout_seconds: Float = _tunable(
-        30, "openai: time limit of a batch with all its tries, seconds", 0.1, 600
+        30, "openai: time limit of a batch including retries, in seconds", 0.1, 600
     )
     embeddings_batch: Int = _tunable(64, "openai, onnx and minilm: texts in one batch", 1, 2048)
 
@@ -135,7 +143,7 @@ class Config(BaseModel):
     )
 
     webhook_private_addresses: Flag = _flag(
-        False, "webhooks of digests may lead to private addresses, and use http there"
+        False, "webhooks of digests may use private addresses, and http for them"
     )
 
     # Language model: reads conversations in the background; its key is MEMORYHUB_LLM_KEY, in the environment
@@ -153,89 +161,120 @@ class Config(BaseModel):
     )
     llm_model: str = _text_tunable("", "name of the chat model", r"[^\s\x00-\x1f]{0,200}", "a model's name")
     llm_timeout_seconds: Float = _tunable(
-        120, "time limit of a request with all its tries, seconds", 0.1, 3600
+        120, "time limit of a request including retries, in seconds", 0.1, 3600
     )
-    llm_tries: Int = _tunable(3, "most tries of one request", 1, 10)
+    llm_tries: Int = _tunable(3, "maximum number of attempts for a request", 1, 10)
     llm_prompt_tokens: Int = _tunable(
-        6000, "most tokens of a conversation in one request; a longer one is split", 500, 1_000_000
+        6000,
+        "maximum number of tokens of a conversation in one request; longer conversations are split",
+        500,
+        1_000_000,
     )
-    llm_answer_tokens: Int = _tunable(2000, "most tokens of one answer", 100, 100_000)
-    llm_daily_calls: Int = _tunable(200, "calls of the model per day (UTC); 0: no limit", 0, 10**9)
+    llm_answer_tokens: Int = _tunable(2000, "maximum number of tokens in an answer", 100, 100_000)
+    llm_daily_calls: Int = _tunable(
+        200, "maximum number of calls to the model per day (UTC); 0: no limit", 0, 10**9
+    )
     llm_daily_tokens: Int = _tunable(
-        500_000, "tokens sent to and received from the model per day (UTC); 0: no limit", 0, 10**12
+        500_000, "maximum number of tokens sent and received per day (UTC); 0: no limit", 0, 10**12
     )
     llm_sees: str = _text_tunable(
         "private",
-        "highest level of conversations and memories that are sent to the model",
+        "highest level of the conversations and memories that the model receives",
         "public|private|secret",
         "public, private or secret",
     )
-    max_extract_messages: Int = _tunable(2000, "messages of one conversation to extract", 1, 100_000)
+    max_extract_messages: Int = _tunable(
+        2000, "maximum number of messages in a conversation to extract", 1, 100_000
+    )
 
     # Ranking of the Memory MCP toolset
-    mcp_match_weight: Float = _tunable(0.40, "share of text match, Memory MCP ranking", 0, 1)
-    mcp_importance_weight: Float = _tunable(0.30, "share of importance, Memory MCP ranking", 0, 1)
-    mcp_recency_weight: Float = _tunable(0.20, "share of recency, Memory MCP ranking", 0, 1)
-    mcp_frequency_weight: Float = _tunable(0.10, "share of access frequency, Memory MCP ranking", 0, 1)
-    mcp_ttl_days_per_importance: Int = _tunable(30, "Memory MCP: ttl days for each of 10 steps", 1, 3650)
-    mcp_renew_importance: Float = _tunable(0.4, "Memory MCP: access renews the ttl from here on", 0, 1)
-    recall_max_tokens: Int = _tunable(1000, "default budget of a recall, tokens", 100, 100_000)
+    mcp_match_weight: Float = _tunable(0.40, "share of text match in the ranking of Memory MCP", 0, 1)
+    mcp_importance_weight: Float = _tunable(0.30, "share of importance in the ranking of Memory MCP", 0, 1)
+    mcp_recency_weight: Float = _tunable(0.20, "share of recency in the ranking of Memory MCP", 0, 1)
+    mcp_frequency_weight: Float = _tunable(
+        0.10, "share of access frequency in the ranking of Memory MCP", 0, 1
+    )
+    mcp_ttl_days_per_importance: Int = _tunable(
+        30, "Memory MCP: days of lifetime for each of the 10 steps of importance", 1, 3650
+    )
+    mcp_renew_importance: Float = _tunable(
+        0.4, "Memory MCP: importance from which an access restarts the lifetime", 0, 1
+    )
+    recall_max_tokens: Int = _tunable(1000, "default token budget of a recall", 100, 100_000)
 
     # Deduplication
     near_duplicate_similarity: Float = _tunable(
-        0.7, "cosine from which two memories are near-duplicates", 0, 1
+        0.7, "cosine similarity from which two memories are near-duplicates", 0, 1
     )
 
     # Capture: memorability, boundaries
-    memorability_threshold: Float = _tunable(0.30, "observations below this are not stored", 0, 1)
+    memorability_threshold: Float = _tunable(
+        0.30, "observations with a lower memorability are not stored", 0, 1
+    )
     substance_weight: Float = _tunable(0.30, "share of substance in memorability", 0, 1)
     salience_weight: Float = _tunable(0.30, "share of salience in memorability", 0, 1)
     distinctiveness_weight: Float = _tunable(0.25, "share of distinctiveness in memorability", 0, 1)
     type_weight: Float = _tunable(0.15, "share of the type's weight in memorability", 0, 1)
-    boundary_similarity: Float = _tunable(0.10, "keyword Jaccard below this is a boundary", 0, 1)
-    boundary_window: Int = _tunable(8, "tool outputs in the sliding window of boundaries", 1, 1000)
-    event_preview_chars: Int = _tunable(300, "characters of a tool's output that an event keeps", 0, 10_000)
-    event_retention_days: Int = _tunable(180, "days until events are pruned; 0: never", 0, 36500)
+    boundary_similarity: Float = _tunable(
+        0.10, "keywords with a lower Jaccard similarity start a new segment", 0, 1
+    )
+    boundary_window: Int = _tunable(8, "tool outputs in the sliding window that detects boundaries", 1, 1000)
+    event_preview_chars: Int = _tunable(300, "characters of a tool's output that an event stores", 0, 10_000)
+    event_retention_days: Int = _tunable(180, "days until events are removed; 0: never", 0, 36500)
     checkpoint_events: Int = _tunable(
         100, "tool calls after which a session is summarised; 0: never", 0, 10**6
     )
 
     # Temporal scales
-    immediate_minutes: Float = _tunable(5, "the immediate scale ends at this age, minutes", 0)
-    task_minutes: Float = _tunable(30, "the task scale ends at this age, minutes", 0)
-    session_minutes: Float = _tunable(120, "the session scale ends at this age, minutes", 0)
+    immediate_minutes: Float = _tunable(5, "age at which the immediate scale ends, in minutes", 0)
+    task_minutes: Float = _tunable(30, "age at which the task scale ends, in minutes", 0)
+    session_minutes: Float = _tunable(120, "age at which the session scale ends, in minutes", 0)
     immediate_count: Int = _tunable(1, "memories of the immediate scale in an injection", 0, 100)
     task_count: Int = _tunable(2, "memories of the task scale in an injection", 0, 100)
     session_count: Int = _tunable(1, "memories of the session scale in an injection", 0, 100)
     project_count: Int = _tunable(1, "memories of the project scale in an injection", 0, 100)
-    promotion_accesses: Int = _tunable(3, "accesses within its scale that promote a memory", 1, 1000)
+    promotion_accesses: Int = _tunable(
+        3, "number of accesses within its scale that promote a memory", 1, 1000
+    )
 
     # Consolidation and eviction
-    consolidation_decay_rate: Float = _tunable(0.02, "importance lost per day since the last run", 0, 1)
-    consolidation_boost: Float = _tunable(0.03, "times ln(1+n) for n accesses since the last run", 0, 1)
-    protected_decay_share: Float = _tunable(0.5, "share of decay for decisions and discoveries", 0, 1)
-    evict_min_importance: Float = _tunable(0.05, "unaccessed memories below this are evicted", 0, 1)
-    evict_after_days: Int = _tunable(90, "days without access before eviction", 0, 36500)
+    consolidation_decay_rate: Float = _tunable(0.02, "importance that an unused memory loses per day", 0, 1)
+    consolidation_boost: Float = _tunable(
+        0.03, "importance gained by use since the last run: this times ln(1 + accesses)", 0, 1
+    )
+    protected_decay_share: Float = _tunable(
+        0.5, "share of the decay that applies to decisions and discoveries", 0, 1
+    )
+    evict_min_importance: Float = _tunable(0.05, "unused memories with a lower importance are evicted", 0, 1)
+    evict_after_days: Int = _tunable(90, "days without an access before a memory is evicted", 0, 36500)
 
     # Compression
-    compression_similarity: Float = _tunable(0.5, "term Jaccard that links two memories", 0, 1)
-    compression_min_members: Int = _tunable(3, "members a cluster needs", 2, 1000)
-    compression_min_age_days: Int = _tunable(7, "younger memories are not compressed", 0, 36500)
-    summarize_older_than_days: Int = _tunable(30, "summarize_old skips younger memories", 0, 36500)
+    compression_similarity: Float = _tunable(0.5, "Jaccard similarity of terms that links two memories", 0, 1)
+    compression_min_members: Int = _tunable(3, "minimum number of memories in a cluster", 2, 1000)
+    compression_min_age_days: Int = _tunable(7, "minimum age of memories to compress, in days", 0, 36500)
+    summarize_older_than_days: Int = _tunable(
+        30, "minimum age of memories for summarize_old, in days", 0, 36500
+    )
     summarize_min_entries: Int = _tunable(
-        5, "fewest memories of one category that summarize_old summarises", 2, 10_000
+        5, "minimum number of memories of a category for summarize_old", 2, 10_000
     )
 
     # Injection
-    token_budget: Int = _tunable(2000, "tokens of one injected memory-context block", 0, 100_000)
+    token_budget: Int = _tunable(2000, "maximum number of tokens in a memory-context block", 0, 100_000)
     pinned_token_budget: Int = _tunable(
-        1000, "tokens of the pinned memories that open a session, in addition to token_budget", 0, 100_000
+        1000,
+        "maximum tokens of pinned memories at the start of a session, in addition to token_budget",
+        0,
+        100_000,
     )
     project_page_tokens: Int = _tunable(
-        800, "tokens of a project's page at the start of a session, part of token_budget; 0: none", 0, 800
+        800,
+        "tokens that the project's page can take of token_budget at the start of a session; 0: no page",
+        0,
+        800,
     )
-    max_inject_count: Int = _tunable(5, "memories in one injection", 0, 100)
-    injection_min_score: Float = _tunable(0.35, "nothing below this score is injected", 0, 1)
+    max_inject_count: Int = _tunable(5, "maximum number of memories in one injection", 0, 100)
+    injection_min_score: Float = _tunable(0.35, "memories with a lower score are not injected", 0, 1)
     outdated_memories: str = _text_tunable(
         "mark",
         "memories whose code has changed: inject them with a mark, or withhold them",
@@ -244,36 +283,40 @@ class Config(BaseModel):
     )
     tool_token_budget: Int = _tunable(
         300,
-        "tokens of the memories for a file that an agent opens or edits, or for a failed command; 0: none",
+        "maximum number of tokens of the memories for a file or a failed command; 0: none",
         0,
         100_000,
     )
     tool_deadline_ms: Int = _tunable(
-        150, "after this no memories are added to a tool call, milliseconds", 1, 60_000
+        150, "time limit for adding memories to a tool call, in milliseconds", 1, 60_000
     )
     injection_deadline_ms: Int = _tunable(
-        300, "after this an injection returns nothing, milliseconds", 1, 60_000
+        300, "time limit of an injection, in milliseconds; after it nothing is injected", 1, 60_000
     )
 
     # Import and export
-    max_upload_mb: Int = _tunable(512, "largest file that is imported by browser or API, MiB", 1, 1_000_000)
+    max_upload_mb: Int = _tunable(
+        512, "maximum size of a file that is imported in the browser or over the API, in MiB", 1, 1_000_000
+    )
 
     # Rate limits of API, tools, hooks and MCP, for each worker process
     rate_per_token: Float = _tunable(
-        200, "sustained requests per second of one token; 0: no limit", 0, 1_000_000
+        200, "sustained requests per second with one token; 0: no limit", 0, 1_000_000
     )
-    rate_burst_token: Int = _tunable(30_000, "burst of requests of one token above that rate", 1, 10**9)
+    rate_burst_token: Int = _tunable(30_000, "requests with one token above that rate in a burst", 1, 10**9)
     rate_per_address: Float = _tunable(
         400, "sustained requests per second from one address of another machine; 0: no limit", 0, 1_000_000
     )
-    rate_burst_address: Int = _tunable(60_000, "burst of requests from one address above that rate", 1, 10**9)
+    rate_burst_address: Int = _tunable(
+        60_000, "requests from one address above that rate in a burst", 1, 10**9
+    )
     refusals_per_minute: Int = _tunable(
         60, "invalid tokens per minute from one address of another machine; 0: no limit", 0, 10**6
     )
     oauth_registration: Flag = _flag(
         True, "apps may register themselves for OAuth; each needs a person's approval"
     )
-    request_seconds: Float = _tunable(30, "time limit of a database read, seconds; 0: none", 0, 3600)
+    request_seconds: Float = _tunable(30, "time limit of a database read, in seconds; 0: no limit", 0, 3600)
 
     # Capabilities that can be switched off
     capability_memorability: Flag = _flag(True, "memory.memorability: only memorable observations are stored")
@@ -291,15 +334,17 @@ class Config(BaseModel):
     )
     inline_maintenance_limit: Int = _tunable(
         1000,
-        "up to this size of a project, maintenance runs in the session's end event; above, in the background",
+        "number of memories up to which a project is maintained in the event that ends a session",
         0,
         10**6,
     )
     maintenance_worker: Flag = _flag(True, "the server processes queued maintenance runs")
-    maintenance_step_ms: Int = _tunable(20, "target time of one write of a run, milliseconds", 1, 10_000)
+    maintenance_step_ms: Int = _tunable(
+        20, "target duration of each write of a run, in milliseconds", 1, 10_000
+    )
     maintenance_at: str = _text_tunable(
         "03:30",
-        "time of the daily maintenance, in MEMORYHUB_TIME_ZONE; empty: none",
+        "time of the daily maintenance in MEMORYHUB_TIME_ZONE; empty: no daily maintenance",
         r"|([01]\d|2[0-3]):[0-5]\d",
         "HH:MM or empty",
     )
@@ -307,7 +352,7 @@ class Config(BaseModel):
         "purge_expired,prune_events,consolidate,compress,embed,memory_checks",
         "operations of the daily maintenance, in this order",
         r"|[a-z_]+(,[a-z_]+)*",
-        "names with commas between",
+        "names separated by commas",
     )
 
 

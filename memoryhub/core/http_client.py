@@ -328,7 +328,7 @@ def to_request_failed(answer: HttpAnswer, server: str, fixes: Mapping[int, str])
     ``fixes``: the fix by status; 300 for every redirect, 400 for every other permanent failure.
     """
     status = answer.status
-    why = f"{server} answers with status {status}"
+    why = f"{server} returned status {status}"
     if status >= 500 or status in _TRANSIENT_STATUSES:
         return RequestFailed(why, passes=True, wait=seconds_to_wait(answer.retry_after, datetime.now(UTC)))
     fix = fixes[300] if 300 <= status < 400 else fixes.get(status, fixes[400])

@@ -27,6 +27,15 @@ class InvalidCursor(ValueError):
         super().__init__("is not a cursor of this list; use next_cursor of the previous page unchanged")
 
 
+def parse_offset(cursor: str | None) -> int:
+    """Return the position of a cursor in a list without a sort key: the cursor is a number."""
+    if not cursor:
+        return 0
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 6):
+        raise InvalidCursor
+    return int(cursor)
+
+
 def row_pages(
     rows: QuerySet[Any], size: int = 1000, key: Callable[[Any], Any] = attrgetter("pk")
 ) -> Iterator[list[Any]]:

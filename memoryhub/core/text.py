@@ -236,9 +236,14 @@ def format_count(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
+def is_visible_change(before: float, after: float) -> bool:
+    """Whether two numbers differ with two decimals, as pages show them."""
+    return f"{before:.2f}" != f"{after:.2f}"
+
+
 def format_change(before: float, after: float) -> tuple[str, str]:
     """Format two numbers with two decimals, or with the four that show a small difference."""
-    decimals = 2 if before == after or f"{before:.2f}" != f"{after:.2f}" else 4
+    decimals = 2 if before == after or is_visible_change(before, after) else 4
     return f"{before:.{decimals}f}", f"{after:.{decimals}f}"
 
 

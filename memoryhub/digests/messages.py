@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.core.mail import EmailMultiAlternatives, get_connection
@@ -27,7 +28,7 @@ from memoryhub.access.policy import LEVELS, Clearance, Sensitivity, level_rank
 from memoryhub.accounts.clearance import user_clearance
 from memoryhub.core.dates import expiry_time
 from memoryhub.core.http_client import Unreachable, post_json
-from memoryhub.core.text import first_line, shorten
+from memoryhub.core.text import first_line, readable, shorten
 from memoryhub.facts.contradictions import Contradiction, find_contradictions
 from memoryhub.models import Digest, Fact, Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -63,6 +64,18 @@ def settings_url(digest: Digest) -> str:
     return hub_url(digest) + reverse("digest", args=[digest.uid])
 
 
+def time_zone(digest: Digest) -> ZoneInfo:
+    """Return the time zone of the person, or that of the hub."""
+    profile = getattr(digest.user, "profile", None)
+    return ZoneInfo((profile and profile.time_zone) or settings.TIME_ZONE)
+
+
+def describe_period(digest: Digest) -> str:
+    """Return where the digest starts, such as ``since Monday 23 November 2026``."""
+    start = digest.since.astimezone(time_zone(digest))
+    return f"since {start:%A} {start.day} {start:%B %Y}"
+
+
 # --- E-mail -------------------------------------------------------------------------------------------------
 
 
@@ -87,8 +100,7 @@ def _send_mail(digest: Digest, content: Content) -> None:
             "Auto-Submitted": "auto-generated",
         },
     )
-    context = {"content": content, "digest": digest, "hub": hub_url(digest), "settings": settings_url(digest)}
-    mail.attach_alternative(render_to_string("digests/mail.html", context), "text/html")
+    mail.attach_alternative(html_text(digest, content), "text/html")
     mail.connection = get_connection()
     try:
         mail.send()
@@ -105,7 +117,7 @@ def describe_mail_error(error: Exception) -> str:
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         return "the mail server refuses the recipient's address"
     if isinstance(error, smtplib.SMTPResponseException):
-        return f"the mail server answers with {error.smtp_code}"
+        return f"the mail server returned the error {error.smtp_code}"
     if isinstance(error, TimeoutError):
         return "the mail server does not answer in time"
     if isinstance(error, smtplib.SMTPException):
@@ -115,10 +127,23 @@ def describe_mail_error(error: Exception) -> str:
     return "the e-mail cannot be written; ask an administrator to check your e-mail address"
 
 
+def html_text(digest: Digest, content: Content) -> str:
+    context = {
+        "content": content,
+        "digest": digest,
+        "subject": subject(digest, content),
+        "period": describe_period(digest),
+        "hub": hub_url(digest),
+        "settings": settings_url(digest),
+    }
+    return render_to_string("digests/mail.html", context)
+
+
 def plain_text(digest: Digest, content: Content) -> str:
     """Return the text of the e-mail for readers without HTML."""
-    hub = hub_url(digest)
-    lines: list[str] = []
+    hub, scope = hub_url(digest), digest.project or "all your projects"
+    news = "Changes" if content.sections else "Nothing new"
+    lines = [f"{news} in {scope} {describe_period(digest)}", ""]
     for section in content.sections:
         lines += [f"{section.title} ({section.count:,})", ""]
         for entry in section.entries:
@@ -127,8 +152,6 @@ def plain_text(digest: Digest, content: Content) -> str:
         if section.more:
             lines += [f"and {section.more:,} more: {hub}{section.path}"]
         lines += [""]
-    if not content.sections:
-        lines += ["Nothing new since the last digest.", ""]
     lines += ["--", f"Change or turn off this {digest.period} digest: {settings_url(digest)}", ""]
     return "\n".join(lines)
 
@@ -155,8 +178,8 @@ def slack_text(digest: Digest, content: Content) -> str:
 
 def _slack_lines(digest: Digest, content: Content) -> Iterator[str]:
     hub = hub_url(digest)
-    about = f" of {_slack_escape(digest.project)}" if digest.project else ""
-    yield f"*Memories{about}*: {content.summary or 'nothing new since the last digest'}"
+    about = f" in {_slack_escape(digest.project)}" if digest.project else ""
+    yield f"*Memories{about}* {describe_period(digest)}: {content.summary or 'nothing new'}"
     for section in content.sections:
         yield f"*{section.title}*"
         for entry in section.entries:
@@ -199,7 +222,7 @@ def _post_webhook(digest: Digest, content: Content, now: datetime) -> None:
         raise DeliveryFailed(f"the webhook {error}") from None
     if not 200 <= answer.status < 300:
         redirects = "; use the address that it redirects to" if 300 <= answer.status < 400 else ""
-        raise DeliveryFailed(f"the webhook answers with status {answer.status}{redirects}")
+        raise DeliveryFailed(f"the webhook returned status {answer.status}{redirects}")
 
 
 MAX_ENTRIES = 10  # listed in each section
@@ -308,7 +331,7 @@ def _contradictions(clearance: Clearance, digest: Digest, now: datetime) -> Sect
 def _contradiction_entry(group: Contradiction) -> Entry:
     newest = group.newest
     objects = " or ".join(dict.fromkeys(row.object for row in group.rows))
-    text = one_line(f"{newest.subject} {newest.predicate}: {objects}")
+    text = one_line(f"{newest.subject} {readable(newest.predicate)}: {objects}")
     query = urlencode({"subject": newest.subject, "predicate": newest.predicate})
     return Entry(text, f"{reverse('fact-conflicts')}?{query}", newest.project)
 

@@ -13,7 +13,6 @@ from datetime import datetime, time, timedelta
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -148,8 +147,7 @@ def _check_url(url: str) -> None:
 
 def next_time(digest: Digest, after: datetime) -> datetime:
     """Return the next time to send: 07:00 where the person is, on Mondays for weekly digests."""
-    profile = getattr(digest.user, "profile", None)
-    zone = ZoneInfo((profile and profile.time_zone) or settings.TIME_ZONE)
+    zone = messages.time_zone(digest)
     day = after.astimezone(zone).date()
     moment = datetime.combine(day, SEND_AT, zone)
     while moment <= after or (digest.period == Digest.WEEKLY and day.weekday() != 0):

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
+
+from memoryhub.core.rule_files import RuleSchema, load_rule_file
+from memoryhub.core.text import collapse_whitespace
 
 _GAPS = re.compile(r"[\s_\-.]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -17,23 +21,14 @@ _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 MIN_SUBJECTS, MIN_SHARE, MIN_LIST_LENGTH = 8, 1 / 2, 5
 MIN_DECISIONS = 2  # one decision that objects are compatible may be an exception
 
-# Verbs that take many objects, in the form of :func:`normalise_predicate`.
-MULTI_OBJECT_PREDICATES = frozenset(
-    " ".join(word.split())
-    for word in """
-    affects, alias, also known as, asked about, attended, belongs to, blocked by, blocks, boundary at,
-    calls, causes, collaborates with, configures, connects to, consumes, contains, contributes to,
-    covers, created, depends on, discussed, dislikes, documents, enjoys, exports, extends, fixed, fixes,
-    handles, has, has alias, has feature, has member, has part, has skill, has tag, implements, imports,
-    includes, integrates with, interested in, introduced, involves, is a, is an, is related to, knows,
-    knows about, learned, likes, listens to, loves, maintains, member of, mentions, met, met with,
-    modified, modifies, needs, observed, owns, part of, participates in, prefers, produces, provides,
-    publishes, reads, reads from, references, related to, relates to, relies on, requires, responsible
-    for, see also, sees also, sends to, serves, solves, speaks, subscribes to, supports, tag,
-    tagged, talks to, teaches, tested by, tests, touches, triggers, understands, used by, used for,
-    uses, visited, wants, watches, worked on, works on, works with, writes, writes to, wrote
-    """.split(",")
-)
+
+class PredicateRules(RuleSchema):
+    """``multi_object``: predicates that take many objects, in the form of :func:`normalise_predicate`."""
+
+    multi_object: frozenset[str]
+
+
+MULTI_OBJECT_PREDICATES = load_rule_file(Path(__file__).with_suffix(".toml"), PredicateRules).multi_object
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,7 @@ def normalise_predicate(predicate: str) -> str:
 
 def normalise_name(text: str) -> str:
     """Return the form in which subjects and objects are compared: without case and extra white space."""
-    return " ".join(text.split()).casefold()
+    return collapse_whitespace(text).casefold()
 
 
 def judge_predicate(predicate: str, evidence: PredicateUse) -> Verdict:

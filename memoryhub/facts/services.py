@@ -247,7 +247,7 @@ def update_fact(uid: str, draft: FactDraft, actor: Actor, *, unchanged_since: da
 def _copy_for_update(equal_facts: FactQuerySet, actor: Actor) -> int:
     """Return the ``copy`` among facts with the same content. Conflict if the actor may know of one."""
     if _not_hidden(equal_facts, actor).exists():
-        raise Conflict("another fact of this project and level says the same; change that one", "object")
+        raise Conflict("the same fact exists in this project and level; change that one", "object")
     return next_copy_number(equal_facts)
 
 

@@ -149,6 +149,11 @@ class AccessParams(BaseModel):
         return caller.actor.clearance.limited_to(private=self.allow_private, secret=self.allow_secret)
 
 
+class PageParams(BaseModel):
+    limit: Limit = 50
+    cursor: str | None = Field(None, description="next_cursor of the previous page.")
+
+
 class FactQuery(AccessParams):
     """Filters for current facts. All given filters must match."""
 

@@ -124,7 +124,7 @@ _REPLICA_PATHS = tuple(
 )
 _REPLICA_PAGES = tuple(
     f"memoryhub.web.{name}"
-    for name in ("facts", "home", "memories", "palette", "recall_test", "sessions", "stats")
+    for name in ("facts", "home", "injections", "memories", "palette", "sessions", "stats")
 )
 
 

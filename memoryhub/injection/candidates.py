@@ -20,7 +20,8 @@ from memoryhub.backends.statements import read_about_files
 from memoryhub.core.text import fold
 from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType, Scope
 from memoryhub.injection.project_page import PageEntry
-from memoryhub.memories.rows import existing_keys, load_memories
+from memoryhub.memories.replacements import existing_keys
+from memoryhub.memories.rows import load_memories
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.search import scoring
@@ -146,7 +147,7 @@ def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> lis
     if prompt_query is None:
         return []
     file_weights = _memories_about_files(memories, parsed.files, len(rows))
-    subject = match_subjects(rows, words)
+    subject = match_subjects(words, prompt)
     scored = _score_candidates(memories, words, prompt_query, subject, file_weights, now)
     best_match = max((row.parts.match for row in scored), default=0.0)
     min_match = max(MIN_MATCH, min_share_of_best(len(parsed.words)) * best_match)

@@ -22,7 +22,6 @@ from memoryhub.core.text import collapse_whitespace, estimate_tokens, shorten, w
 from memoryhub.core.vocabulary import MemoryType, ProjectMode, Scope
 from memoryhub.facts.predicates import normalise_predicate
 from memoryhub.injection.context_block import format_attribute, neutralise_tags
-from memoryhub.memories.rows import without_replaced
 from memoryhub.models import Event, Fact, Label, Memory, Project
 from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
 from memoryhub.security.prompt_injection import INSTRUCTION_REMOVED, inspect_fields
@@ -216,7 +215,7 @@ def find_entries(project: str, clearance: Clearance, now: datetime, but_session:
 
 def page_memories(project: str, clearance: Clearance, now: datetime) -> MemoryQuerySet:
     """Return the live memories of a project that a page may show, without personal and replaced ones."""
-    memories = without_replaced(Memory.objects.visible_to(clearance).live(now))
+    memories = Memory.objects.visible_to(clearance).live(now).without_replaced()
     return memories.filter(project=project).exclude(scope=Scope.PERSONAL.value)
 
 

@@ -52,7 +52,6 @@ from memoryhub.injection.requests import (
     with_default_project,
 )
 from memoryhub.injection.selection import WITHHOLD, Selection
-from memoryhub.memories.rows import without_replaced
 from memoryhub.models import Memory, Project
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.visible_rows import load_in_background
@@ -65,7 +64,8 @@ MAX_PINNED = 100  # pinned memories at the start of a session, whatever their bu
 
 def _live_memories(clearance: Clearance, now: datetime) -> MemoryQuerySet:
     """Return the live memories without those that a visible memory replaces."""
-    return without_replaced(Memory.objects.visible_to(clearance).live(max(now, timezone.now())))
+    found: MemoryQuerySet = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
+    return found.without_replaced()
 
 
 def pinned_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:

@@ -131,7 +131,7 @@ def key_digest() -> str:
     return salted_hmac("memoryhub.nodes", "key").hexdigest()[:16]
 
 
-def find_other_key() -> str:
+def find_node_with_other_key() -> str:
     """Return the name of a node whose secret key differs from that of this process, or an empty string."""
     return next((row.node for row in live_processes() if row.key_digest != key_digest()), "")
 

@@ -215,9 +215,7 @@ class _McpExchange:
         session = self._session()
         version = self.version or (session.version if session else jsonrpc.DEFAULT_VERSION)
         if version != jsonrpc.BATCH_VERSION:
-            reason = (
-                f"send one message at a time: arrays of them are of version {jsonrpc.BATCH_VERSION} alone"
-            )
+            reason = f"send one message at a time: only version {jsonrpc.BATCH_VERSION} accepts arrays"
             raise RpcError(jsonrpc.INVALID_REQUEST, reason)
         responses = self._server(session).answer_batch(items)
         return json_response(responses) if responses else HttpResponse(status=HTTPStatus.ACCEPTED)

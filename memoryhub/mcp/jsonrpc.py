@@ -86,11 +86,11 @@ def parse_message(item: Any) -> Message:
         return Response()
     method, params = item.get("method"), item.get("params", {})
     if not isinstance(method, str):
-        raise RpcError(INVALID_REQUEST, "method must be a text", id=request_id)
+        raise RpcError(INVALID_REQUEST, "method must be a string", id=request_id)
     if "id" not in item:
         return Notification(method)
     if request_id is None:
-        raise RpcError(INVALID_REQUEST, "id must be a text or a whole number")
+        raise RpcError(INVALID_REQUEST, "id must be a string or an integer")
     if params is None:
         params = {}
     if not isinstance(params, dict):

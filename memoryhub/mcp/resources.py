@@ -32,8 +32,8 @@ _SCHEME = "memory"
 _PROJECT = "project"
 # What a project offers, by the last part of the address.
 _PROJECT_PARTS = {
-    "pinned": "Pinned memories: what every session of the project begins with.",
-    "facts": "Facts that hold now, as subject, predicate and object.",
+    "pinned": "Pinned memories, which open every session of the project.",
+    "facts": "Facts that are valid now, as subject, predicate and object.",
 }
 
 

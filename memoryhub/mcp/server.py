@@ -43,7 +43,7 @@ def call_tool(toolset: Toolset, caller: Caller, params: dict[str, Any], referenc
     """
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(name, str):
-        raise RpcError(INVALID_PARAMS, "params.name must be a text: the name of a tool")
+        raise RpcError(INVALID_PARAMS, "params.name must be a string: the name of a tool")
     if arguments is None:
         arguments = {}
     if not isinstance(arguments, dict):
@@ -199,7 +199,7 @@ class Server:
     def _resources(self, params: dict[str, Any]) -> dict[str, Any]:
         cursor = params.get("cursor") or ""
         if not isinstance(cursor, str):
-            raise RpcError(INVALID_PARAMS, "params.cursor must be a text; use the one of the previous page")
+            raise RpcError(INVALID_PARAMS, "params.cursor must be a string; use the one of the previous page")
         found, following = self._refusable(resources.list_resources, self.caller, cursor)
         return {"resources": found, **({"nextCursor": following} if following else {})}
 
@@ -209,7 +209,7 @@ class Server:
     def _read(self, params: dict[str, Any]) -> dict[str, Any]:
         uri = params.get("uri")
         if not isinstance(uri, str):
-            raise RpcError(INVALID_PARAMS, "params.uri must be a text: the address of a resource")
+            raise RpcError(INVALID_PARAMS, "params.uri must be a string: the URI of a resource")
         try:
             return {"contents": self._refusable(resources.read_resource, self.caller, uri)}
         except Http404:
@@ -227,7 +227,7 @@ class Server:
             raise RpcError(INVALID_PARAMS, f"Unknown prompt{hint or ':'} prompts/list names them")
         given = arguments.get(prompt.argument) if isinstance(arguments, dict) else None
         if not isinstance(given, str) or not given.strip():
-            raise RpcError(INVALID_PARAMS, f"params.arguments.{prompt.argument} must be a text")
+            raise RpcError(INVALID_PARAMS, f"params.arguments.{prompt.argument} must be a string")
         text = self._refusable(resources.render_prompt, self.toolset, self.caller, prompt, given)
         message = {"role": "user", "content": _text_content(text)}
         return {"description": prompt.description, "messages": [message]}
@@ -283,7 +283,7 @@ def requested_version(params: dict[str, Any]) -> str:
     """Return the protocol version that ``initialize`` asks for."""
     requested = params.get("protocolVersion")
     if not isinstance(requested, str):
-        raise RpcError(INVALID_PARAMS, "params.protocolVersion must be a text")
+        raise RpcError(INVALID_PARAMS, "params.protocolVersion must be a string")
     return requested
 
 
@@ -301,7 +301,7 @@ def require_version(request: Request) -> None:
         raise RpcError(INVALID_PARAMS, f"params._meta must be an object that contains {needed}")
     requested = meta[VERSION_KEY]
     if not isinstance(requested, str):
-        raise RpcError(INVALID_PARAMS, f"params._meta: {VERSION_KEY} must be a text")
+        raise RpcError(INVALID_PARAMS, f"params._meta: {VERSION_KEY} must be a string")
     if not isinstance(meta[CAPABILITIES_KEY], dict):
         raise RpcError(INVALID_PARAMS, f"params._meta: {CAPABILITIES_KEY} must be an object")
     if requested not in jsonrpc.STATELESS_VERSIONS:
@@ -316,7 +316,7 @@ def unsupported_version(requested: str) -> RpcError:
 
 def _find_method(table: dict[str, _Method], request: Request) -> _Method:
     if request.method not in table:
-        raise RpcError(METHOD_NOT_FOUND, f"Method not found; served are: {', '.join(table)}")
+        raise RpcError(METHOD_NOT_FOUND, f"Method not found; supported methods: {', '.join(table)}")
     return table[request.method]
 
 

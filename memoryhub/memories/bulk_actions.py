@@ -22,12 +22,11 @@ from memoryhub.memories import evidence, freshness
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import TRASH_FIELDS, evict_over_cap, revive_memory
 from memoryhub.memories.errors import Conflict, StoreError
-from memoryhub.memories.rows import fetch_by_uids, is_unchanged, list_values, restart_expiry
+from memoryhub.memories.rows import add_revision, fetch_by_uids, is_unchanged, list_values, restart_expiry
 from memoryhub.memories.schemas import MemoryPatch, to_patch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, refuse_secrets
 from memoryhub.memories.undo import format_moment, pause_between, take_snapshot
 from memoryhub.memories.update import (
-    add_revision,
     apply_patch,
     find_twins,
     next_copy_number,

@@ -27,7 +27,7 @@ from memoryhub.memories.errors import Busy, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.memories.secret_check import MEMORY_FIELDS, check_drafts, refusal_change
-from memoryhub.memories.update import apply_patch, find_twins
+from memoryhub.memories.update import apply_patch, find_twins, is_known, strictest_known
 from memoryhub.memories.vectors import embed_drafts
 from memoryhub.models import Memory
 
@@ -45,9 +45,9 @@ class StoreResult:
     """The stored memory and the ``outcome``.
 
     ``created``, ``refreshed`` (same content), ``updated`` (same key), ``merged``, ``skipped`` or ``waiting``
-    (for approval; no agent may learn more of such a memory). An import
-    with history also gives ``unchanged`` (the memory is already here and equal) and ``kept`` (it is here, but
-    changed on either side). ``revived``: it was in the trash or had expired.
+    (for approval; no agent may learn more of such a memory). An import with history also gives ``unchanged``
+    (the memory is already here and equal) and ``kept`` (it is here, but changed on either side).
+    ``revived``: it was in the trash or had expired.
     """
 
     outcome: str
@@ -270,7 +270,7 @@ class _Batch:
         if history.uid:
             if (stored := self.by_uid.get(history.uid)) is None:
                 memory.uid = history.uid
-            elif rows.is_known(stored):
+            elif is_known(stored):
                 return stored
             wanted = (memory.sensitivity, max(history.copy, 0), memory.key)
             return next(
@@ -278,22 +278,20 @@ class _Batch:
                     twin
                     for group in self._groups(memory)
                     for twin in group
-                    if (twin.sensitivity, twin.copy, twin.key) == wanted and rows.is_known(twin)
+                    if (twin.sensitivity, twin.copy, twin.key) == wanted and is_known(twin)
                 ),
                 None,
             )
-        twin = rows.strictest_known(self._same_content(memory), memory.content_hash)
+        twin = strictest_known(self._same_content(memory), memory.content_hash)
         if twin is None or history.has_ended(self.now):
             return twin
         is_current = history.updated_at and history.updated_at <= twin.updated_at
         return twin if is_current and not twin.has_ended(self.now) else None
 
     def _store_new(self, memory: Memory, draft: MemoryDraft) -> StoreResult:
-        place = (memory.project, memory.scope, memory.owner)
-        same_key = self.by_key.get((memory.key, *place), []) if memory.key else []
-        if keyed := rows.strictest_known(same_key, memory.content_hash):
+        if keyed := strictest_known(self._same_key(memory), memory.content_hash):
             return self._upsert(keyed, draft)
-        if twin := rows.strictest_known(self._same_content(memory), memory.content_hash):
+        if twin := strictest_known(self._same_content(memory), memory.content_hash):
             return self._refresh(twin, draft)
         return self._create(memory, draft)
 
@@ -306,17 +304,18 @@ class _Batch:
         waiting = [twin for twin in self._same_content(memory) if twin.sensitivity == memory.sensitivity]
         if waiting:
             return StoreResult("waiting", waiting[0])
-        place = (memory.project, memory.scope, memory.owner)
-        same_key = self.by_key.get((memory.key, *place), []) if memory.key else []
-        if earlier := next((twin for twin in same_key if twin.sensitivity == memory.sensitivity), None):
+        same_key = (twin for twin in self._same_key(memory) if twin.sensitivity == memory.sensitivity)
+        if earlier := next(same_key, None):
             level = draft.model_copy(update={"sensitivity": memory.sensitivity})
             return StoreResult("waiting", self._upsert(earlier, level).memory)
         return StoreResult("waiting", self._create(memory, draft).memory)
 
+    def _same_key(self, memory: Memory) -> list[Memory]:
+        return self._groups(memory)[1] if memory.key else []
+
     def _same_content(self, memory: Memory) -> list[Memory]:
         """Return the memories with the same content, except those with another key."""
-        copies = self.by_hash.get((memory.content_hash, memory.project, memory.scope, memory.owner), [])
-        return [twin for twin in copies if not memory.key or not twin.key]
+        return [twin for twin in self._groups(memory)[0] if not memory.key or not twin.key]
 
     def _create(self, memory: Memory, draft: MemoryDraft, copy: int | None = None) -> StoreResult:
         """Add a new memory. ``copy``: the copy number that it takes if that is free."""

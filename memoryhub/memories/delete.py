@@ -19,6 +19,7 @@ from memoryhub.backends import schema, vector_index
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.dates import is_in_doubt
 from memoryhub.core.vocabulary import TrashReason
+from memoryhub.memories.replacements import move_replacements
 from memoryhub.memories.rows import CHUNK_SIZE, fetch_by_uids, is_unchanged, restart_expiry
 from memoryhub.models import Event, Fact, Memory, Project
 from memoryhub.models.querysets import MemoryQuerySet
@@ -193,7 +194,10 @@ def move_to_trash(
     *,
     why: str = "",
 ) -> None:
-    """Move memories that were read in the current transaction to the trash, with a journal row each."""
+    """Move memories that were read in the current transaction to the trash, with a journal row each.
+
+    The memory that they are merged ``into`` replaces what they replaced.
+    """
     ending = dict(zip(TRASH_FIELDS, (now, reason.value, into), strict=True))
     for chunk in batched(memories, CHUNK_SIZE):
         Memory.objects.filter(pk__in=[memory.pk for memory in chunk]).update(**ending)
@@ -204,6 +208,8 @@ def move_to_trash(
         journal.memory_change(operation, memory, **_merge_detail(memory, into), **detail)
         for memory in memories
     ]
+    if into is not None:
+        rows += move_replacements(into, [memory.pk for memory in memories], actor, now)
     journal.record(actor, rows, now)
 
 

@@ -62,6 +62,6 @@ class SecretDetected(StoreError):
         self.noted = False  # set when the refusal is in the journal
         article = "an" if kind[0] in "AEIOaeio" or kind.startswith("npm") else "a"
         super().__init__(
-            f"{unit} {line} of {field} holds what looks like {article} {kind}; remove it and store again",
+            f"{unit} {line} of {field} contains what looks like {article} {kind}; remove it and store again",
             field,
         )

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from django.db.models import Model
+from django.utils import timezone
 from pydantic import ValidationError
 
 from memoryhub.access.policy import LEVELS, Actor
@@ -16,7 +17,8 @@ from memoryhub.audit import journal
 from memoryhub.core.database import batched
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
-from memoryhub.memories.rows import CHUNK_SIZE, LIST_FIELDS, SCALAR_FIELDS, SUPERSEDED_BY, resolve_replacement
+from memoryhub.memories.replacements import SUPERSEDED_BY, refuse_cycle, visible_replacements
+from memoryhub.memories.rows import CHUNK_SIZE, LIST_FIELDS, SCALAR_FIELDS
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal
 from memoryhub.models import AbsenceSpan, CodeReference, Evidence, Memory, Revision
@@ -232,15 +234,17 @@ def import_replacement(uid: str, by: str, actor: Actor) -> bool:
 
     Makes a journal row, but no revision: the memories came with theirs. Raise StoreError.
     """
-    visible = Memory.objects.visible_to(actor.clearance)
+    visible, now = Memory.objects.visible_to(actor.clearance), timezone.now()
     memory, target = visible.filter(uid=uid).first(), visible.filter(uid=by).first()
     if memory is None or target is None:
         raise NotFound("a memory of this replacement is not in this store", "memory_id")
     if memory.superseded_by_id == target.pk:
         return False
-    if memory.superseded_by_id is not None:
+    if visible_replacements([memory], actor.clearance):
         raise Conflict("this memory is replaced by another one here", "memory_id")
-    memory.superseded_by_id = resolve_replacement(by, actor.clearance, memory)
+    changes = refuse_cycle(memory, target.pk, actor, now)
+    memory.superseded_by = target
     memory.save(update_fields=[SUPERSEDED_BY])
-    journal.record(actor, [journal.memory_change("update", memory, fields=[SUPERSEDED_BY], reason="import")])
+    change = journal.memory_change("update", memory, fields=[SUPERSEDED_BY], reason="import")
+    journal.record(actor, [*changes, change], now)
     return True

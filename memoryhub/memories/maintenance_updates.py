@@ -12,12 +12,15 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q
 
 from memoryhub.access.policy import Actor
+from memoryhub.audit import journal
 from memoryhub.backends import bulk
 from memoryhub.core.database import batched, write_transaction
+from memoryhub.core.text import is_visible_change
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.create import create_memories
 from memoryhub.memories.delete import move_to_trash, restore_memories, trash_memories, trash_merged
 from memoryhub.memories.errors import StoreError
+from memoryhub.memories.replacements import return_replacements
 from memoryhub.memories.rows import CHUNK_SIZE, fetch_by_uids
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.memories.undo import (
@@ -144,6 +147,7 @@ def _restore_changed(undo: Undo, units: Sequence[_Changed]) -> int:
 
 
 def _restore_importances(undo: Undo, changes: Mapping[str, tuple[float, float]]) -> set[str]:
+    """Return the ids of the memories whose change the run has listed; smaller changes are undone, too."""
     undone: dict[AccessKey, list[Any]] = defaultdict(list)
     rows: list[tuple[float, int]] = []
     visible: MemoryQuerySet = Memory.objects.visible_to(undo.actor.clearance)
@@ -157,7 +161,9 @@ def _restore_importances(undo: Undo, changes: Mapping[str, tuple[float, float]])
     bulk.update(Memory, ("importance",), rows)
     details = {key: {"changes": changes} for key, changes in undone.items()}
     record_action("undo_consolidate", undo.id, details, undo.actor, undo.now)
-    return {uid for group in undone.values() for uid, *_ in group}
+    return {
+        uid for group in undone.values() for uid, after, before in group if is_visible_change(before, after)
+    }
 
 
 inverse_of(Inverse(_changed_memories, _restore_changed), "consolidate", "evict")
@@ -224,12 +230,20 @@ def _summary_sources(rows: list[JournalEntry]) -> list[tuple[JournalEntry, str]]
 
 
 def _restore_sources(undo: Undo, units: Sequence[tuple[JournalEntry, str]]) -> int:
-    """Restore the sources of summaries, then move each summary to the trash, unless it was edited."""
+    """Restore the sources of summaries, then move each summary to the trash, unless it was edited.
+
+    What the sources replaced is replaced by them again.
+    """
     trashed = {uid: row.at for row, uid in units}
     restored = restore_memories(
         _still_in_trash(trashed, TrashReason.COMPRESSED, undo.actor), undo.actor, undo.now
     )
-    visible = Memory.objects.visible_to(undo.actor.clearance).filter(deleted_at__isnull=True)
+    known = Memory.objects.visible_to(undo.actor.clearance)
+    visible, changes = known.filter(deleted_at__isnull=True), list[journal.Change]()
+    for into, at in {row.detail["into"]: row.at for row, _ in units}.items():
+        if made := known.filter(uid=into).first():
+            changes += return_replacements(made, restored, at, undo.actor, undo.now)
+    journal.record(undo.actor, changes, undo.now)
     for row, uid in units:
         members = row.detail["members"]
         made = visible.filter(uid=row.detail["into"]).first() if uid == members[-1] else None

@@ -23,12 +23,12 @@ from memoryhub.memories import evidence
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import move_to_trash, restore_memories
 from memoryhub.memories.errors import Conflict, NotFound
+from memoryhub.memories.replacements import find_successors, return_replacements
 from memoryhub.memories.rows import (
     LIST_FIELDS,
-    SUPERSEDED_BY,
     fetch_by_uids,
     field_value,
-    find_successors,
+    is_unchanged,
     list_values,
     union_list_values,
     unite_values,
@@ -48,9 +48,8 @@ from memoryhub.memories.undo import (
     revert_numbers,
     take_snapshot,
 )
-from memoryhub.memories.update import add_revision, apply_patch, get_memory
-from memoryhub.models import Fact, JournalEntry, Memory, Revision
-from memoryhub.models.querysets import FactQuerySet
+from memoryhub.memories.update import apply_patch, get_memory
+from memoryhub.models import Fact, JournalEntry, Memory
 
 MAX_MERGED = 100  # memories merged into one
 MERGE, UNDO_MERGE = "merge", "undo_merge"
@@ -111,8 +110,8 @@ def merge_memories(
         memory.save()
         evidence.merge_evidence(memory, found, now)
         vectors.refresh(memory)
-        changes += _move_facts(Fact.objects.filter(memory__in=other_pks), memory)
-        changes += _move_replacements(memory, other_pks, actor, now)
+        facts = Fact.objects.filter(memory__in=other_pks)  # also hidden ones
+        changes += [_move_fact(fact, memory, MERGE) for fact in facts.select_related("memory")]
         journal.record(actor, changes, now)
         move_to_trash(found, actor, TrashReason.MERGED, now, TrashReason.MERGED.value, memory)
         done = MergeResult(new_uid(), memory, found)
@@ -170,8 +169,7 @@ def _refuse_unmergeable(memory: Memory, others: Sequence[Memory]) -> None:
 
 
 def _refuse_changed(memories: Iterable[Memory], seen: Mapping[str, datetime]) -> None:
-    changed = [one.uid for one in memories if one.uid in seen and seen[one.uid] != one.updated_at]
-    if changed:
+    if changed := [one.uid for one in memories if not is_unchanged(one, seen)]:
         raise Conflict(
             f"changed since you opened it: memory {', '.join(changed)}; reload the page", "updated_at"
         )
@@ -192,7 +190,7 @@ def _build_patch(memory: Memory, others: Sequence[Memory], content: str) -> Memo
     longest = _longest_lived(everyone)
     if longest.expires_at != memory.expires_at:
         values["ttl_days"] = longest.ttl_days
-    if find_successors(memory) & {other.pk for other in others}:
+    if not {other.pk for other in others}.isdisjoint(find_successors(memory.pk)):
         values["superseded_by"] = None  # the replacement becomes a part of this memory
     if content:
         values["content"] = content
@@ -214,47 +212,10 @@ def _add_up_counts(memory: Memory, others: Sequence[Memory], now: datetime) -> N
     memory.updated_at = now
 
 
-def _move_facts(facts: FactQuerySet, memory: Memory) -> list[journal.Change]:
-    """Move the facts of the others, including hidden ones, to the kept memory."""
-    changes = []
-    for fact in facts.select_related("memory"):
-        was, fact.memory = fact.memory, memory
-        fact.save(update_fields=["memory"])
-        changes.append(journal.fact_change(MERGE, fact, was=was.uid, into=memory.uid))
-    return changes
-
-
-def _move_replacements(
-    memory: Memory, others: list[int], actor: Actor, now: datetime
-) -> list[journal.Change]:
-    """Let the kept memory replace what the others replaced, including hidden memories."""
-    unmoved = {memory.pk, *others, *find_successors(memory)}
-    replaced = Memory.objects.filter(superseded_by__in=others).exclude(pk__in=unmoved)
-    return [
-        _set_replacement(one, memory, actor, now, MERGE) for one in replaced.select_related(SUPERSEDED_BY)
-    ]
-
-
-def _return_replacements(
-    memory: Memory, others: Sequence[Memory], at: datetime, undo: Undo
-) -> list[journal.Change]:
-    """Let the others replace the memories again that the kept memory replaces since the merge."""
-    by_uid = {other.uid: other for other in others}
-    revisions = Revision.objects.filter(at=at, reason=MERGE, memory__superseded_by=memory)
-    return [
-        _set_replacement(one.memory, by, undo.actor, undo.now, "undo merge")
-        for one in revisions.select_related("memory__superseded_by")
-        if (by := by_uid.get(one.before.get(SUPERSEDED_BY)))
-    ]
-
-
-def _set_replacement(memory: Memory, by: Memory, actor: Actor, now: datetime, reason: str) -> journal.Change:
-    """Set the replacement, with a revision. The journal does not name it, because it can be hidden."""
-    before = {SUPERSEDED_BY: field_value(memory, SUPERSEDED_BY)}
-    memory.superseded_by = by
-    memory.save(update_fields=[SUPERSEDED_BY])
-    number = add_revision(memory, before, memory.sensitivity, actor, now, reason)
-    return journal.memory_change("update", memory, fields=[SUPERSEDED_BY], revision=number, reason=reason)
+def _move_fact(fact: Any, memory: Memory, operation: str) -> journal.Change:
+    was, fact.memory = fact.memory, memory
+    fact.save(update_fields=["memory"])
+    return journal.fact_change(operation, fact, was=was.uid, into=memory.uid)
 
 
 def undo_merge(uid: str, actor: Actor, now: datetime | None = None) -> MergeResult:
@@ -276,8 +237,8 @@ def _restore_merged(undo: Undo, entries: Sequence[JournalEntry]) -> int:
     [entry] = entries
     memory, others = _load_merged(entry, undo.actor)
     key = access_key(memory)
-    changes = _return_replacements(memory, others, entry.at, undo)
-    changes += _restore_kept(memory, others, entry, undo.actor, undo.now)
+    changes = return_replacements(memory, others, entry.at, undo.actor, undo.now)
+    changes += _restore_kept(memory, others, entry, undo)
     evidence.undo_merge_evidence(memory, entry.at)
     changes += _return_facts(memory, others, entry)
     journal.record(undo.actor, changes, undo.now)
@@ -347,10 +308,9 @@ def _changes_since(memory: Memory, entry: JournalEntry, actor: Actor) -> list[st
 def _edited_fields(memory: Memory, entry: JournalEntry) -> list[str]:
     """Return the names of fields whose value differs from the one after the merge."""
     was: dict[str, Any] = {}
-    for before in (
-        memory.revisions.filter(at__gt=entry.at).order_by("number").values_list("before", flat=True)
-    ):
-        was = {**before, **was}
+    newer = memory.revisions.filter(at__gt=entry.at).order_by("-number")
+    for before in newer.values_list("before", flat=True):
+        was |= before
     return sorted(name for name, old in was.items() if field_value(memory, name) != old)
 
 
@@ -363,14 +323,16 @@ def _was_stored_again(memory: Memory, entry: JournalEntry) -> bool:
 
 
 def _restore_kept(
-    memory: Memory, others: Sequence[Memory], entry: JournalEntry, actor: Actor, now: datetime
+    memory: Memory, others: Sequence[Memory], entry: JournalEntry, undo: Undo
 ) -> list[journal.Change]:
     """Restore the kept memory, with a revision and a journal row of its own."""
     detail, current = entry.detail, take_snapshot(memory, _SNAPSHOT_FIELDS)
     other_pks = [other.pk for other in others]
     changes: list[journal.Change] = []
     if revision := memory.revisions.filter(number=detail["revision"]).first():
-        changes = restore_fields(memory, revision, actor, now, reason="undo merge", equal_to=other_pks)
+        changes = restore_fields(
+            memory, revision, undo.actor, undo.now, reason="undo merge", equal_to=other_pks
+        )
     apply_snapshot(memory, _restored_numbers(detail["before"], detail["after"], current))
     restore_copy_number(memory, memory.copy)
     memory.save()
@@ -396,9 +358,5 @@ def _return_facts(memory: Memory, others: Sequence[Memory], entry: JournalEntry)
     ).values_list("object_id", "detail")
     was = {uid: detail["was"] for uid, detail in moved if detail["into"] == memory.uid}
     memories = {other.uid: other for other in others}
-    changes = []
-    for fact in Fact.objects.filter(uid__in=was, memory=memory).select_related("memory"):
-        fact.memory = memories[was[fact.uid]]
-        fact.save(update_fields=["memory"])
-        changes.append(journal.fact_change(UNDO_MERGE, fact, was=memory.uid, into=fact.memory.uid))
-    return changes
+    facts = Fact.objects.filter(uid__in=was, memory=memory).select_related("memory")
+    return [_move_fact(fact, memories[was[fact.uid]], UNDO_MERGE) for fact in facts]

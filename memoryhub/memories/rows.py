@@ -15,10 +15,10 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Exists, Model, OuterRef, Q
+from django.db.models import Exists, Max, Model, OuterRef, Q
 from django.db.models.base import ModelState
 
-from memoryhub.access.policy import AGENT_PREFIX, LEVELS, Actor, Clearance, level_rank
+from memoryhub.access.policy import AGENT_PREFIX, Actor, Clearance
 from memoryhub.backends import bulk
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.statements import read_memories
@@ -26,7 +26,13 @@ from memoryhub.core.database import batched
 from memoryhub.core.text import make_summary, make_title, new_uid
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import Forbidden, StoreError
-from memoryhub.memories.schemas import MAX_ALIASES, MAX_LIST, MemoryDraft, remove_repeats_ignoring_case
+from memoryhub.memories.schemas import (
+    MAX_ALIASES,
+    MAX_LIST,
+    EntityDraft,
+    MemoryDraft,
+    remove_repeats_ignoring_case,
+)
 from memoryhub.models import Entity, Fact, FileLink, Label, Memory, Revision, Session
 from memoryhub.models.querysets import MemoryQuerySet
 
@@ -210,6 +216,12 @@ def list_values(memory: Memory, name: str) -> list[Any]:
     return sorted(row.path for row in memory.files.all() if row.access == access)
 
 
+def to_list_values(values: Iterable[Any]) -> list[Any]:
+    """Return a list of a draft in the order and shape of :func:`list_values`."""
+    plain = [value.model_dump() if isinstance(value, EntityDraft) else value for value in values]
+    return sorted(plain, key=lambda value: tuple(value.values()) if isinstance(value, dict) else value)
+
+
 def union_list_values(memories: Iterable[Memory], name: str) -> list[Any]:
     """Return all values of a list field, the most frequent first, at most as many as it may have."""
     values = [value for memory in memories for value in list_values(memory, name)]
@@ -331,71 +343,31 @@ def _parse_lists(stored: str) -> ListValues:
     return lists
 
 
-SUPERSEDED_BY = "superseded_by"
+def resolve_replacement(uid: str | None, clearance: Clearance) -> int | None:
+    """Return the primary key of the memory with this id, which is to replace another one.
 
-
-def resolve_replacement(uid: str | None, clearance: Clearance, memory: Memory | None = None) -> int | None:
-    """Return the primary key of the memory with this id, which is to replace ``memory`` (None: a new one).
-
-    Raise :class:`StoreError` for an unknown or hidden id, which look the same, and for a cycle.
+    Raise :class:`StoreError` for an unknown or hidden id, which look the same.
     """
     if uid is None:
         return None
-    target = Memory.objects.visible_to(clearance).filter(uid=uid).only("pk", SUPERSEDED_BY).first()
-    if target is None:
-        raise StoreError("there is no memory with this id; name one that you can see", SUPERSEDED_BY)
-    if memory is not None and target.pk == memory.pk:
-        raise StoreError("a memory cannot replace itself; name another one", SUPERSEDED_BY)
-    if memory is not None and memory.pk in find_successors(target):
-        raise StoreError("this memory replaces that one already; clear that first", SUPERSEDED_BY)
-    return int(target.pk)
+    pk = Memory.objects.visible_to(clearance).filter(uid=uid).values_list("pk", flat=True).first()
+    if pk is None:
+        raise StoreError("there is no memory with this id; name one that you can see", "superseded_by")
+    return int(pk)
 
 
-def find_successors(memory: Memory) -> set[int]:
-    """Return the primary keys of the memories that replace this one, directly or by others."""
-    found: set[int] = set()
-    following = memory.superseded_by_id
-    while following is not None and following not in found:
-        found.add(following)
-        following = Memory.objects.filter(pk=following).values_list("superseded_by_id", flat=True).first()
-    return found
-
-
-def without_replaced(memories: MemoryQuerySet) -> MemoryQuerySet:
-    """Return the memories without those that another one of them replaces."""
-    replaced = Exists(memories.filter(pk=OuterRef(SUPERSEDED_BY)))
-    found: MemoryQuerySet = memories.filter(Q(superseded_by__isnull=True) | ~replaced)
-    return found
-
-
-def existing_keys(memories: MemoryQuerySet, keys: Iterable[int | None]) -> set[int]:
-    """Return the keys of rows of this queryset. One query, and none without keys."""
-    wanted = set(keys) - {None}
-    return set(memories.filter(pk__in=wanted).values_list("pk", flat=True)) if wanted else set()
-
-
-def visible_replacements(memories: Iterable[Memory], clearance: Clearance) -> dict[int, str]:
-    """Return the ids of the visible memories that replace these, by primary key.
-
-    One query, and none if no memory is superseded, which is the usual case.
-    """
-    pks = {memory.superseded_by_id for memory in memories if memory.superseded_by_id is not None}
-    if not pks:
-        return {}
-    visible = Memory.objects.visible_to(clearance).filter(pk__in=pks)
-    return dict(visible.values_list("pk", "uid"))
-
-
-def strictest_known(twins: Iterable[Memory], content_hash: str) -> Memory | None:
-    """Return the twin under the strictest level among those that the actor may know of."""
-    known = [twin for twin in twins if is_known(twin)]
-    return max(
-        known,
-        key=lambda twin: (level_rank(twin.sensitivity), twin.content_hash == content_hash),
-        default=None,
+def add_revision(
+    memory: Memory, before: dict[str, Any], level: str, actor: Actor, now: datetime, reason: str
+) -> int:
+    """Store the values that a change replaced, at the level that they had. Return the revision's number."""
+    number = int(memory.revisions.aggregate(last=Max("number"))["last"] or 0) + 1
+    Revision.objects.create(
+        memory=memory,
+        number=number,
+        at=now,
+        actor=actor.name,
+        reason=reason,
+        sensitivity=level,
+        before=before,
     )
-
-
-def is_known(twin: Memory) -> bool:
-    """Whether the actor may know of the twin. No one may know of one with an unknown level."""
-    return twin.known and twin.sensitivity in LEVELS  # type: ignore[attr-defined]
+    return number

@@ -13,7 +13,8 @@ from memoryhub.audit.journal import record_reveals
 from memoryhub.core.dates import format_iso
 from memoryhub.core.text import shorten
 from memoryhub.memories.create import StoreResult
-from memoryhub.memories.rows import LIST_FIELDS, ListValues, list_values, load_lists, visible_replacements
+from memoryhub.memories.replacements import visible_replacements
+from memoryhub.memories.rows import LIST_FIELDS, ListValues, list_values, load_lists, to_list_values
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Event, Fact, Memory, Revision
 
@@ -129,10 +130,8 @@ def serialize_written_memory(result: StoreResult, draft: MemoryDraft, actor: Act
     """
     row = result.memory
     if result.outcome == "created":
-        lists = draft.model_dump(include=set(LIST_FIELDS))
-        replacements = visible_replacements([row], actor.clearance)
-        sorted_lists = {name: _sort_values(values) for name, values in lists.items()}
-        return memory(row, replacements, sorted_lists)
+        lists = {name: to_list_values(getattr(draft, name)) for name in LIST_FIELDS}
+        return memory(row, visible_replacements([row], actor.clearance), lists)
     if Memory.objects.visible_to(actor.clearance).filter(pk=row.pk).exists():
         if result.outcome in _UNCHANGED_OUTCOMES:
             record_reveals([row], actor, "store")
@@ -148,8 +147,3 @@ def serialize_memory(row: Memory, actor: Actor) -> dict[str, Any]:
 def write_warnings(row: Memory) -> dict[str, list[str]]:
     """Return the warnings about a write as a part of its response; empty if there are none."""
     return {"warnings": ["over_cap"]} if row.over_cap else {}
-
-
-def _sort_values(values: list[Any]) -> list[Any]:
-    """Sort a list field as a stored memory has it."""
-    return sorted(values, key=lambda value: tuple(value.values()) if isinstance(value, dict) else (value,))

@@ -11,7 +11,7 @@ from django.db.models import Case, Max, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
-from memoryhub.access.policy import AGENT_PREFIX, Actor, Clearance, Sensitivity
+from memoryhub.access.policy import AGENT_PREFIX, LEVELS, Actor, Sensitivity, level_rank
 from memoryhub.audit import journal
 from memoryhub.core.database import side_write, write_transaction
 from memoryhub.core.text import make_title
@@ -21,16 +21,15 @@ from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import evict_over_cap
 from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.freshness import clear_after_edit
+from memoryhub.memories.replacements import change_replacement
 from memoryhub.memories.rows import (
-    SUPERSEDED_BY,
+    add_revision,
     compute_expiry,
     fetch_by_uids,
-    resolve_replacement,
-    visible_replacements,
 )
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, journal_refusals
-from memoryhub.models import Fact, Memory, Project, Revision
+from memoryhub.models import Fact, Memory, Project
 from memoryhub.models.querysets import MemoryQuerySet, unapproved_filter
 
 # A change of one of these may make a memory equal to another.
@@ -142,8 +141,10 @@ def apply_patch(
         _update_copy_number(memory, actor, moved=bool(changed.keys() & _PLACE_FIELDS), ignored=equal_to)
     if "content" in changed:
         clear_after_edit(memory)
+    others: list[journal.Change] = []
     if "superseded_by" in given:
-        changed |= change_replacement(memory, patch.superseded_by, actor.clearance)
+        replaced, others = change_replacement(memory, patch.superseded_by, actor, now)
+        changed |= replaced
     changed |= _change_lists(memory, patch, [name for name in rows.LIST_FIELDS if name in given])
     if not changed:
         return []
@@ -152,24 +153,7 @@ def apply_patch(
         rows.extend_sessions([memory], actor)
     pin = {"pinned": memory.pinned} if "pinned" in changed else {}
     change = {"fields": sorted(changed), "revision": number, "reason": reason, **pin, **detail}
-    return [journal.memory_change("update", memory, **change)]
-
-
-def add_revision(
-    memory: Memory, before: dict[str, Any], level: str, actor: Actor, now: datetime, reason: str
-) -> int:
-    """Store the values that a change replaced, at the level that they had. Return the revision's number."""
-    number = int(memory.revisions.aggregate(last=Max("number"))["last"] or 0) + 1
-    Revision.objects.create(
-        memory=memory,
-        number=number,
-        at=now,
-        actor=actor.name,
-        reason=reason,
-        sensitivity=level,
-        before=before,
-    )
-    return number
+    return [*others, journal.memory_change("update", memory, **change)]
 
 
 def _change_scalars(
@@ -191,7 +175,7 @@ def _change_scalars(
 def _change_lists(memory: Memory, patch: Any, names: Iterable[str]) -> dict[str, Any]:
     """Replace these lists and return the old values of those that changed."""
     before = {name: rows.list_values(memory, name) for name in names}
-    changed = {name: old for name, old in before.items() if _to_list_values(getattr(patch, name)) != old}
+    changed = {name: old for name, old in before.items() if rows.to_list_values(getattr(patch, name)) != old}
     for name in changed:
         rows.replace_list_rows(memory, name, patch)
     return changed
@@ -255,6 +239,21 @@ def find_twins(memory: Memory) -> MemoryQuerySet:
     return found
 
 
+def strictest_known(twins: Iterable[Memory], content_hash: str) -> Memory | None:
+    """Return the twin under the strictest level among those that the actor may know of."""
+    known = [twin for twin in twins if is_known(twin)]
+    return max(
+        known,
+        key=lambda twin: (level_rank(twin.sensitivity), twin.content_hash == content_hash),
+        default=None,
+    )
+
+
+def is_known(twin: Memory) -> bool:
+    """Whether the actor may know of the twin. No one may know of one with an unknown level."""
+    return twin.known and twin.sensitivity in LEVELS  # type: ignore[attr-defined]
+
+
 def next_copy_number(twins: QuerySet[Any]) -> int:
     """Return a copy number that no twin has."""
     last: int | None = twins.aggregate(last=Max("copy"))["last"]
@@ -279,12 +278,6 @@ def repair_sensitivity(uids: Iterable[str], level: Sensitivity, actor: Actor) ->
             changes.append(journal.memory_change("repair_level", memory, was=was))
         journal.record(actor, changes, now)
     return memories
-
-
-def _to_list_values(values: Iterable[Any]) -> list[Any]:
-    """Return a draft's list in the order and shape of :func:`memoryhub.memories.rows.list_values`."""
-    plain = [v.model_dump() if hasattr(v, "model_dump") else v for v in values]
-    return sorted(plain, key=lambda value: tuple(value.values()) if isinstance(value, dict) else value)
 
 
 def renew_expiry(uids: Iterable[str], least: float) -> dict[str, datetime]:
@@ -337,18 +330,3 @@ def flag_memories(
                 changes.append(journal.memory_change("flag", memory, flags=new))
         journal.record(actor, changes, now or timezone.now())
     return flagged
-
-
-def change_replacement(memory: Memory, uid: str | None, clearance: Clearance) -> dict[str, str | None]:
-    """Set the replacement of a stored memory. Return the old value if it changed, as a revision stores it.
-
-    For a caller who cannot see the replacement it is null, so null then changes nothing.
-    """
-    old = memory.superseded_by
-    if uid is None and not visible_replacements([memory], clearance):
-        return {}
-    new = resolve_replacement(uid, clearance, memory)
-    if new == memory.superseded_by_id:
-        return {}
-    memory.superseded_by_id = new
-    return {SUPERSEDED_BY: old.uid if old else None}

@@ -20,6 +20,7 @@ from memoryhub.backends.statements import key_list
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.filters import MemoryFilter
+from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.rows import (
     LIST_FIELDS,
     SCALAR_FIELDS,
@@ -27,7 +28,6 @@ from memoryhub.memories.rows import (
     field_value,
     hash_content,
     join_aliases,
-    visible_replacements,
 )
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.update import get_memory, update_memory
@@ -172,8 +172,8 @@ def restore_version(
         raise NotFound("there is no such version", "version")
     if then.hidden:
         raise Conflict(
-            f"of version {number} you cannot see: {', '.join(then.hidden)}; turn on the switch of that"
-            " level, or ask someone with access to it",
+            f"of version {number} you cannot see: {', '.join(then.hidden)}; show its level in the"
+            " Visibility menu, or ask someone with access to it",
             "version",
         )
     values = _changed_values(memory, then, actor.clearance)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Self
 
-from django.apps import apps
 from django.db import models
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
@@ -18,7 +17,7 @@ from memoryhub.models.querysets import AccessQuerySet
 class CheckQuerySet(AccessQuerySet):
     def visible_to(self, clearance: Clearance) -> Self:
         """Return checks of visible levels and projects, without those that name a hidden memory."""
-        hidden = apps.get_model("memoryhub", "Memory").objects.hidden_from(clearance)
+        hidden = Memory.objects.hidden_from(clearance)
         named = CheckedMemory.objects.filter(check_ref=OuterRef("pk"), memory__in=hidden)
         return super().visible_to(clearance).filter(~Exists(named))
 

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-from django.apps import apps
 from django.db import models
 from django.db.models import Exists, OuterRef, Q
 
@@ -16,7 +15,9 @@ from memoryhub.access.filters import hidden_session_filter, journal_filter, toke
 from memoryhub.access.policy import Clearance
 from memoryhub.backends.statements import DocumentContains
 from memoryhub.backends.tables import AS_TEXT
+from memoryhub.models.fact import Fact
 from memoryhub.models.fields import name_field, sensitivity_field
+from memoryhub.models.memory import Memory, Revision
 from memoryhub.models.querysets import AccessQuerySet
 
 # Operations that delete an object. The "delete" of a memory is a move to the trash.
@@ -39,9 +40,7 @@ def _earlier_hashes(uids: Iterable[str]) -> dict[tuple[str, str], set[str]]:
     found: dict[tuple[str, str], set[str]] = defaultdict(set)
     if not uids:
         return found
-    revisions = apps.get_model("memoryhub", "Revision").objects.filter(
-        memory__uid__in=uids, before__has_key="content"
-    )
+    revisions = Revision.objects.filter(memory__uid__in=uids, before__has_key="content")
     # The whole document: SQLite cannot return every text of it, such as half of a surrogate pair.
     rows = revisions.order_by("-pk").values_list("memory__uid", "before", "sensitivity")
     for uid, before, level in rows[:MAX_HASHED_VERSIONS].iterator():
@@ -76,7 +75,7 @@ class JournalQuerySet(AccessQuerySet):
         hashed = [row for row in rows if isinstance(row, self.model) and _is_memory_hash(row)]
         current = dict(self._hashes)
         if uids := {row.object_id for row in hashed} - current.keys():
-            memories = apps.get_model("memoryhub", "Memory").objects.filter(uid__in=uids)
+            memories = Memory.objects.filter(uid__in=uids)
             current |= memories.values_list("uid", "content_hash")
         unknown = [row for row in hashed if row.detail["content_hash"] != current.get(row.object_id)]
         texts = _earlier_hashes({row.object_id for row in unknown} & current.keys())
@@ -97,13 +96,12 @@ class JournalQuerySet(AccessQuerySet):
         A deleted object stays as hidden as it was when it was deleted: erasing a secret memory does not
         reveal the rows from the time when it was public.
         """
-        memory, fact = apps.get_model("memoryhub", "Memory"), apps.get_model("memoryhub", "Fact")
         ended_hidden = self.model.objects.filter(_END_OPERATIONS).exclude(journal_filter(clearance))
         return (
             self.visible_as_recorded(clearance)
             .exclude(self._names_hidden(clearance, ended_hidden))
-            .exclude(object_type="memory", object_id__in=memory.objects.hidden_from(clearance).values("uid"))
-            .exclude(object_type="fact", object_id__in=fact.objects.hidden_from(clearance).values("uid"))
+            .exclude(object_type="memory", object_id__in=Memory.objects.hidden_from(clearance).values("uid"))
+            .exclude(object_type="fact", object_id__in=Fact.objects.hidden_from(clearance).values("uid"))
             .exclude(object_id__in=ended_hidden.values("object_id"))
             .exclude(hidden_session_filter(clearance))
             ._for_reader(clearance)
@@ -118,9 +116,8 @@ class JournalQuerySet(AccessQuerySet):
 
         Searches the JSON documents only if there is such a memory: one that has a visible row of its own.
         """
-        memory = apps.get_model("memoryhub", "Memory")
         rows = self.model.objects.visible_as_recorded(clearance).filter(object_type="memory")
-        hidden = memory.objects.hidden_from(clearance).filter(Exists(rows.filter(object_id=OuterRef("uid"))))
+        hidden = Memory.objects.hidden_from(clearance).filter(Exists(rows.filter(object_id=OuterRef("uid"))))
         ended = ended_hidden.filter(Exists(rows.filter(object_id=OuterRef("object_id"))))
         found = Q()
         for uids in (hidden.values("uid"), ended.values("object_id")):

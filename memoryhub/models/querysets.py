@@ -32,6 +32,11 @@ from memoryhub.core.dates import expiry_time
 DETAIL_RELATIONS = ("labels", "files", "entities")  # the list-valued fields of a memory
 
 
+def _objects(model: str) -> Any:
+    """Return the manager of a model. The models import this module, so it cannot import them."""
+    return apps.get_model("memoryhub", model).objects
+
+
 def _contains_any(texts: Iterable[str]) -> Q:
     found = Q()
     for column, text in product(TEXT_COLUMNS, texts):
@@ -50,14 +55,12 @@ def is_about_file(path: str, wanted: str) -> bool:
 
 
 def _has_revision_after(moment: datetime) -> Exists:
-    revision = apps.get_model("memoryhub", "Revision")
-    return Exists(revision.objects.filter(memory=OuterRef("pk"), at__gt=moment))
+    return Exists(_objects("Revision").filter(memory=OuterRef("pk"), at__gt=moment))
 
 
 def unapproved_filter() -> Q:
     """Return the condition on memories that no person has approved, or edited, since the last change."""
-    revision = apps.get_model("memoryhub", "Revision")
-    later = revision.objects.filter(memory=OuterRef("pk"), at__gt=OuterRef("reviewed_at"))
+    later = _objects("Revision").filter(memory=OuterRef("pk"), at__gt=OuterRef("reviewed_at"))
     return Q(reviewed_at__isnull=True) | Q(Exists(later.exclude(actor__startswith="user:")))
 
 
@@ -117,7 +120,7 @@ class MemoryQuerySet(AccessQuerySet):
 
         Erased memories are gone.
         """
-        absences = apps.get_model("memoryhub", "AbsenceSpan").objects.filter(memory=OuterRef("pk"))
+        absences = _objects("AbsenceSpan").filter(memory=OuterRef("pk"))
         return self.filter(
             ~Exists(absences.filter(began_at__lte=moment, ended_at__gt=moment)),
             Q(expires_at__isnull=True) | Q(expires_at__gt=moment),
@@ -150,19 +153,21 @@ class MemoryQuerySet(AccessQuerySet):
         """Return the memories that maintenance may change or remove."""
         return self.filter(pinned_at__isnull=True)
 
+    def without_replaced(self) -> Self:
+        """Return the memories without those that another one of them replaces."""
+        replaced = Exists(self.filter(pk=OuterRef("superseded_by")))
+        return self.filter(Q(superseded_by__isnull=True) | ~replaced)
+
     def labelled(self, kind: str, value: str) -> Self:
         """Return memories with this tag, concept or alias."""
-        label = apps.get_model("memoryhub", "Label")
-        return self.filter(pk__in=label.objects.filter(kind=kind, value=value).values("memory"))
+        return self.filter(pk__in=_objects("Label").filter(kind=kind, value=value).values("memory"))
 
     def about_file(self, path: str) -> Self:
         """Return memories of a file, given by path, end of the path, basename or directory."""
         return self.filter(pk__in=keys_of_files([path]))
 
     def about_entity(self, entity: str) -> Self:
-        return self.filter(
-            pk__in=apps.get_model("memoryhub", "Entity").objects.filter(entity=entity).values("memory")
-        )
+        return self.filter(pk__in=_objects("Entity").filter(entity=entity).values("memory"))
 
     def matching(self, expression: str) -> Self:
         """Return the matches of a full-text expression, newest first. Lazy.
@@ -221,7 +226,7 @@ class MemoryQuerySet(AccessQuerySet):
 
 @lru_cache(maxsize=256)
 def _live_memories(clearance: Clearance) -> MemoryQuerySet:
-    found: MemoryQuerySet = apps.get_model("memoryhub", "Memory").objects.visible_to(clearance).live()
+    found: MemoryQuerySet = _objects("Memory").visible_to(clearance).live()
     return found
 
 
@@ -241,17 +246,17 @@ class FactQuerySet(AccessQuerySet):
     """Facts. A fact of a memory is visible only if the memory is visible and live."""
 
     def visible_to(self, clearance: Clearance) -> Self:
-        return self._with_memory(clearance, apps.get_model("memoryhub", "Memory").objects.live())
+        return self._with_memory(clearance, _objects("Memory").live())
 
     def visible_at(self, clearance: Clearance, moment: datetime) -> Self:
         """Return the facts that were stored and valid at a moment, of those that may be seen."""
-        existing = apps.get_model("memoryhub", "Memory").objects.existed_at(moment)
+        existing = _objects("Memory").existed_at(moment)
         return self._with_memory(clearance, existing).filter(created_at__lte=moment).current(moment)
 
     def hidden_from(self, clearance: Clearance) -> Self:
         """Return the facts that this clearance may not see, even if the memory is in the trash."""
         everything = self.model._default_manager.all()
-        known = everything._with_memory(clearance, apps.get_model("memoryhub", "Memory").objects.all())
+        known = everything._with_memory(clearance, _objects("Memory").all())
         return self.exclude(pk__in=known.values("pk"))
 
     def current(self, now: datetime | None = None) -> Self:
@@ -276,12 +281,11 @@ class SessionQuerySet(models.QuerySet[Any]):
         whether an event is visible and with it the folder and segment; ``ended_seen``, the end if an event or
         everything in the session is visible, else None.
         """
-        memory = apps.get_model("memoryhub", "Memory")
         same = {"session_id": OuterRef("session_id"), "project": OuterRef("project")}
-        memories = memory.objects.visible_to(clearance).live(now).in_session(**same)
-        all_events = apps.get_model("memoryhub", "Event").objects.filter(session=OuterRef("pk"))
+        memories = _objects("Memory").visible_to(clearance).live(now).in_session(**same)
+        all_events = _objects("Event").filter(session=OuterRef("pk"))
         events = all_events.visible_to(clearance, now)
-        hidden = Exists(all_events) | Exists(memory.objects.hidden_from(clearance).in_session(**same))
+        hidden = Exists(all_events) | Exists(_objects("Memory").hidden_from(clearance).in_session(**same))
         ended = Q(ended_at__isnull=False) & (Exists(events) | ~hidden)
         author = memories.order_by("created_at", "pk").values("author")[:1]
         rows = self if clearance.projects is None else self.filter(project__in=sorted(clearance.projects))
@@ -313,8 +317,7 @@ class EventQuerySet(models.QuerySet[Any]):
 
         An event that became a memory is visible only with it, because it repeats words of the memory.
         """
-        memory = apps.get_model("memoryhub", "Memory")
-        seen = memory.objects.visible_to(clearance).live(now).filter(pk=OuterRef("memory"))
+        seen = _objects("Memory").visible_to(clearance).live(now).filter(pk=OuterRef("memory"))
         rows = self.filter(level_filter(clearance, "session__project"))
         return rows.filter(Q(memory__isnull=True) | Exists(seen))
 

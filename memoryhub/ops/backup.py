@@ -24,6 +24,7 @@ from django.conf import settings
 from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import release
 from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
+from memoryhub.core.damage import is_damage
 from memoryhub.core.database import is_postgres, store_path
 from memoryhub.core.drafts import draft_folder
 
@@ -194,8 +195,7 @@ def _copy_live(target: Path) -> None:
             live.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE")  # one file, without a log
     except sqlite3.Error as error:
-        damaged = getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-        state = "is damaged" if damaged else "could not be copied"
+        state = "is damaged" if is_damage(error) else "could not be copied"
         raise BackupError(f"the store {state}: {error}") from None
     sync(target)
 

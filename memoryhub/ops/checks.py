@@ -116,7 +116,7 @@ def database_is_local(**kwargs: Any) -> list[CheckMessage]:
     if mount is not None and mount.is_network:
         return [
             Error(
-                f"The store {path} lies on a network file system ({mount.type} at {mount.point})",
+                f"The store {path} is on a network file system ({mount.type} at {mount.point})",
                 hint="SQLite would be corrupted there. Set LETSGO_HOME or LETSGO_MEMORY_DB to a local disk.",
                 id="memoryhub.E003",
             )
@@ -124,7 +124,7 @@ def database_is_local(**kwargs: Any) -> list[CheckMessage]:
     if mount is not None and mount.is_shared_with_host:
         return [
             Warning(
-                f"The store {path} lies in a folder shared with the host ({mount.type} at {mount.point})",
+                f"The store {path} is in a folder shared with the host ({mount.type} at {mount.point})",
                 hint="Never use it from both sides at once; better move it to a separate disk.",
                 id="memoryhub.W002",
             )

@@ -52,7 +52,7 @@ def mark() -> None:
         return
     if Memory.objects.exists() or JournalEntry.objects.exists():
         raise NotADemo(
-            f"{home} holds a real store; move it away, or serve it with: manage.py quickstart --no-demo"
+            f"{home} contains a real store; move it away, or serve it with: manage.py quickstart --no-demo"
         )
     (home / MARKER).write_text(_MARKER_TEXT, "utf-8")
 
@@ -348,10 +348,10 @@ AGENTS: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...] | None, float]]
 }
 # name: list, filters
 SEARCHES: Mapping[str, tuple[str, str]] = {
-    "Decided for the harbour": ("memories", "project=harbor-board&type=decision"),
-    "Soon gone, but important": ("memories", "expiring=1&order=-importance"),
+    "Decisions of harbor-board": ("memories", "project=harbor-board&type=decision"),
+    "Important and expiring soon": ("memories", "expiring=1&order=-importance"),
     "Tides": ("memories", "q=tide+tables"),
-    "Who opened secrets": ("journal", "operation=reveal"),
+    "Views of secret memories": ("journal", "operation=reveal"),
 }
 
 

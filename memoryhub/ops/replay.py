@@ -101,7 +101,7 @@ def _parse_line(number: int, raw: bytes) -> RecordedHook:
         raise InvalidLine("hook must be an object")
     for name in ("hook_event_name", "session_id"):
         if not isinstance(hook.get(name), str) or not hook[name].strip():
-            raise InvalidLine(f"hook.{name} must be a text")
+            raise InvalidLine(f"hook.{name} must be a string")
     return RecordedHook(number, float(offset), hook)
 
 
@@ -225,7 +225,7 @@ _EVENTS = {
     "PreCompact": "session:checkpoint",
     "SessionEnd": "session:end",
 }
-Outcome = Literal["kept", "skipped", "taken", "known", "failed"]
+Outcome = Literal["kept", "skipped", "accepted", "known", "failed"]
 Row = dict[str, Any]
 
 
@@ -233,7 +233,7 @@ Row = dict[str, Any]
 class PlayedHook:
     """A hook and its outcome. ``context``: the number of characters that the hub injected.
 
-    "kept": it became a memory. "skipped": it did not, for the reason ``why``. "taken": it was recorded.
+    "kept": it became a memory. "skipped": it did not, for the reason ``why``. "accepted": it became neither.
     "known": the store already contains it, so it was not sent. "failed": the hub refused it.
     """
 
@@ -314,8 +314,8 @@ class Player:
             return PlayedHook(recorded, at, "failed", str(refused))
         context = len((answer.get("hookSpecificOutput") or {}).get("additionalContext") or "")
         if not event:
-            return PlayedHook(recorded, at, "taken", "the hub has nothing to do at this hook")
-        outcome, why = self._find_outcome(recorded, at) if self.outcomes else ("taken", "")
+            return PlayedHook(recorded, at, "accepted", "the hub ignores this hook")
+        outcome, why = self._find_outcome(recorded, at) if self.outcomes else ("accepted", "")
         return PlayedHook(recorded, at, outcome, why, context)
 
     def _find_outcome(self, recorded: RecordedHook, at: datetime) -> tuple[Outcome, str]:
@@ -326,7 +326,7 @@ class Player:
             if entry["kind"] != "memory" and datetime.fromisoformat(entry["at"]) == at and entry.get("event"):
                 if entry.get("memory_id"):
                     return "kept", str(entry["memory_id"])
-                return ("skipped", entry["skip_reason"]) if entry.get("skip_reason") else ("taken", "")
+                return ("skipped", entry["skip_reason"]) if entry.get("skip_reason") else ("accepted", "")
         return "failed", "the hub accepted it but did not record it; its log says why"
 
     def _fetch_all(self, path: str, query: Row, part: str = "") -> list[Row]:

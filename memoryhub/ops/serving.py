@@ -94,7 +94,7 @@ def prepare_store() -> Iterator[str]:
     if problems := schema.find_problems():
         _repair_schema(problems)
         yield f"Repaired at the start: {'; '.join(problems)}"
-    if node := nodes.find_other_key():
+    if node := nodes.find_node_with_other_key():
         raise CannotServe(
             f"node {node} serves this store with another secret key; set the same MEMORYHUB_SECRET_KEY on all"
         )

@@ -19,7 +19,7 @@ from memoryhub.access import policy
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.rule_files import RuleSchema, load_rule_file
-from memoryhub.core.text import WORD, fold, stem, words
+from memoryhub.core.text import NEGATIONS, STOP_WORDS, WORD, fold, stem, words
 from memoryhub.memories.versions import Snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -39,6 +39,7 @@ MIN_SPELLING_SIMILARITY = 0.78  # one typo in five letters
 MAX_CORRECTED_WORDS = 4
 MAX_VOCABULARY_ROWS = 120  # memories whose words are corrections
 _MAX_TEXT_CHARS = 20_000
+_NO_NAMES = STOP_WORDS | NEGATIONS
 # The other parts only order equal matches; they must not lift a result over the minimum.
 SIMILARITY_WEIGHTS = scoring.Weights(match=0.97, recency=0.01, importance=0.01, trust=0.01)
 # Minimum of a purely semantic result among few memories. Among more memories unrelated ones are nearer, so
@@ -134,11 +135,12 @@ def _most_similar(memories: MemoryQuerySet, word: str, fields: Sequence[str]) ->
 
 
 def _count_words(memories: MemoryQuerySet, fields: Sequence[str]) -> Counter[str]:
-    """Count the long words of the newest of these memories."""
+    """Count the long words of the newest of these memories. A function word is no correction."""
     counts: Counter[str] = Counter()
     for texts in memories.values_list(*fields)[:MAX_VOCABULARY_ROWS]:
         for text in texts:
-            counts.update(word for word in words(text[:_MAX_TEXT_CHARS]) if len(word) >= MIN_WORD_LENGTH)
+            found = words(text[:_MAX_TEXT_CHARS])
+            counts.update(word for word in found if len(word) >= MIN_WORD_LENGTH and word not in _NO_NAMES)
     return counts
 
 

@@ -3,46 +3,66 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from memoryhub.backends.fts_query import MAX_CHARS, Query, Term, parse_query
+from memoryhub.core.rule_files import RuleSchema, Words, load_rule_file
 from memoryhub.core.text import CJK, GERMAN_STOP_WORDS, STOP_WORDS, WORD, fold, stem, words
+from memoryhub.models import Label
 from memoryhub.search import scoring
 from memoryhub.search.lexical import Scores, TermMatches
-from memoryhub.search.visible_rows import VisibleRows
+from memoryhub.search.time_words import remove_relative_times
 
 MAX_LOOKED_UP_WORDS = 64
 MAX_FILES = 3
+MAX_NAME_CHARS = 12  # of a name in a text without spaces
+MAX_NAME_PARTS_LOOKED_UP = 4000  # parts of such texts that can be names
 MAX_NAME_PARTS = 5  # a name with more words is an address or a line of code
 # A match of a smaller share of the best one is a coincidence: the prompt clearly means another memory.
 MIN_SHARE_OF_BEST, MIN_SHARE_AMONG_MANY_WORDS = 0.6, 0.85
 FEW_WORDS, MANY_WORDS = 16, 28  # informative words of a prompt
 MIN_SENTENCE_WORDS = 3
-MIN_GERMAN_WORDS = 3  # different function words of a prompt in German
+CJK_CHARS_OF_WORD = 3  # at least, on average, in scripts without spaces
+MIN_GERMAN_WORDS = 3  # different function words of a prompt in German; words of conversation count twice
 NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
 SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
 
-# Stems of words that people use with agents on any topic.
-CHATTER = frozenset(
-    stem(word)
-    for word in """
-    add again ahead alright anything aside awesome back bit bug carry change check code continue could
-    course create currently decide decided do done else everything exactly example explain file find fine
-    first fix follow following get give go going good got great hello help hey hi idea implement improve
-    instead interesting issue just keep know last let like line look looks lot lovely make makes maybe
-    mean mind morning need never new next nice ok okay one ones open please problem proceed properly push
-    question quick quickly quite ready really recall remember remove right run said say see seem seems
-    sense show simply something start still sure take tell thank thanks thing things think thought time
-    today tomorrow tool try trying understand update use used using want way well without wonder work
-    working works would write wrong yeah yep yes yesterday yet
-    """.split()
-)
+
+class PromptWords(RuleSchema):
+    """Words that name no subject: on their own, or in an order such as "run the tests"."""
+
+    conversation: Words
+    actions: Words
+    interjections: Words
+    objects: Words
+    questions: Words
+    german: Words
+    german_ambiguous: Words
+    without_spaces: tuple[str, ...]
+
+
+_WORDS = load_rule_file(Path(__file__).with_name("prompt_words.toml"), PromptWords)
+CHATTER = frozenset(map(stem, _WORDS.conversation | _WORDS.actions))
+_UNINFORMATIVE = STOP_WORDS | _WORDS.german
+_OBJECTS = frozenset(map(stem, _WORDS.objects | _WORDS.interjections))
+_ORDER_WORDS = STOP_WORDS | _WORDS.actions | _WORDS.interjections | _WORDS.german
+_GERMAN = GERMAN_STOP_WORDS | _WORDS.german_ambiguous
+_CHATTER_WITHOUT_SPACES = re.compile(rf"(?<!\w)(?:[ぁ-ゟー]|{'|'.join(_WORDS.without_spaces)})+(?!\w)")
 _PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
 _LINE_NUMBER = re.compile(r"(\.[A-Za-z]\w{0,7})(?::\d+){1,2}\b")  # of a path
 _CONTEXT_FENCE = re.compile(r"<\s*(?P<end>/?)\s*memory-context\b[^<>]*>?", re.IGNORECASE)
+_KATAKANA_WORD = re.compile("[゠-ヿ]{3,}")
+_HIRAGANA = re.compile("[ぁ-ゟ]")  # endings and particles
+_INSIDE_START = re.compile(
+    "[゠-ヿ]{2}|[가-힯]{2}|[a-zA-Z0-9]{2}"
+)  # a character and the next, both of one word
+_INSIDE_END = re.compile("[゠-ヿ]{2}|[a-zA-Z0-9]{2}")
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+|(?<=[。！？；])")
 
 
@@ -67,23 +87,47 @@ class ParsedPrompt:
 
 def parse_prompt(prompt: str) -> ParsedPrompt:
     """Parse a prompt. Of a long one only the beginning and the end, which usually contain the request."""
-    text = clean_prompt(strip_injected_context(prompt)).replace('"', " ")
+    text = remove_relative_times(clean_prompt(strip_injected_context(prompt))).replace('"', " ")
     parts = [text] if len(text) <= MAX_CHARS else [text[:MAX_CHARS], text[-MAX_CHARS:]]
     sentences = [clause for part in parts for clause in _SENTENCE_END.split(part) if clause.strip()]
     clauses = [_informative_terms(sentence) for sentence in sentences]
     terms = dict.fromkeys(term for clause in clauses for term in clause)
-    return ParsedPrompt(tuple(terms), tuple(clauses), _find_files(prompt))
+    files = _find_files(prompt)
+    return (
+        ParsedPrompt((), (), files)
+        if _is_order(text, terms)
+        else ParsedPrompt(tuple(terms), tuple(clauses), files)
+    )
+
+
+def _is_order(text: str, terms: Collection[Term]) -> bool:
+    """Return whether a prompt only tells the agent what to do next, such as "commit this".
+
+    All its terms are usual objects of work, and no question comes before them.
+    """
+    if not terms or not all(term.words and _OBJECTS.issuperset(term.stems) for term in terms):
+        return False
+    spoken = words(text)
+    for word in spoken:
+        if word in _WORDS.questions:
+            return False
+        if word in _WORDS.actions or stem(word) in _OBJECTS:
+            break
+    return not _ORDER_WORDS.isdisjoint(spoken)
 
 
 def clean_prompt(prompt: str) -> str:
-    """Remove the line numbers of paths, and German function words if the prompt is in German.
+    """Remove line numbers of paths, conversation in text without spaces, and German function words.
 
-    Some are names elsewhere: "es" is an alias of Elasticsearch.
+    The latter only from a prompt in German. Some are names elsewhere: "es" is an alias of Elasticsearch.
     """
     prompt = _LINE_NUMBER.sub(r"\1", prompt)
-    if len(GERMAN_STOP_WORDS.intersection(words(prompt))) < MIN_GERMAN_WORDS:
+    if CJK.search(prompt):
+        prompt = _CHATTER_WITHOUT_SPACES.sub(" ", prompt)
+    found = set(words(prompt))
+    if len(found & GERMAN_STOP_WORDS) + 2 * len(found & _WORDS.german) < MIN_GERMAN_WORDS:
         return prompt
-    return WORD.sub(lambda word: "" if fold(word[0]) in GERMAN_STOP_WORDS else word[0], prompt)
+    return WORD.sub(lambda word: "" if fold(word[0]) in _GERMAN else word[0], prompt)
 
 
 def _find_files(prompt: str) -> tuple[str, ...]:
@@ -93,13 +137,16 @@ def _find_files(prompt: str) -> tuple[str, ...]:
 
 
 def _informative_terms(text: str) -> tuple[Term, ...]:
-    return tuple(dict.fromkeys(term for one in parse_query(text).terms for term in _split_term(one)))
+    """Return the informative terms of a sentence. A run of katakana is a word."""
+    names = [Term((), (), fold(name), name) for name in _KATAKANA_WORD.findall(text)]
+    terms = parse_query(_KATAKANA_WORD.sub(" ", text)).terms
+    return tuple(dict.fromkeys([*names, *(term for one in terms for term in _split_term(one))]))
 
 
 def _split_term(term: Term) -> list[Term]:
     """Return the term if it is informative; the words of a line of code."""
     if not term.words:
-        return [term] if CJK.search(term.literal) else []
+        return [term] if CJK.search(term.literal) and not _HIRAGANA.search(term.literal) else []
     if not term.literal:
         return [replace(term, at_start=True)] if _is_informative(term.words[0]) else []
     if len(term.words) == 1:
@@ -114,7 +161,7 @@ def _split_term(term: Term) -> list[Term]:
 
 
 def _is_informative(word: str) -> bool:
-    return len(word) > 1 and word not in STOP_WORDS and stem(word) not in CHATTER and not word.isdecimal()
+    return len(word) > 1 and word not in _UNINFORMATIVE and stem(word) not in CHATTER and not word.isdecimal()
 
 
 def words_query(words: Sequence[str]) -> Query:
@@ -122,14 +169,43 @@ def words_query(words: Sequence[str]) -> Query:
     return Query(" ".join(words), tuple(Term((stem(word),), (word,)) for word in words))
 
 
-def match_subjects(rows: VisibleRows, words: TermMatches) -> Scores:
+def match_subjects(words: TermMatches, prompt: str) -> Scores:
     """Return the match of memories whose subject a prompt names, however much else the prompt says.
 
     ``words``: the informative words of the prompt. One word of the title that few other memories contain
-    names a subject, or two less rare ones.
+    names a subject, or two less rare ones. So does an alias in a text without spaces.
     """
-    named = words.add_up_titles() / (NAMING_WORDS * scoring.idf(1, len(rows)))
-    return np.asarray(np.minimum(named, 1.0) * SUBJECT_MATCH)
+    rows, named = words.rows, words.add_up_titles()
+    for keys in _find_aliases(_parts_without_spaces(prompt)):
+        positions = rows.find(np.array(keys))
+        named[positions] += scoring.idf(len(positions), len(rows))
+    return np.asarray(np.minimum(named / (NAMING_WORDS * scoring.idf(1, len(rows))), 1.0) * SUBJECT_MATCH)
+
+
+def _find_aliases(names: list[str]) -> Iterable[list[int]]:
+    """Return the keys of all memories with each of these aliases, for those that are visible."""
+    found: dict[str, list[int]] = defaultdict(list)
+    if names:
+        aliases = Label.objects.filter(kind=Label.Kind.ALIAS, value__in=names)
+        for value, key in aliases.values_list("value", "memory"):
+            found[value].append(key)
+    return found.values()
+
+
+def _parts_without_spaces(prompt: str) -> list[str]:
+    """Return the parts of words in scripts without spaces that can be names.
+
+    A part does not begin or end inside a run of katakana or Latin letters, nor begin inside one of Hangul,
+    where particles follow a name.
+    """
+    parts: dict[str, None] = {}
+    for word in WORD.findall(unicodedata.normalize("NFC", prompt[:MAX_CHARS])):
+        if not CJK.search(word):
+            continue
+        starts = [at for at in range(len(word)) if not _INSIDE_START.match(word[max(at - 1, 0) : at + 1])]
+        ends = [at for at in range(1, len(word) + 1) if not _INSIDE_END.match(word[at - 1 : at + 1])]
+        parts |= {word[a:b]: None for a in starts for b in ends if 2 <= b - a <= MAX_NAME_CHARS}
+    return list(parts)[:MAX_NAME_PARTS_LOOKED_UP]
 
 
 def min_share_of_best(words: int) -> float:
@@ -148,14 +224,14 @@ def match_prompt(words_found: TermMatches, prompt: str, match: Scores) -> Scores
     One word is a search query. Two or more of which none is informative ("go on") match nothing. From three
     words on, matches far below the best one are coincidences.
     """
-    rows, count = words_found.rows, len(words(prompt))
+    rows, count = words_found.rows, len(words(prompt)) + len(CJK.findall(prompt)) // CJK_CHARS_OF_WORD
     if count < 2:
         return match
     parsed = parse_prompt(prompt)
     if not parsed.terms:
-        return np.zeros(len(rows))
+        return match if words_found.is_dated.any() else np.zeros(len(rows))
     known = None if words_found.is_dated.any() else words_found  # a name of a time occurs in more rows there
-    match = np.maximum(match, match_subjects(rows, TermMatches(rows, words_query(parsed.words), known)))
+    match = np.maximum(match, match_subjects(TermMatches(rows, words_query(parsed.words), known), prompt))
     if count < MIN_SENTENCE_WORDS:
         return match
     least = min_share_of_best(len(parsed.words)) * match.max(initial=0.0)

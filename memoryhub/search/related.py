@@ -57,23 +57,24 @@ class RelatedMemories:
 
 
 def find_related(memory: Memory, clearance: Clearance, limit: int = MAX_RELATED) -> RelatedMemories:
-    """Return the live memories most related to one that the caller can see.
+    """Return the live memories most related to one that the caller can see, without replaced ones.
 
     Does not count as an access. About a dozen queries for any store.
     """
-    others: MemoryQuerySet = Memory.objects.visible_to(clearance).live().exclude(pk=memory.pk)
+    visible: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
+    others = visible.exclude(pk=memory.pk)
     cosines, note = _nearest_by_vector(memory, others)
     evidence = _RelatedEvidence(cosines, {} if cosines else _similar_by_words(memory, others))
     evidence.add_files(memory, others)
     evidence.add_labels(memory)
-    best = evidence.best(limit)
-    rows = others.in_bulk(best)
+    best = evidence.best(limit + _MAX_CANDIDATES)  # some may be replaced
+    rows = visible.without_replaced().in_bulk(best)
     items = [
         RelatedMemory(rows[pk], round(evidence.score(pk), 4), cosines.get(pk), evidence.reasons(pk))
         for pk in best
         if pk in rows
     ]
-    return RelatedMemories(items, note)
+    return RelatedMemories(items[:limit], note)
 
 
 def _nearest_by_vector(memory: Memory, others: MemoryQuerySet) -> tuple[dict[int, float], str]:

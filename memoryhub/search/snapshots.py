@@ -11,7 +11,7 @@ import numpy as np
 from django.conf import settings
 
 from memoryhub.backends.fts_query import parse_query
-from memoryhub.memories.rows import existing_keys
+from memoryhub.memories.replacements import existing_keys
 from memoryhub.memories.versions import Snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet

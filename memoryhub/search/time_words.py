@@ -33,8 +33,10 @@ _MONTH_DATE = re.compile(
     rf"\b(?:{_DAY} (?:of )?|(in |since ))?({_MONTH})\b(?: {_DAY}\b)?(?:,? ((?:19|20)\d\d)\b)?"
 )
 _YEAR = re.compile(r"(?<![\w.:/-])((?:19|20)\d\d)(?![\w:/-]|\.\d)")
-_RELATIVE = re.compile(r"\b(?:(today|yesterday)|(this|last|past) (week|month|year))\b(?! of\b)")
-_AGO = re.compile(rf"\b(\d\d?|an?|one) ({_UNIT})s? ago\b")
+_RELATIVE = re.compile(
+    r"\b(?:(today|yesterday)|(this|last|past) (week|month|year))\b(?! of\b)", re.IGNORECASE
+)
+_AGO = re.compile(rf"\b(\d\d?|an?|one) ({_UNIT})s? ago\b", re.IGNORECASE)
 _ASKS_FOR_TIME = re.compile(r"when\b|how long\b|(?:(?:on|in|at) )?(?:what|which) (?:date|day|month|year)\b")
 _AMBIGUOUS_MONTHS = ("march", "may")  # other words unless there is a number or a preposition
 # Moments from which every time of a query can be counted.
@@ -57,6 +59,11 @@ def asks_for_time(query: str) -> bool:
 def names_time(text: str) -> bool:
     """Return whether a text says when something happened."""
     return not _RULES.times.isdisjoint(words(text)) or bool(_YEAR.search(text))
+
+
+def remove_relative_times(text: str) -> str:
+    """Remove times counted from now, such as "last week": no memory is about them."""
+    return _AGO.sub(" ", _RELATIVE.sub(" ", text))
 
 
 def find_periods(query: str, now: datetime) -> list[Period]:

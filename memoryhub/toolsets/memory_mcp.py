@@ -289,7 +289,7 @@ def _envelope_tokens(args: RecallArguments) -> int:
 @MEMORY_MCP.tool(Right.WRITE, destructive=True)
 def memory_forget(caller: Caller, args: ForgetArguments) -> ToolOutcome:
     """Delete a memory that is wrong or outdated, by its id. By default a person can restore it from the
-    trash; hard erases it for good. Returns its provenance.
+    trash; hard erases it permanently. Returns its provenance.
     """
     with journal_refusals(args, caller.actor):
         refuse_secrets(args, ["reason"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -29,9 +29,8 @@ from memoryhub.memories.undo import Inverse, Undo, inverse_of, record_action
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Revision
 from memoryhub.transfer import uploads
 from memoryhub.transfer.formats import FORMATS, detect_format
-from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.loader import Batch, LoadOptions
-from memoryhub.transfer.reader import ImportReader, open_import
+from memoryhub.transfer.reader import IdMap, ImportReader, open_import
 from memoryhub.transfer.records import MAPPING_TARGETS, Item, Problem, ReadOptions, UnreadableFile
 from memoryhub.transfer.reports import (
     PROJECT,
@@ -132,7 +131,7 @@ class ImportOperation(Operation[ImportParams]):
             # Another node started this import and has its id map. Importing an item again changes nothing.
             position = None
             id_map.unlink(missing_ok=True)
-        with _open_upload(params, actor) as reader, IdMap(id_map) as ids:
+        with _open_upload(params, actor) as reader, closing(IdMap(id_map)) as ids:
             if position and not reader.resume(position):
                 raise StoreError("the file has changed since the import began; upload it again", "upload")
             options = LoadOptions(

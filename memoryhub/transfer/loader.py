@@ -30,8 +30,7 @@ from memoryhub.memories.vectors import PreparedVectors, embedding_text
 from memoryhub.models import Fact, Memory
 from memoryhub.transfer import restore
 from memoryhub.transfer.conversations import ConversationOutcome, extract_memories
-from memoryhub.transfer.id_map import IdMap
-from memoryhub.transfer.reader import ImportMark, ImportReader
+from memoryhub.transfer.reader import IdMap, ImportMark, ImportReader
 from memoryhub.transfer.records import (
     NO_HISTORY,
     Conversation,

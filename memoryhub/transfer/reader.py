@@ -1,6 +1,6 @@
-"""Resumable readers for import files, and the checkpoints of interrupted imports.
+"""Resumable readers for import files, the checkpoints of interrupted imports, and their id maps.
 
-A checkpoint is one small file per import in ``LETSGO_HOME/imports``.
+Checkpoint and id map are files in ``LETSGO_HOME/imports``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 
 from django.conf import settings
 
+from memoryhub.core.database import batched
 from memoryhub.models import JournalEntry
 from memoryhub.transfer.files import Source, open_source
 from memoryhub.transfer.formats import Format
@@ -183,3 +185,62 @@ def save_checkpoint(path: Path, mark: ImportMark) -> None:
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     draft.write_text(json.dumps(asdict(Checkpoint(mark, seq, digest))), "utf-8")
     draft.replace(path)
+
+
+_IDS_PER_QUERY = 500
+
+
+class IdMap:
+    """Map from ids in a file to stored ids, because facts and links refer to memories by id.
+
+    The map is a small SQLite file at ``path``, so that a million ids do not fill the memory and a resumed
+    import knows the earlier ids. Without a path it is temporary.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        # With an empty name, SQLite uses memory and spills to disk.
+        self._file = sqlite3.connect("" if path is None else path, isolation_level=None)
+        try:
+            self._create_table()
+        except sqlite3.DatabaseError:
+            # Damaged by a crash. Missing entries are imported again or reported as missing.
+            if path is None:
+                raise
+            self._file.close()
+            path.unlink()
+            self._file = sqlite3.connect(path, isolation_level=None)
+            self._create_table()
+
+    def _create_table(self) -> None:
+        # A crash that loses the map loses the checkpoint too, or only the latest entries.
+        self._file.execute("PRAGMA synchronous = OFF")
+        self._file.execute(
+            "CREATE TABLE IF NOT EXISTS ids (source TEXT PRIMARY KEY, ours TEXT) WITHOUT ROWID"
+        )
+
+    def close(self) -> None:
+        self._file.close()
+
+    def add(self, pairs: Mapping[str, str]) -> None:
+        """Add source ids and their stored ids."""
+        if pairs:
+            self._file.execute("BEGIN")
+            self._file.executemany("INSERT OR REPLACE INTO ids VALUES (?, ?)", pairs.items())
+            self._file.execute("COMMIT")
+
+    def find(self, sources: Iterable[str]) -> dict[str, str]:
+        """Return the stored ids of known source ids."""
+        found: dict[str, str] = {}
+        for chunk in batched(dict.fromkeys(filter(None, sources)), _IDS_PER_QUERY):
+            placeholders = ", ".join("?" * len(chunk))
+            sql = f"SELECT source, ours FROM ids WHERE source IN ({placeholders})"  # noqa: S608
+            rows = self._file.execute(sql, chunk)
+            found.update(rows.fetchall())
+        return found
+
+    def delete(self) -> None:
+        """Delete the map at the end of an import."""
+        self._file.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)

@@ -138,7 +138,7 @@ class FieldReader:
         if isinstance(value, str):
             return self._refuse_surrogates(name, value).strip() or default
         if isinstance(value, bool | bytes | list | dict):
-            self.refuse(name, "is not UTF-8 text" if isinstance(value, bytes) else "is not a text")
+            self.refuse(name, "is not UTF-8 text" if isinstance(value, bytes) else "is not a string")
             return default
         return default if value is None else str(value)
 

@@ -19,9 +19,10 @@ from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.checks import services
 from memoryhub.checks.services import MAX_PROMPT, CheckDraft
+from memoryhub.core.form_fields import LinesField, normalize_newlines
 from memoryhub.memories import StoreError
 from memoryhub.models import Memory, MemoryCheck
-from memoryhub.web.base.forms import LinesField, PlainForm, ProjectField, normalize_newlines, to_sentence
+from memoryhub.web.base.forms import PlainForm, ProjectField, to_sentence
 from memoryhub.web.base.requests import cursor_page
 
 PERMISSION = "memoryhub.change_memory"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.core.cache import cache
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import Subquery
 from django.http import HttpRequest, HttpResponse
@@ -134,12 +133,9 @@ def journal_health(request: HttpRequest) -> HttpResponse:
     Its length counts all rows, so it is hidden from viewers who cannot see every row.
     """
     last = JournalEntry.objects.order_by("-seq").values_list("seq", "hash").first()
-    key = f"journal-health-{last}".replace(" ", "")
-    cached = cache.get(key)
-    if cached is None:
-        cached = (verification.verify(), timezone.now())
-        cache.set(key, cached, VERIFICATION_TIMEOUT)
-    found, verified_at = cached
+    found, verified_at = caching.cached_while(
+        last, "journal-health", "", lambda: (verification.verify(), timezone.now()), VERIFICATION_TIMEOUT
+    )
     context = {
         "verification": found,
         "at": verified_at,

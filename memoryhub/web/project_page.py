@@ -38,10 +38,10 @@ from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import AgentToken, Fact, Project
 from memoryhub.web.accounts.profile import own_tokens
 from memoryhub.web.base.forms import PlainForm
+from memoryhub.web.injections import WITHHELD_TEXTS
 from memoryhub.web.memories.bulk_actions import add_result_messages, allowed_actions, is_allowed
 from memoryhub.web.memories.queries import reveal_if_secret
 from memoryhub.web.projects import CONFIGURE_PERMISSION
-from memoryhub.web.recall_test import WITHHELD_TEXTS
 from memoryhub.web.templatetags.pages import session_url
 
 MAX_LEFT_OUT = 50  # memories listed as left out
@@ -235,7 +235,7 @@ def _preview_problem(
     # A session also opens with the pinned memories of no project.
     missing = {level for place in places for level in wanted.levels_in(place) - own.levels_in(place)}
     if missing:
-        return f"Turn on the switch for {', '.join(sorted(missing))} memories in the header to see this."
+        return f"Show {' and '.join(sorted(missing))} memories in the Visibility menu to see this."
     return ""
 
 

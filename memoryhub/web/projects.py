@@ -26,7 +26,7 @@ from memoryhub.memories import Forbidden, NotFound, StoreError
 from memoryhub.models import Project, ProjectIdentity
 from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.requests import HtmxHttpRequest
-from memoryhub.web.effects import PREVIEW, effect_context, render_panel, render_refusal
+from memoryhub.web.injections import PREVIEW, effect_context, render_panel, render_refusal
 
 # A mode needs the permission of maintenance runs, a pause that of changing memories.
 CONFIGURE_PERMISSION, PAUSE_PERMISSION = "memoryhub.add_maintenancerun", "memoryhub.change_memory"

@@ -31,7 +31,7 @@ from memoryhub.web.base.forms import (
     TimelineFilter,
     to_sentence,
 )
-from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, signed_in_user
+from memoryhub.web.base.requests import HtmxHttpRequest, signed_in_user
 from memoryhub.web.duplicates.presenters import DuplicatesFilter
 from memoryhub.web.facts.filters import ContradictionFilter, FactFilter, GraphFilter
 from memoryhub.web.memories.filters import MemoryListFilter
@@ -209,9 +209,7 @@ def _render_page(
 
 def _render_menu(request: HttpRequest, place: ListAddress, status: int = 200, **more: Any) -> HttpResponse:
     context = {"place": place, "saved": saved_items(request.user, place.page), **more}
-    response = render(request, "saved/page.html#menu", context, status=status)
-    patch_vary(response)
-    return response
+    return render(request, "saved/page.html#menu", context, status=status)
 
 
 def saved_items(user: Any, page: str = "") -> list[SavedListItem]:

@@ -11,18 +11,18 @@ from django.views.generic import RedirectView
 from memoryhub.web import (
     agents,
     checks,
-    effects,
+    injections,
     journal,
     maintenance,
     palette,
     project_page,
     projects,
-    recall_test,
     runs,
     transfer,
 )
 from memoryhub.web import home as home_views
 from memoryhub.web import saved_searches as saved_searches_views
+from memoryhub.web import stats as stats_views
 from memoryhub.web.accounts import digests, people, profile, second_factors, sign_in
 from memoryhub.web.accounts.authorize import authorize
 from memoryhub.web.base import views as base_views
@@ -32,9 +32,8 @@ from memoryhub.web.facts import contradictions, graph_views
 from memoryhub.web.facts import views as facts_views
 from memoryhub.web.memories import bulk_actions, detail, edit, inline_edit, trash, versions, views
 from memoryhub.web.review import views as review_views
-from memoryhub.web.sessions import report, timeline
+from memoryhub.web.sessions import timeline
 from memoryhub.web.sessions import views as sessions_views
-from memoryhub.web.stats import views as stats_views
 
 # Browsers resolve path segments of one or two dots; a tilde in front prevents that.
 _DOT_SEGMENT = re.compile(r"(?<![^/])(~*\.{1,2})(?![^/])")
@@ -90,8 +89,8 @@ urlpatterns: list[URLPattern] = [
     path("checks/<slug:uid>/", checks.check_edit, name="memory-check"),
     path("checks/<slug:uid>/delete/", checks.check_delete, name="memory-check-delete"),
     path("checks/<slug:uid>/run/", checks.check_run, name="memory-check-run"),
-    path("preview/thresholds/", effects.thresholds_page, name="thresholds"),
-    path("preview/", recall_test.recall_test_page, name="preview"),
+    path("preview/thresholds/", injections.thresholds_page, name="thresholds"),
+    path("preview/", injections.recall_test_page, name="preview"),
     path("memories/", views.memories_page, name="memories"),
     path("memories/new/", edit.memory_new, name="memory-new"),
     path("memories/<slug:uid>/", detail.memory_page, name="memory"),
@@ -156,9 +155,9 @@ urlpatterns: list[URLPattern] = [
     ),
     path("project-page/<session_id:name>/", project_page.project_page, name="project-page"),
     path("project-changes/<slug:change>/undo/", projects.project_undo, name="project-undo"),
-    path("reports/sessions/<session_id:session_id>/", report.session_report, name="session-report"),
-    path("injections/", report.injections, name="injections"),
-    path("injections/<slug:uid>/", report.injection, name="injection"),
+    path("reports/sessions/<session_id:session_id>/", timeline.session_report, name="session-report"),
+    path("injections/", injections.injection_list, name="injections"),
+    path("injections/<slug:uid>/", injections.injection, name="injection"),
     path("timeline/", timeline.timeline_month, name="timeline"),
     path("timeline/entries/", timeline.timeline_entries, name="timeline-entries"),
     path("agents/", agents.agent_list, name="agents"),

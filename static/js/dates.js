@@ -18,6 +18,7 @@
     clock: { timeStyle: "short", hourCycle: "h23" },
   };
   const UNITS = [["year", 31557600], ["month", 2629800], ["week", 604800], ["day", 86400], ["hour", 3600], ["minute", 60]];
+  const NO_BREAK = "\u00a0"; // a line breaks only between a date and its relative time
   const RELATIVE_MS = 30 * 86_400_000; // older times are shown with their date, too
   const relative = new Intl.RelativeTimeFormat("en");
 
@@ -38,7 +39,9 @@
     const seconds = (Date.now() - Date.parse(stamp)) / 1000;
     const [unit, size] = UNITS.find((one) => Math.abs(seconds) >= one[1]) || [];
     if (!unit) return seconds >= 0 ? "just now" : "in a moment";
-    return relative.format(-Math.trunc(seconds / size), unit).replace(/(\d) /, "$1\u00a0");
+    // Something that lasts 7 days must not end "in 6 days" a moment later.
+    const count = seconds > 0 ? -Math.floor(seconds / size) : Math.round(-seconds / size);
+    return relative.format(count, unit).replaceAll(" ", NO_BREAK);
   }
 
   function show(time) {
@@ -46,7 +49,7 @@
     const stamp = time.dateTime || time.dataset.at; // an axis label has no datetime
     let text = format in FORMATS ? absolute(stamp, format) : ago(stamp);
     if (format === "dated" && Math.abs(Date.now() - Date.parse(stamp)) >= RELATIVE_MS) {
-      text = absolute(stamp, "day") + " · " + text;
+      text = absolute(stamp, "day").replaceAll(" ", NO_BREAK) + NO_BREAK + "· " + text;
     }
     if (format in FORMATS && !locale.startsWith("en")) time.setAttribute("lang", locale);
     if (time.textContent !== text) time.textContent = text;

@@ -33,26 +33,6 @@
     dark.addEventListener("change", () => nameTheme(themeButton));
   }
 
-  // Update relative times while a page is open, in the words of the server.
-  const STEPS = [["month", 2629800], ["week", 604800], ["day", 86400], ["hour", 3600], ["minute", 60]];
-
-  function ago(at) {
-    const seconds = (Date.now() - at) / 1000;
-    const [unit, size] = STEPS.find((step) => Math.abs(seconds) >= step[1]) || ["", 0];
-    if (!unit) return seconds >= 0 ? "just now" : "in a moment";
-    const count = Math.floor(Math.abs(seconds) / size);
-    const words = count + "\u00a0" + unit + (count === 1 ? "" : "s");
-    return seconds > 0 ? words + " ago" : "in " + words;
-  }
-
-  setInterval(() => {
-    if (document.hidden) return;
-    for (const time of document.querySelectorAll("time[data-ago]")) {
-      const words = ago(Date.parse(time.dateTime));
-      if (time.textContent !== words) time.textContent = words;
-    }
-  }, 60_000);
-
   // htmx logs a request that newer input replaced as an error. Real failures are logged with their cause as well.
   if (window.htmx) {
     htmx.logger = (element, name, detail) => {
@@ -70,6 +50,19 @@
   document.addEventListener("htmx:sendError", () => say("The hub does not answer. Check the connection and try again."));
   document.addEventListener("htmx:responseError", () => say("That did not work. Reload the page and try again."));
   document.addEventListener("htmx:afterOnLoad", (event) => event.detail.successful && say(""));
+
+  // If a swap removes the focused element, continue at the content instead of at the top of the page. Lists have rules of
+  // their own (lists.js), which come first.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const { target, shouldSwap } = event.detail;
+    const focused = document.activeElement;
+    if (!shouldSwap || focused === document.body || !target.contains(focused)) return;
+    setTimeout(() => {
+      if (!focused.isConnected && document.activeElement === document.body) {
+        document.getElementById("main").focus({ preventScroll: true });
+      }
+    });
+  });
 })();
 
 // Restore the scroll position and the focus on the way back to a list. Its URL has the filters, order and page.

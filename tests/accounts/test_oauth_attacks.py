@@ -173,6 +173,25 @@ def test_hub_redirects_to_no_unapproved_app_without_a_click(app: App, wrong: dic
     assert (found["iss"], found["state"]) == (HUB, "xyz")
 
 
+@pytest.mark.parametrize(
+    ("changes", "field", "fix"),
+    [
+        ({"redirect_uri": "https://evil.example/"}, "redirect_uri", "equals a registered"),
+        ({"redirect_uri": None}, "redirect_uri", "It must send"),
+        ({"response_type": "token"}, "response_type", "send response_type=code"),
+        ({"scope": "everything"}, "scope", "one or more of: read"),
+        ({"code_challenge": "short"}, "code_challenge", "must be a SHA-256 hash"),
+    ],
+)
+def test_refused_request_names_the_parameter_and_the_fix(
+    app: App, changes: dict[str, Any], field: str, fix: str
+) -> None:
+    explanation = app.ask(**changes).content.decode().partition('class="error-text">')[2].partition("</p>")[0]
+    assert field in explanation
+    assert fix in explanation
+    assert "evil.example" not in explanation
+
+
 def test_unknown_client_is_explained_to_the_person(app: App) -> None:
     for changes in (
         {"client_id": "nothing"},

@@ -17,6 +17,7 @@ from memoryhub.accounts import identities, sign_in
 from memoryhub.config import ConfigError, environment
 from memoryhub.models import JournalEntry
 from tests.accounts.conftest import seen
+from tests.accounts.passkey import confirm_session, create_passkey
 from tests.accounts.provider import OTHER_KEY, Provider
 from tests.accounts.sign_on_client import BACK, START, go, name_of, refused
 from tests.accounts.test_second_factors import code_of, set_up
@@ -204,12 +205,6 @@ class TestIdentity:
         User.objects.create_user("eve", email="ada@example.org")
         assert name_of(go(provider)[0]) == "ada"
 
-    def test_same_subject_of_another_issuer_is_another_person(self, provider):
-        SocialAccount.objects.create(
-            user=User.objects.get(username="ada"), provider="https://old.example", uid="person-1"
-        )
-        assert go(provider)[1]["Location"] == "/login/?failed=taken"
-
     @pytest.mark.parametrize("subject", [None, "", "x" * 256, 7], ids=["none", "empty", "long", "number"])
     def test_missing_or_invalid_subject_is_refused(self, provider, subject):
         now_is(provider, subject)
@@ -271,6 +266,59 @@ class TestIdentity:
         User.objects.get(email="dora@example.org").delete()
         assert refused(go(provider)[1])
         assert not User.objects.filter(email="dora@example.org").exists()
+
+
+class TestChangedProvider:
+    """The operator has configured another issuer. Addresses alone must not move the accounts to it."""
+
+    @pytest.fixture
+    def ada(self, provider: Provider) -> User:
+        """An account with a password whose identity is of the earlier issuer, with the same subject."""
+        ada = User.objects.get(username="ada")
+        ada.set_password(PASSWORD)
+        ada.save()
+        SocialAccount.objects.create(user=ada, provider="https://old.example", uid="person-1")
+        return ada
+
+    def test_person_is_told_to_sign_in_with_the_password_and_connect(self, provider, ada):
+        client, answer = go(provider)
+        assert answer["Location"] == "/login/?failed=provider"
+        page = client.get(answer["Location"]).content.decode()
+        assert "linked to the sign-in provider that this hub used before" in page
+        assert "belongs to another person" not in page
+        assert client.get("/").status_code == 302
+        assert JournalEntry.objects.about_person("ada")[0].detail["why"] == identities.PROVIDER_CHANGED
+
+    def test_logged_in_person_connects_the_account_with_the_new_provider(self, provider, ada):
+        inside = signed_in_client(ada)
+        page = inside.get("/you/").content.decode()
+        assert "Connect with your organisation" in page
+        assert "signs you in too" not in page
+        assert go(provider, inside, f"{START}?next=/you/")[1]["Location"] == "/you/"
+        assert "signs you in too" in inside.get("/you/").content.decode()
+        assert SocialAccount.objects.get().provider == provider.issuer
+        operations = [row.operation for row in JournalEntry.objects.about_person("ada")]
+        assert operations == ["bound", "unbound"]
+        assert name_of(go(provider)[0]) == "ada"
+
+    def test_person_cannot_connect_the_account_of_someone_else(self, provider, ada, member):
+        inside = signed_in_client(member(name="eve"))
+        assert go(provider, inside)[1]["Location"] == "/login/?failed=provider"
+        assert SocialAccount.objects.get().provider == "https://old.example"
+
+    def test_person_page_explains_the_link_and_an_administrator_removes_it(self, provider, ada):
+        boss = signed_in_client(User.objects.create_superuser("boss"))
+        assert "this link signs no one in" in boss.get("/people/ada/").content.decode()
+        boss.post("/people/ada/unbind/")
+        assert name_of(go(provider)[0]) == "ada"
+
+    def test_only_passkey_stays_because_the_link_signs_no_one_in(self, provider, ada):
+        ada.set_unusable_password()
+        ada.save()
+        inside = confirm_session(signed_in_client(ada), ada)
+        passkey = create_passkey(ada)
+        page = inside.post(f"/you/passkeys/{passkey.pk}/remove/", follow=True).content.decode()
+        assert "only way to sign in" in page
 
 
 class TestUnbinding:

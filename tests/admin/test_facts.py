@@ -124,7 +124,7 @@ def test_a_fact_changed_meanwhile_is_not_overwritten(keeper, fact, actor):
 def test_a_fact_cannot_be_corrected_into_another(keeper, fact, actor):
     other, _ = services.create_fact(FactDraft(subject="hub", predicate="runs on", object="rails"), actor)
     response = keeper.post(page(Fact, "change", other.pk), form_of(keeper, other, object="SQLite"))
-    assert "says the same" in errors(response)["object"][0]
+    assert "the same fact exists" in errors(response)["object"][0]
 
 
 def test_a_fact_is_deleted_under_the_persons_name(keeper, fact):

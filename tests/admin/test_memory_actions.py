@@ -292,7 +292,7 @@ def test_a_memorys_page_offers_what_fits_its_state(eraser, three, actor):
     assert eraser.get(page(Memory, "change", three[0].pk)).context["single_actions"] == [
         ("expire", "Let expire now"),
         ("trash", "Move to the trash"),
-        ("erase", "Erase for good…"),
+        ("erase", "Erase permanently…"),
     ]
     store.trash_memories([three[0].uid], actor)
     response = eraser.get(page(Memory, "change", three[0].pk))

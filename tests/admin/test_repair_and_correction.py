@@ -84,7 +84,7 @@ def test_a_fact_that_stays_as_it_is_leaves_no_journal_row(fact, actor):
 
 def test_a_fact_cannot_become_a_copy_of_another(fact, actor):
     other, _ = services.create_fact(FactDraft(subject="hub", predicate="runs on", object="PostgreSQL"), actor)
-    with pytest.raises(Conflict, match="says the same"):
+    with pytest.raises(Conflict, match="the same fact exists"):
         services.update_fact(other.uid, FactDraft(subject="hub", predicate="runs on", object="SQLite"), actor)
 
 

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from memoryhub import memories
+from memoryhub.access.policy import system_actor
+from memoryhub.core.vocabulary import TrashReason
 from memoryhub.models import Memory
 from tests.api.conftest import Agent, bad_fields, stored
 
@@ -132,3 +135,57 @@ def test_a_read_that_does_not_ask_for_the_level_shows_no_replacement(bot: Agent)
     for asked, uid in (({}, None), ({"allow_private": True}, new["id"])):
         revisions = bot.get(f"/memories/{old['id']}/history", **asked).json()["revisions"]
         assert [row["before"] for row in revisions] == [{"superseded_by": uid}, {"superseded_by": None}]
+
+
+# Reads that find memories for a text, or for a memory next to it. Each returns the ids of its results.
+SEARCHES: dict[str, Callable[[Agent, str], list[str]]] = {
+    "search": lambda agent, _: [
+        one["memory"]["id"] for one in agent.get("/search", query=QUERY).json()["results"]
+    ],
+    "recall": lambda agent, _: [
+        one["id"] for one in agent.post("/recall", {"query": QUERY}).json()["details"]
+    ],
+    "inject": lambda agent, _: [
+        one["id"] for one in agent.post("/inject", {"prompt": QUERY, "session_id": ""}).json()["injected"]
+    ],
+    "related": lambda agent, near: [
+        one["memory"]["id"] for one in agent.get(f"/memories/{near}/related").json()["items"]
+    ],
+    "letsgo": lambda agent, _: [one["id"] for one in agent.tool("search_memories", query=QUERY)["results"]],
+    "memory-mcp": lambda agent, _: [
+        one["id"] for one in _tool("memory-mcp/memory_recall", "details", query=QUERY)(agent, "")
+    ],
+    "mira": lambda agent, _: [
+        one["id"] for one in _tool("mira/memory", action="recall", query=QUERY)(agent, "")
+    ],
+    "pigo": lambda agent, _: [
+        one["id"] for one in _tool("pigo/memory_recall", "results", query=QUERY)(agent, "")
+    ],
+}
+ENDS: dict[str, dict[str, Any]] = {
+    "trashed": {"deleted_at": "2026-01-01T00:00:00Z"},
+    "expired": {"expires_at": "2026-01-01T00:00:00Z"},
+    "hidden": {"sensitivity": "secret"},
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+def test_replaced_memory_returns_when_no_visible_live_memory_replaces_it(
+    agent: Callable[..., Agent], search: Callable[[Agent, str], list[str]]
+) -> None:
+    bot, low = agent(), agent("public", "low")
+    near, old, new, summary = (
+        stored(bot, content=text, files_modified=["zebra.py"])["id"]
+        for text in ("Notes on a file", f"{QUERY} in black", f"{QUERY} in brown", "A summary of animals")
+    )
+    bot.patch(f"/memories/{old}", {"superseded_by": new})
+    assert old not in search(low, near)
+    for end in ENDS.values():
+        row = Memory.objects.filter(uid=new)
+        before = row.values(*end).get()
+        row.update(**end)
+        assert old in search(low, near), end
+        row.update(**before)
+    made = Memory.objects.get(uid=summary)
+    memories.trash_merged(made, [new], system_actor("tests"), TrashReason.COMPRESSED)
+    assert old not in search(low, near)

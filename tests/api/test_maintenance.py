@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import product
 
 import pytest
 from django.utils import timezone
@@ -11,6 +12,7 @@ from memoryhub.access.policy import system_actor
 from memoryhub.maintenance import runs
 from memoryhub.models import MaintenanceRun, Memory
 from tests.api.conftest import bad_fields, is_problem
+from tests.cases import each
 
 CALLS = [
     ("post", "/maintenance"),
@@ -284,8 +286,7 @@ def store_of_all_levels(bot, configure):
     configure(max_memories=5)
 
 
-@pytest.mark.parametrize("clearance", LEVELS)
-@pytest.mark.parametrize("operation", OPERATIONS)
+@each("clearance, operation", list(product(LEVELS, OPERATIONS)))
 def test_dry_run_lists_exactly_what_the_run_does(agent, store_of_all_levels, clearance, operation):
     keeper = agent(clearance, "keeper")
 

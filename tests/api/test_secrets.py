@@ -13,7 +13,7 @@ from memoryhub.models import Fact, JournalEntry, Memory
 from tests.api.conftest import is_problem
 
 TOKEN = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
-MESSAGE = "line 2 of content holds what looks like a GitHub token; remove it and store again"
+MESSAGE = "line 2 of content contains what looks like a GitHub token; remove it and store again"
 DRAFT = {"content": f"deploy with\n{TOKEN}"}
 
 
@@ -53,7 +53,8 @@ def test_update_with_a_credential_is_refused(bot):
     uid = bot.post("/memories", {"content": "words"}).json()["memory"]["id"]
     response = bot.patch(f"/memories/{uid}", {"tags": ["fine", TOKEN]})
     problem = is_problem(response, 422, "secret_detected")
-    assert problem["errors"][0]["message"].startswith("item 2 of tags holds what looks like a GitHub token")
+    message = problem["errors"][0]["message"]
+    assert message.startswith("item 2 of tags contains what looks like a GitHub token")
     assert Memory.objects.get().content == "words"
 
 

@@ -1,7 +1,7 @@
-// Run axe on the text whose look is not in `known`, and return all looks with the violations.
+// Return the looks of all text of the page, and store which elements have them, so that axe compares each look once.
 // Text in the normal flow that looks the same has the same contrast: the same elements and classes up to the body, all with
 // the same colours, size and weight. Text in elements that can lie over others also needs the same looks in its place.
-async ([known, options]) => {
+() => {
   const keys = new Map();
 
   function hash(text) {
@@ -42,15 +42,12 @@ async ([known, options]) => {
   const isShown = (element) => element.checkVisibility({ visibilityProperty: true });
   const hasText = (element) => element.matches("input, select, textarea")
     || [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim());
-  const looks = new Set(known);
-  const compared = all.filter((element) => {
-    if (!hasText(element) || !isShown(element)) return false;
+  window.textByLook = new Map();
+  for (const element of all) {
+    if (!hasText(element) || !isShown(element)) continue;
     const key = keyOf(element);
     const look = key.lies ? hash(`${key.look} ${looksAround(element).join(" ")}`) : key.look;
-    const isNew = !looks.has(look);
-    looks.add(look);
-    return isNew;
-  });
-  const { violations } = compared.length ? await axe.run({ include: compared }, options) : { violations: [] };
-  return [[...looks], violations];
+    if (!window.textByLook.has(look)) window.textByLook.set(look, element);
+  }
+  return [...window.textByLook.keys()];
 }

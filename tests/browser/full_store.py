@@ -149,7 +149,7 @@ def _create_texts(boss: User, actor: Actor) -> None:
     SavedSearch.objects.create(user=boss, name="Tides", page="memories", query="q=tide")
     Digest.objects.create(user=boss, channel="email", period="weekly", project=LONG_NAME[:200])
     hook = {"channel": "webhook", "url": f"https://{'hooks' * 10}.example.org/x"}
-    Digest.objects.create(user=boss, period="daily", error="the webhook answers with 500", **hook)
+    Digest.objects.create(user=boss, period="daily", error="the webhook returned status 500", **hook)
     _connect_app()
 
 

@@ -70,7 +70,11 @@ class SiteWalk:
     def addresses(self) -> list[str]:
         found = [address for pattern in urls.urlpatterns for address in self._of(pattern)]
         of_api = [reverse("api-docs"), *(reverse("api-operation", args=[name]) for name in OPERATIONS)]
-        return [*found, *self._of_admin(), reverse("admin:auth_group_add"), *of_api, NOT_FOUND]
+        of_people = [
+            reverse("admin:auth_group_add"),
+            reverse("admin:auth_user_change", args=[self._member()]),
+        ]
+        return [*found, *self._of_admin(), *of_people, *of_api, NOT_FOUND]
 
     def plain(self) -> list[str]:
         """The pages that are about no one object."""
@@ -127,6 +131,10 @@ class SiteWalk:
             pytest.fail(f"the walk does not know how to open {name}: name an object in {__file__}")
         (argument,) = pattern.pattern.converters
         return [{argument: value} for value in known[about]()]
+
+    def _member(self) -> int:
+        """A person with memberships, whose page in the admin lists them."""
+        return int(User.objects.filter(memberships__isnull=False).earliest("pk").pk)
 
     def _sessions(self) -> list[str]:
         """The longest, and another."""

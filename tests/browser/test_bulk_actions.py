@@ -193,7 +193,7 @@ def test_the_trash_gives_back_and_erases_after_asking(
     page.locator("#bulk").get_by_role("button", name="Erase…").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Permanently erase 1 memory?")
     page.get_by_role("button", name="Erase permanently").click()
-    expect(page.locator("#messages")).to_contain_text("1 memory erased for good.")
+    expect(page.locator("#messages")).to_contain_text("1 memory erased permanently.")
 
 
 def test_facts_hold_no_more_and_again(open_page: OpenPage, insider: User, actor: Actor) -> None:

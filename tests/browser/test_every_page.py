@@ -20,7 +20,7 @@ from playwright.sync_api import Page, expect
 
 from memoryhub.models import Event, MaintenanceRun, Session
 from memoryhub.transfer import jobs
-from memoryhub.web.stats import views
+from memoryhub.web import stats
 from tests.accounts.passkey import confirm_session
 from tests.browser import full_store, page_weight
 from tests.browser.conftest import OpenPage, Watch
@@ -53,6 +53,19 @@ LAY_TEXT_OVER_WHITE = """() => {
   }
 }"""
 DARKEN_WHAT_IS_UNDER = """() => { document.getElementById("under").style.backgroundColor = "#666" }"""
+# A button without a name, which one size shows, and a link that loses its name there.
+HIDE_NAMES = """(size) => {
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(`.lost { display: inline-block } .added { display: none }
+    .lost, .added { inline-size: 5rem; block-size: 3rem }
+    @media (width: ${size}px) { .added { display: block } .lost span { display: none } }`);
+  document.adoptedStyleSheets = [sheet];
+  document.querySelector("main").insertAdjacentHTML("beforeend",
+    '<button class="added"></button><p><a class="lost" href="/"><span>Home</span></a></p>');
+}"""
+NAME_THEM = """() => {
+  for (const one of document.querySelectorAll(".added, .lost")) one.setAttribute("aria-label", "Home");
+}"""
 LISTS = (
     *("/", "/memories/", "/memories/?q=tide", "/trash/", "/review/", "/review/?tab=contradictions"),
     *("/duplicates/", "/sessions/", "/timeline/", "/timeline/entries/", "/injections/", "/facts/"),
@@ -187,7 +200,7 @@ def test_nor_where_a_page_cannot_be_shown(
     def fail(*_: Any, **__: Any) -> None:
         raise raised
 
-    monkeypatch.setattr(views, "render", fail)
+    monkeypatch.setattr(stats, "render", fail)
     caplog.set_level(logging.CRITICAL)
     watch.expect(status)
     look_at(open_page("/glance/", reader), [HERE])
@@ -235,6 +248,19 @@ def test_text_that_is_faint_in_one_theme_and_width_is_found(
     page.evaluate(MAKE_LABELS_FAINT, faint)
     [found] = checks.find_problems(page)
     assert found.startswith(f"{theme}, {viewport['width']} px: color-contrast (")
+
+
+def test_name_that_is_missing_at_one_size_is_found(open_page: OpenPage, watch: Watch) -> None:
+    """Also after pages with the same elements, which have names."""
+    page, checks = open_page("/login/"), PageChecks()
+    page.evaluate(HIDE_NAMES, PHONE["width"])
+    page.evaluate(NAME_THEM)
+    assert not list(checks.find_problems(page))
+    page.reload()
+    page.evaluate(HIDE_NAMES, PHONE["width"])
+    found = [one for one in checks.find_problems(page) if one.startswith(f"dark, {PHONE['width']} px: ")]
+    assert any("button-name" in one for one in found)
+    assert any("link-name" in one for one in found)
 
 
 def test_text_is_compared_again_where_it_lies_over_another_colour(open_page: OpenPage, watch: Watch) -> None:

@@ -198,7 +198,7 @@ def test_decided_in_another_tab_the_count_goes_down_with_the_refusal(
     expect(page.locator("#count-open")).to_have_text("1")
     contradictions.supersede_facts(world["new"].uid, [world["old"].uid], actor)
     page.get_by_role("button", name="is true: Mara; the others end").click()
-    expect(page.get_by_role("alert")).to_contain_text("Not done")
+    expect(page.get_by_role("alert")).to_contain_text("Nothing was changed")
     expect(page.locator("#count-open")).to_have_text("0")
 
 

@@ -129,6 +129,19 @@ def test_the_keyboard_stays_on_stop_while_the_bar_moves(
     expect(page.locator("#run-state")).to_contain_text("Waiting to start")
 
 
+def test_the_keyboard_continues_at_the_content_when_a_run_ends(
+    open_page: OpenPage, keeper: User, faded: list[Memory]
+) -> None:
+    page = open_page("/maintenance/", keeper)
+    press(page, "Consolidate", "Dry run")
+    page.get_by_role("button", name="Stop").focus()
+    runs.execute(newest())
+    expect(page.locator("#run-state")).to_contain_text("Done")
+    expect(page.locator("#main")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator("[data-back]")).to_be_focused()
+
+
 def test_without_javascript_a_link_asks_again(open_page: OpenPage, keeper: User, faded: list[Memory]) -> None:
     page = open_page("/maintenance/", keeper, java_script_enabled=False)
     press(page, "Consolidate", "Dry run")

@@ -114,7 +114,7 @@ class TestJourney:
         expect(page.get_by_text("Nothing was erased.")).to_be_visible()
         page.get_by_label("Type “erase”").fill("erase")
         page.get_by_role("button", name="Erase permanently").click()
-        expect(page.get_by_text("Erased for good.")).to_be_visible()
+        expect(page.get_by_text("Erased permanently.")).to_be_visible()
         assert not Memory.objects.exists()
 
 

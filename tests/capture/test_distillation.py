@@ -29,7 +29,7 @@ def test_fix_of_a_failure_becomes_a_note():
     assert run("pytest -q tests", "3 passed in 0.2s", work) == "repair noted"
     assert not work.failure
     [candidate] = work.take_due_notes(everything=True)
-    assert candidate.resolves
+    assert candidate.source == "recovery"
     assert "AssertionError: assert 1 == 2" in candidate.text
     assert candidate.files_modified == ("src/tax.py",)
     assert not work.take_due_notes(everything=True)
@@ -362,7 +362,7 @@ def test_silent_compiler_after_an_error_is_a_fix(command, output):
     assert run("ls", "", work) == "routine", "another command says nothing about it"
     assert run(command, "", work) == "repair noted"
     [candidate] = work.take_due_notes(everything=True)
-    assert candidate.resolves
+    assert candidate.source == "recovery"
     assert "cart" in candidate.text
 
 
@@ -376,7 +376,7 @@ def test_revert_uses_the_headline_of_git_and_keeps_the_work_open():
     found = run("cd shop && git revert --no-edit HEAD", output, work)
     assert isinstance(found, Candidate)
     assert (found.text, found.source) == ('Revert "feat: lazy reading"', "commit")
-    assert (found.files_modified, found.resolves) == ((), False)
+    assert found.files_modified == ()
     assert (work.modified, work.failure) == (["src/open.py"], "AssertionError")
 
 

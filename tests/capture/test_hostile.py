@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from memoryhub import capture
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.capture.events import parse_tool_call
-from memoryhub.capture.observation import MAX_OUTPUT, output_text
+from memoryhub.capture.events import reduce_call
+from memoryhub.capture.observation import MAX_OUTPUT, observe, output_text
 from memoryhub.models import Event
 
 ACTOR = Actor("token:odd", Clearance.up_to("secret", owner="ada"))
@@ -45,7 +45,7 @@ TOOLS = st.sampled_from(["Bash", "Edit", "Write", "Read", "Task", "mcp__a__searc
 
 @given(tool=TOOLS, asked=GIVEN, response=JSON, cwd=TEXTS)
 def test_any_json_is_parsed_as_tool_call(tool, asked, response, cwd):
-    call = parse_tool_call(tool, asked, response, cwd, 300)
+    call = reduce_call(observe(tool, asked, response, cwd), 300)
     assert len(call.preview) <= 300
     assert "\x00" not in call.preview
     call.preview.encode()
@@ -89,7 +89,7 @@ def test_deep_nesting_is_read_to_the_maximum_depth():
     nested = {"a": "top", "b": {}}
     for _ in range(5000):
         nested = {"content": nested}
-    assert parse_tool_call("Task", nested, nested, "", 300).preview == ""
+    assert reduce_call(observe("Task", nested, nested, ""), 300).preview == ""
 
 
 def test_only_the_start_of_a_huge_response_is_read():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub.capture.events import parse_tool_call
+from memoryhub.capture.events import reduce_call
 from memoryhub.capture.observation import observe, parse_commit_message, tool_kind
 from memoryhub.capture.shell_commands import is_display_only, is_status_check, main_program
 from memoryhub.capture.statements import extract_paragraphs, extract_prose, last_error
@@ -81,15 +81,19 @@ def test_main_program_ignores_prefixes():
 
 
 def test_plans_and_status_checks_are_detected():
-    assert parse_tool_call("TodoWrite", {"todos": [{"content": "fix the tax"}]}, {}, "", 300).shows_status
-    assert parse_tool_call("Bash", {"command": "git status"}, {"stdout": "clean"}, "", 300).shows_status
-    assert not parse_tool_call(
-        "Read", {"file_path": "a.py"}, {"file": {"content": "x"}}, "", 300
+    assert reduce_call(
+        observe("TodoWrite", {"todos": [{"content": "fix the tax"}]}, {}, ""), 300
+    ).shows_status
+    assert reduce_call(observe("Bash", {"command": "git status"}, {"stdout": "clean"}, ""), 300).shows_status
+    assert not reduce_call(
+        observe("Read", {"file_path": "a.py"}, {"file": {"content": "x"}}, ""), 300
     ).shows_status
 
 
 def test_words_of_file_names_are_keywords():
-    call = parse_tool_call("Edit", {"file_path": "src/tax_rates.py", "new_string": "one = two"}, {}, "", 300)
+    call = reduce_call(
+        observe("Edit", {"file_path": "src/tax_rates.py", "new_string": "one = two"}, {}, ""), 300
+    )
     assert {"src", "tax", "rates"} <= set(call.keywords)
 
 

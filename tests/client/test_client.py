@@ -12,7 +12,7 @@ import pytest
 from memoryhub import client as package
 from memoryhub.api.events import EventBody
 from memoryhub.api.injection import InjectionRequest
-from memoryhub.api.parameters import HistoryFilter, SearchRequest, SessionList
+from memoryhub.api.search import HistoryFilter, SearchRequest, SessionList
 from memoryhub.client import (
     ApiError,
     AsyncClient,

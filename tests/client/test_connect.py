@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from memoryhub.client import Client, connect, connect_record
+from memoryhub.client.config_files import GUIDELINE
 from memoryhub.client.errors import AuthenticationFailed
-from memoryhub.client.guideline import GUIDELINE
 from memoryhub.core import claude_code
 from memoryhub.core.agent_hooks import AGENTS, hooks_configuration, opencode_plugin
 from memoryhub.web.connect import snippets

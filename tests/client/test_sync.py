@@ -195,7 +195,7 @@ class TestToHub:
             ("---\ntitle: a\nimportance: very\n---\ntext", "x.md:3: importance is not a number from 0 to 1"),
             ("---\ntype: nonsense\n---\ntext", "x.md:2: type is not one of"),
             ("---\ntitle: a\ntag: b\n---\ntext", "x.md:3: a field is unknown; known fields are id, title"),
-            ("---\ntitle: {a: b}\n---\ntext", "x.md:2: title is not a text"),
+            ("---\ntitle: {a: b}\n---\ntext", "x.md:2: title is not a string"),
             ("---\ntags: {a: b}\n---\ntext", "x.md:2: tags is not a list of words"),
             ("---\n" + "[" * 5000 + "\n---\ntext", "x.md:2: the front matter is not YAML"),
             ("---\ntitle: a\n---\n\n", "x.md:1: there is no text below the front matter"),

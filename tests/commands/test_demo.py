@@ -175,14 +175,14 @@ def test_an_unmarked_folder_is_refused(home):
 
 def test_a_real_store_is_not_marked(home, remember):
     remember("something real")
-    with pytest.raises(demo.NotADemo, match="holds a real store"):
+    with pytest.raises(demo.NotADemo, match="contains a real store"):
         demo.mark()
     assert not (home / demo.MARKER).exists()
 
 
 def test_a_store_that_was_emptied_is_not_marked(home, remember, actor):
     memories.erase_memories([remember("something real").uid], actor)
-    with pytest.raises(demo.NotADemo, match="holds a real store"):
+    with pytest.raises(demo.NotADemo, match="contains a real store"):
         demo.mark()
 
 

@@ -27,7 +27,7 @@ def test_unknown_levels_are_counted_and_not_shown(sound):
     Memory.objects.filter(project="attic").update(sensitivity="cosmic")
     found = look(named("sensitivity"))
     assert found.status is Status.WARN
-    assert found.text.startswith("1 rows of memory are of an unknown level")
+    assert found.text.startswith("rows of memory with an unknown level, hidden from everyone: 1")
     assert not {"unspeakable", "attic", "cosmic"} & set(found.text.split())
 
 
@@ -47,9 +47,9 @@ def test_projects_over_or_near_their_cap_are_warned_about(sound, configure):
         remember(f"m{n}", project="zoo")
     assert look(named("cap")).status is Status.OK
     configure(max_memories=10)
-    assert look(named("cap")).text == "zoo holds 9 memories of one owner, of at most 10"
+    assert look(named("cap")).text == "zoo has 9 memories of one owner, of at most 10"
     configure(max_memories=5)
-    assert "zoo holds 9 memories of one owner, over the cap of 5" in look(named("cap")).text
+    assert "zoo has 9 memories of one owner, over the cap of 5" in look(named("cap")).text
 
 
 def test_expired_memories_are_warned_about_once_their_grace_is_over(sound, configure):

@@ -89,7 +89,7 @@ def test_a_closed_folder_protects_the_files_in_it(own_store, home):
 
 def test_a_folder_that_others_may_write_to_is_found_and_closed(home):
     home.chmod(0o777)
-    assert "others on this machine may write to" in named("file modes").findings()[0].text
+    assert "other users of this machine can write to" in named("file modes").findings()[0].text
     assert next(examine([named("file modes")], fix=True)).status is Status.OK
     assert home.stat().st_mode & 0o777 == 0o755
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -17,9 +18,8 @@ from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.transfer import jsonl as lines_of
 from memoryhub.transfer.formats import FORMATS
-from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.loader import LoadOptions, load_items
-from memoryhub.transfer.reader import open_import
+from memoryhub.transfer.reader import IdMap, open_import
 from memoryhub.transfer.records import ReadOptions
 from memoryhub.transfer.reports import Tally
 from memoryhub.transfer.schema import READ_ONLY
@@ -270,7 +270,7 @@ def test_what_goes_out_comes_back_with_every_settable_field(actor, tmp_path, dra
     Memory.objects.all().delete()
     tally, path = Tally(), tmp_path / "one.jsonl"
     path.write_bytes(raw)
-    with open_import(FORMATS["memoryhub"], str(path), ReadOptions()) as reading, IdMap() as ids:
+    with open_import(FORMATS["memoryhub"], str(path), ReadOptions()) as reading, closing(IdMap()) as ids:
         list(load_items(reading, LoadOptions(actor, lambda place, problem: None), tally, ids))
     assert tally.failed == 0
     assert not tally.ignored

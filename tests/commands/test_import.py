@@ -267,7 +267,7 @@ def test_ttl_that_is_no_lifetime_is_refused(run, jsonl, ttl):
 def test_dry_run_says_what_would_expire_and_how_to_keep_it(run, jsonl):
     ran = run("import_memories", "--dry-run", jsonl({"content": "a"}, {"content": "b", "ttl_days": 0}))
     assert "1 memory would expire, the first on " in ran.out
-    assert "--ttl never keeps those without ttl_days" in ran.out
+    assert "use --ttl never to keep them" in ran.out
     assert not Memory.objects.exists()
 
 

@@ -15,6 +15,6 @@ def test_a_line_with_a_credential_is_named_and_the_others_are_stored(run, jsonl)
     file = jsonl({"content": "one"}, {"content": f"use\n{TOKEN}"}, {"content": "three"})
     ran = run("import_memories", file)
     assert "line 2" in ran.err
-    assert "line 2 of content holds what looks like a GitHub token" in ran.err
+    assert "line 2 of content contains what looks like a GitHub token" in ran.err
     assert TOKEN not in ran.out + ran.err
     assert set(Memory.objects.values_list("content", flat=True)) == {"one", "three"}

@@ -66,7 +66,7 @@ def test_it_is_journaled_under_the_persons_name(run, aged):
 def test_a_dry_run_prints_what_would_change_and_changes_nothing(run, aged):
     ran = run("maintain", "consolidate", "--dry-run")
     assert ran.code == 0
-    assert "consolidate: would 3 decay" in ran.out
+    assert "consolidate (dry run): 3 decay" in ran.out
     lines = [line for line in ran.out.splitlines() if line.startswith("  decay")]
     assert "The first title" in lines[0]
     assert "not used for 10 days: 0.50 → 0.30" in lines[0]
@@ -118,7 +118,7 @@ def test_parameters_are_given_by_name(run, remember):
         (["dance"], "operation: there is no such operation"),
         (["consolidate", "dance"], "operation: there is no such operation"),
         (["consolidate", "--param", "colour=red"], "colour: consolidate has no such parameter"),
-        (["consolidate", "--param", "colour"], "--param is written NAME=VALUE, not colour"),
+        (["consolidate", "--param", "colour"], "--param must be NAME=VALUE, not colour"),
         (["consolidate", "evict", "--param", "project=p"], "--param belongs to one operation"),
         (["--param", "project=p"], "--param belongs to an operation"),
         (["consolidate", "--waiting"], "--waiting cannot be combined"),

@@ -114,14 +114,14 @@ def test_a_real_store_in_the_demos_folder_is_left_alone(hub):
     hub.run("create_token", "mine", **home)
     refused = hub.run("quickstart", "--prepare-only")
     assert refused.returncode == 1
-    assert "holds a real store" in refused.stderr
+    assert "contains a real store" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
 def test_no_demo_prepares_the_real_store(prepared_without_demo):
     hub, output = prepared_without_demo
     assert line(output, "Store") == str(hub.home / ".letsgo")
-    assert line(output, "Holds") == "nothing yet; to import a file: python3 manage.py import_memories FILE"
+    assert line(output, "Contains") == "nothing yet; to import a file: python3 manage.py import_memories FILE"
     assert line(output, "Administrator") == "admin, new"
     assert not (hub.folder / ".demo").exists()
     again = hub.run("quickstart", "--no-demo", "--prepare-only").stdout

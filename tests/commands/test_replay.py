@@ -50,7 +50,7 @@ pytestmark = pytest.mark.django_db
 def test_a_session_is_played_and_what_was_kept_is_shown(run, transcript):
     done = run("replay", transcript(*SESSION))
     assert done.code == 0, done.err
-    assert "Played 6 hooks into the store " in done.out
+    assert "Replayed 6 hooks into the store " in done.out
     assert "Round once at the end" in done.out
     kept = Memory.objects.get(type="bugfix")
     assert (kept.project, kept.session_id) == ("shop", "s-1")
@@ -83,7 +83,7 @@ def test_playing_it_again_adds_nothing(run, transcript):
     before = (Event.objects.count(), Memory.objects.count(), Session.objects.get().started_at)
     again = run("replay", path)
     assert again.code == 0
-    assert "1 taken, 5 known" in again.out  # Stop is not recorded, so it is sent again
+    assert "1 accepted, 5 known" in again.out  # Stop is not recorded, so it is sent again
     assert (Event.objects.count(), Memory.objects.count(), Session.objects.get().started_at) == before
 
 
@@ -114,7 +114,7 @@ def test_a_broken_line_loses_nothing_else(run, transcript):
         ({"offset": True, "hook": {}}, "line 1: offset must be a number"),
         (b"[1, 2]", "line 1: not an object"),
         ({"offset": 1, "hook": []}, "line 1: hook must be an object"),
-        ({"offset": 1, "hook": {"session_id": "s"}}, "line 1: hook.hook_event_name must be a text"),
+        ({"offset": 1, "hook": {"session_id": "s"}}, "line 1: hook.hook_event_name must be a string"),
         (b"\xff\xfe", "line 1: not JSON"),
         (b"[" * 100_000, "line 1: not JSON"),
         (b"", "it is empty"),
@@ -176,10 +176,10 @@ def test_options_that_make_no_sense_are_named(run, transcript, monkeypatch, opti
 def test_a_running_hub_is_played_to_over_http(live_server, transcript, actor, capsys):
     _, token = issue_token("player", "ada", "secret", ["read", "write"], actor=actor)
     options = {"url": live_server.url, "token": token}
-    for expected in ("6 taken", "1 taken, 5 known"):
+    for expected in ("6 accepted", "1 accepted, 5 known"):
         call_command("replay", str(transcript(*SESSION)), **options)
         out = capsys.readouterr().out
-        assert f"Played 6 hooks into the hub at {live_server.url}: {expected}" in out
+        assert f"Replayed 6 hooks into the hub at {live_server.url}: {expected}" in out
     assert "Round once at the end" in out
     with pytest.raises(CommandError, match=r"the hub at .*: "):
         call_command("replay", str(transcript(*SESSION)), url=live_server.url, token="mh_wrong")
@@ -190,5 +190,5 @@ def test_what_the_hub_refuses_is_told_and_the_rest_is_played(run, transcript):
     done = run("replay", transcript(*SESSION[:2], long, *SESSION[2:]))
     assert done.code == 1
     assert "line 3: " in done.err
-    assert "session_id: must be a text of 1 to 200 characters" in done.err
+    assert "session_id: must be a string of 1 to 200 characters" in done.err
     assert Session.objects.get().end_reason == "other"

@@ -27,7 +27,7 @@ def test_every_value_is_shown_with_its_source(run, loaded):
     assert f"max_memories = 5  [{loaded}]" in out
     assert "min_score = 0.2  [MEMORYHUB_MIN_SCORE]" in out
     assert "default_ttl_days = 90  [default]" in out
-    assert "except from Mira, pigo and /extract; 0: never (0 to 36,500)" in out
+    assert "except those of Mira, pigo and /extract; 0: never (0 to 36,500)" in out
 
 
 def test_a_misspelt_variable_is_pointed_out(run, loaded):
@@ -49,7 +49,7 @@ def test_the_whole_can_be_had_as_json(run, loaded):
         "value": 5,
         "default": 1000,
         "source": str(loaded),
-        "doc": "most live memories of a project and owner; 0: no limit",
+        "doc": "maximum number of live memories of one owner in a project; 0: no limit",
         "range": "0 to 1,000,000,000",
         "variable": "MEMORYHUB_MAX_MEMORIES",
     }
@@ -92,4 +92,4 @@ def test_each_operator_setting_shows_what_is_in_force(settings):
 
 
 def test_a_range_that_is_open_above_says_so(run):
-    assert "the session scale ends at this age, minutes (0 or more)" in run("show_config").out
+    assert "age at which the session scale ends, in minutes (0 or more)" in run("show_config").out

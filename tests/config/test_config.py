@@ -68,7 +68,7 @@ def test_every_default_is_valid():
     [
         ("MEMORYHUB_MAINTENANCE_AT", "25:00", "maintenance_at must be HH:MM or empty, not '25:00'"),
         ("MEMORYHUB_SESSION_END_COMPRESSION", "never", "must be auto or manual, not 'never'"),
-        ("MEMORYHUB_MAINTENANCE_OPERATIONS", "evict;rm", "must be names with commas between"),
+        ("MEMORYHUB_MAINTENANCE_OPERATIONS", "evict;rm", "must be names separated by commas"),
     ],
 )
 def test_invalid_text_names_the_expected_form(variable, value, says):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +11,8 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.digests.messages import collect_content, plain_text, slack_text
+from memoryhub.accounts import people
+from memoryhub.digests.messages import collect_content, html_text, plain_text, slack_text
 from memoryhub.models import Digest, Fact, Membership, Memory
 from tests.digests.conftest import confine
 
@@ -136,6 +137,26 @@ def test_a_contradiction_is_reported_once(subscribe: Subscribe) -> None:
     assert "hall" in text_of(digest)
     Digest.objects.update(since=timezone.now())
     assert collect_content(Digest.objects.get(), timezone.now()).sections == ()
+
+
+def test_period_and_project_are_named_in_the_time_zone_of_the_person(
+    ada: User, remember: Callable[..., Memory], subscribe: Subscribe
+) -> None:
+    people.save_preferences(ada, language="en-gb", time_zone="Pacific/Auckland", theme="")
+    for place in ("hall", "attic"):
+        Fact.objects.create(subject="lantern", predicate="is_kept_in", object=place)
+    digest = subscribe(project="shed")
+    Digest.objects.update(since=datetime(2026, 11, 22, 18, 5, tzinfo=UTC))
+    digest = Digest.objects.select_related("user__profile").get(pk=digest.pk)
+    start = "since Monday 23 November 2026"
+    empty = collect_content(digest, timezone.now())
+    assert plain_text(digest, empty).startswith(f"Nothing new in shed {start}\n")
+    assert slack_text(digest, empty) == f"*Memories in shed* {start}: nothing new"
+    digest.project = ""
+    content = collect_content(digest, timezone.now())
+    assert plain_text(digest, content).startswith(f"Changes in all your projects {start}\n")
+    assert f"Changes in all your projects {start}" in html_text(digest, content)
+    assert "lantern is kept in: " in slack_text(digest, content)
 
 
 def test_long_lists_are_cut_and_counted(remember: Callable[..., Memory], subscribe: Subscribe) -> None:

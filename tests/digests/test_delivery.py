@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from memoryhub.capture.project_changes import rename_project
 from memoryhub.digests import services
-from memoryhub.digests.messages import describe_mail_error
+from memoryhub.digests.messages import describe_mail_error, describe_period
 from memoryhub.maintenance import scheduler
 from memoryhub.maintenance.executor import execute
 from memoryhub.memories import Conflict, StoreError
@@ -92,7 +92,7 @@ def test_hostile_titles_are_text_in_every_form(
     text = receiver.asked[0][2]["text"]
     assert "<!channel>" not in text
     assert "\u202e" not in text
-    assert "*Memories*: 1 new" in text
+    assert re.match(r"\*Memories\* since \w+ \d+ \w+ \d+: 1 new\n", text)
     assert re.findall(r"<([^|>]*)[|>]", text) == [
         f"https://hub.example.org/memories/{Memory.objects.get().uid}/"
     ]
@@ -131,7 +131,7 @@ def test_after_several_failures_the_next_period_covers_both(
     since = digest.since
     for _ in range(4):
         digest = deliver(make_due(digest))
-    assert digest.error == "the mail server answers with 451"
+    assert digest.error == "the mail server returned the error 451"
     assert (digest.attempts, digest.next_at) == (0, services.next_time(digest, timezone.now()))
     assert digest.since == since
     mail.refusals.clear()
@@ -162,10 +162,12 @@ def test_webhook_gets_slack_text_that_is_signed(
     receiver: Endpoint, subscribe: Subscribe, remember: Remember
 ) -> None:
     memory = remember("The harbor gate opens at six", title="Harbor gate")
-    digest = deliver(subscribe(**webhook(receiver)))
+    digest = subscribe(**webhook(receiver))
+    period = describe_period(digest)
+    digest = deliver(digest)
     ((_, headers, body),) = receiver.asked
     assert body == {
-        "text": "*Memories*: 1 new\n*New memories*\n"
+        "text": f"*Memories* {period}: 1 new\n*New memories*\n"
         f"• <https://hub.example.org/memories/{memory.uid}/|Harbor gate>"
     }
     given = {name.lower(): value for name, value in headers.items()}
@@ -203,7 +205,7 @@ def test_only_a_success_status_counts_as_delivered(
     receiver.usual = servers.status(status, "", Location=f"{receiver.url}/inside")
     digest = deliver(subscribe(**webhook(receiver)))
     assert len(receiver.asked) == 1
-    assert digest.error == "" if status == 204 else f"answers with status {status}" in digest.error
+    assert digest.error == "" if status == 204 else f"returned status {status}" in digest.error
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_failed_test_names_the_failure(browser: Client, receiver: Endpoint, subs
     digest = subscribe(channel="webhook", url=receiver.url)
     receiver.usual = servers.status(410)
     response = browser.post(f"/you/digests/{digest.uid}/test/", follow=True)
-    assert "The test was not sent: the webhook answers with status 410." in response.content.decode()
+    assert "The test was not sent: the webhook returned status 410." in response.content.decode()
 
 
 def test_changed_and_turned_off(browser: Client, mail: MailServer, subscribe: Subscribe) -> None:
@@ -169,10 +169,10 @@ def test_deletion_is_undone(browser: Client, mail: MailServer, subscribe: Subscr
 
 def test_failure_is_listed_for_its_owner(browser: Client, mail: MailServer, subscribe: Subscribe) -> None:
     digest = subscribe()
-    Digest.objects.update(error="the mail server answers with 451")
+    Digest.objects.update(error="the mail server returned the error 451")
     for address in ("/you/digests/", f"/you/digests/{digest.uid}/"):
-        assert "the mail server answers with 451" in page(browser, address)
-    assert "answers with 451" not in page(signed_in_client(create_person("bob")), "/you/digests/")
+        assert "the mail server returned the error 451" in page(browser, address)
+    assert "returned the error 451" not in page(signed_in_client(create_person("bob")), "/you/digests/")
 
 
 def test_failure_needs_attention_on_the_home_page_of_its_owner(
@@ -181,7 +181,7 @@ def test_failure_needs_attention_on_the_home_page_of_its_owner(
     remember("The harbor gate opens at six")
     digest = subscribe()
     assert "Needs attention" not in page(browser, "/")
-    Digest.objects.update(error="the mail server answers with 451")
+    Digest.objects.update(error="the mail server returned the error 451")
     assert "A digest was not delivered" in page(browser, "/")
     assert f"/you/digests/{digest.uid}/" in page(browser, "/")
     assert "not delivered" not in page(signed_in_client(create_person("bob")), "/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -147,3 +148,14 @@ def test_tokenizer_of_another_model_is_reported(tmp_path):
     )
     with pytest.raises(EmbeddingError, match="it fails"):
         load(tmp_path).documents(["zebra"])
+
+
+def test_package_onnx_is_needed_only_by_minilm(tmp_path):
+    write_encoder(tmp_path)
+    code = (
+        "import sys; sys.modules['onnx'] = None; from pathlib import Path;"
+        " from memoryhub.embeddings.onnx import OnnxEmbedder;"
+        " print(OnnxEmbedder.load(Path(sys.argv[1]), 4).dimensions)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert done.stdout.strip() == str(table().shape[1]), done.stderr

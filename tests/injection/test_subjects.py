@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories import update_memory
@@ -155,3 +158,106 @@ def test_word_of_a_hidden_title_is_no_correction(ask, remember):
     assert before == injected() != []
     remember("About nothing", title="Zanzibarium in public")
     assert before != injected()
+
+
+@pytest.mark.parametrize(
+    ("alias", "prompt", "is_named"),
+    [
+        ("グラファナ", "グラファナの設定ファイルはどこにありますか", True),
+        ("グラファナ", "新しいグラファナをどうやって起動するのか教えてください", True),
+        ("ダム", "ランダムな値をどうやって作るのか教えてください", False),
+        ("看板", "本番の看板ページを更新したいのですがどうすればいいですか", True),
+        ("本番DB", "昨日から本番DBの応答が遅いので調べてほしいです", True),
+        ("es", "Kubernetesの設定ファイルはどこにありますか", False),
+        ("監控平台", "請告訴我監控平台的設定在哪裡", True),
+        ("그라파나", "그라파나에서 알림을 어떻게 설정하나요", True),
+        ("라파나", "그라파나에서 알림을 어떻게 설정하나요", False),
+    ],
+)
+def test_alias_in_a_text_without_spaces_names_a_memory(ask, remember, recalled, alias, prompt, is_named):
+    about = remember(
+        "Charts of every station, edited as code.", aliases=[alias], created_at="2021-01-01T00:00:00Z"
+    )
+    assert (about.uid in shown(ask(prompt)), about.uid in recalled(prompt)) == (is_named, is_named)
+
+
+@pytest.fixture
+def habits(remember):
+    """Store memories that contain what agents are told to do."""
+    remember("Commit messages follow a convention; every commit is signed", title="Commit messages")
+    remember("The tests run in threads mode, and failed tests run once more", title="Vitest runs the tests")
+    remember("The next step after a stop of the server is a restart", title="Restart of the server")
+    remember("Der nächste Commit startet die Tests", title="Tests nach dem Commit")
+    remember("テストを実行してからコミットしてください", title="テスト環境の実行モード")
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "what's the next step?",
+        "stop",
+        "Wait, stop!",
+        "commit this",
+        "looks good, go on",
+        "try again",
+        "run the tests",
+        "Restart the server and rerun the failed tests, please.",
+        "lgtm, merge it",
+        "führ die Tests nochmal aus",
+        "committe das bitte",
+        "続けてください",
+        "テストを実行してください",
+    ],
+)
+def test_order_without_a_subject_brings_nothing(ask, recalled, habits, prompt):
+    assert ask(prompt).context == ""
+    assert len(prompt.split()) == 1 or recalled(prompt) == []
+
+
+@pytest.mark.parametrize(
+    ("prompt", "title"),
+    [
+        ("how do we write commit messages?", "Commit messages"),
+        ("Commit this, but check our convention for messages first.", "Commit messages"),
+        ("commit", "Commit messages"),
+        ("How do we run the tests?", "Vitest runs the tests"),
+        ("Run the Vitest tests", "Vitest runs the tests"),
+    ],
+)
+def test_question_or_order_with_a_subject_brings_it(ask, habits, prompt, title):
+    assert title in [one.candidate.memory.title for one in ask(prompt).shown]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "count"),
+    [
+        ("バックアップの保存期間を教えてください", 1),
+        ("新しいデータベースはバックアップされますか", 1),
+        ("今日の夕食に何を食べればいいか教えてください", 0),
+        ("天気はどうですか", 0),
+    ],
+)
+def test_subject_in_japanese_is_kanji_and_katakana(ask, remember, prompt, count):
+    """Not the hiragana of endings and particles, which any two texts share."""
+    about = remember(
+        "データベースは毎晩二時にバックアップされます。保存期間は三十日です。",
+        created_at="2021-01-01T00:00:00Z",
+    )
+    remember("本番環境への配備は金曜日に禁止されています。", created_at="2021-01-01T00:00:00Z")
+    assert shown(ask(prompt)) == [about.uid] * count
+
+
+@pytest.mark.parametrize(
+    "prompt", ["What did we change last week?", "Last week was long, thanks", "What was 2 years ago?"]
+)
+def test_time_counted_from_now_is_no_subject(ask, remember, prompt):
+    remember(
+        "Probes are calibrated every six weeks, the last ones after a year", title="Weeks between two changes"
+    )
+    assert ask(prompt).context == ""
+
+
+def test_recall_of_a_time_returns_what_was_stored_then(remember, recalled):
+    made = remember("Probes are calibrated by hand", created_at=timezone.now() - timedelta(days=7))
+    remember("The port of the broker is open")
+    assert recalled("what did we change last week?") == [made.uid]

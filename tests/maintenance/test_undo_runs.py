@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.maintenance import runs
+from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
 from tests.maintenance.fixtures import execute_run, importances, seconds_ago
 
@@ -34,11 +35,34 @@ def test_consolidation_can_be_undone(remember, actor):
     assert memory.importance == 0.5
 
 
+def test_undo_counts_the_changes_that_the_run_has_counted(aged, actor):
+    aged("read long ago", days=10)
+    aged("too small a change for two decimals", days=0.1)
+    before = importances()
+    run = execute_run(runs.enqueue("consolidate", {}, actor))
+    assert (importances() != before, run.result["changes"]) == (True, 1)
+    undoing = execute_run(runs.undo(run.uid, actor))
+    assert (undoing.done, undoing.total, undoing.result["counts"]) == (1, 1, {"undone": 1})
+    assert importances() == before
+
+
 def test_run_is_undone_only_once(five, actor):
     run = execute_run(runs.enqueue("lift", {}, actor))
     runs.undo(run.uid, actor)
     with pytest.raises(memories.Conflict):
         runs.undo(run.uid, actor)
+
+
+def test_what_a_summarised_memory_replaced_is_replaced_by_the_summary_until_undone(remember, actor):
+    old, *new = (remember(f"deploys with pipeline number {n}", session_id="s" if n else "") for n in range(7))
+    memories.update_memory(old.uid, MemoryPatch(superseded_by=new[0].uid), actor)
+    Memory.objects.exclude(pk=old.pk).update(updated_at=seconds_ago(86_400 * 90))
+    run = execute_run(runs.enqueue("summarize_old", {}, actor))
+    old.refresh_from_db()
+    assert old.superseded_by.type == "compressed_summary"
+    execute_run(runs.undo(run.uid, actor))
+    old.refresh_from_db()
+    assert old.superseded_by == new[0]
 
 
 def test_undone_run_cannot_be_resumed(five, actor, lifting):

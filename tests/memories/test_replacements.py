@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,10 @@ from django.db import connection
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
+from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories import StoreError, serializers
-from memoryhub.memories.rows import visible_replacements
+from memoryhub.memories.imported_history import import_replacement
+from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import load_versions, visible_revisions
 from memoryhub.models import JournalEntry, Memory, Revision
@@ -103,6 +106,33 @@ class TestSetting:
         for uid in (one.uid, two.uid):
             with pytest.raises(StoreError, match="replaces that one already"):
                 replace(three, uid, actor)
+
+    def test_a_cycle_through_a_hidden_memory_is_not_revealed_and_not_stored(
+        self, remember: Remember, actor: Actor
+    ) -> None:
+        """The last hidden memory of the cycle is current again. The caller sees only the new link."""
+        first, target = remember("we deploy with Jenkins"), remember("we deploy with Actions")
+        hidden = [remember(f"closed {n}", sensitivity="secret") for n in range(2)]
+        for old, new in itertools.pairwise([target, *hidden, first]):
+            replace(old, new.uid, actor)
+        journal = JournalEntry.objects.visible_as_recorded(PUBLIC)
+        known = journal.count()
+        replace(first, target.uid, LOW)
+        assert [superseded_by(one) for one in (first, target, *hidden)] == [target, *hidden, None]
+        assert journal.count() == known + 1
+        assert [row.before for row in visible_revisions(first, PUBLIC)] == [{"superseded_by": None}]
+        assert visible_revisions(hidden[1], actor.clearance)[0].before == {"superseded_by": first.uid}
+
+    def test_an_imported_replacement_does_not_reveal_a_hidden_memory(
+        self, remember: Remember, actor: Actor
+    ) -> None:
+        first, target = remember("we deploy with Jenkins"), remember("we deploy with Actions")
+        hidden = remember("closed", sensitivity="secret")
+        replace(target, hidden.uid, actor)
+        replace(hidden, first.uid, actor)
+        assert import_replacement(first.uid, target.uid, LOW)
+        assert superseded_by(first) == target
+        assert import_replacement(target.uid, remember("another").uid, LOW)  # it has a hidden replacement
 
     def test_storing_under_the_same_key_sets_it(self, remember: Remember, actor: Actor) -> None:
         old, new = remember("Jenkins", key="ci"), remember("Actions")
@@ -222,6 +252,15 @@ class TestEnd:
         assert Revision.objects.filter(memory=hidden).latest("number").sensitivity == "secret"
         memories.undo_merge(merge.uid, LOW)
         assert superseded_by(old) == superseded_by(hidden) == new
+
+    def test_what_a_memory_replaced_is_replaced_by_its_summary(
+        self, pair: tuple[Memory, Memory], actor: Actor, remember: Remember
+    ) -> None:
+        old, new = pair
+        replace(old, new.uid, actor)
+        summary = remember("The pipelines of this year")
+        memories.trash_merged(summary, [new.uid], actor, TrashReason.COMPRESSED)
+        assert superseded_by(old) == summary
 
     def test_replacement_that_changed_after_a_merge_stays_when_it_is_undone(
         self, pair: tuple[Memory, Memory], actor: Actor, remember: Remember

@@ -140,3 +140,9 @@ def test_unheard_words_find_nothing_in_any_toolset(request, embedding, bot: Agen
         assert result(run(bot, "memory-mcp", "memory_recall", query=typed))["index"] == [], typed
         assert result(run(bot, "pigo", "memory_recall", query=typed))["results"] == [], typed
         assert result(run(bot, "mira", "memory", action="recall", query=typed)) == [], typed
+
+
+def test_function_word_is_no_correction(bot: Agent, remember):
+    remember("Never deploy without a review of the last change")
+    body = bot.get("/search", query="fever and headache").json()
+    assert (body["suggestions"], body["corrected"]) == ([], False)

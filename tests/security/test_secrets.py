@@ -189,7 +189,7 @@ class TestStore:
         with pytest.raises(memories.SecretDetected) as refused:
             memories.create_memory(MemoryDraft(**{"content": "words", field: SECRETIVE[field]}), actor)
         assert (refused.value.field, refused.value.kind) == (field, "GitHub token")
-        assert f" of {field} holds what looks like a GitHub token" in refused.value.message
+        assert f" of {field} contains what looks like a GitHub token" in refused.value.message
         assert GITHUB not in str(refused.value)
         assert not Memory.objects.exists()
         [row] = JournalEntry.objects.all()
@@ -215,7 +215,7 @@ class TestStore:
     def test_message_contains_line_field_and_remedy(self, actor: Actor) -> None:
         with pytest.raises(memories.SecretDetected) as refused:
             memories.create_memory(MemoryDraft(content=f"one\ntwo\n{GITHUB}"), actor)
-        message = "line 3 of content holds what looks like a GitHub token; remove it and store again"
+        message = "line 3 of content contains what looks like a GitHub token; remove it and store again"
         assert refused.value.message == message
 
     def test_batch_stores_the_other_drafts(self, actor: Actor) -> None:

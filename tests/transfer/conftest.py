@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,8 @@ from memoryhub.models import (
 )
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT
-from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.loader import LoadOptions, load_items
-from memoryhub.transfer.reader import open_import
+from memoryhub.transfer.reader import IdMap, open_import
 from memoryhub.transfer.records import ReadOptions
 from memoryhub.transfer.reports import Tally
 from tests.commands.conftest import home, jsonl, run
@@ -68,7 +68,7 @@ def bring_in(tmp_path: Path) -> Callable[..., Loaded]:
             lambda place, problem: loaded.errors.append(f"{place}: {problem}"),
             **{"restores": by is OPERATOR, **how},
         )
-        with open_import(FORMATS[OWN_FORMAT], str(path), ReadOptions()) as reading, IdMap() as ids:
+        with open_import(FORMATS[OWN_FORMAT], str(path), ReadOptions()) as reading, closing(IdMap()) as ids:
             list(load_items(reading, order, loaded.tally, ids, workers))
         return loaded
 

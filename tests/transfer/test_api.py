@@ -128,7 +128,7 @@ def test_unreadable_file_is_reported_by_the_run(bot):
 def test_credential_is_refused_by_line_and_not_repeated(bot):
     report = imported(bot, lines({"content": "fine"}, {"content": f"use {CREDENTIAL}"}))
     assert report["failed"] == 1
-    assert report["errors"][0].startswith("line 2: content: line 1 of content holds what looks like")
+    assert report["errors"][0].startswith("line 2: content: line 1 of content contains what looks like")
     assert CREDENTIAL not in json.dumps(report)
     kept = [str(row) for row in JournalEntry.objects.values_list("detail", flat=True)]
     assert not any(CREDENTIAL in row for row in kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -14,7 +15,7 @@ from memoryhub.audit import verification
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Fact, JournalEntry, MaintenanceRun, Memory, Revision, Session
 from memoryhub.transfer import uploads
-from memoryhub.transfer.id_map import IdMap
+from memoryhub.transfer.reader import IdMap
 from memoryhub.transfer.records import UnreadableFile
 from tests.transfer.conftest import ADA, BOB, OPERATOR, of_kind, out, raw_out, wipe
 
@@ -152,9 +153,9 @@ BAD = [
     (event_line(session_id="s9"), "session_id: its session is not in this store"),
     (event_line(memory_id="bbbb"), "memory_id: its memory is not in this store"),
     (event_line(preview=f"export T={CREDENTIAL}"), "looks like a GitHub token"),
-    (event_line(handlers=[{"said": CREDENTIAL}]), "handlers holds what looks like"),
+    (event_line(handlers=[{"said": CREDENTIAL}]), "handlers contains what looks like"),
     (event_line(handlers="x" * 300_000), "handlers: should be a valid array"),
-    ({**SESSION, "session_id": "s3", "state": {"k": CREDENTIAL}}, "state holds what looks like"),
+    ({**SESSION, "session_id": "s3", "state": {"k": CREDENTIAL}}, "state contains what looks like"),
     ({"kind": "merge", "memory_id": "aaaa", "into": "bbbb"}, "a memory of this merge is not in this store"),
     ({"kind": "merge", "memory_id": "aaaa", "into": "aaaa"}, "did not become another one"),
     (
@@ -162,8 +163,8 @@ BAD = [
         "its memory is not in this store",
     ),
     ({"kind": "superseded", "fact_id": "a", "by": "b"}, "fact_id: a fact of this pair is not in this store"),
-    (journal_line(detail={"note": CREDENTIAL}), "detail holds what looks like"),
-    (memory_line(id="cccc", author=CREDENTIAL), "author holds what looks like"),
+    (journal_line(detail={"note": CREDENTIAL}), "detail contains what looks like"),
+    (memory_line(id="cccc", author=CREDENTIAL), "author contains what looks like"),
     (
         {"kind": "evidence", "memory_id": "aaaa", "session_id": CREDENTIAL, "at": MOMENT},
         "looks like a GitHub",
@@ -351,14 +352,14 @@ def test_skipped_history_is_reported_without_restore_permission(bring_in):
 
 def test_id_map_is_saved_and_replaced_if_damaged(tmp_path):
     path = tmp_path / "x.ids"
-    with IdMap(path) as ids:
+    with closing(IdMap(path)) as ids:
         ids.add({f"source {n}": f"ours {n}" for n in range(1200)})
-    with IdMap(path) as ids:
+    with closing(IdMap(path)) as ids:
         found = ids.find([f"source {n}" for n in range(1300)] + ["", "source 1"])
         assert len(found) == 1200
         assert found["source 7"] == "ours 7"
     path.write_bytes(b"not a database, but long enough to be taken for one" * 50)
-    with IdMap(path) as ids:
+    with closing(IdMap(path)) as ids:
         assert ids.find(["source 1"]) == {}
         ids.delete()
     assert not path.exists()

@@ -117,7 +117,7 @@ class TestMerging:
         form = {name: value for name, value in cluster_form(alike, do=decision).items() if value is not None}
         response = curator.post("/duplicates/decide/", form, headers=HTMX)
         assert response.status_code == 422
-        assert "Not done: choose to merge" in Page(response.content.decode()).words
+        assert "Nothing was changed: choose to merge" in Page(response.content.decode()).words
         assert trashed_uids() == set()
 
     @pytest.mark.parametrize("moment", ["2020-13-45T00:00:00", "2020-01-01T00:00:00", "soon", ""])
@@ -148,7 +148,7 @@ class TestMerging:
     def test_invalid_text_is_refused(self, curator: Client, alike: list[Memory], content: str) -> None:
         form = cluster_form(alike, do="text", content=content)
         assert curator.post("/duplicates/decide/", form, headers=HTMX).status_code == 422
-        assert "Not done" in main(curator.post("/duplicates/decide/", form, follow=True)).words
+        assert "Nothing was changed" in main(curator.post("/duplicates/decide/", form, follow=True)).words
         assert trashed_uids() == set()
 
     def test_memory_changed_meanwhile_is_not_merged(

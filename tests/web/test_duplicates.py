@@ -228,7 +228,7 @@ class TestVisibility:
                     response = curator.post(
                         "/duplicates/decide/", cluster_form(pair, do=decision), follow=True
                     )
-                    assert "Not done" in main(response).words
+                    assert "Nothing was changed" in main(response).words
                     assert f"{level}words" not in response.content.decode()
         assert trashed_uids() == set()
         assert not JournalEntry.objects.filter(object_type="memories").exists()

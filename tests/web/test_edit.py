@@ -199,7 +199,7 @@ class TestCreate:
         memory = remember("new words", sensitivity="secret", by=mine)
         response = sign_in("add_memory", "view_secret").post("/memories/new/", NEW, follow=True)
         assert response.status_code == 200
-        assert "turn on the switch" in main(response).words
+        assert "in the Visibility menu to see" in main(response).words
         assert memory.uid not in response.content.decode()
 
     def test_hidden_copy_of_another_person_is_not_revealed(self, writer: Client, remember: Remember) -> None:
@@ -298,7 +298,7 @@ class TestRefusals:
     @pytest.mark.parametrize("level", ["private", "secret"])
     def test_level_above_clearance_is_refused(self, writer: Client, level: str) -> None:
         response = writer.post("/memories/new/", NEW | {"sensitivity": level})
-        assert f"You may not see {level} memories. Choose one of: public." in page_text(response, 422)
+        assert f"You cannot see {level} memories. Choose one of: public." in page_text(response, 422)
         assert Memory.objects.count() == 0
 
     @pytest.mark.parametrize("on", [["private"], []])

@@ -104,7 +104,7 @@ def test_deleting_asks_first_and_names_each(hand: Client, three: list[Fact]) -> 
     assert "s0 · is · o" in page
     assert Fact.objects.count() == 3
     done = hand.post("/facts/delete/", {**form, "confirmed": "yes"}, follow=True).content.decode()
-    assert "2 facts are deleted for good." in done
+    assert "2 facts are deleted permanently." in done
     assert holding() == {"s2"}
     assert JournalEntry.objects.filter(operation="delete", object_type="fact").count() == 2
 

@@ -240,7 +240,7 @@ class TestAdd:
     def test_a_fact_stored_with_a_hidden_level_names_the_switch(self, sign_in: Any) -> None:
         client = sign_in("add_fact", "view_secret")
         page = client.post("/facts/", NEW | {"sensitivity": "secret"}, follow=True)
-        assert "It is secret: turn on the switch of that level to see it." in main(page).words
+        assert "It is secret: show secret memories in the Visibility menu to see it." in main(page).words
         assert Fact.objects.get().sensitivity == "secret"
 
 
@@ -265,7 +265,7 @@ class TestDelete:
         assert "This cannot be undone." in main(asked).words
         assert Fact.objects.exists()
         response = confirm(client, asked)
-        assert "1 fact is deleted for good." in main(client.get(response["Location"])).words
+        assert "1 fact is deleted permanently." in main(client.get(response["Location"])).words
         assert not Fact.objects.exists()
         assert JournalEntry.objects.get(operation="delete").actor == "user:ada"
 

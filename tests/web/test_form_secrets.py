@@ -27,7 +27,7 @@ def test_new_memory_with_a_secret_is_refused_at_the_field(
     response = sign_in("add_memory").post("/memories/new/", NEW | {field: typed})
     assert response.status_code == 422
     [shown] = response.context["form"].errors[field]
-    assert shown.startswith(f"{place} holds what looks like a GitHub token")
+    assert shown.startswith(f"{place} contains what looks like a GitHub token")
     assert TOKEN not in shown
     assert place in main(response).words
     assert not Memory.objects.exists()

@@ -16,7 +16,7 @@ from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.injection.queries import load_reports
 from memoryhub.models import Event, Injection, Memory, Session
-from memoryhub.web.sessions import report as view
+from memoryhub.web import injections as view
 from tests.web.markup import Page, list_title, main
 
 Remember = Callable[..., Memory]
@@ -117,7 +117,7 @@ class TestLog:
     def test_pages_go_on_where_the_last_one_ended(
         self, visitor: Client, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(view, "PAGE_SIZE", 2)
+        monkeypatch.setattr(view, "INJECTIONS_PER_PAGE", 2)
         for n in range(5):
             inject(session, prompt_preview=f"prompt {n}", at=NOON + timedelta(minutes=n))
         seen: list[str] = []

@@ -178,7 +178,7 @@ class TestRefusals:
             ("title", "x" * 501, "at most 500"),
             ("tags", '"open', "quotation mark"),
             ("tags", ",".join(f"t{n}" for n in range(1001)), "at most"),
-            ("sensitivity", "secret", "You may not see secret"),
+            ("sensitivity", "secret", "You cannot see secret"),
             ("sensitivity", "cosmic", "Choose one of"),
             ("title", "token ghp_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6", "looks like"),
         ],

@@ -172,7 +172,7 @@ def test_preview_is_byte_for_byte_what_the_hook_answers(sign_in: SignIn, remembe
     assert "Use tabs" in preview
     assert "private" not in preview
     page = client.get(f"{PAGE}preview/?token={token.uid}&private=on").content.decode()
-    assert "Turn on the switch for private memories" in page
+    assert "Show private memories in the Visibility menu" in page
     client = signed_in_client(User.objects.get(username="ada"), "private")
     page = client.get(f"{PAGE}preview/?token={token.uid}&private=on").content.decode()
     assert "Use private keys" in block(page)

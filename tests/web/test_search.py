@@ -439,7 +439,7 @@ class TestSemanticFailure:
         response = visitor.get("/memories/", {"q": q})
         assert response.status_code == 200
         assert "&lt;b&gt;the endpoint&lt;/b&gt; did not answer in time" in response.content.decode()
-        assert "Meaning could not be used now; searched by words only" in text(response)
+        assert "Search by meaning is not available: searched by words only" in text(response)
 
     def test_working_semantic_search_reports_nothing(
         self, visitor: Client, zoo: None, embedding: Any

@@ -92,7 +92,7 @@ class TestRaisedLevels:
         keeper_of_all.post(f"/memories/{memory.uid}/fields/sensitivity/", sent(memory, sensitivity="private"))
         page_text = expected(keeper_of_all)
 
-        assert "It is private now and hidden: turn on the switch" in page_text
+        assert "It is private now and hidden: show private memories in the Visibility menu" in page_text
         assert Memory.objects.get().sensitivity == "private"
         undone(keeper_of_all, page_text)
         assert Memory.objects.get().sensitivity == "public"

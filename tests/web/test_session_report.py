@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memoryhub.models import Event, Memory, Profile, Session
-from memoryhub.web.sessions import report as sessions_report
+from memoryhub.web.sessions import timeline as timeline_pages
 from memoryhub.web.sessions import views
 from memoryhub.web.templatetags import pages
 from tests.web.markup import PAYLOADS, find_dangers, main
@@ -51,7 +51,7 @@ def test_all_entries_are_on_one_page_oldest_first(visitor: Client, night: Sessio
 def test_a_very_long_one_goes_on_in_parts(
     visitor: Client, night: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions_report, "MAX_ENTRIES", 60)
+    monkeypatch.setattr(timeline_pages, "MAX_REPORT_ENTRIES", 60)
     first = main(visitor.get(AT))
     assert "Tool30." in first.words
     assert "Tool90." not in first.words
@@ -183,7 +183,7 @@ def test_the_summary_is_shown_once(visitor: Client, remember: Any) -> None:
 def test_each_part_numbers_its_entries_at_its_head_and_its_foot(
     visitor: Client, night: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions_report, "MAX_ENTRIES", 60)
+    monkeypatch.setattr(timeline_pages, "MAX_REPORT_ENTRIES", 60)
     first = main(visitor.get(AT))
     assert first.words.count("Entries 1 to 60 of 102") == 2
     assert "Entry 61 and what happened then are in the next part" in first.words

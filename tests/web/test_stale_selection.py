@@ -158,7 +158,7 @@ class TestTrash:
         changed(three[0])
         store.trash_memories([three[0].uid], EVE)
         page = done(editor, "/trash/", **confirmed(requested))
-        assert "1 memory erased for good" in page
+        assert "1 memory erased permanently" in page
         assert "1 memory was changed since you opened this list" in page
         assert set(Memory.objects.all()) == {three[0], three[1]}
 
@@ -200,7 +200,7 @@ class TestFacts:
         requested = editor.post("/facts/delete/", {"uid": boxes(editor, "/facts/")})
         restated(shown[1])
         page = done(editor, "/facts/delete/", **confirmed(requested))
-        assert "2 facts are deleted for good." in page
+        assert "2 facts are deleted permanently." in page
         assert "1 fact was changed since you opened this list" in page
         assert [fact.subject for fact in Fact.objects.all()] == ["s1"]
 

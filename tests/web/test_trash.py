@@ -164,7 +164,7 @@ class TestErase:
     def test_confirmed_memory_is_erased(self, sign_in: Any, thrown: Any) -> None:
         client = sign_in("erase_memory")
         form = {"uid": thrown[0].uid, "confirmed": "yes"}
-        assert "1 memory erased for good." in text(client.post("/trash/", form, follow=True))
+        assert "1 memory erased permanently." in text(client.post("/trash/", form, follow=True))
         assert not Memory.objects.filter(pk=thrown[0].pk).exists()
         assert JournalEntry.objects.get(operation="erase").actor == "user:ada"
 

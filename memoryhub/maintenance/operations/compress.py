@@ -9,12 +9,14 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from django.conf import settings
 from django.db.models import Count
 
 from memoryhub.access.policy import Actor
+from memoryhub.core.pagination import row_pages
 from memoryhub.maintenance.operations.base import Change, Operation, Pace, ProjectParams, Step
 from memoryhub.maintenance.operations.summaries import (
     SourceText,
@@ -159,7 +161,7 @@ class _Clusters:
 
 
 _GROUP_COLUMNS = ("project", "scope", "owner")
-_PAGE_SIZE = 500
+_PAGE_SIZE = 500  # rows of one query; a long one would prevent a checkpoint of the write-ahead log
 Group = tuple[str, str, str]
 
 
@@ -210,7 +212,7 @@ def _group_steps(
     config, after, counted = settings.MEMORYHUB, position.get("after", 0), position.get("counted", 0)
     eligible = _eligible(params, actor, now).filter(**dict(zip(_GROUP_COLUMNS, group, strict=True)))
     keys, texts, numbers = array("Q"), list["array[int]"](), dict[str, int]()
-    for page in _pages(eligible):
+    for page in row_pages(eligible.values_list("pk", "title", "content"), _PAGE_SIZE, itemgetter(0)):
         for pk, title, content in page:
             terms = comparison_terms(f"{title} {content}")
             keys.append(pk)
@@ -228,14 +230,6 @@ def _group_steps(
             step = _cluster_step(member_keys, eligible, reached, actor, now)
             yield step
             pace.after(step)
-
-
-def _pages(eligible: MemoryQuerySet) -> Iterator[list[tuple[int, str, str]]]:
-    """Read in short queries, because a long one would prevent a checkpoint of the write-ahead log."""
-    rows, last = eligible.order_by("pk").values_list("pk", "title", "content"), 0
-    while page := list(rows.filter(pk__gt=last)[:_PAGE_SIZE]):
-        last = page[-1][0]
-        yield page
 
 
 def _cluster_step(

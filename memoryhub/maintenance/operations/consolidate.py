@@ -12,7 +12,7 @@ from django.conf import settings
 
 from memoryhub.access.policy import Actor
 from memoryhub.core.database import write_transaction
-from memoryhub.core.text import format_change, format_count
+from memoryhub.core.text import format_change, format_count, is_visible_change
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.maintenance.operations.base import (
     Change,
@@ -175,8 +175,8 @@ def _plan_change(row: _MemoryRow, actor: Actor, now: datetime) -> _PlannedChange
         return _PlannedChange(Change("evict", row.uid, row.importance, after, reason), importance, True)
     if importance is None:
         return None
-    # Pages show two decimals, and "0.60 → 0.60" would not look like a change.
-    is_visible = f"{after:.2f}" != f"{row.importance:.2f}"
+    # "0.60 → 0.60" would not look like a change.
+    is_visible = is_visible_change(row.importance, after)
     return _PlannedChange(_describe_change(row, after, now) if is_visible else None, importance)
 
 

@@ -48,9 +48,10 @@ class Evict(Operation[ProjectParams]):
     label = "Evict"
     depends_on_age = True
     help = (
-        "Moves faded memories, and those above the cap, to the trash. Faded ones were not used for a long "
-        "time. Then, where an owner has more than the cap of a project there, moves the least used, longest "
-        "unchanged and least important ones in it. Undo restores them."
+        "Moves faded memories, and those above the cap of a project, to the trash. A faded memory has little "
+        "importance and was not used for a long time. If an owner still has more memories in a project than "
+        "its cap, those used least go, then those unchanged longest, then the least important. Undo restores "
+        "them."
     )
     inverse_records = ("evict",)
     Params = ProjectParams

@@ -57,8 +57,8 @@ class Command(BaseCommand):
         self.stdout.write(raw)
         where = f"in {', '.join(token.projects)}" if token.projects else "in every project"
         self.stderr.write(
-            f"{token.name} may {', '.join(token.rights)} up to {token.clearance} {where}. Copy it now: "
-            "it is not shown again."
+            f"Token for {token.name}: {', '.join(token.rights)}, up to the level {token.clearance}, {where}."
+            " Copy it now: it is not shown again."
         )
 
 

@@ -8,7 +8,7 @@ import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,9 @@ from memoryhub.models import Memory
 from memoryhub.ops.checks import INSTALLATION
 from memoryhub.transfer.files import STDIN
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, Format, detect_format
-from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.loader import LoadOptions, load_items
 from memoryhub.transfer.reader import (
+    IdMap,
     ImportReader,
     checkpoint_path,
     load_checkpoint,
@@ -173,8 +173,7 @@ class Command(BaseCommand):
         options = ReadOptions(name=name, project=loading.project, has_owner=bool(loading.actor.owner))
         with ExitStack() as stack:
             reading = stack.enter_context(open_import(format, name, options))
-            ids = IdMap(checkpoint and checkpoint.with_suffix(".ids"))
-            stack.callback(ids.close)
+            ids = stack.enter_context(closing(IdMap(checkpoint and checkpoint.with_suffix(".ids"))))
             if checkpoint and not self._resume(reading, checkpoint):
                 reading = stack.enter_context(open_import(format, name, options))
             bar = stack.enter_context(self._bar(reading))
@@ -250,12 +249,13 @@ class Command(BaseCommand):
             yield f"Unknown fields, ignored: {listed}"
         if tally.first_expiry:
             expire = "would expire" if self.options["dry_run"] else "will expire"
-            never = "; --ttl never keeps those without ttl_days" if tally.without_ttl and days else ""
-            first = f"the first on {tally.first_expiry:%Y-%m-%d}"
-            yield f"{plural(tally.expiring, 'memory')} {expire}, {first}{never}"
+            yield f"{plural(tally.expiring, 'memory')} {expire}, the first on {tally.first_expiry:%Y-%m-%d}"
         if tally.without_ttl and days:
             memories = plural(tally.without_ttl, "memory")
-            yield f"{memories} without ttl_days: to expire in {days} days (default_ttl_days)"
+            yield (
+                f"{memories} without ttl_days: to expire in {days} days (default_ttl_days);"
+                " use --ttl never to keep them"
+            )
         if tally.outcomes["kept"]:
             n = tally.outcomes["kept"]
             yield f"{plural(n, 'memory')} changed on one side since: the stored version is kept"

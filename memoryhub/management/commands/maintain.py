@@ -270,10 +270,8 @@ class Command(BaseCommand):
         result = run.result or {}
         counts = ", ".join(f"{n:,} {action}" for action, n in result.get("counts", {}).items())
         what = counts or ("nothing would change" if run.dry_run else "nothing to change")
-        verb = "would " if run.dry_run and counts else ""
-        self.stdout.write(
-            f"{run.operation}: {verb}{what} ({run.done:,} checked, {took:.1f} s, run {run.uid})"
-        )
+        dry = " (dry run)" if run.dry_run else ""
+        self.stdout.write(f"{run.operation}{dry}: {what} ({run.done:,} checked, {took:.1f} s, run {run.uid})")
         if run.dry_run:
             for line in describe_changes(run, self.actor.clearance):
                 self.stdout.write(line)
@@ -283,7 +281,7 @@ def _parse_param(text: str) -> tuple[str, Any]:
     """Parse NAME=VALUE: ``days=3`` is a number, ``project=x`` a text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise CommandError(f"--param is written NAME=VALUE, not {shown(text)}")
+        raise CommandError(f"--param must be NAME=VALUE, not {shown(text)}")
     try:
         return name, json.loads(value)
     except ValueError:

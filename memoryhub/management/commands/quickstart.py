@@ -83,7 +83,7 @@ class Command(BaseCommand):
             self.print_row("Loaded" if loaded else "Kept", _contents())
         else:
             self.print_row(
-                "Holds", f"nothing yet; to import a file: {_command(real, 'import_memories FILE')}"
+                "Contains", f"nothing yet; to import a file: {_command(real, 'import_memories FILE')}"
             )
         self.ensure_administrator(real)
         self.ensure_token(real)

@@ -33,7 +33,7 @@ from memoryhub.ops.replay import (
 INTERRUPTED = 130
 MAX_SPEED = 100_000
 TOKEN_NAME = "replay"  # noqa: S105  a name
-_ORDER = ("kept", "skipped", "taken", "known", "failed")
+_ORDER = ("kept", "skipped", "accepted", "known", "failed")
 
 
 class Command(BaseCommand):
@@ -112,7 +112,7 @@ class Command(BaseCommand):
             ) from None
         counts = [f"{counted[name]:,} {name}" for name in _ORDER if counted[name]]
         self.stdout.write(
-            f"Played {plural(counted.total(), 'hook')} into {player.transport.target}: {', '.join(counts)}"
+            f"Replayed {plural(counted.total(), 'hook')} into {player.transport.target}: {', '.join(counts)}"
         )
         return counted["failed"]
 

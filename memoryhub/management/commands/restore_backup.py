@@ -45,7 +45,7 @@ class Command(BaseCommand):
 
     def _verified(self, copy: Path, options: dict[str, Any]) -> backup.Contents:
         contents = backup.inspect(copy, options["file"])
-        self.stdout.write(f"{options['file']} holds {contents.summary()}")
+        self.stdout.write(f"{options['file']} contains {contents.summary()}")
         if contents.refusal:
             raise backup.BackupError(f"{contents.refusal}; install that version first")
         if contents.damage():
@@ -58,7 +58,7 @@ class Command(BaseCommand):
     def _put_in_place(self, copy: Path, contents: backup.Contents, options: dict[str, Any]) -> None:
         live = backup.live_path()
         if live.exists() and not options["yes"]:
-            self.stdout.write(f"{live} holds {self._present()}")
+            self.stdout.write(f"{live} contains {self._present()}")
             raise backup.BackupError("a store exists already; --yes renames it and restores the backup")
         kept = restore.put_in_place(copy, options["file"])
         self._journal(options["file"], contents)

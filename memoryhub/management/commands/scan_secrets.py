@@ -101,7 +101,7 @@ class Command(BaseCommand):
             if finding.place.sealed:
                 why = "is part of the journal's chain and cannot be changed"
             elif verb == "Redacted":
-                why = "holds another text that is too costly to check; change it by hand"
+                why = "contains another text that is too costly to check; change it by hand"
             else:
                 why = "has no level to hide it by; --redact removes it"
             self.stdout.write(f"Left: {_line(finding)}: a {finding.place.name} {why}")

@@ -48,11 +48,11 @@ def levels() -> Iterator[Finding]:
     }
     for name, n in counts.items():
         yield warn(
-            f"{n:,} rows of {name} are of an unknown level, and hidden from everyone",
+            f"rows of {name} with an unknown level, hidden from everyone: {n:,}",
             "Someone with the permission repair_unknown can give them a level in the admin.",
         )
     if not counts:
-        yield ok("every row is of a known level")
+        yield ok("every row has a known level")
 
 
 @check("second factors", needs="tables")
@@ -74,10 +74,10 @@ def cap() -> Iterator[Finding]:
         name, cap = project or "(no project)", caps[project]
         if n > cap:
             text = (
-                f"{name} holds {n:,} memories of one owner, over the cap of {cap:,}: a new one evicts another"
+                f"{name} has {n:,} memories of one owner, over the cap of {cap:,}: a new one evicts another"
             )
         else:
-            text = f"{name} holds {n:,} memories of one owner, of at most {cap:,}"
+            text = f"{name} has {n:,} memories of one owner, of at most {cap:,}"
         yield warn(
             text,
             "Raise the cap in the settings of the project, or max_memories in the configuration (0: no cap).",
@@ -212,7 +212,7 @@ def server_processes() -> Iterator[Finding]:
         yield ok("no server uses the store")
     if len({one.version for one in processes}) > 1:
         yield warn("the nodes run different versions", "Finish the upgrade: restart the older ones.")
-    if nodes.find_other_key():
+    if nodes.find_node_with_other_key():
         yield fail(
             "the nodes have different secret keys: sign-ins on one are unknown to the others",
             "Set the same MEMORYHUB_SECRET_KEY on all of them.",
@@ -278,4 +278,4 @@ def daily_maintenance() -> Iterator[Finding]:
         yield ok(f"ran on {last:%Y-%m-%d}")
     else:
         following = scheduler.next_due_time(now)
-        yield ok(f"runs first on {following:%Y-%m-%d %H:%M}" if following else "the store is new")
+        yield ok(f"first run on {following:%Y-%m-%d %H:%M}" if following else "the store is new")

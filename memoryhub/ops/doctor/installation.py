@@ -108,11 +108,13 @@ def _tighten_modes() -> Iterator[str]:
 @check("file modes", needs="home", fix=_tighten_modes)
 def modes() -> Iterator[Finding]:
     for folder in _open_folders():
-        yield warn(f"others on this machine may write to {folder}", f"doctor --fix, or: chmod go-w {folder}")
+        yield warn(
+            f"other users of this machine can write to {folder}", f"doctor --fix, or: chmod go-w {folder}"
+        )
     for path in _exposed():
-        yield warn(f"others on this machine may read {path}", f"doctor --fix, or: chmod 600 {path}")
+        yield warn(f"other users of this machine can read {path}", f"doctor --fix, or: chmod 600 {path}")
     if not _open_folders() and not _exposed():
-        yield ok("only their owner may read the store and what belongs to it")
+        yield ok("only their owner can read the files of the store")
 
 
 def _remove_drafts() -> Iterator[str]:

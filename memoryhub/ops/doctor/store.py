@@ -269,7 +269,7 @@ def _rewrite_mirror() -> Iterator[str]:
 def journal_mirror() -> Iterator[Finding]:
     state = verification.compare_mirror()
     if state.in_step or (not state.exists and not state.behind):
-        yield ok(f"in step, {state.path}")
+        yield ok(f"up to date, {state.path}")
         return
     text = "; ".join(state.findings())
     if state.ok:
@@ -292,7 +292,7 @@ def present() -> Iterator[Finding]:
     for table in missing:
         yield fail(f"table {table} is missing, and its rows are lost", RESTORE)
     if not missing:
-        yield ok(f"all {len(wanted)} there")
+        yield ok(f"all {len(wanted)} exist")
 
 
 def _missing_indexes() -> list[tuple[type[models.Model], _Index]]:

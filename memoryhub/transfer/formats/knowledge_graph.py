@@ -80,7 +80,7 @@ def _read_entity(fields: FieldReader) -> Iterator[Item]:
 
 def _make_observation(observation: Any, name: str, kind: str, place: str) -> Item:
     if not isinstance(observation, str) or not observation.strip():
-        return InvalidItem(place, [Problem("observations", "is not a text")])
+        return InvalidItem(place, [Problem("observations", "is not a string")])
     draft = {
         "content": f"{name}: {observation.strip()}",
         "type": MemoryType.ENTITY.value,

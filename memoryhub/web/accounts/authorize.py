@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods
 from memoryhub.accounts import oauth
 from memoryhub.accounts.clearance import request_actor
 from memoryhub.core.database import write_transaction
+from memoryhub.core.vocabulary import RIGHTS
 from memoryhub.http.middleware import page_policy
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.web.accounts.forms import ConsentForm
@@ -26,6 +27,10 @@ _EXPLANATIONS = {
     " Remove the connection in the app and add it again.",
     "invalid_target": "The app asks for something that is not an MCP server of this hub."
     " Check the address that you gave to the app.",
+    "invalid_scope": "The app asks for rights that this hub does not know."
+    f" If you develop the app, send as scope one or more of: {', '.join(RIGHTS)}.",
+    "unsupported_response_type": "The app asks for a kind of answer that this hub does not give."
+    " If you develop the app, send response_type=code.",
 }
 
 
@@ -67,7 +72,7 @@ def _allow(request: HttpRequest, asked: Authorization) -> HttpResponse:
 def _obstacle(request: HttpRequest, asked: Authorization) -> str:
     """Return why this person may not allow it; empty if they may."""
     if not request.user.has_perm(ISSUE_PERMISSION):
-        return "Your account may not give access to apps. Ask an administrator of the hub."
+        return "You do not have permission to give apps access. Ask an administrator of the hub."
     if asked.client.approved_at is None and not request.user.has_perm(oauth.APPROVE_PERMISSION):
         return "No one has approved this app yet. Ask a maintainer of the hub to connect it first."
     return ""

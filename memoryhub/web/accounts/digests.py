@@ -32,10 +32,10 @@ class DigestForm(PlainForm):
 
     channel = forms.ChoiceField(label="Send to", choices=CHANNELS)
     url = forms.CharField(
-        label="Webhook address",
+        label="Webhook URL",
         required=False,
         max_length=500,
-        help_text="For example an incoming webhook of Slack. Anyone who knows the address can post there.",
+        help_text="For example an incoming webhook in Slack. Anyone who knows the URL can post there.",
         widget=forms.URLInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     period = forms.ChoiceField(label="How often", choices=PERIODS)

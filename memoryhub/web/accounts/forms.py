@@ -18,9 +18,10 @@ from memoryhub.accounts import people, roles, sign_in
 from memoryhub.accounts.clearance import grantable_clearances, is_confined, user_clearance
 from memoryhub.accounts.roles import grantable_rights
 from memoryhub.core import dates
+from memoryhub.core.form_fields import LinesField
 from memoryhub.models import OAuthClient
 from memoryhub.models.account import default_rights
-from memoryhub.web.base.forms import LinesField, PlainForm
+from memoryhub.web.base.forms import PlainForm
 
 LEVEL_LABELS = {
     "public": "public memories only",

@@ -194,7 +194,7 @@ def _render_link(request: HttpRequest, user: User, token: str) -> HttpResponse:
 
 
 def _render_person(request: HttpRequest, user: User, **forms: PlainForm) -> HttpResponse:
-    manager = signed_in_user(request)
+    manager, identity = signed_in_user(request), identities.find_identity(user)
     context = {
         "person": user,
         "within_reach": people.may_change_account(manager, user),
@@ -207,7 +207,8 @@ def _render_person(request: HttpRequest, user: User, **forms: PlainForm) -> Http
         "memberships": list(Membership.objects.filter(user=user)),
         "confined": is_confined(user),
         "organisation": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
-        "identity": identities.find_identity(user),
+        "identity": identity,
+        "identity_signs_in": identities.signs_in(identity),
         "journal": JournalEntry.objects.about_person(user.username)[:MAX_JOURNAL_ROWS],
         **{name: make(manager, user, None) for name, make in PERSON_FORMS.items() if name not in forms},
         **forms,

@@ -77,7 +77,7 @@ def token_new(request: HttpRequest) -> HttpResponse:
     form = TokenForm(user, request.POST)
     used = request.session.get(_USED_FORMS_KEY, [])
     if form.is_valid() and form.cleaned_data["once"] in used:
-        messages.info(request, "This form has already issued its token, which is shown only once.")
+        messages.info(request, "This form has already created its token, which is shown only once.")
         return redirect("you")
     issued = form.submit(
         lambda: tokens.issue_token(
@@ -122,7 +122,7 @@ def tokens_revoke(request: HttpRequest) -> HttpResponse:
     """Revoke several of the user's own tokens (``uid``) after a confirmation page that lists them."""
     chosen = list(own_tokens(request).filter(uid__in=request.POST.getlist("uid")[:MAX_TOKENS]))
     if not chosen:
-        messages.warning(request, "No token was selected. Tick the tokens to revoke.")
+        messages.warning(request, "No token was selected. Select the tokens to revoke.")
         return redirect("you")
     if request.POST.get("confirmed") != "yes":
         return render(
@@ -165,13 +165,14 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
     may_issue = user.has_perm(ISSUE_PERMISSION)
     role_name = roles.user_role(user)
     factors = second_factors.list_second_factors(user)
+    identity = identities.find_identity(user)
     context: dict[str, Any] = {
         "role": next((role for role in roles.ROLES if role.name == role_name), None),
         "reach": _project_levels(user),
         "preferences": forms.get("preferences") or PreferencesForm(initial=kept),
         "password": forms.get("password") or PasswordForm(request),
         "organisation": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
-        "identity": identities.find_identity(user) if settings.OIDC_ISSUER else None,
+        "identity": identity if identities.signs_in(identity) else None,
         "second_factors": factors,
         "kinds": {one.type for one in factors},
         "may_issue": may_issue,

@@ -225,7 +225,8 @@ class RemovePasskey(SuccessMessageMixin, RemoveWebAuthnView):  # type: ignore[mi
     def form_valid(self, form: Any) -> HttpResponse:
         user = signed_in_user(self.request)
         others = self.get_queryset().exclude(pk=self.object.pk).exists()
-        if not others and not user.has_usable_password() and not identities.find_identity(user):
+        by_provider = identities.signs_in(identities.find_identity(user))
+        if not others and not user.has_usable_password() and not by_provider:
             messages.error(self.request, ONLY_WAY_IN)
             return redirect("you")
         return super().form_valid(form)

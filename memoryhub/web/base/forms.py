@@ -17,16 +17,12 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from memoryhub.core.dates import start_of_day
+from memoryhub.core.form_fields import LinesField, ListField, normalize_newlines
 from memoryhub.core.vocabulary import TYPES
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.filters import MemoryFilter
 
 T = TypeVar("T")
-
-
-def normalize_newlines(text: str) -> str:
-    """Replace CRLF and CR by LF: browsers submit CRLF."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def to_sentence(text: str) -> str:
@@ -93,52 +89,8 @@ class NumberField(forms.FloatField):
         return f"{value:.15g}" if isinstance(value, float) else value
 
 
-class TextField(forms.CharField):
-    """A multi-line text that keeps its indentation."""
-
-    widget = forms.Textarea
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(strip=False, required=False, **options)
-
-    def to_python(self, value: Any) -> str:
-        return normalize_newlines(super().to_python(value) or "")
-
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        return normalize_newlines(initial or "") != normalize_newlines(data or "")
-
-
 def _join_lines(text: str) -> str:
     return text.replace("\r", "").replace("\n", "").strip()
-
-
-class _ListField(forms.CharField):
-    """A list edited as text; it has changed only if the text has."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(strip=False, required=False, **options)
-
-    def prepare_value(self, value: Any) -> str:
-        return value if isinstance(value, str) else self.write(value or [])
-
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        return normalize_newlines(self.prepare_value(initial)) != normalize_newlines(data or "")
-
-    def write(self, values: Iterable[str]) -> str:
-        raise NotImplementedError
-
-
-class LinesField(_ListField):
-    """A list with one item per line."""
-
-    widget = forms.Textarea
-
-    def clean(self, value: Any) -> Any:
-        lines = normalize_newlines(super().clean(value)).split("\n")
-        return [line.strip() for line in lines if line.strip()]
-
-    def write(self, values: Iterable[str]) -> str:
-        return "\n".join(values)
 
 
 class EntitiesField(LinesField):
@@ -155,7 +107,7 @@ class EntitiesField(LinesField):
         return {"entity": name.strip(), "entity_type": kind.strip()} if mark else {"entity": line}
 
 
-class LabelsField(_ListField):
+class LabelsField(ListField):
     """A list with commas between the items; an item that contains a comma is quoted."""
 
     def to_python(self, value: Any) -> Any:

@@ -14,7 +14,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.urls import Resolver404, resolve
 from django.utils import timezone
-from django.utils.cache import patch_cache_control
+from django.utils.cache import patch_cache_control, patch_vary_headers
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
@@ -25,10 +25,11 @@ from memoryhub.core.database import is_database_busy, is_interrupted, is_store_u
 from memoryhub.core.pagination import InvalidCursor
 from memoryhub.memories.errors import Forbidden, NotFound
 from memoryhub.web.base import caching
-from memoryhub.web.base.requests import apply_scope, patch_vary
+from memoryhub.web.base.requests import apply_scope
 
 ZONE_COOKIE = "zone"  # written by theme.js: the browser's time zone, used if the person chose none
 _PAGES = "memoryhub.web."
+_VARY_HEADERS = ("HX-Request", "HX-Target", "HX-Boosted")
 
 
 class PageMiddleware(LoginRequiredMiddleware):
@@ -48,7 +49,8 @@ class PageMiddleware(LoginRequiredMiddleware):
             response = _method_not_allowed_page(request, response["Allow"])
         if getattr(request, "is_page", False):
             patch_cache_control(response, private=True, no_store=True)
-            patch_vary(response)
+            # The same URL returns a page or a fragment of it.
+            patch_vary_headers(response, _VARY_HEADERS)
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:

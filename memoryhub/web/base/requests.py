@@ -19,7 +19,6 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.cache import patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.http import push_url, replace_url
 from django_htmx.middleware import HtmxDetails
@@ -30,7 +29,6 @@ from memoryhub.core.pagination import paginate
 from memoryhub.stats.counts import facets_and_days
 
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
-VARY_HEADERS = ("HX-Request", "HX-Target", "HX-Boosted")
 
 
 def require(test: Callable[[Any], bool]) -> Callable[[View], View]:
@@ -50,11 +48,6 @@ class HtmxHttpRequest(HttpRequest):
     htmx: HtmxDetails
 
 
-def patch_vary(response: HttpResponseBase) -> None:
-    """Tell caches that the same URL returns a page or a fragment of it."""
-    patch_vary_headers(response, VARY_HEADERS)
-
-
 def wants_fragment(request: HtmxHttpRequest, target: str) -> bool:
     """Whether htmx swaps the response into the element with this id only."""
     htmx = request.htmx
@@ -72,9 +65,7 @@ def page_or_fragment(
 ) -> HttpResponse:
     """Render ``fragment`` if htmx fills ``target``, else the whole ``page``, which includes it."""
     name = fragment if wants_fragment(request, target) else page
-    response = render(request, name, context, status=status)
-    patch_vary(response)
-    return response
+    return render(request, name, context, status=status)
 
 
 def cursor_page(request: HttpRequest, rows: QuerySet[Any], column: str, limit: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from memoryhub.core import claude_code
 
 # The toolsets with their purpose.
 TOOLSETS: dict[str, str] = {
-    "letsgo": "memories, facts, timeline and upkeep, with every field",
+    "letsgo": "memories, facts, timeline and maintenance, with every field",
     "memory-mcp": "store, recall and forget, with entities and provenance",
     "mira": "one tool that remembers, recalls and forgets, by key and scope",
     "pigo": "recall, remember and forget in three layers and six categories",

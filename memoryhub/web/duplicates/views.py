@@ -19,15 +19,15 @@ from pydantic import ValidationError
 from memoryhub import memories
 from memoryhub.access import policy
 from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.core.form_fields import normalize_newlines
 from memoryhub.duplicates.clusters import MAX_MEMBERS, Cluster, DuplicateClusters
 from memoryhub.injection.effects import preview_change
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
-from memoryhub.web.base.forms import normalize_newlines, parse_aware_datetime
+from memoryhub.web.base.forms import parse_aware_datetime
 from memoryhub.web.base.requests import (
     HtmxHttpRequest,
     page_or_fragment,
-    patch_vary,
     return_url,
     wants_fragment,
 )
@@ -42,7 +42,7 @@ from memoryhub.web.duplicates.presenters import (
     build_cards,
     plan_merges,
 )
-from memoryhub.web.effects import effect_context, render_panel
+from memoryhub.web.injections import effect_context, render_panel
 from memoryhub.web.memories import queries
 from memoryhub.web.memories.queries import live_memories
 
@@ -189,7 +189,9 @@ def duplicates_decide(request: HtmxHttpRequest) -> HttpResponse:
     except memories.StoreError as refusal:
         return _refused_response(request, refusal.message)
     except ValidationError:
-        return _refused_response(request, f"the text is longer than {MAX_CONTENT} characters, or holds a NUL")
+        return _refused_response(
+            request, f"the text is longer than {MAX_CONTENT} characters, or contains a NUL character"
+        )
     return _done_response(request, undo, chosen)
 
 
@@ -277,9 +279,7 @@ def _card_or_404(
 def _card_response(request: HttpRequest, card: ClusterCard, status: int = 200, **more: Any) -> HttpResponse:
     _reveal_secrets(request, [card])
     context = {"cluster": card, **decision_rights(request), **more}
-    response = render(request, "duplicates/page.html#cluster", context, status=status)
-    patch_vary(response)
-    return response
+    return render(request, "duplicates/page.html#cluster", context, status=status)
 
 
 def _reveal_secrets(request: HttpRequest, cards: list[ClusterCard]) -> None:
@@ -322,7 +322,7 @@ def _announce_change(response: HttpResponse) -> HttpResponse:
 
 def _refused_response(request: HtmxHttpRequest, message: str) -> HttpResponse:
     """Return the current card with the reason of the refusal, or a message without htmx."""
-    text = f"Not done: {_with_titles(request, message)}."
+    text = f"Nothing was changed: {_with_titles(request, message)}."
     if not request.htmx:
         messages.error(request, text)
         return redirect(_return_url(request))

@@ -19,7 +19,7 @@ from memoryhub.facts import contradictions
 from memoryhub.facts.contradictions import Contradiction, ContradictionReport
 from memoryhub.facts.queries import node_key
 from memoryhub.models import Fact
-from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, return_url
 from memoryhub.web.facts.filters import ContradictionFilter, GraphAddress, suggested_predicates
 from memoryhub.web.memories.filters import filter_url
 
@@ -139,9 +139,7 @@ def _card_response(request: HtmxHttpRequest) -> HttpResponse:
         raise Http404
     [card] = contradiction_cards(request, [group])
     context = {"one": card, "back": _back_address(request), "is_fresh": True, **_current_counts(request)}
-    response = render(request, "facts/conflicts.html#conflict_again", context)
-    patch_vary(response)
-    return response
+    return render(request, "facts/conflicts.html#conflict_again", context)
 
 
 def _refused_response(request: HtmxHttpRequest, refusal: memories.StoreError) -> HttpResponse:

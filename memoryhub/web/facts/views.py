@@ -60,10 +60,10 @@ def _add_fact(request: HttpRequest) -> HttpResponse:
 
 
 def _hidden_level_hint(request: HttpRequest, fact: Fact) -> str:
-    """Return which switch shows the stored fact, if its level is switched off."""
+    """Return how to show the stored fact if its level is hidden."""
     if request_clearance(request).allows(fact.project, fact.sensitivity):
         return ""
-    return f" It is {fact.sensitivity}: turn on the switch of that level to see it."
+    return f" It is {fact.sensitivity}: show {fact.sensitivity} memories in the Visibility menu to see it."
 
 
 def _initial_values(request: HttpRequest) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def facts_end(request: HtmxHttpRequest) -> HttpResponse:
         }
         messages.success(request, render_to_string("facts/page.html#ended", context, request=request))
     elif not ended.outdated:
-        messages.warning(request, "No current fact was selected. Tick the facts to end.")
+        messages.warning(request, "No current fact was selected. Select the facts to end.")
     _warn_changed(request, len(ended.outdated))
     return redirect(back)
 
@@ -168,12 +168,12 @@ def facts_delete(request: HttpRequest) -> HttpResponse:
     visible = Fact.objects.visible_to(request_clearance(request)).filter(uid__in=found.uids)
     if request.POST.get("confirmed") == "yes":
         gone = fact_store.delete_facts(found.uids, request_actor(request), seen=found.seen)
-        messages.success(request, f"{_count_facts(len(gone), 'is', 'are')} deleted for good.")
+        messages.success(request, f"{_count_facts(len(gone), 'is', 'are')} deleted permanently.")
         _warn_changed(request, visible.count())
         return redirect(_FACTS_URL if back in {reverse("fact", args=[fact.uid]) for fact in gone} else back)
     chosen = list(visible.order_by("-pk"))
     if not chosen:
-        messages.warning(request, "No fact was selected. Tick the facts to delete.")
+        messages.warning(request, "No fact was selected. Select the facts to delete.")
         return redirect(back)
     return render(request, "facts/delete.html", {"chosen": chosen, "back": back, "action": request.path})
 

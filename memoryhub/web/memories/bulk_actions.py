@@ -355,7 +355,7 @@ def _current_rights(params: BulkActionParams, actor: Actor) -> Actor:
     """Return the actor without what the person who started the run may no longer see or do."""
     person = User.objects.filter(username=actor.clearance.owner, is_active=True).first()
     if person is None or not any(person.has_perm(name) for name in PERMISSIONS[params.kind]):
-        raise Forbidden("the person who started this run may not do it any more")
+        raise Forbidden("the person who started this run no longer has the permission for it")
     return replace(actor, clearance=actor.clearance.within(user_clearance(person)))
 
 

@@ -22,13 +22,14 @@ from memoryhub.injection.queries import find_uses
 from memoryhub.memories import serializers
 from memoryhub.memories.freshness import changed_files
 from memoryhub.memories.merge import last_merge
-from memoryhub.memories.rows import LIST_FIELDS, list_values, visible_replacements
+from memoryhub.memories.replacements import visible_replacements
+from memoryhub.memories.rows import LIST_FIELDS, list_values
 from memoryhub.models import Memory
 from memoryhub.search.related import find_related
 from memoryhub.web.base import charts, markdown
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import parse_whole_number
-from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, referring_page, wants_fragment
+from memoryhub.web.base.requests import HtmxHttpRequest, referring_page, wants_fragment
 from memoryhub.web.memories import queries, versions
 from memoryhub.web.memories.bulk_actions import is_allowed
 from memoryhub.web.sessions.overview import name_sessions
@@ -76,9 +77,7 @@ def memory_history(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     )
     queries.reveal_if_secret(request, memory, "history", [one.sensitivity for one in context["versions"]])
     name = "memory/page.html#history_section" if is_part else "memory/history.html"
-    response = render(request, name, {"memory": memory, "first": before is None, **context})
-    patch_vary(response)
-    return response
+    return render(request, name, {"memory": memory, "first": before is None, **context})
 
 
 def _parse_before(request: HttpRequest) -> int | None:

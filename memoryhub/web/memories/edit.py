@@ -23,7 +23,7 @@ from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
 from memoryhub.web.base.forms import to_sentence
 from memoryhub.web.base.requests import HtmxHttpRequest, return_url
-from memoryhub.web.effects import PREVIEW, effect_context, render_panel, render_refusal
+from memoryhub.web.injections import PREVIEW, effect_context, render_panel, render_refusal
 from memoryhub.web.memories import queries
 from memoryhub.web.memories.bulk_actions import is_allowed
 from memoryhub.web.memories.forms import FieldForm, MemoryForm
@@ -201,7 +201,7 @@ def memory_erase(request: HttpRequest, uid: str) -> HttpResponse:
     typed = request.POST.get("word", "")
     if request.method == "POST" and typed.strip().lower() == ERASE_WORD:
         memories.erase_memories([uid], request_actor(request))
-        messages.success(request, "Erased for good.")
+        messages.success(request, "Erased permanently.")
         return redirect("memories")
     is_wrong = request.method == "POST"
     context = {"memory": memory, "word": ERASE_WORD, "typed": typed, "wrong": is_wrong}

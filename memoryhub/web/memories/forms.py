@@ -11,7 +11,7 @@ from django.conf import settings
 from pydantic import BaseModel, ValidationError
 
 from memoryhub.access.policy import LEVELS, Clearance
-from memoryhub.core.form_fields import ShareField
+from memoryhub.core.form_fields import LinesField, ShareField, TextField
 from memoryhub.core.vocabulary import CONCEPTS, SCOPES, TYPES
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import current_value
@@ -20,10 +20,8 @@ from memoryhub.web.base.forms import (
     EntitiesField,
     LabelsField,
     LineField,
-    LinesField,
     NumberField,
     PlainForm,
-    TextField,
     parse_aware_datetime,
     to_sentence,
 )
@@ -65,7 +63,7 @@ class DraftForm(PlainForm):
     def clean_sensitivity(self) -> str:
         level = str(self.cleaned_data["sensitivity"])
         if level not in self.levels:
-            never = f"You may not see {level} memories. " if level in LEVELS else ""
+            never = f"You cannot see {level} memories. " if level in LEVELS else ""
             raise forms.ValidationError(f"{never}Choose one of: {', '.join(self.levels)}.")
         return level
 

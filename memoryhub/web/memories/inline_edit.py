@@ -17,7 +17,7 @@ from memoryhub import memories
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.memories.rows import list_values
 from memoryhub.models import Memory
-from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, return_url
 from memoryhub.web.memories import bulk_actions, edit, queries
 from memoryhub.web.memories.forms import FieldForm, MemoryForm
 from memoryhub.web.memories.versions import FieldChange, redirect_to_memory, undo_form
@@ -94,9 +94,7 @@ def _text_response(request: HtmxHttpRequest, memory: Memory, name: str, **more: 
     context = {"memory": memory, "name": name, "shown_by": f"memory/inline.html#{name}", **more}
     if name == "tags":
         context["tags"] = list_values(memory, name)
-    response = render(request, "memory/inline.html#shown", context)
-    patch_vary(response)
-    return response
+    return render(request, "memory/inline.html#shown", context)
 
 
 def _form_response(
@@ -120,9 +118,7 @@ def _form_response(
     }
     template = _FORM_TEMPLATE if request.htmx else "memory/inline.html"
     # htmx swaps in a 422 response, and treats other 4xx codes as failures.
-    response = render(request, template, context, status=422 if request.htmx and status == 409 else status)
-    patch_vary(response)
-    return response
+    return render(request, template, context, status=422 if request.htmx and status == 409 else status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -174,7 +170,6 @@ def _row_response(
         )
     # htmx swaps in a 422 response, and treats other 4xx codes as failures.
     response = render(request, "memory/inline.html#row", context, status=422 if status == 409 else status)
-    patch_vary(response)
     if status != 200:  # replace the form instead of the list
         target = f"#row-{memory.uid}"
         response = reswap(reselect(retarget(response, target), target), "outerHTML")

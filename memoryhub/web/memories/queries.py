@@ -56,7 +56,7 @@ def reveal_secrets(request: HttpRequest, memories: Iterable[Memory], page: str) 
 def hidden_notice(request: HttpRequest, memories: Sequence[Memory]) -> str:
     """Explain which of the memories just written are hidden now, and how to show them; empty if none are.
 
-    Their new level may have its switch off, or be one that the person never sees in that project.
+    Their new level may be hidden, or be one that the person never sees in that project.
     """
     shown, full = request_clearance(request), full_clearance(request)
     hidden = [one for one in memories if not shown.allows(one.project, one.sensitivity)]
@@ -67,8 +67,8 @@ def hidden_notice(request: HttpRequest, memories: Sequence[Memory]) -> str:
     named = " or ".join(levels)
     if not all(full.allows(one.project, one.sensitivity) for one in hidden):
         return f"{what} {named} now, which you cannot see there."
-    switch = "switch of that level" if len(levels) == 1 else "switches of these levels"
-    return f"{what} {named} now and hidden: turn on the {switch} to see {them}."
+    wanted = " and ".join(levels)
+    return f"{what} {named} now and hidden: show {wanted} memories in the Visibility menu to see {them}."
 
 
 def visible_titles(request: HttpRequest, uids: Iterable[str]) -> dict[str, str]:

@@ -88,7 +88,7 @@ def _selected(request: HttpRequest) -> Selection:
     """Return the ticked memories, or with ``every`` the whole tab; StoreError if there are too many."""
     selection = parse_selection(request.POST, request_clearance(request))
     if len(selection.uids) > MAX_ERASED_AT_ONCE:
-        raise memories.StoreError(f"at most {MAX_ERASED_AT_ONCE} at once; tick fewer", "uid")
+        raise memories.StoreError(f"at most {MAX_ERASED_AT_ONCE} at once; select fewer", "uid")
     return selection
 
 
@@ -96,7 +96,7 @@ def _erase(request: HttpRequest, selection: Selection) -> None:
     """Erase trashed and expired memories that have not changed since they were shown."""
     ended = [row.uid for row in _selected_ended(request, selection)]
     erased = memories.erase_memories(ended, request_actor(request), seen=selection.seen) if ended else []
-    messages.success(request, f"{count_text(len(erased))} erased for good.")
+    messages.success(request, f"{count_text(len(erased))} erased permanently.")
     _add_changed_message(request, len(ended) - len(erased))
 
 

@@ -24,7 +24,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import review_items
 from memoryhub.web.base.forms import parse_aware_datetime, parse_whole_number
 from memoryhub.web.base.navigation import may_review
-from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, require, return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, require, return_url
 from memoryhub.web.duplicates import presenters
 from memoryhub.web.duplicates.presenters import Comparison
 from memoryhub.web.duplicates.views import decision_rights
@@ -153,11 +153,7 @@ def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
         "back": review_queue.tab_url(tab),
         **decision_rights(request),
     }
-    response = render(
-        request, "review/merge.html#merge_part" if request.htmx else "review/merge.html", context
-    )
-    patch_vary(response)
-    return response
+    return render(request, "review/merge.html#merge_part" if request.htmx else "review/merge.html", context)
 
 
 @require_POST
@@ -295,9 +291,7 @@ def _card_response(request: HttpRequest, uid: str, tab: str, is_whole: bool = Fa
     cards = _load_cards(request, live.filter(uid=uid), is_whole)
     if not cards:
         raise Http404
-    response = _render_card(request, tab, card=cards[0], is_whole=is_whole)
-    patch_vary(response)
-    return response
+    return _render_card(request, tab, card=cards[0], is_whole=is_whole)
 
 
 def _render_card(request: HttpRequest, tab: str, status: int = 200, **context: Any) -> HttpResponse:
@@ -316,7 +310,7 @@ def _next_card(request: HttpRequest) -> ReviewCard | None:
 
 def _refused_response(request: HtmxHttpRequest, memory: Memory, refusal: str) -> HttpResponse:
     """Return the current card with the reason of the refusal, or a message without htmx."""
-    text = f"Not done: {refusal}."
+    text = f"Nothing was changed: {refusal}."
     if not request.htmx:
         messages.error(request, text)
         return redirect(_review_url(request))

@@ -1,4 +1,4 @@
-"""Each journey runs three times: by mouse, by mouse without scripts, and by keyboard alone."""
+"""Each journey runs by mouse, by mouse without scripts, by keyboard alone, and by touch on a phone."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from playwright.sync_api import Locator, Page, expect
 
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from tests.browser.conftest import OpenPage
+from tests.browser.conftest import PHONE, OpenPage
 
 Walk = Callable[..., Page]
 MAX_TABS = 300
 HAS_FOCUS = '(e) => (e.closest("a[href], button, summary, label") ?? e).contains(document.activeElement)'
+IS_MARKED = 'document.activeElement.matches(":focus-visible")'
 TAKES_SPACE = '(e) => e.matches("input[type=checkbox], input[type=radio]")'
 
 
-@pytest.fixture(params=["mouse", "no scripts", "keyboard"])
+@pytest.fixture(params=["mouse", "no scripts", "keyboard", "phone"])
 def way(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "keyboard":
         use_keyboard(monkeypatch)
+    elif request.param == "phone":
+        monkeypatch.setattr(Locator, "click", Locator.tap)
     return str(request.param)
 
 
@@ -31,13 +34,24 @@ def scripts(way: str) -> bool:
 
 
 @pytest.fixture
-def set_out(open_page: OpenPage, scripts: bool) -> Walk:
-    """``set_out("/", user)``: a browser with scripts, or without."""
+def set_out(open_page: OpenPage, way: str) -> Walk:
+    """``set_out("/", user)``: a browser with scripts or without, or a phone."""
+    phone = {"viewport": PHONE, "has_touch": True, "is_mobile": True} if way == "phone" else {}
 
-    def open_(path: str, user: Any, **options: Any) -> Page:
-        return open_page(path, user, java_script_enabled=scripts, **options)
+    def open_(path: str, user: Any = None, **options: Any) -> Page:
+        return open_page(path, user, java_script_enabled=way != "no scripts", **phone, **options)
 
     return open_
+
+
+def go_to(page: Page, *names: str) -> None:
+    """Follow links of the main navigation, which phones show in a drawer."""
+    menu = page.get_by_role("button", name="Menu", exact=True)
+    for name in names:
+        if menu.is_visible():
+            menu.click()
+        with page.expect_navigation():
+            page.get_by_role("navigation", name="Main").get_by_role("link", name=name, exact=True).click()
 
 
 @pytest.fixture(autouse=True)
@@ -54,10 +68,11 @@ def use_keyboard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _reach(target: Locator, timeout: float | None = None) -> None:
-    """Press Tab until the element has the focus."""
+    """Press Tab until the element has the focus, and the page shows it."""
     target.wait_for(timeout=timeout)
     for _ in range(MAX_TABS):
         if target.evaluate(HAS_FOCUS):
+            assert target.page.evaluate(IS_MARKED), f"the focus of {target} cannot be seen"
             return
         target.page.keyboard.press("Tab")
     raise AssertionError(f"no Tab leads to {target}")

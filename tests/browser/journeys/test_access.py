@@ -8,6 +8,7 @@ from django.test import Client
 from playwright.sync_api import expect
 
 from memoryhub.models import AgentToken
+from tests.browser.journeys.conftest import go_to
 
 
 def remember(token: str, project: str) -> int:
@@ -26,8 +27,7 @@ def test_a_new_agent_gets_a_token_for_one_project_and_loses_it_again(
 ) -> None:
     earlier = AgentToken.objects.active().count()
     page = set_out("/", person("ada", "add_agenttoken", "change_agenttoken", "add_memory"))
-    page.get_by_role("navigation", name="Main").get_by_role("link", name="Settings").click()
-    page.get_by_role("link", name="Agents and tokens").click()
+    go_to(page, "Settings", "Agents and tokens")
     page.get_by_role("link", name="Claude Code", exact=True).click()
     page.get_by_label("Name", exact=True).fill("baker-bot")
     page.get_by_label("Project", exact=True).fill("bakery")
@@ -43,8 +43,7 @@ def test_a_new_agent_gets_a_token_for_one_project_and_loses_it_again(
     expect(page.get_by_text("Connected.")).to_be_visible()
     page.get_by_role("link", name="View baker-bot").click()
     expect(page.get_by_role("link", name="the oven in bakery runs hot")).to_be_visible()
-    page.get_by_role("link", name="Settings", exact=True).click()
-    page.get_by_role("link", name="Agents and tokens").click()
+    go_to(page, "Settings", "Agents and tokens")
     page.get_by_role("link", name="Your tokens").click()
     page.get_by_text("Change… baker-bot").click()
     page.get_by_role("button", name="Revoke permanently").click()

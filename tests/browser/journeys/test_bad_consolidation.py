@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.maintenance import runs
 from memoryhub.models import MaintenanceRun, Memory
+from tests.browser.journeys.conftest import go_to
 
 
 def test_a_faded_memory_leads_to_the_run_that_is_then_undone(
@@ -28,8 +29,7 @@ def test_a_faded_memory_leads_to_the_run_that_is_then_undone(
     page = set_out(f"/memories/{faded[0].uid}/", person("keeper", *rights))
     importance = page.locator("#field-importance")
     expect(importance).to_contain_text("0.0")
-    page.get_by_role("link", name="Settings", exact=True).click()
-    page.get_by_role("link", name="Maintenance", exact=True).first.click()
+    go_to(page, "Settings", "Maintenance")
     page.get_by_role("region", name="Last runs").get_by_role("link", name="All").click()
     page.get_by_role("link", name="Consolidate").first.click()
     expect(page.locator(".change-row")).to_have_count(3)

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from memoryhub.maintenance.worker import Worker, stop_workers
+from tests.browser.journeys.conftest import go_to
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +35,7 @@ def test_a_file_is_imported_for_ever_and_the_import_is_undone(
     path = tmp_path / "notes.jsonl"
     path.write_text("\n".join(json.dumps({"content": f"Mixer note {n}"}) for n in range(12)))
     page = set_out("/", person("writer", "add_memory", "delete_memory"))
-    page.get_by_role("link", name="Settings", exact=True).click()
-    page.get_by_role("link", name="Import and export").click()
+    go_to(page, "Settings", "Import and export")
     page.get_by_label("File").set_input_files(path)
     page.get_by_role("button", name="Check the file", exact=True).click()
     expect(page.get_by_text("Nothing was stored.")).to_be_visible(timeout=20_000)

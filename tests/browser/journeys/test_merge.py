@@ -11,6 +11,7 @@ from django.core.cache import cache
 from playwright.sync_api import expect
 
 from memoryhub.models import Membership
+from tests.browser.journeys.conftest import go_to
 
 PROJECT = "runner"
 pytestmark = pytest.mark.usefixtures("embedding")
@@ -61,8 +62,7 @@ def test_all_sure_duplicates_are_merged_and_the_merge_is_undone(
                 f"{SAYING}, on runner {'abc'[n] * 5}{ending}", title=f"Cache {n}{ending}", project=PROJECT
             )
     page = set_out("/", ada)
-    page.get_by_role("link", name="Memories", exact=True).first.click()
-    page.get_by_role("link", name="Duplicates").first.click()
+    go_to(page, "Memories", "Duplicates")
     page.get_by_role("link", name="Merge all above 0.95…").click()
     expect(page.get_by_text("will move to the trash")).to_be_visible()
     assert trashed() == 0

@@ -14,6 +14,7 @@ from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.accounts import tokens
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Injection, Memory, Session
+from tests.browser.journeys.conftest import go_to
 
 ADVICE = "Deploys of the ledger go out on Friday afternoon, when the office is quiet"
 PROMPT = "When should the deploy of the ledger go out?"
@@ -41,7 +42,9 @@ def misled(configure: Any, remember: Any) -> Memory:
 
 def test_an_injected_memory_leads_to_its_author(set_out: Any, reader: Any, misled: Memory) -> None:
     page = set_out("/", reader)
-    page.get_by_role("link", name="Sessions", exact=True).first.click()
+    go_to(page, "Sessions")
+    page.get_by_label("Search sessions").fill("ledger deploy")
+    page.get_by_label("Search sessions").press("Enter")
     page.get_by_role("link", name="the deploy of the ledger").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("the deploy of the ledger")
     # What it asked, and what it was given.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,8 @@ from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
 from memoryhub.transfer.formats import FORMATS, detect_format
-from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.loader import BATCH_SIZE, LoadOptions, load_items
-from memoryhub.transfer.reader import open_import
+from memoryhub.transfer.reader import IdMap, open_import
 from memoryhub.transfer.records import Problem, ReadOptions
 from memoryhub.transfer.reports import Tally
 from tests.transfer.formats.foreign import (
@@ -48,7 +48,7 @@ class Brought:
                 str(path),
                 ReadOptions(project=order.project, has_owner=bool(by.owner)),
             ) as reading,
-            IdMap() as ids,
+            closing(IdMap()) as ids,
         ):
             list(load_items(reading, order, self.tally, ids))
 

@@ -1,4 +1,4 @@
-"""Charts of the statistics page: counts with labels, percentages and links."""
+"""The statistics page: counts, activity, and issues to fix, as charts with labels, percentages and links."""
 
 from __future__ import annotations
 
@@ -10,24 +10,39 @@ from functools import partial
 from typing import Any
 
 from django import forms
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
 
+from memoryhub.access.policy import Clearance
+from memoryhub.accounts.clearance import full_clearance, request_clearance
+from memoryhub.capture.segments import BOUNDARY_FACTS
+from memoryhub.core.dates import start_of_day
+from memoryhub.facts.queries import query_facts
 from memoryhub.memories.secret_check import SECRET_BLOCKED
+from memoryhub.models import Memory
 from memoryhub.stats import usage
 from memoryhub.stats.calendar import DailyCounts
+from memoryhub.stats.counts import database_sizes, facets_and_days
 from memoryhub.stats.usage import MemoryUsage
 from memoryhub.web.agents import actor_label
 from memoryhub.web.base import charts
+from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.charts import DayChart
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField
 from memoryhub.web.base.operations import SKIP_REASON_LABELS
-from memoryhub.web.base.requests import page_url
+from memoryhub.web.base.requests import narrow_to_project, page_url
+from memoryhub.web.duplicates.presenters import Comparison
+from memoryhub.web.review.queue import count_contradictions
 
 PERIODS = (7, 30, 90, 365)  # days
 DEFAULT_PERIOD = 30
 MAX_ROWS, MAX_ROWS_IN_FULL = 5, 500  # rows of a bar chart, and of one shown in full
 FULL_CHARTS = ("project", "category", "use", "capture", "activity", "secret-kinds", "facts")
 _AGE_LABELS = ("a week", "a month", "3 months", "6 months", "a year", "older")
-_SHADES = 5  # of a cell that is not empty: CSS classes heat-1 to heat-5
+_SHADES = 5  # of a cell that is not empty: CSS classes heat-1 to heat-5; 0 is empty
 _CHANGE_OPERATIONS = {
     "added": {"insert", "accept", "evidence", "restore", "reinstate", "issue"},
     "changed": {"update", "dedup_refresh", "consolidate", "compressed", "merged", "supersede"},
@@ -57,9 +72,8 @@ class StatsFilter(ListFilter):
     )
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        super().__init__(
-            {"days": str(DEFAULT_PERIOD)} | {name: value for name, value in data.items() if value}
-        )
+        given = {name: value for name, value in data.items() if value}
+        super().__init__({"days": str(DEFAULT_PERIOD), **given})
 
     def project_asked(self) -> str:
         """Return the project; empty for all of them or if invalid."""
@@ -72,6 +86,96 @@ class StatsFilter(ListFilter):
     def most(self, chart: str) -> int:
         """Return the maximum number of rows of a chart."""
         return MAX_ROWS_IN_FULL if self.cleaned_data.get("all") == chart else MAX_ROWS
+
+
+@require_safe
+def stats_page(request: HttpRequest) -> HttpResponse:
+    """Show statistics; ``GET`` takes ``project``, ``days`` (of activity) and ``all`` (a chart in full)."""
+    form = StatsFilter(request.GET)
+    form.is_valid()
+    project = form.project_asked()
+    clearance = narrow_to_project(request_clearance(request), project)
+    context = {
+        "form": form,
+        "in_full": form.cleaned_data.get("all"),
+        "days": form.period(),
+        "project": project,
+        "duplicates_at": page_url("duplicates", project=project),
+        **_memories_context(request, clearance, form),
+        **_activity_context(request, clearance, form),
+    }
+    if project and not context["total"]:
+        # Without segment boundaries, which the list omits too.
+        facts = query_facts(clearance, project=project).exclude(BOUNDARY_FACTS).order_by()
+        counts = dict(facts.values_list("predicate").annotate(n=Count("pk")))
+        context["facts"] = facts_chart(counts, project, form.most("facts"))
+    full = full_clearance(request)
+    if full.is_whole and not project:
+        sizes = cached_until_change(request, "sizes", full, lambda: database_sizes(full))
+        context |= {"sizes": sizes, "storage": storage_chart(sizes)}
+    return render(request, "glance/page.html", context, status=form.http_status)
+
+
+@require_safe
+def stats_duplicates(request: HttpRequest) -> HttpResponse:
+    """Return the number of near-duplicates, loaded later because comparing takes a while."""
+    form = StatsFilter(request.GET)
+    form.is_valid()
+    clusters = Comparison(request, form.project_asked()).clusters()
+    members = sum(len(one.others) + 1 for one in clusters.near)
+    counts = {"clusters": len(clusters.near), "members": members, "complete": clusters.complete}
+    return render(request, "glance/page.html#duplicates", {"found": counts})
+
+
+def _memories_context(request: HttpRequest, clearance: Clearance, form: StatsFilter) -> dict[str, Any]:
+    now, project = timezone.now(), form.project_asked()
+    zone, today = timezone.get_current_timezone_name(), timezone.localdate(now)
+    live = Memory.objects.visible_to(clearance).live(now)
+    found = cached_until_change(
+        request, "usage", clearance, lambda: usage.summarize_usage(live, now), zone, today
+    )
+    facets, days = facets_and_days(clearance, now)
+    titles = {"category": "By category"} if project else {"project": "By project", "category": "By category"}
+    return {
+        "total": found.total,
+        "health": health_issues(found, count_contradictions(request, project), project),
+        "over_time": memories_chart(days, project),
+        "breakdowns": [
+            charts.breakdown(facets[name], name, title, form.most(name))
+            for name, title in titles.items()
+            if facets[name]
+        ],
+        "worth": importance_by_age(found, today, project),
+        "use": reads_by_type(found, project, form.most("use")),
+    }
+
+
+def _activity_context(request: HttpRequest, clearance: Clearance, form: StatsFilter) -> dict[str, Any]:
+    """Count activity within the period, in whole days of the reader's time zone."""
+    today, project = timezone.localdate(), form.project_asked()
+    days = (today - timedelta(days=form.period() - 1), today)
+    found = cached_until_change(
+        request,
+        "activity",
+        clearance,
+        lambda: usage.count_activity(clearance, start_of_day(days[0])),
+        timezone.get_current_timezone_name(),
+        *days,
+        depends_on_events=True,
+    )
+    judged = found.captured + found.skipped.total()
+    return {
+        "kept": found.captured,
+        "judged": judged,
+        "kept_percent": round(100 * found.captured / judged) if judged else 0,
+        "capture": capture_chart(found.captured, found.skipped, form.most("capture")),
+        "injections": injections_chart(found.injections, days, project),
+        "secrets": secrets_chart(found.blocked_secrets, days, project),
+        "secret_kinds": secret_kinds_chart(found.blocked_secrets, form.most("secret-kinds")),
+        "activity": activity_chart(found.actions, days[0], project, form.most("activity")),
+        "ending": expiring_chart(found.expiring, today, project),
+        "most_journal": usage.MAX_JOURNAL_ROWS,
+    }
 
 
 @dataclass(frozen=True)
@@ -129,7 +233,7 @@ def health_issues(found: MemoryUsage, contradictions: int, project: str = "") ->
             title,
             means,
             found.issues[name],
-            _percent(found.issues[name], found.total),
+            round(100 * found.issues[name] / found.total, 1) if found.total else 0,
             page_url("memories", issue=name, project=project),
         )
         for name, (title, means) in labels.items()
@@ -148,10 +252,6 @@ def memories_chart(days: DailyCounts, project: str = "") -> DayChart:
     )
 
 
-def _percent(count: int, total: int) -> float:
-    return round(100 * count / total, 1) if total else 0
-
-
 def importance_by_age(found: MemoryUsage, today: date, project: str = "") -> dict[str, Any]:
     """Return a table of importance by age: rows of cells (count, shade, link), most important first."""
     highest = max(found.worth.values(), default=0)
@@ -163,14 +263,11 @@ def importance_by_age(found: MemoryUsage, today: date, project: str = "") -> dic
             page_url("memories", worth=label, since=first, until=last, project=project)
             for first, last in days
         ]
-        cells = [(count, _shade(count, highest), href) for count, href in zip(counts, urls, strict=True)]
+        # The square root makes small numbers visible.
+        shades = [max(1, round(_SHADES * (count / highest) ** 0.5)) if count else 0 for count in counts]
+        cells = list(zip(counts, shades, urls, strict=True))
         rows.append({"label": label, "cells": cells})
     return {"ages": _AGE_LABELS, "rows": rows}
-
-
-def _shade(count: int, highest: int) -> int:
-    """Return 0 for none, else 1 to 5 by the square root of the share, so that small numbers are visible."""
-    return 0 if not count else max(1, round(_SHADES * (count / highest) ** 0.5))
 
 
 def reads_by_type(found: MemoryUsage, project: str = "", most: int = MAX_ROWS) -> BarChart:

@@ -1,16 +1,20 @@
-"""The recall test page: the context that a prompt would get and why, without logging an injection."""
+"""Pages of injections: the log, the recall test of one prompt, and previews of changes on logged prompts.
+
+The recall test and the previews show what prompts would get and why, without logging an injection.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
 from django import forms
 from django.conf import settings
-from django.http import HttpResponse
-from django.views.decorators.http import require_http_methods
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_http_methods, require_safe
 
 from memoryhub.access.policy import Actor
 from memoryhub.accounts.clearance import (
@@ -20,14 +24,59 @@ from memoryhub.accounts.clearance import (
     request_actor,
     request_clearance,
 )
+from memoryhub.core.form_fields import normalize_newlines
 from memoryhub.injection import context_block, selection
+from memoryhub.injection.effects import Effect, Thresholds, preview_settings
+from memoryhub.injection.queries import load_reports
 from memoryhub.injection.requests import InjectionRequest, InjectionResult
 from memoryhub.injection.selection import InspectedCandidate, WithheldCandidate
 from memoryhub.injection.services import inject_context
+from memoryhub.models import Injection
+from memoryhub.models.querysets import InjectionQuerySet
 from memoryhub.security.prompt_injection import FieldsVerdict
-from memoryhub.web.base.forms import PlainForm, ProjectField, WordField, normalize_newlines
-from memoryhub.web.base.requests import HtmxHttpRequest, page_or_fragment
+from memoryhub.web.base.forms import InjectionFilter, PlainForm, ProjectField, WordField
+from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
 from memoryhub.web.memories.queries import reveal_if_secret
+from memoryhub.web.sessions.overview import name_sessions
+
+INJECTIONS_PER_PAGE = 10
+
+
+@require_safe
+def injection_list(request: HttpRequest) -> HttpResponse:
+    """List the visible injections, newest first; each shows only its visible memories."""
+    form = InjectionFilter(request.GET)
+    clearance = request_clearance(request)
+    visible: InjectionQuerySet = Injection.objects.visible_to(clearance).select_related("session")
+    rows = _filter_injections(visible, form) if form.is_valid() else visible.none()
+    listed = cursor_page(request, rows, "at", INJECTIONS_PER_PAGE)
+    name_sessions([row.session for row in listed["page"].items if row.session], clearance)
+    context = {"form": form, "logs": load_reports(listed["page"].items, clearance), **listed}
+    return render(request, "injections/page.html", context, status=form.http_status)
+
+
+@require_safe
+def injection(request: HttpRequest, uid: str) -> HttpResponse:
+    """Show the visible part of one injection."""
+    clearance = request_clearance(request)
+    visible = Injection.objects.visible_to(clearance).select_related("session").filter(uid=uid)
+    logs = load_reports(visible, clearance)
+    if not logs:
+        raise Http404
+    name_sessions([log.injection.session for log in logs if log.injection.session], clearance)
+    return render(request, "injections/one.html", {"log": logs[0]})
+
+
+def _filter_injections(rows: InjectionQuerySet, form: InjectionFilter) -> InjectionQuerySet:
+    rows = rows.filter(**form.given("project")).between("at", form.begin(), form.end())
+    if outcome := form.value("outcome"):
+        rows = rows.empty() if outcome == "empty" else rows.filled()
+    if query := form.value("q"):
+        rows = rows.filter(prompt_preview__icontains=query)
+    if session_id := form.value("session_id"):
+        rows = rows.filter(session__session_id=session_id)
+    return rows
+
 
 MAX_PROMPT_CHARS = 100_000
 _FIELD_NAMES = {"text": "content"}  # as shown on the page
@@ -187,3 +236,78 @@ def _hidden_by_switches(
             if new := len({one.uid for one in wider.injected} - shown):
                 counts.append((level, new))
     return counts
+
+
+MAX_CHANGED_PROMPTS = 50  # on a page
+PREVIEW = "effect"  # value of the button that previews a form instead of saving it
+
+
+def effect_context(effect: Effect, uids: Sequence[str] = (), noun: str = "a memory") -> dict[str, Any]:
+    """Return the context of ``effects/panel.html``."""
+    return {
+        "effect": effect,
+        "effect_summary": effect.summary(uids, noun),
+        "effect_prompts": effect.changed[:MAX_CHANGED_PROMPTS],
+        "effect_more": max(len(effect.changed) - MAX_CHANGED_PROMPTS, 0),
+    }
+
+
+def render_panel(request: HtmxHttpRequest, context: dict[str, Any], status: int = 200) -> HttpResponse:
+    """Return the panel alone for htmx, else a page with it."""
+    page = "effects/page.html#panel" if request.htmx else "effects/page.html"
+    return render(request, page, context, status=status)
+
+
+def render_refusal(request: HtmxHttpRequest, form: forms.Form, error: str = "") -> HttpResponse:
+    """Return the panel with what is wrong with a form, for htmx."""
+    errors = [
+        f"{form[name].label}: {' '.join(map(str, texts))}"
+        for name, texts in form.errors.items()
+        if name in form.fields
+    ]
+    errors += map(str, form.non_field_errors())
+    return render_panel(request, {"effect_errors": [error] if error else errors}, 422)
+
+
+class ThresholdForm(PlainForm):
+    """Other values of the settings of an injection."""
+
+    min_score = forms.FloatField(
+        label="Minimum score",
+        min_value=0,
+        max_value=1,
+        widget=forms.NumberInput(attrs={"step": "any"}),
+        help_text="injection_min_score: nothing below this score is injected.",
+    )
+    max_count = forms.IntegerField(
+        label="Maximum memories",
+        min_value=0,
+        max_value=100,
+        help_text="max_inject_count: memories in one block.",
+    )
+    token_budget = forms.IntegerField(
+        label="Maximum tokens", min_value=0, max_value=100_000, help_text="token_budget: tokens of one block."
+    )
+
+    def __init__(self, data: Any = None) -> None:
+        config = settings.MEMORYHUB
+        initial = {
+            "min_score": config.injection_min_score,
+            "max_count": config.max_inject_count,
+            "token_budget": config.token_budget,
+        }
+        super().__init__(data, auto_id="for_%s", initial=initial)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def thresholds_page(request: HtmxHttpRequest) -> HttpResponse:
+    """Show which logged prompts would get another answer with other thresholds. Changes nothing."""
+    form = ThresholdForm(request.POST if request.method == "POST" else None)
+    context: dict[str, Any] = {"form": form}
+    if form.is_valid():
+        effect = preview_settings(request_clearance(request), thresholds=Thresholds(**form.cleaned_data))
+        context |= effect_context(effect)
+    is_wrong = form.is_bound and not form.is_valid()
+    if request.htmx and form.is_bound:
+        return render_refusal(request, form) if is_wrong else render_panel(request, context)
+    return render(request, "effects/thresholds.html", context, status=422 if is_wrong else 200)
