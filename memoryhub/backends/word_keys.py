@@ -21,7 +21,7 @@ from memoryhub.backends.tables import TEXT_TABLE
 from memoryhub.backends.vector_view import Keys
 
 MIN_CACHED_KEYS = 1000  # of an expression; fewer are found as quickly in the index
-MAX_CACHED_KEYS = 4_000_000  # of all expressions; each takes eight bytes
+MAX_CACHED_KEYS = 2_000_000  # of all expressions: 16 MB
 MAX_CHANGES = 300  # since an expression was read; after more, reading it again is quicker
 MAX_AGE_SECONDS = 600.0  # so that a repaired index is read again
 _POSITION, _CHANGED = -1, -2  # numbers of results that belong to no expression

@@ -63,9 +63,7 @@ def test_cached_keys_follow_every_change(remember: Remember) -> None:
 def test_known_words_are_not_looked_up_again(remember: Remember) -> None:
     remember("harbour")
     matching_keys(EXPRESSIONS)
-    with CaptureQueriesContext(
-        connection,
-    ) as captured:
+    with CaptureQueriesContext(connection) as captured:
         [keys] = matching_keys([match_any(["harbour"])])
     assert len(keys) == 1
     assert len(captured) == 1
