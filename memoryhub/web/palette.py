@@ -20,7 +20,7 @@ from memoryhub.core.text import collapse_whitespace, fold
 from memoryhub.models import Fact, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats.counts import count_values
-from memoryhub.web.base.navigation import SECTIONS, Place
+from memoryhub.web.base.navigation import SECTIONS, Page
 from memoryhub.web.base.requests import page_url
 from memoryhub.web.saved_searches import list_saved_searches, to_list_address
 from memoryhub.web.sessions.overview import make_title, title_columns
@@ -73,17 +73,17 @@ class PaletteItem:
 @dataclass(frozen=True)
 class PaletteGroup:
     name: str
-    places: list[PaletteItem]
+    entries: list[PaletteItem]
 
 
 # Pages that the sidebar does not list.
 _MORE_PAGES = (
-    Place("glance", "Statistics", "at a glance charts health report"),
-    Place("searches", "Saved searches", "own lists filters bookmarks"),
-    Place(
+    Page("glance", "Statistics", "at a glance charts health report"),
+    Page("searches", "Saved searches", "own lists filters bookmarks"),
+    Page(
         "memory-new", "New memory", "add write store", (), lambda user: user.has_perm("memoryhub.add_memory")
     ),
-    Place("fact-conflicts", "Contradictions", "conflicting facts supersede"),
+    Page("fact-conflicts", "Contradictions", "conflicting facts supersede"),
 )
 
 
@@ -103,18 +103,18 @@ def find_groups(user: Any, clearance: Clearance, typed: str) -> list[PaletteGrou
             PaletteGroup("Memories", _memories(live, typed)),
             PaletteGroup("Search", [_search_item(typed)]),
         ]
-    return [group for group in found if group.places]
+    return [group for group in found if group.entries]
 
 
 def _pages(user: Any, typed: str) -> list[PaletteItem]:
     """Return the pages that the user may open and that match the query."""
-    listed = [place for section in SECTIONS for place in section.places] + list(_MORE_PAGES)
-    places = [
+    listed = [page for section in SECTIONS for page in section.pages] + list(_MORE_PAGES)
+    entries = [
         (f"{one.text} {one.also}", PaletteItem(one.text, one.href)) for one in listed if one.is_open_to(user)
     ]
     if user.is_staff:
-        places.append(("Curation admin", PaletteItem("Admin", reverse("admin:index"))))
-    return [place for words, place in places if _matches_prefixes(words, typed)]
+        entries.append(("Curation admin", PaletteItem("Admin", reverse("admin:index"))))
+    return [entry for words, entry in entries if _matches_prefixes(words, typed)]
 
 
 def _commands(typed: str) -> list[PaletteItem]:
@@ -153,8 +153,8 @@ def _matching_names(facts: QuerySet[Fact], column: str, typed: str) -> list[str]
 def _saved_searches(user: Any, typed: str) -> list[PaletteItem]:
     """Return the user's saved searches that match the query."""
     fitting = [search for search in list_saved_searches(user) if _matches_prefixes(search.name, typed)]
-    places = [(search, to_list_address(search.page, search.query)) for search in fitting[:MAX_SAVED]]
-    return [PaletteItem(search.name, place.href, place.title) for search, place in places if place]
+    found = [(search, to_list_address(search.page, search.query)) for search in fitting[:MAX_SAVED]]
+    return [PaletteItem(search.name, place.href, place.title) for search, place in found if place]
 
 
 def _matches_prefixes(text: str, typed: str) -> bool:

@@ -110,10 +110,10 @@ class TestThePage:
         template = (root / "templates/connect/page.html").read_text("utf-8")
         [title] = re.findall("block title %}(.+?){%", template)
         [way] = [
-            f"{section.text} → {place.text}"
+            f"{section.text} → {page.text}"
             for section in SECTIONS
-            for place in section.places
-            if place.page == "connect"
+            for page in section.pages
+            if page.url_name == "connect"
         ]
         assert f"*{way}*" in (root / "README.md").read_text("utf-8")
         assert f"**{way}**" in PAGE

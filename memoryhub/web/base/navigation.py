@@ -1,4 +1,4 @@
-"""The places of the hub: the sections of the sidebar, and the pages that the command palette offers."""
+"""The pages of the hub: the sections of the sidebar, and the pages that the command palette offers."""
 
 from __future__ import annotations
 
@@ -21,30 +21,26 @@ from memoryhub.accounts.clearance import (
 VIEW_RUN, ADD_RUN = "memoryhub.view_maintenancerun", "memoryhub.add_maintenancerun"
 
 
-def _everyone(user: Any) -> bool:
-    return True
-
-
 def may_review(user: Any) -> bool:
     return any(user.has_perm(f"memoryhub.change_{model}") for model in ("memory", "fact"))
 
 
 @dataclass(frozen=True)
-class Place:
+class Page:
     """A page. ``also``: more words that find it in the palette. ``below``: other pages that belong to it."""
 
-    page: str
+    url_name: str
     text: str
     also: str = ""
     below: tuple[str, ...] = ()
-    is_open_to: Callable[[Any], bool] = _everyone
+    is_open_to: Callable[[Any], bool] = lambda user: True
 
     @property
     def href(self) -> str:
-        return reverse(self.page)
+        return reverse(self.url_name)
 
     def matched_length(self, path: str) -> int:
-        """Return how much of a path is the address of this place; 0 if none of it is."""
+        """Return how much of a path is the address of this page; 0 if none of it is."""
         addresses = [self.href, *map(reverse, self.below)]
         return max(
             (len(one) for one in addresses if path == one or (one != "/" and path.startswith(one))), default=0
@@ -53,12 +49,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Section:
-    """An entry of the sidebar. Its first place is its own page; more than one place are listed below it."""
+    """An entry of the sidebar, which opens its first page. If there are more, all are listed below it."""
 
     name: str
     text: str
     icon: str
-    places: tuple[Place, ...]
+    pages: tuple[Page, ...]
 
 
 @dataclass(frozen=True)
@@ -78,31 +74,31 @@ def can_view_runs(user: Any) -> bool:
 
 
 SECTIONS = (
-    Section("home", "Home", "home", (Place("home", "Home", "start overview statistics", ("glance",)),)),
+    Section("home", "Home", "home", (Page("home", "Home", "start overview statistics", ("glance",)),)),
     Section(
         "memories",
         "Memories",
         "memories",
         (
-            Place("memories", "Memories", "list browse search find", ("searches",)),
-            Place("duplicates", "Duplicates", "merge alike near"),
-            Place("trash", "Trash", "deleted expired restore undo"),
+            Page("memories", "Memories", "list browse search find", ("searches",)),
+            Page("duplicates", "Duplicates", "merge alike near"),
+            Page("trash", "Trash", "deleted expired restore undo"),
         ),
     ),
     Section(
         "review",
         "Review",
         "check",
-        (Place("review", "Review", "queue new flagged low confidence approve curate", (), may_review),),
+        (Page("review", "Review", "queue new flagged low confidence approve curate", (), may_review),),
     ),
     Section(
         "sessions",
         "Sessions",
         "session",
         (
-            Place("sessions", "Sessions", "agents conversations"),
-            Place("timeline", "Timeline", "days months calendar"),
-            Place("injections", "Injections", "what the agents knew and why"),
+            Page("sessions", "Sessions", "agents conversations"),
+            Page("timeline", "Timeline", "days months calendar"),
+            Page("injections", "Injections", "what the agents knew and why"),
         ),
     ),
     Section(
@@ -110,8 +106,8 @@ SECTIONS = (
         "Knowledge",
         "fact",
         (
-            Place("facts", "Facts", "table subjects predicates objects knowledge", ("thing",)),
-            Place("facts-graph", "Graph", "facts nodes edges picture knowledge"),
+            Page("facts", "Facts", "table subjects predicates objects knowledge", ("thing",)),
+            Page("facts-graph", "Graph", "facts nodes edges picture knowledge"),
         ),
     ),
     Section(
@@ -119,8 +115,8 @@ SECTIONS = (
         "Activity",
         "history",
         (
-            Place("journal", "Journal", "changes audit who when activity"),
-            Place("runs", "Runs", "maintenance operations activity", (), can_view_runs),
+            Page("journal", "Journal", "changes audit who when activity"),
+            Page("runs", "Runs", "maintenance operations activity", (), can_view_runs),
         ),
     ),
     Section(
@@ -128,14 +124,14 @@ SECTIONS = (
         "Settings",
         "tools",
         (
-            Place("connect", "Agents and tokens", "connect hooks mcp claude code", ("agents",)),
-            Place("people", "People", "accounts roles members invite", (), may_manage_people),
-            Place("transfer", "Import and export", "files backup move"),
-            Place("maintenance", "Maintenance", "consolidation compression upkeep", (), can_view_runs),
-            Place("preview", "Recall test", "prompt preview agent shown checks effect", ("memory-checks",)),
-            Place("language-model", "Language model", "llm budget settings", (), can_view_runs),
-            Place("digests", "Notifications", "digest e-mail mail webhook slack daily weekly"),
-            Place("you", "Profile", "you own password theme time zone settings signed in"),
+            Page("connect", "Agents and tokens", "connect hooks mcp claude code", ("agents",)),
+            Page("people", "People", "accounts roles members invite", (), may_manage_people),
+            Page("transfer", "Import and export", "files backup move"),
+            Page("maintenance", "Maintenance", "consolidation compression upkeep", (), can_view_runs),
+            Page("preview", "Recall test", "prompt preview agent shown checks effect", ("memory-checks",)),
+            Page("language-model", "Language model", "llm budget settings", (), can_view_runs),
+            Page("digests", "Notifications", "digest e-mail mail webhook slack daily weekly"),
+            Page("you", "Profile", "you own password theme time zone settings signed in"),
         ),
     ),
 )
@@ -143,33 +139,31 @@ SECTIONS = (
 
 def navigation_links(user: Any, path: str) -> list[NavigationLink]:
     """Return the links that the user may open; those below a section only for the current one."""
-    open_places = [[place for place in section.places if place.is_open_to(user)] for section in SECTIONS]
-    current = max(
-        (place for places in open_places for place in places), key=lambda one: one.matched_length(path)
-    )
+    open_pages = [[page for page in section.pages if page.is_open_to(user)] for section in SECTIONS]
+    current = max((page for pages in open_pages for page in pages), key=lambda one: one.matched_length(path))
     links = []
-    for section, places in zip(SECTIONS, open_places, strict=True):
-        if not places:
+    for section, pages in zip(SECTIONS, open_pages, strict=True):
+        if not pages:
             continue
-        is_here = current in places and current.matched_length(path) > 0
-        below = [place for place in places if place.text != section.text] if is_here else []
-        own_mark = _mark(places[0], path) if current == places[0] else "true"
+        is_here = current in pages and current.matched_length(path) > 0
+        below = [page for page in pages if page.text != section.text] if is_here else []
+        own_mark = _mark(pages[0], path) if current == pages[0] else "true"
         shown = [
-            NavigationLink(one.page, one.text, one.href, _mark(one, path) if one == current else "")
+            NavigationLink(one.url_name, one.text, one.href, _mark(one, path) if one == current else "")
             for one in below
         ]
-        if places[0] in below and is_here:  # its own link is listed below it
+        if pages[0] in below and is_here:  # its own link is listed below it
             own_mark = "true"
         links.append(
             NavigationLink(
-                section.name, section.text, places[0].href, own_mark if is_here else "", section.icon, shown
+                section.name, section.text, pages[0].href, own_mark if is_here else "", section.icon, shown
             )
         )
     return links
 
 
-def _mark(place: Place, path: str) -> str:
-    return "page" if path == place.href else "true"
+def _mark(page: Page, path: str) -> str:
+    return "page" if path == page.href else "true"
 
 
 def switches(request: HttpRequest) -> dict[str, object]:
