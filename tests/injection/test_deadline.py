@@ -101,7 +101,7 @@ def stored(transactional_db, actor):
 
 @pytest.mark.sqlite
 def test_write_by_another_process_gives_an_empty_result_without_waiting(stored, actor, configure):
-    configure(injection_deadline_ms=250)
+    configure(injection_deadline_ms=2000)
     other = sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     try:
@@ -119,7 +119,7 @@ def test_write_by_another_process_gives_an_empty_result_without_waiting(stored, 
 
 
 def test_write_by_another_thread_gives_an_empty_result_without_waiting(stored, actor, configure):
-    configure(injection_deadline_ms=250)
+    configure(injection_deadline_ms=2000)
     held, done = threading.Event(), threading.Event()
 
     def hold():
