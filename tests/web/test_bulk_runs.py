@@ -216,7 +216,7 @@ def test_person_who_lost_the_right_changes_nothing(editor: Client, three: list[M
             Permission.objects.get(codename="delete_memory")
         )
     assert finish(run).status == "failed"
-    assert "may not do it any more" in run.error
+    assert "no longer has the permission" in run.error
     assert live() == 3
 
 
