@@ -76,7 +76,7 @@ class TestDays:
             memories.create_memory(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
         page_text = section_text(visitor, "Secrets blocked")
         assert "blocked 1" in page_text
-        assert "Kind blocked" in page_text
+        assert "Kind Blocked" in page_text
 
     def test_journal_is_counted_by_actor(self, visitor: Client, remember: Any, actor: Any) -> None:
         memories.trash_memories([remember("one").uid], actor)
