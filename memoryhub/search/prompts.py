@@ -101,7 +101,7 @@ def parse_prompt(prompt: str) -> ParsedPrompt:
 
 
 def _is_order(text: str, terms: Collection[Term]) -> bool:
-    """Return whether a prompt only tells the agent what to do next, such as "commit this".
+    """Return whether a prompt is only an order for the next step, such as "commit this".
 
     All its terms are usual objects of work, and no question comes before them.
     """

@@ -56,7 +56,7 @@ IMPORTANCE_LIMITS = (0.2, 0.4, 0.6, 0.8)  # ends of all steps but the last
 IMPORTANCE_STEPS = ("0–0.2", "0.2–0.4", "0.4–0.6", "0.6–0.8", "0.8–1")
 READ_LIMITS = (1, 5)  # accesses; ends of all steps but the last
 USE_STEPS = ("never", "some", "often")
-EXPIRING_DAYS = 28
+EXPIRY_CHART_DAYS = 28
 MAX_JOURNAL_ROWS = 20_000  # newest rows that are counted
 
 
@@ -119,7 +119,7 @@ def summarize_usage(live: MemoryQuerySet, now: datetime) -> MemoryUsage:
 
 @dataclass
 class Activity:
-    """Counts of events since a moment, and of memories that expire within :data:`EXPIRING_DAYS`.
+    """Counts of events since a moment, and of memories that expire within :data:`EXPIRY_CHART_DAYS`.
 
     ``captured``: events that became a stored memory; ``skipped``: the reasons of the others. ``injections``:
     "filled", or "empty" without memories. ``blocked_secrets``: refused secrets by kind. ``actions``: the
@@ -141,7 +141,7 @@ def count_activity(clearance: Clearance, since: datetime) -> Activity:
     injections = Injection.objects.visible_to(clearance).filter(at__gte=since)
     secrets = JournalEntry.objects.visible_to(clearance).filter(operation=SECRET_BLOCKED, at__gte=since)
     live = Memory.objects.visible_to(clearance).live(now)
-    expiring = live.filter(expires_at__lt=now + timedelta(days=EXPIRING_DAYS))
+    expiring = live.filter(expires_at__lt=now + timedelta(days=EXPIRY_CHART_DAYS))
     is_empty = Case(When(injected=[], then=Value("empty")), default=Value("filled"), output_field=TextField())
     found = calendar.count_each_by_day(
         captured=(events.filter(memory__isnull=False), "at", Value("")),

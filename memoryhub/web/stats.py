@@ -393,8 +393,8 @@ def secret_kinds_chart(rows: DailyCounts, most: int = MAX_ROWS) -> BarChart:
 
 
 def expiring_chart(rows: DailyCounts, today: date, project: str = "") -> DayChart:
-    title = f"Expiring within {usage.EXPIRING_DAYS} days"
-    days = (today, today + timedelta(days=usage.EXPIRING_DAYS))
+    title = f"Expiring within {usage.EXPIRY_CHART_DAYS} days"
+    days = (today, today + timedelta(days=usage.EXPIRY_CHART_DAYS))
     href = charts.extendable_url(page_url("memories", project=project))
     chart = charts.over_time(charts.by_family(rows), days)
     return DayChart("expiring", title, "Memories that expire", chart, {}, href, day="ends")

@@ -183,7 +183,7 @@ def test_alias_in_a_text_without_spaces_names_a_memory(ask, remember, recalled, 
 
 @pytest.fixture
 def habits(remember):
-    """Store memories that contain what agents are told to do."""
+    """Store memories that name common actions of agents."""
     remember("Commit messages follow a convention; every commit is signed", title="Commit messages")
     remember("The tests run in threads mode, and failed tests run once more", title="Vitest runs the tests")
     remember("The next step after a stop of the server is a restart", title="Restart of the server")

@@ -29,7 +29,7 @@ _EXPLANATIONS = {
     " Check the address that you gave to the app.",
     "invalid_scope": "The app asks for rights that this hub does not know."
     f" If you develop the app, send as scope one or more of: {', '.join(RIGHTS)}.",
-    "unsupported_response_type": "The app asks for a kind of answer that this hub does not give."
+    "unsupported_response_type": "The app asks for a response type that this hub does not support."
     " If you develop the app, send response_type=code.",
 }
 
