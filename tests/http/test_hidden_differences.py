@@ -376,7 +376,7 @@ TOKENS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("caller", "notes"), [("public", 0), ("confined", 230)])
+@pytest.mark.parametrize(("caller", "notes"), [("public", 0), ("public", 230), ("confined", 230)])
 def test_api_and_tools_answer_the_same_with_hidden_rows(agent, world, caller, notes):
     """Without notes a search compares all matches, with 230 it compares only some."""
     bot = agent(owner="kim", **TOKENS[caller])

@@ -68,11 +68,8 @@ CONTROL = "brontosnap"
 CONTROLS = (
     f"{CONTROL} gluvarin pexatron wimbolux sarvondel nektabor jurplexi fandrolic ubrenyth cyblomar".split()
 )
-# Numbers of crafted memories, and how many of the words the attacker asks for then: in the end for one word
-# of each kind of hidden memory.
-STEPS = {63: 4, 256: 4, 512: 6}
-# The toolsets answer with the same search. They are asked after the last step only.
-OF_TOOLSETS = ("letsgo", "memory-mcp", "mira", "pigo")
+# Numbers of crafted memories, and how many of the words the attacker asks for then.
+STEPS = {63: 4, 256: 4, 512: 8}
 
 
 @pytest.fixture(autouse=True)
@@ -141,8 +138,7 @@ def test_crafted_memories_do_not_show_which_words_are_hidden(agent, remember, ac
     stored = 0
 
     def ask() -> Answers:
-        sources = [name for name in SOURCES if stored == max(STEPS) or name not in OF_TOOLSETS]
-        found = answers(bot, [f"{word} quokka" for word in words[: STEPS[stored]]], sources)
+        found = answers(bot, [f"{word} quokka" for word in words[: STEPS[stored]]])
         for uid in probes:
             related = answer(lambda bot, uid=uid: bot.get(f"/memories/{uid}/related", limit=50), bot)
             found["related", uid] = related
