@@ -39,9 +39,6 @@ COLOURS: dict[str, Any] = {"runOnly": {"type": "rule", "values": COLOUR_RULES}}
 WITHOUT_COLOURS: dict[str, Any] = {
     "rules": {**EVERYTHING["rules"], **{rule: {"enabled": False} for rule in COLOUR_RULES}}
 }
-# The rules whose result depends on the width of an element that is shown at each width.
-SIZE_RULES = ("target-size", "scrollable-region-focusable", "label-content-name-mismatch")
-SIZES_ONLY: dict[str, Any] = {"runOnly": {"type": "rule", "values": SIZE_RULES}}
 LOOKS_OF_TEXT = (Path(__file__).parent / "contrast.js").read_text()
 COMPARE_LOOKS = """async ([looks, options]) => {
   const include = looks.map((look) => window.textByLook.get(look));
@@ -74,26 +71,6 @@ CLIPPED = """() => [...document.querySelectorAll("main *")].filter((one) => {
   return one.textContent.trim() && one.clientHeight > 1 && style.overflowY === "hidden" && !one.closest("svg")
     && style.webkitLineClamp === "none" && one.scrollHeight > one.clientHeight + 3;
 }).slice(0, 8).map((one) => `${one.tagName.toLowerCase()}.${one.getAttribute("class")}`)"""
-# What another size shows, as markup, and what it hides, with its class and whether a link or button around it
-# keeps a name. If a heading is shown or hidden, also all headings, and so with landmarks.
-# The first call stores what is shown.
-CHANGED_BY_SIZE = """() => {
-  const WHOLE = ["h1, h2, h3, h4, h5, h6", "body > *, header, nav, main, aside, footer"];
-  const all = [...document.querySelectorAll("body *")];
-  const shown = new Set(all.filter((one) => one.checkVisibility({ visibilityProperty: true })));
-  const before = window.shownBefore ?? shown;
-  window.shownBefore = shown;
-  const name = (one) => `${one.tagName}.${one.getAttribute("class")} ${one.getAttribute("role")}`;
-  const hasName = (one) => one.hasAttribute("aria-label") || Boolean(one.innerText?.trim());
-  const hidden = (one) => {
-    const around = one.parentElement.closest("a, button, label, summary, table, ul, ol, dl, [role]");
-    return `${name(one)} in ${around && name(around)} ${around && hasName(around)}`;
-  };
-  const changed = all.filter((one) => shown.has(one) !== before.has(one));
-  const whole = WHOLE.filter((kind) => changed.some((one) => one.matches(kind)))
-    .map((kind) => all.filter((one) => shown.has(one) && one.matches(kind)).map(name).join());
-  return [...changed.map((one) => shown.has(one) ? one.outerHTML : hidden(one)), ...whole];
-}"""
 UNSEEN_FOCUS = (Path(__file__).parent / "focus.js").read_text()
 
 
@@ -128,7 +105,6 @@ class PageChecks:
 
     def __init__(self) -> None:
         self.compared: dict[str, set[int]] = {"light": set(), "dark": set()}
-        self.changed_by_size: set[str] = set()
 
     def find_problems(self, page: Page) -> Iterator[str]:
         yield from find_excess_weight(page)
@@ -141,18 +117,10 @@ class PageChecks:
                 set_theme(page, theme)
                 found = [*self.find_faint_text(page, theme)]
                 if theme == themes[-1]:
-                    found += [*self.find_axe_problems(page, viewport), *page.evaluate(UNSEEN_FOCUS)]
+                    found += [*axe_problems(page, WITHOUT_COLOURS), *page.evaluate(UNSEEN_FOCUS)]
                 yield from (f"{theme}, {viewport['width']} px: {problem}" for problem in found)
             yield from find_wide_content(page, viewport["width"])
         yield from find_spaced_problems(page)
-
-    def find_axe_problems(self, page: Page, viewport: ViewportSize) -> Iterator[str]:
-        """Ask all rules at the first size, and at others where they show or hide what they did not before."""
-        changed = set(page.evaluate(CHANGED_BY_SIZE))
-        if viewport != WIDE and changed <= self.changed_by_size:
-            return axe_problems(page, SIZES_ONLY)
-        self.changed_by_size |= changed
-        return axe_problems(page, WITHOUT_COLOURS)
 
     def find_faint_text(self, page: Page, theme: str) -> Iterator[str]:
         """Compare the colours of text that looks like none before in this theme."""
