@@ -20,7 +20,7 @@ from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.parser import Parser
 
-from memoryhub.core import claude_code, damage
+from memoryhub.core import agent_hooks, damage
 from memoryhub.core.database import is_database_busy, is_interrupted
 from memoryhub.core.pagination import InvalidCursor, Page
 from memoryhub.http.rate_limit import RateLimitExceeded
@@ -149,7 +149,7 @@ def handle_exception(request: HttpRequest, exc: Exception | type[Exception]) -> 
             "%s %s %s: %s", get_request_id(request), request.method, request.path, problem.code, exc_info=exc
         )
         is_kept = "event_id" in request.GET and problem.code != DAMAGED  # its sender delivers it again
-        if request.path_info == claude_code.HOOK_PATH and not is_kept:
+        if request.path_info == agent_hooks.HOOK_PATH and not is_kept:
             # An error never blocks the agent.
             return json_response(DAMAGED_HOOK if problem.code == DAMAGED else {})
     return problem.response(request)

@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
 from memoryhub.access.policy import Clearance
-from memoryhub.core.claude_code import ENVIRONMENT_VARIABLE
+from memoryhub.core.agent_hooks import ENVIRONMENT_VARIABLE
 from memoryhub.management.operator import operator, plural, short_name, shown
 from memoryhub.ops.checks import INSTALLATION
 from memoryhub.ops.replay import (
