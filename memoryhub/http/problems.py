@@ -133,13 +133,6 @@ def store_damaged() -> Problem:
     return Problem(503, DAMAGED, damage.ADVICE, headers={"Retry-After": RETRY_AFTER_DAMAGE})
 
 
-def too_many_requests(error: RateLimitExceeded) -> Problem:
-    """Return a 429 with the wait, and with the setting that an operator can change."""
-    reason = _RATE_LIMIT_DETAILS[error.setting]
-    detail = f"{reason}; wait {error.seconds} s ({error.setting} in the hub's configuration)"
-    return Problem(429, "too_many_requests", detail, headers={"Retry-After": str(error.seconds)})
-
-
 def handle_exception(request: HttpRequest, exc: Exception | type[Exception]) -> HttpResponse:
     """Answer any exception of a view (Ninja's exception handler)."""
     assert isinstance(exc, Exception)  # noqa: S101 ninja passes instances
@@ -166,6 +159,14 @@ def to_problem(exc: Exception) -> Problem:
 @to_problem.register
 def _(exc: Problem) -> Problem:
     return exc
+
+
+@to_problem.register
+def _(exc: RateLimitExceeded) -> Problem:
+    """Return a 429 with the wait, and with the setting that an operator can change."""
+    reason = _RATE_LIMIT_DETAILS[exc.setting]
+    detail = f"{reason}; wait {exc.seconds} s ({exc.setting} in the hub's configuration)"
+    return Problem(429, "too_many_requests", detail, headers={"Retry-After": str(exc.seconds)})
 
 
 @to_problem.register
