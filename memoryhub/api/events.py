@@ -22,8 +22,13 @@ from memoryhub.access.policy import Sensitivity
 from memoryhub.api.schemas import EventAnswer, documented
 from memoryhub.capture import identities, projects
 from memoryhub.capture.observation import clean_text
-from memoryhub.core.agent_hooks import AGENTS, from_claude_code, to_claude_code
-from memoryhub.core.claude_code import MAX_CONTEXT_CHARS, MAX_CONTEXT_TOKENS
+from memoryhub.core.agent_hooks import (
+    AGENTS,
+    MAX_CONTEXT_CHARS,
+    MAX_CONTEXT_TOKENS,
+    from_claude_code,
+    to_claude_code,
+)
 from memoryhub.core.damage import is_recorded
 from memoryhub.core.database import lock_timeout
 from memoryhub.core.text import shorten, strip_private

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 from tqdm import tqdm
 
@@ -21,10 +21,9 @@ from memoryhub.audit import clock
 from memoryhub.core.vocabulary import Scope
 from memoryhub.maintenance import executor, results, runs, scheduler
 from memoryhub.maintenance.operations import OPERATIONS, find_operation
-from memoryhub.management.operator import operator, plural, short_name, shown
+from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, plural, short_name, shown
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
-from memoryhub.ops.checks import INSTALLATION
 
 MAX_CHANGES = 200  # that are printed; the page of the run and the API list all
 MAX_RUNS = 10  # in the overview
@@ -82,16 +81,14 @@ def _title(one: results.VisibleChange) -> str:
     return shown(one.memory.title, _TITLE)
 
 
-INTERRUPTED = 130
 Status = MaintenanceRun.Status
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = (
         "Run maintenance now: the operations of the daily schedule, or those that you name. Each run is "
         "journaled, like one started in the browser."
     )
-    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
