@@ -255,7 +255,8 @@ def _delete_chunk(
     changes = [journal.fact_change(operation, fact) for fact in facts]
     detail = {"reason": why} if why else {}
     changes += [journal.memory_change(operation, memory, **detail) for memory in memories]
-    changes += skip_removed(memories, actor, now)
+    # Others were skipped when they moved to the trash.
+    changes += skip_removed([memory for memory in memories if not memory.deleted_at], actor, now)
     _clear_event_texts(memories)
     Fact.objects.filter(pk__in=[fact.pk for fact in facts]).delete()
     Memory.objects.filter(pk__in=ids).delete()
