@@ -38,7 +38,7 @@ class TestClusters:
         links = [f"/memories/{one.uid}/" for one in alike]
         assert set(links) <= set(shown.links())
         assert "4 memories in it" in shown.words
-        assert "groups would be merged 1 " in text_of(keeper.get(address))
+        assert "group would be merged 1 " in text_of(keeper.get(address))
         assert "memories in them 4 " in text_of(keeper.get(address))
         _, address = completed_run(keeper, "compress")
         summary = Memory.objects.get(type="compressed_summary")

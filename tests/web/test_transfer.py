@@ -104,7 +104,7 @@ def test_the_check_shows_duplicates_and_expiry(writer: Client) -> None:
     sent(writer, {"content": "one"})
     address = sent(writer, {"content": "one"}, {"content": "two"}, do="dry_run")
     shown = main(writer.get(address)).words
-    assert "1 of 2 rows are in the store already" in shown
+    assert "1 of 2 rows is in the store already" in shown
     assert "1 new memory expires" in shown
 
 
@@ -219,6 +219,23 @@ def test_memories_that_an_import_revived_return_to_the_trash(writer: Client) -> 
     assert Memory.objects.live().exists()
     undo(writer, second)
     assert not Memory.objects.live().exists()
+
+
+def test_the_check_after_an_undo_offers_to_restore_and_never_expire(writer: Client) -> None:
+    undo(writer, sent(writer, {"content": "one"}, {"content": "two"}))
+    sent(writer, {"content": "three"})
+    address = sent(writer, *({"content": one} for one in ("one", "two", "three", "four")), do="dry_run")
+    shown = main(writer.get(address)).words
+    assert "1 of 4 rows is in the store already" in shown
+    assert "2 memories in the trash or past their expiry would be restored" in shown
+    assert "3 memories expire" in shown
+    assert "memories restored2" in shown
+    assert "memories refreshed1" in shown
+    done = import_after(writer, address, lifetime="never")
+    restored = Memory.objects.live().exclude(content="three").values_list("content", "expires_at")
+    assert set(restored) == {("one", None), ("two", None), ("four", None)}
+    assert "View the 3 imported memories" in main(writer.get(done)).words
+    assert "3 new or restored memories move to the trash" in main(writer.get(f"{done}undo/")).words
 
 
 def test_facts_of_an_undone_import_are_deleted(writer: Client) -> None:
