@@ -93,7 +93,7 @@ def test_error_gives_an_empty_result(remember, ask, monkeypatch, caplog):
 
 @pytest.fixture
 def stored(transactional_db, actor):
-    """A committed memory, visible to other connections. The rules are loaded, so no deadline includes that."""
+    """A committed memory, visible to other connections. The rules are loaded before a deadline counts."""
     from memoryhub import memories
     from memoryhub.memories.schemas import MemoryDraft
 
