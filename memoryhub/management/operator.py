@@ -8,11 +8,10 @@ from importlib import import_module
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 from pydantic import TypeAdapter, ValidationError
 
 from memoryhub.access.policy import Actor, Clearance
+from memoryhub.backends import release
 from memoryhub.memories.schemas import Name
 from memoryhub.ops.checks import INSTALLATION
 
@@ -70,8 +69,7 @@ def short_name(text: str, option: str) -> str:
 
 def require_migrated() -> None:
     """Raise CommandError unless all migrations are applied to the store."""
-    executor = MigrationExecutor(connection)
-    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+    if release.pending_migrations():
         place = "DATABASE_URL" if settings.DATABASE_URL else settings.HOME
         raise CommandError(f"the store in {place} is not up to date; run: manage.py migrate")
 

@@ -253,6 +253,9 @@ class Command(StoreCommand):
                 f"{memories} without ttl_days: to expire in {days} days (default_ttl_days);"
                 " use --ttl never to keep them"
             )
+        if n := tally.restored.total():
+            restored = "would be restored" if self.options["dry_run"] else "restored"
+            yield f"{plural(n, 'memory')} {restored} from the trash or after expiry"
         if tally.outcomes["kept"]:
             n = tally.outcomes["kept"]
             yield f"{plural(n, 'memory')} changed on one side since: the stored version is kept"

@@ -78,7 +78,7 @@ class Command(StoreCommand):
                 play_session()
         self.print_row("Store" if real else "Demo store", str(settings.HOME))
         if Memory.objects.exists():
-            self.print_row("Loaded" if loaded else "Kept", _contents())
+            self.print_row("Loaded" if loaded else "Contains", _contents())
         else:
             self.print_row(
                 "Contains", f"nothing yet; to import a file: {_command(real, 'import_memories FILE')}"
