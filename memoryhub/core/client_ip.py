@@ -7,8 +7,11 @@ from functools import lru_cache
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    return host == "localhost" or host.startswith("127.") or host == "::1"
+    """Whether only this machine can reach the host: ``localhost`` or a loopback address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @lru_cache(maxsize=1024)
