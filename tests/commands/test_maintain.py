@@ -249,7 +249,7 @@ def test_what_the_server_took_first_is_looked_on_at(run, aged, lifting, actor, m
         assert inside.wait(20)
         return work(run, **options)
 
-    monkeypatch.setattr(runs, "execute", server_is_quicker)
+    monkeypatch.setattr(executor, "execute", server_is_quicker)
     ran = run("maintain", "lift")
     assert "lift: the server works on it" in ran.out
     assert "lift: 3 boost" in ran.out
