@@ -1,4 +1,4 @@
-"""Helpers of the management commands: the actor of a command, and texts for the terminal."""
+"""Shared parts of the management commands: their checks, their actor, and texts for the terminal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,16 @@ from pydantic import TypeAdapter, ValidationError
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.backends import release
 from memoryhub.memories.schemas import Name
+from memoryhub.ops.checks import INSTALLATION
 
 MAX_NAME = 200
+INTERRUPTED = 130  # the exit code after Ctrl-C
+
+
+class StoreCommand(BaseCommand):
+    """A command that uses the store. It runs the checks of the installation first."""
+
+    requires_system_checks = [INSTALLATION]
 
 
 def operator(clearance: Clearance, name: str | None = None) -> Actor:
@@ -44,6 +52,11 @@ def shown(text: str, chars: int = 60) -> str:
     """Shorten a stored text for the terminal. Escape it if it contains control characters."""
     short = text if len(text) <= chars else text[: chars - 1] + "…"
     return short if short.isprintable() else ascii(short)
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of an option, which commas separate."""
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def short_name(text: str, option: str) -> str:
