@@ -304,7 +304,7 @@ class ThresholdForm(PlainForm):
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def thresholds_page(request: HtmxHttpRequest) -> HttpResponse:
-    """Show which logged prompts would get another answer with other thresholds. Changes nothing."""
+    """Show which logged prompts would receive other memories with other thresholds. Changes nothing."""
     form = ThresholdForm(request.POST if request.method == "POST" else None)
     context: dict[str, Any] = {"form": form}
     if form.is_valid():

@@ -8,6 +8,9 @@ import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import expect
 
+from memoryhub.access.policy import system_actor
+from memoryhub.audit import journal
+from memoryhub.core.database import write_transaction
 from memoryhub.models import Memory
 
 from .conftest import OpenPage
@@ -26,6 +29,24 @@ def test_the_chain_is_verified_on_demand(
     expect(page.get_by_text("Each row is bound to the one before")).to_be_visible()
     kept = "operation=insert" in page.url
     assert kept is scripts, "with JavaScript the list stays as it was"
+
+
+def test_names_of_operations_are_not_broken(open_page: OpenPage, person: Callable[..., User]) -> None:
+    """The word wraps if its range has more than one box."""
+    user = person()
+    with write_transaction():
+        journal.record(
+            system_actor("upkeep"), [journal.Change("consolidate", "memory", detail={"changes": 9})]
+        )
+    page = open_page("/journal/?operation=consolidate", user)
+    word = page.get_by_role("rowheader", name="Consolidated")
+    expect(word).to_be_visible()
+    boxes = """cell => {
+        const range = document.createRange()
+        range.selectNodeContents(cell)
+        return new Set([...range.getClientRects()].map(box => box.top)).size
+    }"""
+    assert word.evaluate(boxes) == 1
 
 
 def test_rows_lead_to_their_memory(

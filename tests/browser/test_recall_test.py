@@ -38,7 +38,7 @@ def test_a_prompt_is_previewed(open_page: Any, reader: Any, zoo: None, scripts: 
     expect(page.get_by_role("heading", name="5 memories would be injected")).to_be_visible()
     expect(page.get_by_label("The block")).to_contain_text("<memory-context>")
     expect(page.get_by_label("The block")).not_to_contain_text("gnore all previous")
-    expect(page.get_by_role("img", name="of 2000 tokens used")).to_be_visible()
+    expect(page.get_by_role("img", name="of 2,000 tokens used")).to_be_visible()
     expect(page.get_by_role("heading", name="Blocked")).to_be_visible()
     expect(page.get_by_label("Prompt")).to_have_value(PROMPT)
 

@@ -113,6 +113,7 @@ def test_locked_database_shows_a_busy_page(curator, remember, monkeypatch):
     assert answer.status_code == 503
     assert answer["Retry-After"] == "5"
     assert "The store is busy" in answer.content.decode()
+    assert "Reload the page. If you submitted a form, go back" in answer.content.decode()
 
 
 @pytest.mark.sqlite

@@ -59,7 +59,7 @@ class TestLog:
             "no tokens left",
             "1 below the minimum score",
             "weak memory",
-            "321 of 2000 tokens",
+            "321 of 2,000 tokens",
             "12.4 ms",
         ):
             assert said in words
@@ -180,9 +180,9 @@ class TestVisibility:
         self, sign_in: Any, session: Session, remember: Remember
     ) -> None:
         inject(session, [remember("open"), remember("closed", sensitivity="private")])
-        assert "321 of 2000" not in main(sign_in().get("/injections/")).words
+        assert "321 of 2,000" not in main(sign_in().get("/injections/")).words
         insider = sign_in("view_private", on=["private"], name="bob")
-        assert "321 of 2000" in main(insider.get("/injections/")).words
+        assert "321 of 2,000" in main(insider.get("/injections/")).words
 
     def test_someone_elses_personal_memory_is_not_named(
         self, visitor: Client, session: Session, remember: Remember

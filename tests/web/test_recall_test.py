@@ -70,7 +70,7 @@ def test_prompt_shows_what_would_be_injected(visitor, remember):
     page = text(response)
     assert "1 memory would be injected" in page
     assert f'<memory id="{memory.uid}" type="change"' in page
-    assert re.search(r"\d+ of 2000 tokens, 1 of 5 memories", page)
+    assert re.search(r"\d+ of 2,000 tokens, 1 of 5 memories", page)
     for part in ("match", "recency", "importance", "trust", "immediate"):
         assert part in page
 

@@ -178,9 +178,10 @@ def exact(at: datetime) -> SafeString:
 
 
 @register.inclusion_tag("includes/share_bar.html")
-def share_bar(value: float, label: str = "") -> dict[str, Any]:
+def share_bar(value: float, label: str = "", *, as_percent: bool = False) -> dict[str, Any]:
     """Render a number from 0 to 1 as a bar and as text."""
-    return {"percent": round(value * 100, 1), "value": floatformat(value, 2), "label": label}
+    text = f"{value:.0%}" if as_percent else floatformat(value, 2)
+    return {"percent": round(value * 100, 1), "value": text, "label": label}
 
 
 @register.inclusion_tag("includes/score.html")
