@@ -19,7 +19,12 @@ CASES = [
 @pytest.fixture(autouse=True)
 def others(remember):
     """Store memories with some of the words."""
-    for text in ("The keys of the office", "A foreign currency account", "Pool of cars", "A connection to Rome"):
+    for text in (
+        "The keys of the office",
+        "A foreign account",
+        "Pool of cars",
+        "A connection to Rome",
+    ):
         remember(text)
 
 
