@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin
@@ -19,12 +19,14 @@ from memoryhub.admin.base import (
     ActionResponse,
     Confirmation,
     DraftAdmin,
+    ModelForm,
     column,
     is_confirmed,
     memory_link,
     moment_column,
     render_confirmation,
     select_rows,
+    value_column,
 )
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, age_filter, value_filter
 from memoryhub.capture.segments import BOUNDARY_FACTS, BOUNDARY_PREDICATE
@@ -38,13 +40,8 @@ from memoryhub.models import Fact
 
 _MAX_CELL_CHARS = 80
 
-if TYPE_CHECKING:
-    _ModelForm = forms.ModelForm[Any]
-else:
-    _ModelForm = forms.ModelForm
 
-
-class FactForm(_ModelForm):
+class FactForm(ModelForm):
     """A fact, which the draft validates and the service saves.
 
     Its memory is entered by id, because a list of choices would show hidden memories. ``refusal`` is the
@@ -203,9 +200,7 @@ class FactAdmin(DraftAdmin):
 
     updated = moment_column("changed", "updated_at")
 
-    @column("id")
-    def id_shown(self, fact: Fact) -> str:
-        return fact.uid
+    id_shown = value_column("id", "uid")
 
     @column("drawn from")
     def memory_shown(self, fact: Fact) -> str:

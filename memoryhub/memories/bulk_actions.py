@@ -210,12 +210,14 @@ def _approve(memory: Memory, context: ActionContext) -> list[journal.Change]:
 
 
 def _trash(memory: Memory, context: ActionContext) -> list[journal.Change]:
+    """Move a memory to the trash. One that waits for approval stays hidden there."""
     if memory.deleted_at:
         return []
     memory.deleted_at, memory.trash_reason = context.now, TrashReason.FORGOTTEN.value
     memory.merged_into = None
     memory.save(update_fields=TRASH_FIELDS)
-    return [context.journal_row("delete", memory), *skip_removed([memory], context.actor, context.now)]
+    operation = "discard" if context.kind == "discard" else "delete"
+    return [context.journal_row(operation, memory), *skip_removed([memory], context.actor, context.now)]
 
 
 def _accept(memory: Memory, context: ActionContext) -> list[journal.Change]:
@@ -231,15 +233,6 @@ def _accept(memory: Memory, context: ActionContext) -> list[journal.Change]:
     add_revision(memory, {"sensitivity": was["level"]}, was["level"], context.actor, context.now, "accept")
     evict_over_cap([memory], context.actor, context.now)
     return [context.journal_row("accept", memory, was=was)]
-
-
-def _discard(memory: Memory, context: ActionContext) -> list[journal.Change]:
-    """Move a memory that waits for approval to the trash, where it stays hidden."""
-    if memory.deleted_at:
-        return []
-    memory.deleted_at, memory.trash_reason = context.now, TrashReason.FORGOTTEN.value
-    memory.save(update_fields=TRASH_FIELDS)
-    return [context.journal_row("discard", memory)]
 
 
 def _restore(memory: Memory, context: ActionContext) -> list[journal.Change]:
@@ -361,5 +354,5 @@ ACTION_KINDS: dict[str, ActionKind] = {
     "untag": ActionKind(_untag, ("tag",)),
     "set": ActionKind(_set, tuple(sorted(MemoryPatch.model_fields))),
     "accept": ActionKind(_accept, waiting=True),
-    "discard": ActionKind(_discard, waiting=True),
+    "discard": ActionKind(_trash, waiting=True),
 }

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from memoryhub.access.policy import Actor, Clearance
+from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.memories.errors import StoreError
-from memoryhub.memories.rows import add_revision, field_value, resolve_replacement
+from memoryhub.memories.rows import add_revision, field_value, resolve_replacement, visible_replacements
 from memoryhub.models import Memory, Revision
 from memoryhub.models.querysets import MemoryQuerySet
 
@@ -74,18 +74,6 @@ def existing_keys(memories: MemoryQuerySet, keys: Iterable[int | None]) -> set[i
     """Return the keys of rows of this queryset. One query, and none without keys."""
     wanted = set(keys) - {None}
     return set(memories.filter(pk__in=wanted).values_list("pk", flat=True)) if wanted else set()
-
-
-def visible_replacements(memories: Iterable[Memory], clearance: Clearance) -> dict[int, str]:
-    """Return the ids of the visible memories that replace these, by primary key.
-
-    One query, and none if no memory is superseded, which is the usual case.
-    """
-    pks = {memory.superseded_by_id for memory in memories if memory.superseded_by_id is not None}
-    if not pks:
-        return {}
-    visible = Memory.objects.visible_to(clearance).filter(pk__in=pks)
-    return dict(visible.values_list("pk", "uid"))
 
 
 def move_replacements(
