@@ -29,7 +29,9 @@ MIN_SHARE_OF_BEST, MIN_SHARE_AMONG_MANY_WORDS = 0.6, 0.85
 FEW_WORDS, MANY_WORDS = 16, 28  # informative words of a prompt
 MIN_SENTENCE_WORDS = 3
 CJK_CHARS_OF_WORD = 3  # at least, on average, in scripts without spaces
-MIN_GERMAN_WORDS = 3  # different function words of a prompt in German; words of conversation count twice
+# Different function words of a prompt in German. Words of conversation and questions count twice, all those
+# together that are also English words once.
+MIN_GERMAN_WORDS = 3
 NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
 SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
 
@@ -51,11 +53,17 @@ _WORDS = load_rule_file(Path(__file__).with_name("prompt_words.toml"), PromptWor
 CHATTER = frozenset(map(stem, _WORDS.conversation | _WORDS.actions))
 _UNINFORMATIVE = STOP_WORDS | _WORDS.german
 _OBJECTS = frozenset(map(stem, _WORDS.objects | _WORDS.interjections))
-_ORDER_WORDS = STOP_WORDS | _WORDS.actions | _WORDS.interjections | _WORDS.german
 _GERMAN = GERMAN_STOP_WORDS | _WORDS.german_ambiguous
+_ORDER_WORDS = STOP_WORDS | _WORDS.actions | _WORDS.interjections | _WORDS.german | GERMAN_STOP_WORDS
+_CLEARLY_GERMAN = (_WORDS.german | _WORDS.questions) - STOP_WORDS - GERMAN_STOP_WORDS
 _CHATTER_WITHOUT_SPACES = re.compile(rf"(?<!\w)(?:[ぁ-ゟー]|{'|'.join(_WORDS.without_spaces)})+(?!\w)")
 _PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
 _LINE_NUMBER = re.compile(r"(\.[A-Za-z]\w{0,7})(?::\d+){1,2}\b")  # of a path
+# A topic that is left out: "not about Kubernetes, but about Redis".
+_EXCLUDED = re.compile(
+    r"\b(?:not|isn['’]t|nicht) (?:about|regarding|über|zu)\b.*?(?=[.,;:!?\n]|\b(?:but|sondern)\b|$)",
+    re.IGNORECASE,
+)
 _CONTEXT_FENCE = re.compile(r"<\s*(?P<end>/?)\s*memory-context\b[^<>]*>?", re.IGNORECASE)
 _KATAKANA_WORD = re.compile("[゠-ヿ]{3,}")
 _HIRAGANA = re.compile("[ぁ-ゟ]")  # endings and particles
@@ -95,7 +103,7 @@ def parse_prompt(prompt: str) -> ParsedPrompt:
     files = _find_files(prompt)
     return (
         ParsedPrompt((), (), files)
-        if _is_order(text, terms)
+        if _is_order(prompt, terms)
         else ParsedPrompt(tuple(terms), tuple(clauses), files)
     )
 
@@ -117,15 +125,16 @@ def _is_order(text: str, terms: Collection[Term]) -> bool:
 
 
 def clean_prompt(prompt: str) -> str:
-    """Remove line numbers of paths, conversation in text without spaces, and German function words.
+    """Remove line numbers of paths, excluded topics, conversation without spaces, and German function words.
 
     The latter only from a prompt in German. Some are names elsewhere: "es" is an alias of Elasticsearch.
     """
-    prompt = _LINE_NUMBER.sub(r"\1", prompt)
+    prompt = _EXCLUDED.sub(" ", _LINE_NUMBER.sub(r"\1", prompt))
     if CJK.search(prompt):
         prompt = _CHATTER_WITHOUT_SPACES.sub(" ", prompt)
     found = set(words(prompt))
-    if len(found & GERMAN_STOP_WORDS) + 2 * len(found & _WORDS.german) < MIN_GERMAN_WORDS:
+    count = len(found & GERMAN_STOP_WORDS) + 2 * len(found & _CLEARLY_GERMAN)
+    if count + (not found.isdisjoint(_WORDS.german_ambiguous)) < MIN_GERMAN_WORDS:
         return prompt
     return WORD.sub(lambda word: "" if fold(word[0]) in _GERMAN else word[0], prompt)
 

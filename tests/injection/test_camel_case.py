@@ -21,7 +21,7 @@ def others(remember):
     """Store memories with some of the words."""
     for text in (
         "The keys of the office",
-        "A foreign currency account",
+        "A foreign account",
         "Pool of cars",
         "A connection to Rome",
     ):
