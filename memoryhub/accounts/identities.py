@@ -63,6 +63,12 @@ def signs_in(identity: SocialAccount | None) -> bool:
     return identity is not None and identity.provider == settings.OIDC_ISSUER
 
 
+def count_of_earlier_issuers() -> int:
+    """Return the number of active accounts whose identity is of an issuer that is not configured any more."""
+    active = SocialAccount.objects.filter(user__is_active=True)
+    return int(active.exclude(provider=settings.OIDC_ISSUER).count())
+
+
 def unbind_identity(user: User, by: str = "") -> bool:
     """Remove the identity of an account; return whether it had one. Must run in a write transaction."""
     deleted, _ = SocialAccount.objects.filter(user=user).delete()

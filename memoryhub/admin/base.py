@@ -42,8 +42,10 @@ _HISTORY_PAGE_SIZE = 100
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
+    ModelForm = forms.ModelForm[Any]
 else:
     _ModelAdmin = admin.ModelAdmin
+    ModelForm = forms.ModelForm
 
 # The largest integer of SQLite.
 _MAX_KEY = 2**63 - 1

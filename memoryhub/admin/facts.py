@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin
@@ -19,6 +19,7 @@ from memoryhub.admin.base import (
     ActionResponse,
     Confirmation,
     DraftAdmin,
+    ModelForm,
     column,
     is_confirmed,
     memory_link,
@@ -38,13 +39,8 @@ from memoryhub.models import Fact
 
 _MAX_CELL_CHARS = 80
 
-if TYPE_CHECKING:
-    _ModelForm = forms.ModelForm[Any]
-else:
-    _ModelForm = forms.ModelForm
 
-
-class FactForm(_ModelForm):
+class FactForm(ModelForm):
     """A fact, which the draft validates and the service saves.
 
     Its memory is entered by id, because a list of choices would show hidden memories. ``refusal`` is the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin
@@ -29,6 +29,7 @@ from memoryhub.admin.base import (
     ActionResponse,
     Confirmation,
     DraftAdmin,
+    ModelForm,
     ReadOnlyAdmin,
     admin_url,
     column,
@@ -45,11 +46,6 @@ from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, OAuthClient
 from memoryhub.models.account import default_rights
 
-if TYPE_CHECKING:
-    _ModelForm = forms.ModelForm[Any]
-else:
-    _ModelForm = forms.ModelForm
-
 
 def may_change_token(request: HttpRequest, token: AgentToken) -> bool:
     """Return whether the user may change this token; revoking only needs the permission."""
@@ -59,7 +55,7 @@ def may_change_token(request: HttpRequest, token: AgentToken) -> bool:
     return own and user_clearance(request.user).covers(token.full_clearance())
 
 
-class TokenForm(_ModelForm):
+class TokenForm(ModelForm):
     """The name and rights of a token. The choices are limited to those that the user may grant."""
 
     refusal: StoreError | None = None

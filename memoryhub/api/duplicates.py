@@ -9,14 +9,14 @@ from django.http import Http404, HttpResponse
 from ninja import Query, Router
 from pydantic import BaseModel, Field
 
+from memoryhub import duplicates
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.api.memories import make_etag
 from memoryhub.api.schemas import ListOf, MemoryShape, PreviewShape, documented
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import parse_offset
-from memoryhub.duplicates import clusters as duplicates_clusters
-from memoryhub.duplicates.clusters import Cluster
+from memoryhub.duplicates import Cluster
 from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Limit, PageParams, Ratio
 from memoryhub.http.problems import json_response
 from memoryhub.memories import serializers
@@ -133,9 +133,7 @@ def list_duplicates(request: ApiRequest, params: Query[DuplicateList]) -> HttpRe
     clearance = params.clearance(request.auth)
     memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
     filters = {name: value for name in ("project", "category") if (value := getattr(params, name))}
-    found = duplicates_clusters.find_clusters(
-        memories.filter(**filters), clearance, similarity=params.similarity
-    )
+    found = duplicates.find_clusters(memories.filter(**filters), clearance, similarity=params.similarity)
     end = start + params.limit
     return json_response(
         {

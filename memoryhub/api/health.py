@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from django.db import DatabaseError, connection
-from django.db.migrations.executor import MigrationExecutor
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
@@ -88,8 +87,7 @@ def find_store_errors() -> list[dict[str, str]]:
 
 def _find_store_errors() -> list[dict[str, str]]:
     try:
-        executor = MigrationExecutor(connection)
-        pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        pending = release.pending_migrations()
         errors = [
             field_error("schema", f"{problem}; run manage.py doctor for the fix")
             for problem in schema.find_problems()

@@ -117,7 +117,7 @@ def start_maintenance(request: ApiRequest, body: RunRequest) -> HttpResponse:
 def list_maintenance(request: ApiRequest, params: Query[RunList]) -> HttpResponse:
     """Returns the runs, newest first."""
     actor = request.auth.actor
-    rows = runs.visible_runs(actor.clearance).select_related("undoes")
+    rows = results.visible_runs(actor.clearance).select_related("undoes")
     named = {name: getattr(params, name) for name in ("operation", "status")}
     rows = rows.filter(**{name: value for name, value in named.items() if value})
     page = paginate(rows, "created_at", params.limit, params.cursor)
@@ -136,8 +136,8 @@ def get_maintenance(request: ApiRequest, id: str, params: Query[OneRun]) -> Http
     actor, start = request.auth.actor, parse_offset(params.cursor)
     run = runs.get_run(id, actor)
     clearance = params.clearance(request.auth)
-    summary = runs.visible_result(run, clearance)
-    changes = runs.list_changes(run, clearance, start, params.limit + 1)
+    summary = results.visible_result(run, clearance)
+    changes = results.list_changes(run, clearance, start, params.limit + 1)
     with_titles = Right.READ.value in request.auth.rights
     if with_titles:
         memories = chain.from_iterable((one.memory, *one.members) for one in changes[: params.limit])
@@ -187,7 +187,7 @@ def _run_accepted(run: MaintenanceRun, request: ApiRequest) -> HttpResponse:
 
 
 def _serialize_run(run: MaintenanceRun, actor: Actor) -> dict[str, Any]:
-    summary = runs.visible_result(run, actor.clearance, counted=False)
+    summary = results.visible_result(run, actor.clearance, counted=False)
     may_control = results.can_control(actor.clearance, run)
     is_waiting = run.status == MaintenanceRun.Status.QUEUED and not settings.MEMORYHUB.maintenance_worker
     moments = ("created_at", "started_at", "finished_at", "undone_at")

@@ -18,7 +18,7 @@ from memoryhub.accounts import oauth
 from memoryhub.accounts.sign_in import client_address
 from memoryhub.accounts.tokens import hash_token
 from memoryhub.http import rate_limit
-from memoryhub.http.problems import InvalidJson, json_response, parse_json, too_many_requests
+from memoryhub.http.problems import InvalidJson, json_response, parse_json, to_problem
 from memoryhub.toolsets import TOOLSETS
 
 _View = Callable[..., HttpResponse]
@@ -34,7 +34,7 @@ def _with_oauth(view: _View) -> _View:
         try:
             return view(request, **options)
         except rate_limit.RateLimitExceeded as error:
-            return too_many_requests(error).response(request)
+            return to_problem(error).response(request)
 
     return served
 

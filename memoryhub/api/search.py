@@ -19,7 +19,7 @@ from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller
 from memoryhub.http.problems import json_response, list_response
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
-from memoryhub.memories.replacements import visible_replacements
+from memoryhub.memories.rows import visible_replacements
 from memoryhub.memories.versions import load_snapshot
 from memoryhub.models import Memory, Session
 from memoryhub.search.fallback import search_or_correct

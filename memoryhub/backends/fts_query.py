@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field, replace
+from itertools import islice, product
 
 from memoryhub.core.text import CJK, STOP_WORDS, WORD, fold, is_short, stem, words
 
@@ -14,6 +15,8 @@ TRIGRAM_LENGTH = 3  # the shortest text that the trigram index can find
 _QUOTED = re.compile(r'(?<!\S)"([^"]+)"(?!\w)')  # f("x") is code
 _JOINED_WORDS = re.compile(r"\w[\w\-]*")  # "--name" is code
 _POSSESSIVE = re.compile(r"^(\w{2,})['’]s$", re.IGNORECASE)  # the owner's name counts, as a word
+_CAMEL_CASE = re.compile(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+MAX_JOINED_WORDS = 3  # of a name in camel case
 _EDGES = "\"'`,;:!?()[]{}<>…“”‘’。，、！？；：（）「」『』"
 _CJK_RUN = re.compile(f"(?:{CJK.pattern})+")
 MAX_TERMS = 32  # of one query that are searched for; more would add little
@@ -28,7 +31,8 @@ class Term:
 
     ``stems``: the stems of its words, empty for a literal without words. ``literal``: the folded text that a
     match must contain, empty for a plain word. ``spelling``: the typed text in lower case. ``at_start``: the
-    term matches only the start of a longer word.
+    term matches only the start of a longer word. ``same``: texts that count as its word: "foreign keys" for
+    ``foreignKeys``, and the reverse.
     """
 
     stems: tuple[str, ...]
@@ -36,6 +40,7 @@ class Term:
     literal: str = ""
     spelling: str = ""
     at_start: bool = False
+    same: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -75,12 +80,27 @@ def parse_query(typed: str) -> Query:
     typed = unicodedata.normalize("NFC", typed)
     phrases = [_phrase_term(phrase) for phrase in _QUOTED.findall(typed) if phrase.strip()]
     chunks = _QUOTED.sub(" ", typed).split()
-    terms = [term for chunk in chunks for term in _chunk_terms(chunk)]
+    terms = _join_words([term for chunk in chunks for term in _chunk_terms(chunk)])
     useful = phrases + [term for term in terms if _is_useful(term)]
     if not phrases and len(chunks) == 1 and len(useful) < len(terms) > 1:  # node_7, plan-b
         useful = [_phrase_term(chunks[0].strip(_EDGES))]
     line = " ".join(typed.split())
     return Query(fold(line), tuple(dict.fromkeys(useful or terms))[:MAX_TERMS], line)
+
+
+def _join_words(terms: list[Term]) -> list[Term]:
+    """Let words next to each other also match their name in camel case."""
+    same: dict[int, list[str]] = defaultdict(list)
+    is_name = [not one.literal and len(one.words[0]) > 1 and one.words[0] not in STOP_WORDS for one in terms]
+    for start, length in product(range(len(terms)), range(2, MAX_JOINED_WORDS + 1)):
+        if all(is_name[start : start + length]) and start + length <= len(terms):
+            joined = "".join(one.words[0] for one in terms[start : start + length])
+            for number in range(start, start + length):
+                same[number].append(joined)
+    return [
+        replace(one, same=(*one.same, *same[number])) if number in same else one
+        for number, one in enumerate(terms)
+    ]
 
 
 def _is_useful(term: Term) -> bool:
@@ -117,7 +137,9 @@ def _cjk_terms(chunk: str) -> list[Term]:
 
 def _word_term(typed: str) -> Term:
     word = fold(typed)
-    return Term((stem(word),), (word,), spelling=typed.lower())
+    parts = () if typed.islower() else _CAMEL_CASE.split(typed)
+    same = (fold(" ".join(parts)),) if len(parts) > 1 and min(map(len, parts)) > 1 else ()
+    return Term((stem(word),), (word,), spelling=typed.lower(), same=same)
 
 
 def _phrase_term(chunk: str) -> Term:

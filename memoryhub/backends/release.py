@@ -60,6 +60,12 @@ def find_refusal() -> str:
     return refusal(sql.read_release(), () if IS_POSTGRES else applied)
 
 
+def pending_migrations() -> list[Migration]:
+    """Return the migrations of this release that the store lacks, in the order in which they apply."""
+    executor = MigrationExecutor(connection)
+    return [migration for migration, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
+
+
 def find_later_migrations() -> list[str]:
     """Return the applied migrations that this release does not know.
 

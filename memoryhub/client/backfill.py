@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import re
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from memoryhub.client.clients import Client
+from memoryhub.client.connect_record import state_folder
 from memoryhub.client.credentials import find_token
 from memoryhub.client.errors import ApiError, ConfigurationError, MemoryhubError, RateLimited, ServerError
 from memoryhub.client.terminal import make_safe, print_table
@@ -140,9 +140,8 @@ class RunFile:
 
     @classmethod
     def of(cls, server: str, token: str) -> RunFile:
-        folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "memoryhub"
         digest = hashlib.sha256(f"{server}\n{token}".encode()).hexdigest()[:16]
-        return cls(folder / f"backfill-{digest}")
+        return cls(state_folder() / f"backfill-{digest}")
 
     def begin(self) -> str:
         """Return the id of the unfinished run, or of a new one."""

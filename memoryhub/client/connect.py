@@ -42,7 +42,7 @@ from memoryhub.client.connect_record import (
 from memoryhub.client.errors import ConfigurationError, UnusableConfig
 from memoryhub.client.json_positions import parse_json
 from memoryhub.client.terminal import confirm, make_safe
-from memoryhub.core import claude_code
+from memoryhub.core import agent_hooks
 from memoryhub.core.agent_hooks import AGENTS, hook_path, hooks_configuration, opencode_plugin
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import HubConnection
@@ -277,9 +277,9 @@ def _hook_entries(key: str, text: str, hub: HubConnection) -> list[Entry]:
 
 def _settings_entries(snippet: str, text: str, hub: HubConnection) -> list[Entry]:
     """Return the entries for Claude Code's settings: hooks, and a status line if there is none yet."""
-    content = claude_code.settings_snippet(hub.base, None) if snippet.startswith("hooks") else {}
+    content = agent_hooks.settings_snippet(hub.base, None) if snippet.startswith("hooks") else {}
     entries = list(config_files.to_entries(content))
-    line = claude_code.status_line_setting(hub.base)
+    line = agent_hooks.status_line_setting(hub.base)
     present = parse_json(text).get("statusLine", line) if text.strip() else line
     return [*entries, Entry(("statusLine",), line)] if snippet != "hooks" and present == line else entries
 
@@ -306,7 +306,7 @@ def _snippet_text(key: str, hub: HubConnection) -> str:
     return next(one.text for one in snippets.client_snippets(hub) if one.key == key)
 
 
-def _check_no_other_hooks(text: str, wanted: list[Entry], path: str = claude_code.HOOK_PATH) -> None:
+def _check_no_other_hooks(text: str, wanted: list[Entry], path: str = agent_hooks.HOOK_PATH) -> None:
     """Raise UnusableConfig if hooks of a hub exist that differ: each event would be sent twice."""
     document = parse_json(text) if text.strip() else {}
     hooks = document.get("hooks") or document.get("memoryhub")

@@ -42,8 +42,7 @@ class Record:
 
     @staticmethod
     def _path() -> Path:
-        folder = folder_from("XDG_STATE_HOME", Path.home() / ".local" / "state")
-        return folder / "memoryhub" / "connect.json"
+        return state_folder() / "connect.json"
 
     @classmethod
     def load(cls) -> Record:
@@ -112,6 +111,11 @@ def folder_from(variable: str, default: Path) -> Path:
     """Return the folder that an environment variable names, or the default."""
     value = os.environ.get(variable)
     return Path(value).expanduser() if value else default
+
+
+def state_folder() -> Path:
+    """Return the folder in which the commands store what they must remember."""
+    return folder_from("XDG_STATE_HOME", Path.home() / ".local" / "state") / "memoryhub"
 
 
 def backup_path(path: Path) -> Path:

@@ -17,7 +17,7 @@ from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.vocabulary import Right
 from memoryhub.facts import queries
 from memoryhub.http import rate_limit
-from memoryhub.http.problems import Problem, too_many_requests, unauthenticated
+from memoryhub.http.problems import Problem, unauthenticated
 from memoryhub.memories.filters import TextFilter, Timestamp
 from memoryhub.models import AgentToken
 from memoryhub.models.querysets import FactQuerySet
@@ -115,22 +115,19 @@ def require_token(request: HttpRequest, audience: str = "", challenge: str = "")
 
 
 def _find_token(request: HttpRequest, raw: str, audience: str = "") -> AgentToken | None:
-    """Return the valid token, or None; raise 429 when it is used too often.
+    """Return the valid token, or None; raise RateLimitExceeded when it is used too often.
 
     A token that is bound to an audience is valid there alone.
     """
     if not raw:
         return None
     address = client_address(request)
-    try:
-        rate_limit.check_token_guesses(address, tokens.hash_token(raw))
-        token = tokens.authenticate_token(raw, address, None, audience)
-        if token is not None:
-            rate_limit.count_request_of_token(token.uid, token.digest)
-        else:
-            rate_limit.count_token_guess(address)
-    except rate_limit.RateLimitExceeded as error:
-        raise too_many_requests(error) from None
+    rate_limit.check_token_guesses(address, tokens.hash_token(raw))
+    token = tokens.authenticate_token(raw, address, None, audience)
+    if token is not None:
+        rate_limit.count_request_of_token(token.uid, token.digest)
+    else:
+        rate_limit.count_token_guess(address)
     return token
 
 

@@ -27,7 +27,7 @@ from memoryhub.http.problems import (
     Problem,
     body_too_large,
     get_request_id,
-    too_many_requests,
+    to_problem,
     unreadable_body,
 )
 
@@ -57,11 +57,13 @@ SECURITY_HEADERS = {
 }
 
 
-class SecurityHeadersMiddleware:
-    """Adds the security headers. Runs first, so that responses of all other middleware get them."""
-
+class _Middleware:
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
+
+
+class SecurityHeadersMiddleware(_Middleware):
+    """Adds the security headers. Runs first, so that responses of all other middleware get them."""
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
@@ -90,11 +92,8 @@ class PagePolicyMiddleware(CSPMiddleware):
         return super().process_response(request, response)
 
 
-class ReadTimeoutMiddleware:
+class ReadTimeoutMiddleware(_Middleware):
     """Cancels database reads after ``request_seconds``. A streaming download may take longer."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         with read_timeout(settings.MEMORYHUB.request_seconds):
@@ -104,11 +103,8 @@ class ReadTimeoutMiddleware:
 _NAMES_OF_TOOLS = ("/api/v1/tools/", "/mcp")  # are not looked up in the database
 
 
-class PathMiddleware:
+class PathMiddleware(_Middleware):
     """Answers a path with NUL like an unknown one: PostgreSQL cannot compare a text that contains it."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if "\x00" in request.path_info and not request.path_info.startswith(_NAMES_OF_TOOLS):
@@ -128,13 +124,13 @@ _REPLICA_PAGES = tuple(
 )
 
 
-class ReplicaMiddleware:
+class ReplicaMiddleware(_Middleware):
     """Sends the reads of pages and API requests to the replica, once their caller is known."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         if REPLICA not in settings.DATABASES:
             raise MiddlewareNotUsed
-        self.get_response = get_response
+        super().__init__(get_response)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         is_read = request.method in ("GET", "HEAD") and request.path_info.startswith(_REPLICA_PATHS)
@@ -157,14 +153,11 @@ class ReplicaMiddleware:
 _FORM_TYPES = ("multipart/form-data", "application/x-www-form-urlencoded")
 
 
-class UploadLimitMiddleware:
+class UploadLimitMiddleware(_Middleware):
     """Refuses large forms before the CSRF check, which would read the whole body to find its token.
 
     ``ApiProblemMiddleware`` limits the bodies of API requests.
     """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if _is_large_form(request) and not _may_upload(request):
@@ -201,24 +194,22 @@ _PROBLEM_BY_STATUS = {
 }
 
 
-class ApiProblemMiddleware:
+class ApiProblemMiddleware(_Middleware):
     """For API and MCP: limits rate and body size, sets the request id, and turns every error into a problem.
 
     Runs before Django's own middleware, so that its errors (a bad host, an unknown path) become problems too.
     """
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self.get_response = get_response
-
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if not is_api_path(request.path_info):
             return self.get_response(request)
         try:
-            _limit_rate(request)
+            if request.path_info not in _HEALTH_PATHS:  # monitoring is never limited
+                rate_limit.count_request_of_address(client_address(request))
             _limit_body(request)
             response = self._get_response(request)
-        except Problem as problem:
-            response = problem.response(request)
+        except (Problem, rate_limit.RateLimitExceeded) as error:
+            response = to_problem(error).response(request)
         if response.status_code >= 400 and response.headers.get("Content-Type") not in _ERROR_MEDIA_TYPES:
             response = _convert_to_problem(request, response)
         response.headers["X-Request-ID"] = get_request_id(request)
@@ -247,15 +238,6 @@ def _allow_head(response: HttpResponseBase) -> HttpResponseBase:
     if "GET" in allowed and "HEAD" not in allowed:
         response.headers["Allow"] = ", ".join(sorted([*allowed, "HEAD"]))
     return response
-
-
-def _limit_rate(request: HttpRequest) -> None:
-    if request.path_info in _HEALTH_PATHS:  # monitoring is never limited
-        return
-    try:
-        rate_limit.count_request_of_address(client_address(request))
-    except rate_limit.RateLimitExceeded as error:
-        raise too_many_requests(error) from None
 
 
 def _limit_body(request: HttpRequest) -> None:

@@ -41,7 +41,7 @@ from memoryhub.core.database import is_postgres, store_path
 from memoryhub.core.logs import request_id
 from memoryhub.embeddings import provider
 from memoryhub.http import rate_limit
-from memoryhub.http.problems import Problem, get_request_id, too_many_requests
+from memoryhub.http.problems import Problem, get_request_id, to_problem
 from memoryhub.memories.vectors import memories_without_vector
 from memoryhub.models import Extraction, JournalEntry, MaintenanceRun, Memory
 
@@ -143,8 +143,8 @@ def metrics(request: HttpRequest) -> HttpResponse:
         raise Http404
     try:
         _require_metrics_token(request)
-    except Problem as problem:
-        return problem.response(request)
+    except (Problem, rate_limit.RateLimitExceeded) as error:
+        return to_problem(error).response(request)
     registry = CollectorRegistry()
     if folder := os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         _forget_ended_workers(Path(folder))
@@ -155,13 +155,10 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 def _require_metrics_token(request: HttpRequest) -> None:
-    """Raise 401 for another token, and 429 for an address that guesses."""
+    """Raise 401 for another token, and RateLimitExceeded for an address that guesses."""
     scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
     address = client_address(request)
-    try:
-        rate_limit.check_token_guesses(address, "")
-    except rate_limit.RateLimitExceeded as error:
-        raise too_many_requests(error) from None
+    rate_limit.check_token_guesses(address, "")
     if scheme.lower() != "bearer" or not constant_time_compare(sent.strip(), settings.METRICS_TOKEN):
         rate_limit.count_token_guess(address)
         detail = "send the value of MEMORYHUB_METRICS_TOKEN as Authorization: Bearer …"

@@ -20,7 +20,7 @@ from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.parser import Parser
 
-from memoryhub.core import claude_code, damage
+from memoryhub.core import agent_hooks, damage
 from memoryhub.core.database import is_database_busy, is_interrupted
 from memoryhub.core.pagination import InvalidCursor, Page
 from memoryhub.http.rate_limit import RateLimitExceeded
@@ -133,13 +133,6 @@ def store_damaged() -> Problem:
     return Problem(503, DAMAGED, damage.ADVICE, headers={"Retry-After": RETRY_AFTER_DAMAGE})
 
 
-def too_many_requests(error: RateLimitExceeded) -> Problem:
-    """Return a 429 with the wait, and with the setting that an operator can change."""
-    reason = _RATE_LIMIT_DETAILS[error.setting]
-    detail = f"{reason}; wait {error.seconds} s ({error.setting} in the hub's configuration)"
-    return Problem(429, "too_many_requests", detail, headers={"Retry-After": str(error.seconds)})
-
-
 def handle_exception(request: HttpRequest, exc: Exception | type[Exception]) -> HttpResponse:
     """Answer any exception of a view (Ninja's exception handler)."""
     assert isinstance(exc, Exception)  # noqa: S101 ninja passes instances
@@ -149,7 +142,7 @@ def handle_exception(request: HttpRequest, exc: Exception | type[Exception]) -> 
             "%s %s %s: %s", get_request_id(request), request.method, request.path, problem.code, exc_info=exc
         )
         is_kept = "event_id" in request.GET and problem.code != DAMAGED  # its sender delivers it again
-        if request.path_info == claude_code.HOOK_PATH and not is_kept:
+        if request.path_info == agent_hooks.HOOK_PATH and not is_kept:
             # An error never blocks the agent.
             return json_response(DAMAGED_HOOK if problem.code == DAMAGED else {})
     return problem.response(request)
@@ -166,6 +159,14 @@ def to_problem(exc: Exception) -> Problem:
 @to_problem.register
 def _(exc: Problem) -> Problem:
     return exc
+
+
+@to_problem.register
+def _(exc: RateLimitExceeded) -> Problem:
+    """Return a 429 with the wait, and with the setting that an operator can change."""
+    reason = _RATE_LIMIT_DETAILS[exc.setting]
+    detail = f"{reason}; wait {exc.seconds} s ({exc.setting} in the hub's configuration)"
+    return Problem(429, "too_many_requests", detail, headers={"Retry-After": str(exc.seconds)})
 
 
 @to_problem.register

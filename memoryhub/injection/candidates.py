@@ -136,12 +136,12 @@ def _injectable_memories(clearance: Clearance, project: str) -> MemoryQuerySet:
 def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> list[Candidate]:
     """Return the best candidates, even those below the minimum score; none if no term is informative."""
     parsed = parse_prompt(prompt)
-    words = TermMatches.load(memories, words_query(parsed.words))
+    words = TermMatches.load(memories, words_query(parsed))
     if 0 < len(words.known_words) < len(parsed.words) <= MAX_CORRECTED_WORDS:
         correction = correct_spelling(memories, prompt, fields=("title", "alias_text"))
         if correction is not None:
             parsed = parse_prompt(correction.typed)
-            words = TermMatches(words.rows, words_query(parsed.words), words)
+            words = TermMatches(words.rows, words_query(parsed), words)
     rows = words.rows
     prompt_query = build_query(parsed, words.frequencies.of_stems, len(rows))
     if prompt_query is None:

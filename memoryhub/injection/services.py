@@ -18,7 +18,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.capabilities import STORE, disabled_message, is_enabled
 from memoryhub.core import damage
-from memoryhub.core.claude_code import MAX_CONTEXT_CHARS, MAX_CONTEXT_TOKENS
+from memoryhub.core.agent_hooks import MAX_CONTEXT_CHARS, MAX_CONTEXT_TOKENS
 from memoryhub.core.database import Deadline, DeadlinePassed
 from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType

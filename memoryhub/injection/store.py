@@ -13,7 +13,7 @@ from memoryhub.injection.requests import InjectionRequest, InjectionResult
 from memoryhub.injection.services import inject_context
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.replacements import visible_replacements
+from memoryhub.memories.rows import visible_replacements
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.models import Fact, Memory
 from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet

@@ -160,6 +160,7 @@ GROUP_LABELS = {
     "merge": ("groups merged", "groups would be merged"),
     "summarise": ("groups summarised", "groups would be summarised"),
 }
+_SINGULAR = {"groups": "group", "changes": "change"}
 # Parameters of imports, which the import pages show, and of bulk actions, which contain search queries.
 _HIDDEN_PARAMS = frozenset({"upload", "name", "restores", "dry_run", "values", "address"})
 _FAILURE_LABELS = {Cause.INTERRUPTED: "Interrupted", Cause.STOPPED: "Stopped"}
@@ -207,16 +208,26 @@ def result_lines(run: MaintenanceRun, result: VisibleResult) -> list[tuple[str, 
     """
     lines = count_lines(result.counts, run.dry_run)
     if result.whole and lines and set(result.counts) <= set(GROUP_LABELS):
-        lines.append(("memories in them", (run.result or {}).get("changed", 0)))
+        memories = (run.result or {}).get("changed", 0)
+        lines.append((f"memor{'y' if memories == 1 else 'ies'} in them", memories))
     return lines
 
 
 def count_lines(counts: Mapping[str, int], dry_run: bool) -> list[tuple[str, int]]:
     """Return labels and counts of actions, the most frequent first."""
     return [
-        (GROUP_LABELS.get(action, ACTION_LABELS.get(action, (action, action)))[dry_run], count)
+        (_count_label(action, dry_run, count), count)
         for action, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
+
+
+def _count_label(action: str, dry_run: bool, count: int) -> str:
+    label = GROUP_LABELS.get(action, ACTION_LABELS.get(action, (action, action)))[dry_run]
+    if count != 1:
+        return label
+    # The labels that begin with a noun begin with its plural.
+    noun, _, verb = label.partition(" ")
+    return f"{_SINGULAR[noun]} {verb}" if noun in _SINGULAR else label
 
 
 def progress_percent(run: MaintenanceRun, result: VisibleResult) -> int:

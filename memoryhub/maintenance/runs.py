@@ -20,41 +20,11 @@ from memoryhub.access.policy import Actor, system_actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.maintenance import results
-from memoryhub.maintenance.executor import execute, mark_interrupted
+from memoryhub.maintenance.executor import mark_interrupted
 from memoryhub.maintenance.operations import OPERATIONS, find_operation, require_confirmed_clock
 from memoryhub.maintenance.operations.base import Operation
-from memoryhub.maintenance.results import (
-    MAX_LISTED_CHANGES,
-    VisibleChange,
-    VisibleResult,
-    list_changes,
-    visible_result,
-    visible_runs,
-)
 from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.models import MaintenanceRun
-
-__all__ = [
-    "MAX_LISTED_CHANGES",
-    "VisibleChange",
-    "VisibleResult",
-    "enqueue",
-    "execute",
-    "get_run",
-    "is_resumable",
-    "is_switched_off",
-    "is_undoable",
-    "list_changes",
-    "mark_interrupted",
-    "require_operation",
-    "resume",
-    "resume_interrupted",
-    "stop",
-    "undo",
-    "validate_params",
-    "visible_result",
-    "visible_runs",
-]
 
 # Notified when this process queues a run, so that its worker does not wait for the next poll.
 queue_changed = threading.Condition()
@@ -138,9 +108,9 @@ def undo(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
     return undoing
 
 
-def resume(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
+def resume(uid: str, actor: Actor) -> MaintenanceRun:
     """Queue a failed, interrupted or stopped run again; it continues after its last step."""
-    now = now or timezone.now()
+    now = timezone.now()
     with write_transaction():
         run = _get_controllable(uid, actor)
         if run.status != Status.FAILED:
@@ -167,9 +137,9 @@ def resume_interrupted() -> None:
             resume(run.uid, WORKER_ACTOR)
 
 
-def stop(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
+def stop(uid: str, actor: Actor) -> MaintenanceRun:
     """Ask a run to stop after the current step; a queued run stops at once. It can be resumed."""
-    now = now or timezone.now()
+    now = timezone.now()
     with write_transaction():
         run = _get_controllable(uid, actor)
         if run.status not in PENDING:
@@ -185,7 +155,7 @@ def stop(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
 
 def get_run(uid: str, actor: Actor) -> MaintenanceRun:
     """Return a run that is visible to the actor; raise NotFound otherwise."""
-    run = visible_runs(actor.clearance).filter(uid=uid).first()
+    run = results.visible_runs(actor.clearance).filter(uid=uid).first()
     if run is None:
         raise NotFound("there is no such run")
     return run

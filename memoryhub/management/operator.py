@@ -1,4 +1,4 @@
-"""Helpers of the management commands: the actor of a command, and texts for the terminal."""
+"""Shared parts of the management commands: their checks, their actor, and texts for the terminal."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ from importlib import import_module
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 from pydantic import TypeAdapter, ValidationError
 
 from memoryhub.access.policy import Actor, Clearance
+from memoryhub.backends import release
 from memoryhub.memories.schemas import Name
+from memoryhub.ops.checks import INSTALLATION
 
 MAX_NAME = 200
+INTERRUPTED = 130  # the exit code after Ctrl-C
+
+
+class StoreCommand(BaseCommand):
+    """A command that uses the store. It runs the checks of the installation first."""
+
+    requires_system_checks = [INSTALLATION]
 
 
 def operator(clearance: Clearance, name: str | None = None) -> Actor:
@@ -47,6 +54,11 @@ def shown(text: str, chars: int = 60) -> str:
     return short if short.isprintable() else ascii(short)
 
 
+def split_words(text: str) -> list[str]:
+    """Return the words of an option, which commas separate."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
 def short_name(text: str, option: str) -> str:
     """Return the name in an option, trimmed like one in a draft. Raise CommandError if it is not valid."""
     try:
@@ -57,8 +69,7 @@ def short_name(text: str, option: str) -> str:
 
 def require_migrated() -> None:
     """Raise CommandError unless all migrations are applied to the store."""
-    executor = MigrationExecutor(connection)
-    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+    if release.pending_migrations():
         place = "DATABASE_URL" if settings.DATABASE_URL else settings.HOME
         raise CommandError(f"the store in {place} is not up to date; run: manage.py migrate")
 

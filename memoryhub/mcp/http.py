@@ -164,7 +164,7 @@ class _McpExchange:
             if isinstance(body, list):
                 return self._batch(body)
             message = jsonrpc.parse_message(body)
-            if isinstance(message, Request):
+            if message is not None:
                 return self._request(message)
             self._require_served()
             if self.version not in jsonrpc.STATELESS_VERSIONS:

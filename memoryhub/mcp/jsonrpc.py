@@ -60,35 +60,24 @@ class Request:
     params: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Notification:
-    """Needs no response."""
+def parse_message(item: Any) -> Request | None:
+    """Return the request in a decoded message; raise RpcError, with the id of the message if it has one.
 
-    method: str
-
-
-@dataclass(frozen=True)
-class Response:
-    """A response of the client. This server never sends requests."""
-
-
-Message = Request | Notification | Response
-
-
-def parse_message(item: Any) -> Message:
-    """Parse a decoded message; raise RpcError, with the id of the message if it has one."""
+    None: the message is valid and gets no response, as a notification. This server never sends requests, so
+    that it also ignores responses.
+    """
     if not isinstance(item, dict):
         raise RpcError(INVALID_REQUEST, "a message must be one JSON object")
     request_id = message_id(item)
     if item.get("jsonrpc") != "2.0":
         raise RpcError(INVALID_REQUEST, 'a message must contain "jsonrpc": "2.0"', id=request_id)
     if "method" not in item and ("result" in item or "error" in item):
-        return Response()
+        return None
     method, params = item.get("method"), item.get("params", {})
     if not isinstance(method, str):
         raise RpcError(INVALID_REQUEST, "method must be a string", id=request_id)
     if "id" not in item:
-        return Notification(method)
+        return None
     if request_id is None:
         raise RpcError(INVALID_REQUEST, "id must be a string or an integer")
     if params is None:

@@ -154,7 +154,7 @@ class Server:
             message = jsonrpc.parse_message(item)
         except RpcError as problem:
             return jsonrpc.error_message(problem)
-        if not isinstance(message, Request):
+        if message is None:
             return None
         if message.method == "initialize":
             refusal = RpcError(INVALID_REQUEST, "initialize cannot be part of an array; send it alone")

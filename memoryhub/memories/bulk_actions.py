@@ -22,6 +22,7 @@ from memoryhub.memories import evidence, freshness
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import TRASH_FIELDS, evict_over_cap, revive_memory
 from memoryhub.memories.errors import Conflict, StoreError
+from memoryhub.memories.replacements import skip_removed
 from memoryhub.memories.rows import add_revision, fetch_by_uids, is_unchanged, list_values, restart_expiry
 from memoryhub.memories.schemas import MemoryPatch, to_patch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, refuse_secrets
@@ -209,12 +210,14 @@ def _approve(memory: Memory, context: ActionContext) -> list[journal.Change]:
 
 
 def _trash(memory: Memory, context: ActionContext) -> list[journal.Change]:
+    """Move a memory to the trash. One that waits for approval stays hidden there."""
     if memory.deleted_at:
         return []
     memory.deleted_at, memory.trash_reason = context.now, TrashReason.FORGOTTEN.value
     memory.merged_into = None
     memory.save(update_fields=TRASH_FIELDS)
-    return [context.journal_row("delete", memory)]
+    operation = "discard" if context.kind == "discard" else "delete"
+    return [context.journal_row(operation, memory), *skip_removed([memory], context.actor, context.now)]
 
 
 def _accept(memory: Memory, context: ActionContext) -> list[journal.Change]:
@@ -232,23 +235,14 @@ def _accept(memory: Memory, context: ActionContext) -> list[journal.Change]:
     return [context.journal_row("accept", memory, was=was)]
 
 
-def _discard(memory: Memory, context: ActionContext) -> list[journal.Change]:
-    """Move a memory that waits for approval to the trash, where it stays hidden."""
-    if memory.deleted_at:
-        return []
-    memory.deleted_at, memory.trash_reason = context.now, TrashReason.FORGOTTEN.value
-    memory.save(update_fields=TRASH_FIELDS)
-    return [context.journal_row("discard", memory)]
-
-
 def _restore(memory: Memory, context: ActionContext) -> list[journal.Change]:
     if not memory.has_ended(context.now):
         return []
     was = take_snapshot(memory, ("deleted_at", "expires_at", "last_accessed_at", "trash_reason"))
     was["merged_into"] = memory.merged_into_id
-    revive_memory(memory, context.now)
+    changes = revive_memory(memory, context.actor, context.now)
     left = take_snapshot(memory, ("expires_at", "updated_at"))
-    return [context.journal_row("restore", memory, was=was, left=left)]
+    return [context.journal_row("restore", memory, was=was, left=left), *changes]
 
 
 def _expire(memory: Memory, context: ActionContext) -> list[journal.Change]:
@@ -360,5 +354,5 @@ ACTION_KINDS: dict[str, ActionKind] = {
     "untag": ActionKind(_untag, ("tag",)),
     "set": ActionKind(_set, tuple(sorted(MemoryPatch.model_fields))),
     "accept": ActionKind(_accept, waiting=True),
-    "discard": ActionKind(_discard, waiting=True),
+    "discard": ActionKind(_trash, waiting=True),
 }

@@ -19,6 +19,7 @@ from memoryhub.memories.bulk_actions import (
 )
 from memoryhub.memories.delete import TRASH_FIELDS
 from memoryhub.memories.errors import Conflict
+from memoryhub.memories.replacements import return_skipped
 from memoryhub.memories.rows import fetch_by_uids
 from memoryhub.memories.undo import (
     Inverse,
@@ -93,9 +94,10 @@ def _undo_review(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journa
 def _undo_trash(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
     if (memory.deleted_at, memory.trash_reason) != (entry.at, TrashReason.FORGOTTEN.value):
         raise Conflict("it was restored, or moved to the trash again, since")
+    changes = return_skipped(memory, undo.actor, undo.now)
     memory.deleted_at, memory.trash_reason = None, ""
     memory.save(update_fields=TRASH_FIELDS)
-    return [journal.memory_change("restore", memory, undoes=undo.id)]
+    return [journal.memory_change("restore", memory, undoes=undo.id), *changes]
 
 
 def _undo_accept(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:

@@ -27,7 +27,7 @@ from memoryhub.memories.errors import Busy, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.memories.secret_check import MEMORY_FIELDS, check_drafts, refusal_change
-from memoryhub.memories.update import apply_patch, find_twins, is_known, strictest_known
+from memoryhub.memories.update import apply_patch, find_twins
 from memoryhub.memories.vectors import embed_drafts
 from memoryhub.models import Memory
 
@@ -270,7 +270,7 @@ class _Batch:
         if history.uid:
             if (stored := self.by_uid.get(history.uid)) is None:
                 memory.uid = history.uid
-            elif is_known(stored):
+            elif rows.is_known(stored):
                 return stored
             wanted = (memory.sensitivity, max(history.copy, 0), memory.key)
             return next(
@@ -278,20 +278,20 @@ class _Batch:
                     twin
                     for group in self._groups(memory)
                     for twin in group
-                    if (twin.sensitivity, twin.copy, twin.key) == wanted and is_known(twin)
+                    if (twin.sensitivity, twin.copy, twin.key) == wanted and rows.is_known(twin)
                 ),
                 None,
             )
-        twin = strictest_known(self._same_content(memory), memory.content_hash)
+        twin = rows.strictest_known(self._same_content(memory), memory.content_hash)
         if twin is None or history.has_ended(self.now):
             return twin
         is_current = history.updated_at and history.updated_at <= twin.updated_at
         return twin if is_current and not twin.has_ended(self.now) else None
 
     def _store_new(self, memory: Memory, draft: MemoryDraft) -> StoreResult:
-        if keyed := strictest_known(self._same_key(memory), memory.content_hash):
+        if keyed := rows.strictest_known(self._same_key(memory), memory.content_hash):
             return self._upsert(keyed, draft)
-        if twin := strictest_known(self._same_content(memory), memory.content_hash):
+        if twin := rows.strictest_known(self._same_content(memory), memory.content_hash):
             return self._refresh(twin, draft)
         return self._create(memory, draft)
 

@@ -19,7 +19,7 @@ from memoryhub.backends import schema, vector_index
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.dates import is_in_doubt
 from memoryhub.core.vocabulary import TrashReason
-from memoryhub.memories.replacements import move_replacements
+from memoryhub.memories.replacements import move_replacements, return_skipped, skip_removed
 from memoryhub.memories.rows import CHUNK_SIZE, fetch_by_uids, is_unchanged, restart_expiry
 from memoryhub.models import Event, Fact, Memory, Project
 from memoryhub.models.querysets import MemoryQuerySet
@@ -74,20 +74,26 @@ def restore_memories(uids: Iterable[str], actor: Actor, now: datetime | None = N
     with write_transaction():
         ended = Q(deleted_at__isnull=False) | Q(expires_at__lte=now)
         memories = fetch_by_uids(_visible_memories(actor).filter(ended), uids)
+        changes = [journal.memory_change("restore", memory) for memory in memories]
         for memory in memories:
-            revive_memory(memory, now)
-        journal.record(actor, [journal.memory_change("restore", memory) for memory in memories], now)
+            changes += revive_memory(memory, actor, now)
+        journal.record(actor, changes, now)
     return memories
 
 
-def revive_memory(memory: Memory, now: datetime) -> None:
-    """Restore one memory that was read in the current transaction. The caller journals it."""
+def revive_memory(memory: Memory, actor: Actor, now: datetime) -> list[journal.Change]:
+    """Restore one memory that was read in the current transaction. The caller journals it.
+
+    Return the changes of the memories that it replaces again.
+    """
+    changes = return_skipped(memory, actor, now)
     if memory.is_expired(now):
         restart_expiry(memory, now)
     if memory.trash_reason == TrashReason.EVICTED.value:
         memory.last_accessed_at = now
     memory.deleted_at, memory.trash_reason, memory.merged_into = None, "", None
     memory.save(update_fields=[*TRASH_FIELDS, "expires_at", "last_accessed_at"])
+    return changes
 
 
 def erase_memories(
@@ -196,7 +202,7 @@ def move_to_trash(
 ) -> None:
     """Move memories that were read in the current transaction to the trash, with a journal row each.
 
-    The memory that they are merged ``into`` replaces what they replaced.
+    The memory that they are merged ``into`` replaces what they replaced, or else the next of their chain.
     """
     ending = dict(zip(TRASH_FIELDS, (now, reason.value, into), strict=True))
     for chunk in batched(memories, CHUNK_SIZE):
@@ -208,7 +214,9 @@ def move_to_trash(
         journal.memory_change(operation, memory, **_merge_detail(memory, into), **detail)
         for memory in memories
     ]
-    if into is not None:
+    if into is None:
+        rows += skip_removed(memories, actor, now)
+    else:
         rows += move_replacements(into, [memory.pk for memory in memories], actor, now)
     journal.record(actor, rows, now)
 
@@ -247,6 +255,8 @@ def _delete_chunk(
     changes = [journal.fact_change(operation, fact) for fact in facts]
     detail = {"reason": why} if why else {}
     changes += [journal.memory_change(operation, memory, **detail) for memory in memories]
+    # Others were skipped when they moved to the trash.
+    changes += skip_removed([memory for memory in memories if not memory.deleted_at], actor, now)
     _clear_event_texts(memories)
     Fact.objects.filter(pk__in=[fact.pk for fact in facts]).delete()
     Memory.objects.filter(pk__in=ids).delete()

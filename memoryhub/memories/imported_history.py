@@ -17,8 +17,8 @@ from memoryhub.audit import journal
 from memoryhub.core.database import batched
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
-from memoryhub.memories.replacements import SUPERSEDED_BY, refuse_cycle, visible_replacements
-from memoryhub.memories.rows import CHUNK_SIZE, LIST_FIELDS, SCALAR_FIELDS
+from memoryhub.memories.replacements import SUPERSEDED_BY, refuse_cycle
+from memoryhub.memories.rows import CHUNK_SIZE, LIST_FIELDS, SCALAR_FIELDS, visible_replacements
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal
 from memoryhub.models import AbsenceSpan, CodeReference, Evidence, Memory, Revision

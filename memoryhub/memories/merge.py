@@ -78,7 +78,6 @@ def merge_memories(
     *,
     content: str = "",
     seen: Mapping[str, datetime] | None = None,
-    now: datetime | None = None,
 ) -> MergeResult:
     """Merge memories into one. The others go to the trash with ``merged_into``.
 
@@ -91,7 +90,7 @@ def merge_memories(
     are in the trash, differ in project, scope, owner or key, never merge, or were changed since the person
     read them.
     """
-    now = now or timezone.now()
+    now = timezone.now()
     vectors = memories_vectors.PreparedVectors([content] if content else ())
     others = list(dict.fromkeys(others))
     with journal_refusals(None, actor, uid=keep):

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from memoryhub.access.policy import Actor, Clearance
+from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.memories.errors import StoreError
-from memoryhub.memories.rows import add_revision, field_value, resolve_replacement
+from memoryhub.memories.rows import add_revision, field_value, resolve_replacement, visible_replacements
 from memoryhub.models import Memory, Revision
 from memoryhub.models.querysets import MemoryQuerySet
 
 SUPERSEDED_BY = "superseded_by"
-MERGE, UNDO_MERGE = "merge", "undo merge"  # reasons of revisions
+MERGE, UNDO_MERGE, REMOVAL, RESTORE = "merge", "undo merge", "removal", "restore"  # reasons of revisions
 
 
 def change_replacement(
@@ -76,18 +76,6 @@ def existing_keys(memories: MemoryQuerySet, keys: Iterable[int | None]) -> set[i
     return set(memories.filter(pk__in=wanted).values_list("pk", flat=True)) if wanted else set()
 
 
-def visible_replacements(memories: Iterable[Memory], clearance: Clearance) -> dict[int, str]:
-    """Return the ids of the visible memories that replace these, by primary key.
-
-    One query, and none if no memory is superseded, which is the usual case.
-    """
-    pks = {memory.superseded_by_id for memory in memories if memory.superseded_by_id is not None}
-    if not pks:
-        return {}
-    visible = Memory.objects.visible_to(clearance).filter(pk__in=pks)
-    return dict(visible.values_list("pk", "uid"))
-
-
 def move_replacements(
     memory: Memory, others: Sequence[int], actor: Actor, now: datetime
 ) -> list[journal.Change]:
@@ -103,10 +91,52 @@ def return_replacements(
     memory: Memory, others: Iterable[Memory], at: datetime, actor: Actor, now: datetime
 ) -> list[journal.Change]:
     """Let the others replace the memories again that ``memory`` replaces since a merge at this moment."""
-    by_uid = {other.uid: other for other in others}
-    revisions = Revision.objects.filter(at=at, reason=MERGE, memory__superseded_by=memory)
+    return _return_replacements(memory.pk, others, (at, MERGE), actor, now, UNDO_MERGE)
+
+
+def skip_removed(memories: Sequence[Memory], actor: Actor, now: datetime) -> list[journal.Change]:
+    """Let the next live memory of each chain replace what memories replaced that are removed.
+
+    Otherwise an outdated memory would be current again, although a newer one replaces it. Moves hidden
+    memories, too.
+    """
+    removed = [memory.pk for memory in memories if memory.superseded_by_id is not None]
+    if not removed:
+        return []
+    replaced = Memory.objects.filter(superseded_by__in=removed).exclude(pk__in=removed)
+    moved = list(replaced.select_related(SUPERSEDED_BY))
+    chains = {pk: find_successors(pk) for pk in {memory.superseded_by_id for memory in moved}}
+    following = {one for chain in chains.values() for one in chain}.difference(removed)
+    live = Memory.objects.live(now).in_bulk(following) if following else {}
+    nearest = {pk: next((live[one] for one in chain if one in live), None) for pk, chain in chains.items()}
     return [
-        _set_replacement(one.memory, by, actor, now, UNDO_MERGE)
+        _set_replacement(memory, by, actor, now, REMOVAL)
+        for memory in moved
+        if (by := nearest[memory.superseded_by_id])
+    ]
+
+
+def return_skipped(memory: Memory, actor: Actor, now: datetime) -> list[journal.Change]:
+    """Let a memory in the trash replace again what it replaced, before it is restored."""
+    if memory.superseded_by_id is None or memory.deleted_at is None:
+        return []
+    removal = memory.deleted_at, REMOVAL
+    return _return_replacements(memory.superseded_by_id, [memory], removal, actor, now, RESTORE)
+
+
+def _return_replacements(
+    pk: int,
+    others: Iterable[Memory],
+    change: tuple[datetime, str],
+    actor: Actor,
+    now: datetime,
+    reason: str,
+) -> list[journal.Change]:
+    """Undo the move of replacements from others to the memory ``pk`` by a change of this time and reason."""
+    by_uid = {other.uid: other for other in others}
+    revisions = Revision.objects.filter(at=change[0], reason=change[1], memory__superseded_by=pk)
+    return [
+        _set_replacement(one.memory, by, actor, now, reason)
         for one in revisions.select_related("memory__superseded_by")
         if (by := by_uid.get(one.before.get(SUPERSEDED_BY)))
     ]

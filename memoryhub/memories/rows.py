@@ -18,7 +18,7 @@ from django.db import connection
 from django.db.models import Exists, Max, Model, OuterRef, Q
 from django.db.models.base import ModelState
 
-from memoryhub.access.policy import AGENT_PREFIX, Actor, Clearance
+from memoryhub.access.policy import AGENT_PREFIX, LEVELS, Actor, Clearance, level_rank
 from memoryhub.backends import bulk
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.statements import read_memories
@@ -91,6 +91,21 @@ def written_only_by(actor: Actor) -> Q:
     """
     changed_by_others = Revision.objects.filter(memory=OuterRef("pk")).exclude(actor=actor.name)
     return Q(~Exists(changed_by_others), author=actor.name)
+
+
+def strictest_known(twins: Iterable[Memory], content_hash: str) -> Memory | None:
+    """Return the twin under the strictest level among those that the actor may know of."""
+    known = [twin for twin in twins if is_known(twin)]
+    return max(
+        known,
+        key=lambda twin: (level_rank(twin.sensitivity), twin.content_hash == content_hash),
+        default=None,
+    )
+
+
+def is_known(twin: Memory) -> bool:
+    """Whether the actor may know of the twin. No one may know of one with an unknown level."""
+    return twin.known and twin.sensitivity in LEVELS  # type: ignore[attr-defined]
 
 
 def compute_expiry(ttl_days: float | None, now: datetime) -> datetime | None:
@@ -354,6 +369,18 @@ def resolve_replacement(uid: str | None, clearance: Clearance) -> int | None:
     if pk is None:
         raise StoreError("there is no memory with this id; name one that you can see", "superseded_by")
     return int(pk)
+
+
+def visible_replacements(memories: Iterable[Memory], clearance: Clearance) -> dict[int, str]:
+    """Return the ids of the visible memories that replace these, by primary key.
+
+    One query, and none if no memory is superseded, which is the usual case.
+    """
+    pks = {memory.superseded_by_id for memory in memories if memory.superseded_by_id is not None}
+    if not pks:
+        return {}
+    visible = Memory.objects.visible_to(clearance).filter(pk__in=pks)
+    return dict(visible.values_list("pk", "uid"))
 
 
 def add_revision(

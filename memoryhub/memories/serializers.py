@@ -13,8 +13,14 @@ from memoryhub.audit.journal import record_reveals
 from memoryhub.core.dates import format_iso
 from memoryhub.core.text import shorten
 from memoryhub.memories.create import StoreResult
-from memoryhub.memories.replacements import visible_replacements
-from memoryhub.memories.rows import LIST_FIELDS, ListValues, list_values, load_lists, to_list_values
+from memoryhub.memories.rows import (
+    LIST_FIELDS,
+    ListValues,
+    list_values,
+    load_lists,
+    to_list_values,
+    visible_replacements,
+)
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Event, Fact, Memory, Revision
 

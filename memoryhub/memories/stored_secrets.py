@@ -43,8 +43,7 @@ from memoryhub.models import (
     Revision,
     Session,
 )
-from memoryhub.security.secrets import REDACTED, find_secrets, redact, redact_checked
-from memoryhub.security.secrets.secret_rules import CheckTooCostly
+from memoryhub.security.secrets import REDACTED, CheckTooCostly, find_secrets, redact, redact_checked
 
 QUARANTINED = "quarantined"  # an unknown level, so no one sees the row; the admin can set another level
 NOT_CHECKED = "not checked: too costly to check for secrets"

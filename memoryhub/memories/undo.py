@@ -88,9 +88,7 @@ class Undo:
         return cls(uid, actor, now or timezone.now(), [row for row in rows if access_key(row) not in undone])
 
     @classmethod
-    def of_span(
-        cls, uid: str, actor: Actor, first: int, last: int, now: datetime | None = None, *, about: str
-    ) -> Self:
+    def of_span(cls, uid: str, actor: Actor, first: int, last: int, *, about: str) -> Self:
         """Return the undo of an action of this actor, whose journal rows are between these numbers.
 
         Raise :class:`NotFound` if the actor has no such action. Imported rows do not count.
@@ -103,7 +101,7 @@ class Undo:
             rows = list(found.exclude(detail__has_key="imported").order_by("-seq"))
         if not rows:
             raise NotFound("there is no such action of yours")
-        return cls(uid, actor, now or timezone.now(), rows)
+        return cls(uid, actor, timezone.now(), rows)
 
     def steps(
         self, batches: Callable[[Sequence[Any]], Iterable[Sequence[Any]]] | None = None

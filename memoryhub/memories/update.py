@@ -11,7 +11,7 @@ from django.db.models import Case, Max, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
-from memoryhub.access.policy import AGENT_PREFIX, LEVELS, Actor, Sensitivity, level_rank
+from memoryhub.access.policy import AGENT_PREFIX, Actor, Sensitivity
 from memoryhub.audit import journal
 from memoryhub.core.database import side_write, write_transaction
 from memoryhub.core.text import make_title
@@ -237,21 +237,6 @@ def find_twins(memory: Memory) -> MemoryQuerySet:
         same |= Q(key=memory.key)
     found: MemoryQuerySet = Memory.objects.filter(place & same, key=memory.key).exclude(pk=memory.pk)
     return found
-
-
-def strictest_known(twins: Iterable[Memory], content_hash: str) -> Memory | None:
-    """Return the twin under the strictest level among those that the actor may know of."""
-    known = [twin for twin in twins if is_known(twin)]
-    return max(
-        known,
-        key=lambda twin: (level_rank(twin.sensitivity), twin.content_hash == content_hash),
-        default=None,
-    )
-
-
-def is_known(twin: Memory) -> bool:
-    """Whether the actor may know of the twin. No one may know of one with an unknown level."""
-    return twin.known and twin.sensitivity in LEVELS  # type: ignore[attr-defined]
 
 
 def next_copy_number(twins: QuerySet[Any]) -> int:

@@ -20,7 +20,6 @@ from memoryhub.backends.statements import key_list
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.rows import (
     LIST_FIELDS,
     SCALAR_FIELDS,
@@ -28,6 +27,7 @@ from memoryhub.memories.rows import (
     field_value,
     hash_content,
     join_aliases,
+    visible_replacements,
 )
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.update import get_memory, update_memory

@@ -86,7 +86,21 @@ def run_management_command(argv: list[str]) -> None:
     except ImproperlyConfigured as error:
         sys.exit(f"memoryhub cannot start:\n{error}")
     except DatabaseError as error:
-        sys.exit(f"The store cannot be used: {error}\nRun this to find the cause: manage.py doctor")
+        sys.exit(f"The store cannot be used: {error}\n{_advice()}")
+
+
+def _advice() -> str:
+    """Return what to do about a store that raised a DatabaseError."""
+    from django.db import DatabaseError
+
+    from memoryhub.backends import release
+
+    try:
+        if release.pending_migrations():
+            return "It is not up to date. Run this first: manage.py migrate"
+    except DatabaseError:
+        pass  # the migrations cannot be read either
+    return "Run this to find the cause: manage.py doctor"
 
 
 def enter_demo(environ: MutableMapping[str, str], home: Path = DEMO_HOME) -> None:

@@ -22,7 +22,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.accounts import identities, people, tokens
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.facts import services
-from memoryhub.maintenance import results, runs
+from memoryhub.maintenance import executor, results, runs
 from memoryhub.memories import SecretDetected
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import AgentToken, Event, Injection, JournalEntry, MaintenanceRun, Memory, Session
@@ -366,7 +366,7 @@ def add_team(admin: User) -> None:
     for name, (page, query) in SEARCHES.items():
         saved_searches.save_search(admin, name, page, query, replace=True)
     actor = Actor(f"user:{admin.get_username()}", Clearance.up_to("public", owner=admin.get_username()))
-    runs.execute(runs.enqueue("consolidate", {}, actor, dry_run=True))
+    executor.execute(runs.enqueue("consolidate", {}, actor, dry_run=True))
 
 
 def _create_person(admin: User, name: str, role: str, level: str, memberships: Mapping[str, str]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -89,6 +89,7 @@ class TermMatches:
 
     _titles: dict[str, Positions]
     _words: dict[str, Positions]
+    _same: dict[str, tuple[str, ...]]  # texts that occur and count as a word
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class TermMatches:
         keys: Sequence[Keys] | None = None,
         periods: Sequence[Period] = (),
     ) -> None:
-        self.rows, self.query = rows, query
+        self.rows = rows
         new = [word for word in query.words if known is None or word not in known._words]
         if keys is None:
             keys = matching_keys(_expressions(new, query))
@@ -110,15 +111,35 @@ class TermMatches:
             titles, words = known._titles | titles, known._words | words
         self._titles = {word: titles[word] for word in query.words}
         self._words = {word: words[word] for word in query.words}
+        self._same = {} if known is None else dict(known._same)
+        if len(found) > 2 * count + len(_phrases(query)) and len(found[-1]):
+            self._add_same(query, new)
+        self.query = _with_same(query, self._same)
         for period in periods:
             created = rows.created_between(period.start, period.end)
             for word in period.words & self._words.keys():
                 self._words[word] = np.union1d(self._words[word], created)
         dated = frozenset[str]().union(*(period.words for period in periods))
         self.is_dated = np.array([not dated.isdisjoint(term.words) for term in query.terms])
-        self._phrases = dict(zip(_phrases(query), found[2 * count :], strict=True))
+        self._phrases = dict(zip(_phrases(query), found[2 * count :], strict=False))
         of_stems = {stem(word): len(positions) for word, positions in self._words.items()}
         self.frequencies = TermFrequencies(of_stems, len(rows))
+
+    def _add_same(self, query: Query, words: Collection[str]) -> None:
+        """Add the rows with a text that counts as a word, such as ``foreignKeys``. One statement."""
+        same = _same_texts(query, words)
+        found = matching_keys(
+            [*map(statements.in_titles, same), *(statements.match_any([one]) for one in same)]
+        )
+        positions = [self.rows.find(keys) for keys in found]
+        in_titles = dict(zip(same, positions, strict=False))
+        anywhere = {text: rows for text, rows in zip(same, positions[len(same) :], strict=True) if len(rows)}
+        for term in query.terms:
+            for text in anywhere.keys() & set(term.same):
+                word = term.words[0]
+                self._titles[word] = np.union1d(self._titles[word], in_titles[text])
+                self._words[word] = np.union1d(self._words[word], anywhere[text])
+                self._same[word] = (*self._same.get(word, ()), text)
 
     @classmethod
     def load(cls, memories: MemoryQuerySet, query: Query, periods: Sequence[Period] = ()) -> TermMatches:
@@ -194,7 +215,24 @@ class TermMatches:
 def _expressions(words: Sequence[str], query: Query) -> list[str]:
     """Return what to look for: each word in titles and aliases, each word anywhere, and each phrase."""
     in_titles = [statements.in_titles(word) for word in words]
-    return [*in_titles, *(statements.match_any([one]) for one in (*words, *_phrases(query)))]
+    same = _same_texts(query, words)
+    anywhere = [statements.match_any([one]) for one in (*words, *_phrases(query))]
+    return [*in_titles, *anywhere, *([statements.match_any(same)] if same else [])]
+
+
+def _same_texts(query: Query, words: Collection[str]) -> list[str]:
+    """Return the distinct texts that count as one of these words."""
+    return list(
+        dict.fromkeys(
+            text for term in query.terms if term.same and term.words[0] in words for text in term.same
+        )
+    )
+
+
+def _with_same(query: Query, same: Mapping[str, tuple[str, ...]]) -> Query:
+    """Return the query with those texts that count as words and occur: others need not be looked for."""
+    terms = (replace(one, same=same.get(one.words[0], ())) if one.same else one for one in query.terms)
+    return replace(query, terms=tuple(terms))
 
 
 def _phrases(query: Query) -> list[str]:

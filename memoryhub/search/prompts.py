@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -164,9 +164,11 @@ def _is_informative(word: str) -> bool:
     return len(word) > 1 and word not in _UNINFORMATIVE and stem(word) not in CHATTER and not word.isdecimal()
 
 
-def words_query(words: Sequence[str]) -> Query:
-    """Return a query for words alone."""
-    return Query(" ".join(words), tuple(Term((stem(word),), (word,)) for word in words))
+def words_query(parsed: ParsedPrompt) -> Query:
+    """Return a query for the words of a prompt alone."""
+    same = {term.words[0]: term.same for term in parsed.terms if term.same}
+    terms = (Term((stem(word),), (word,), same=same.get(word, ())) for word in parsed.words)
+    return Query(" ".join(parsed.words), tuple(terms))
 
 
 def match_subjects(words: TermMatches, prompt: str) -> Scores:
@@ -231,7 +233,7 @@ def match_prompt(words_found: TermMatches, prompt: str, match: Scores) -> Scores
     if not parsed.terms:
         return match if words_found.is_dated.any() else np.zeros(len(rows))
     known = None if words_found.is_dated.any() else words_found  # a name of a time occurs in more rows there
-    match = np.maximum(match, match_subjects(TermMatches(rows, words_query(parsed.words), known), prompt))
+    match = np.maximum(match, match_subjects(TermMatches(rows, words_query(parsed), known), prompt))
     if count < MIN_SENTENCE_WORDS:
         return match
     least = min_share_of_best(len(parsed.words)) * match.max(initial=0.0)

@@ -138,6 +138,7 @@ class _TermMatcher:
         self._stems = term.stems
         self._words = term.words
         self._is_at_start = term.at_start
+        self._same = [_compile_name(text) for text in term.same]
 
     @cached_property
     def _text(self) -> re.Pattern[str]:
@@ -175,9 +176,18 @@ class _TermMatcher:
             return (min(present), LOOSE_CREDIT * len(present) / self._literal_words) if present else (0, 0.0)
         if is_word and (hits := len(_find_words(text, self._stems[0], _MAX_COUNTED))):
             return hits, 1.0
+        if hits := sum(len(pattern.findall(text)) for pattern in self._same):
+            return hits, 1.0
         if self._words[0] not in text:
             return 0, 0.0
         return len(self._text.findall(text)), SUBSTRING_CREDIT
+
+
+def _compile_name(text: str) -> re.Pattern[str]:
+    """Return a pattern for a word, or for words next to each other, with any ending."""
+    stems = ((word, stem(word)) for word in words(text))
+    starts = (re.escape(one if word.startswith(one) else one[:-1]) for word, one in stems)
+    return re.compile(r"(?<![^\W_])" + r"[^\W_]*[\W_]+".join(starts))
 
 
 def _find_words(text: str, wanted: str, limit: int) -> list[tuple[int, int]]:

@@ -41,6 +41,7 @@ _FACET, _DAY, _SESSION, _QUOTA = "facet", "day", "session", "quota"
 BlockCounts = Counter[tuple[Any, ...]]  # keys start with one of the kinds above
 FACETS = ("type", "category", "project", "sensitivity")
 EXPIRING_DAYS = 7
+MAX_FACET_VALUES = 20  # that a list of filters offers
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,7 @@ def facets_and_days(
     return _group_by_facet(found.facets), found.days
 
 
-def top_facets(memories: MemoryQuerySet, limit: int = 20, tag: str = "") -> dict[str, dict[str, int]]:
+def top_facets(memories: MemoryQuerySet, tag: str = "") -> dict[str, dict[str, int]]:
     """Return the most frequent values of each facet and tags in a queryset of visible rows, in one query.
 
     ``tag`` is counted even if no filter offers it.
@@ -222,14 +223,12 @@ def top_facets(memories: MemoryQuerySet, limit: int = 20, tag: str = "") -> dict
             tags[values[0]] = n
         else:
             counted[tuple(values)] = n
-    return _first_values(
-        {**_group_by_facet(counted), "tag": dict(sorted(tags.items(), key=_by_count))}, limit
-    )
+    return _first_values({**_group_by_facet(counted), "tag": dict(sorted(tags.items(), key=_by_count))})
 
 
-def top_tags(memories: MemoryQuerySet, limit: int = 20, tag: str = "") -> dict[str, int]:
-    """Return the most frequent tags. ``tag`` is counted even if no filter offers it."""
-    return dict(_tags(memories, tag).order_by("-n", "value").values_list("value", "n")[:limit])
+def top_tags(memories: MemoryQuerySet) -> dict[str, int]:
+    """Return the most frequent tags."""
+    return dict(_tags(memories).order_by("-n", "value").values_list("value", "n")[:MAX_FACET_VALUES])
 
 
 # A memory that an import brought has the tag ``source:`` with its origin.
@@ -237,29 +236,29 @@ _TAG_OF_CAPTURE = Q(value="captured") | Q(value__startswith="segment-", value__r
 _SOURCE_OF_ONE = Q(value__startswith="source:", n=1)
 
 
-def _tags(memories: MemoryQuerySet, chosen: str) -> Any:  # a queryset of dicts with value and n
+def _tags(memories: MemoryQuerySet, chosen: str = "") -> Any:  # a queryset of dicts with value and n
     """Count tags, without those of capture and sources of one memory, which would fill the list."""
     tags = Label.objects.filter(kind=Label.Kind.TAG, memory__in=memories.order_by().values("pk"))
     tags = tags.exclude(_TAG_OF_CAPTURE & ~Q(value=chosen))
     return tags.values("value").annotate(n=Count("pk")).exclude(_SOURCE_OF_ONE & ~Q(value=chosen))
 
 
-def top_visible_facets(clearance: Clearance, limit: int = 20) -> dict[str, dict[str, int]]:
+def top_visible_facets(clearance: Clearance) -> dict[str, dict[str, int]]:
     """Return the most frequent values of each facet among all live memories that the viewer can see."""
-    return _first_values(facets_and_days(clearance)[0], limit)
+    return _first_values(facets_and_days(clearance)[0])
 
 
-def _first_values(facets: Mapping[str, dict[str, int]], limit: int) -> dict[str, dict[str, int]]:
-    return {column: dict(list(found.items())[:limit]) for column, found in facets.items()}
+def _first_values(facets: Mapping[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    return {column: dict(list(found.items())[:MAX_FACET_VALUES]) for column, found in facets.items()}
 
 
 def _by_count(item: tuple[str, int]) -> tuple[int, str]:
     return -item[1], item[0]
 
 
-def store_statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, Any]:
+def store_statistics(clearance: Clearance) -> dict[str, Any]:
     """Return the visible numbers of ``GET /stats``, without :func:`database_sizes`."""
-    return statistics_days_and_caps(clearance, now)[0]
+    return statistics_days_and_caps(clearance)[0]
 
 
 def statistics_days_and_caps(
@@ -305,7 +304,7 @@ def database_sizes(clearance: Clearance) -> dict[str, int | None]:
     return {**schema.storage_sizes(), "vector_bytes": vectors}
 
 
-def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, Any]:
+def vector_statistics(clearance: Clearance) -> dict[str, Any]:
     """Return the model, and the number of visible live memories without a vector.
 
     Without a usable model, none are missing.
@@ -315,7 +314,7 @@ def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict
     except EmbeddingError:
         embedder = None  # the doctor and every search report the error
     model = embedder.name if embedder else ""
-    live = Memory.objects.visible_to(clearance).live(now)
+    live = Memory.objects.visible_to(clearance).live()
     without = ~Exists(Embedding.objects.filter(model=model, memory=OuterRef("pk")))
     return {
         "embedding_model": model,

@@ -15,7 +15,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.core.pagination import InvalidCursor, seal, unseal
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.replacements import visible_replacements
+from memoryhub.memories.rows import visible_replacements
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.models.querysets import DETAIL_RELATIONS, SessionQuerySet
 from memoryhub.stats.counts import count_each

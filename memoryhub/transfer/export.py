@@ -47,7 +47,7 @@ class ExportSelection:
     """The exported rows: those that the actor may see and that match the filter.
 
     ``whole`` adds trashed and expired memories, earlier versions, evidence, facts, sessions, events, checks
-    and the journal; then only the filter's project applies.
+    and the journal; then only the filter's project applies. Only the hub's own format can contain these.
     """
 
     actor: Actor

@@ -189,7 +189,13 @@ class SqliteFormat:
         return load_rule_file(path, ProgramTables)
 
     def recognises(self, path: Path) -> bool:
-        return matches_schema(path, self.schema.signs)
+        if not is_sqlite(path):
+            return False
+        try:
+            with open_database(path) as database:
+                return database.matches(self.schema.signs)
+        except UnreadableFile:
+            return False
 
     def count(self, path: Path) -> int | None:
         with open_database(path) as database:
@@ -258,17 +264,6 @@ def open_database(path: Path) -> Iterator[ForeignDatabase]:
         connection.set_progress_handler(step_limit, _STEPS_PER_CHECK)
         connection.set_authorizer(_StatementGuard(frozenset(tables)))
         yield ForeignDatabase(path.name, connection, tables, step_limit)
-
-
-def matches_schema(path: Path, signs: TableSigns) -> bool:
-    """Return whether it is an SQLite file with all tables and columns of one group."""
-    if not is_sqlite(path):
-        return False
-    try:
-        with open_database(path) as database:
-            return database.matches(signs)
-    except UnreadableFile:
-        return False
 
 
 def to_unreadable_file(name: str, error: Exception) -> UnreadableFile:

@@ -20,7 +20,7 @@ from memoryhub.capture.projects import CONFIGURE, configure_project
 from memoryhub.core.database import batched
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.facts.services import MAX_FACTS, delete_facts
-from memoryhub.maintenance import results, runs
+from memoryhub.maintenance import executor, results, runs
 from memoryhub.maintenance.nodes import node_name
 from memoryhub.maintenance.operations.base import Change, Operation, Pace, Refusals, Step
 from memoryhub.memories.delete import move_to_trash
@@ -295,7 +295,7 @@ def _import_step(
 
 def get_import(uid: str, actor: Actor) -> MaintenanceRun:
     """Return an import of this actor, or one within the actor's clearance. Raise NotFound."""
-    runs.mark_interrupted()
+    executor.mark_interrupted()
     run = MaintenanceRun.objects.filter(uid=uid, operation=OPERATION_NAME).first()
     if run is None or not (_is_own(run, actor) or results.can_see_all(actor.clearance, run)):
         raise NotFound("there is no such import")

@@ -280,7 +280,7 @@ class Batch:
             if record.source_id:
                 stored_ids[record.source_id] = result.memory.uid
             ended = past is not None and past.has_ended(now)
-            self._tally.memory(draft, result.memory, result.outcome, ended=ended, trusted=options.restores)
+            self._tally.memory(draft, result, ended=ended, trusted=options.restores)
             if result.outcome == "created" or result.revived:
                 self._tally.add_created("memories", result.memory)
         self._ids.add(stored_ids)

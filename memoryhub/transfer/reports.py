@@ -15,6 +15,7 @@ from memoryhub.capture.classification import detect_type
 from memoryhub.core.dates import parse_moment
 from memoryhub.maintenance.operations.base import Change
 from memoryhub.memories import serializers
+from memoryhub.memories.create import StoreResult
 from memoryhub.memories.delete import count_by_quota, fullest, load_caps
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.memories.undo import AccessKey
@@ -36,6 +37,9 @@ class Tally:
     """Numbers of an import: ``outcomes`` for memories, ``others`` for other kinds."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
+    restored: Counter[str] = field(
+        default_factory=Counter
+    )  # from the trash or after their expiry, by outcome
     others: dict[str, Counter[str]] = field(default_factory=dict)
     failed: int = 0
     in_trash: int = 0
@@ -67,15 +71,19 @@ class Tally:
         """Count items that are not memories, or not in the file (extracted memories)."""
         self.others.setdefault(kind, Counter())[outcome] += count
 
-    def memory(self, draft: MemoryDraft, memory: Memory, outcome: str, *, ended: bool, trusted: bool) -> None:
+    def memory(self, draft: MemoryDraft, result: StoreResult, *, ended: bool, trusted: bool) -> None:
         """Count a memory, and the parts of its line that were not imported."""
+        memory, outcome = result.memory, result.outcome
         self.outcomes[outcome] += 1
-        self.created_in[memory.project] += outcome == "created" and not ended
-        if outcome == "created" and not ended and memory.expires_at:
+        self.restored[outcome] += result.revived
+        is_new = result.revived or (outcome == "created" and not ended)
+        self.created_in[memory.project] += is_new
+        if is_new and memory.expires_at:
             self.expiring += 1
             self.first_expiry = min(self.first_expiry or memory.expires_at, memory.expires_at)
         self.in_trash += ended and outcome == "created"
-        self.without_ttl += outcome == "created" and "ttl_days" not in draft.given
+        gets_lifetime = outcome == "created" or (result.revived and memory.expires_at is not None)
+        self.without_ttl += gets_lifetime and "ttl_days" not in draft.given
         _add_counts(self.ignored, [redact(name) for name in draft.ignored])  # the report is saved
         if outcome == "created" and "type" not in draft.given:
             self.inferred_types[detect_type(draft.content).value] += 1
@@ -115,6 +123,7 @@ def suggest_cap(count: int) -> int:
 
 
 FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL = "failed", "unmapped", "ignored", "not_taken", "no_ttl"
+RESTORED = "restored"  # ``reason`` is the outcome that counts these memories
 INFERRED_TYPE = "inferred_type"  # ``reason`` is a type that the text suggests
 EXPIRING = "expiring"  # ``reason`` is the first expiry
 RAISED_CAP = "raised_cap"  # ``reason`` is the project, ``after`` its new cap
@@ -158,6 +167,8 @@ def note_changes(tally: Tally) -> Iterator[Change]:
         yield Change(IGNORED, reason=name[:100], count=count)
     for name, count in tally.inferred_types.items():
         yield Change(INFERRED_TYPE, reason=name, count=count)
+    for outcome, count in (+tally.restored).items():
+        yield Change(RESTORED, reason=outcome, count=count)
     for name, count in tally.not_taken.items():
         yield Change(NOT_IMPORTED, reason=name, count=count)
     if tally.first_expiry:
@@ -171,6 +182,7 @@ def note_changes(tally: Tally) -> Iterator[Change]:
 
 _NOTE_ACTIONS = frozenset(
     {FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL, EXPIRING, PROJECT, INFERRED_TYPE, RAISED_CAP}
+    | {RESTORED}
 )
 
 
@@ -181,7 +193,8 @@ class ImportReport:
     ``counts`` has the number per kind and outcome ("memories created"), largest first. ``errors`` is a page
     of failures with their places, ``failed`` their total number. ``over_cap`` lists target projects that
     exceed their cap (after a dry run: would exceed), ``raised_caps`` the new caps. ``expiring`` counts new
-    memories that expire, ``without_ttl`` those of them that get the configured lifetime.
+    memories that expire, ``without_ttl`` those of them that get the configured lifetime. ``restored`` has the
+    memories that came back from the trash or had expired, by the outcome in ``counts`` that includes them.
     """
 
     counts: list[tuple[str, int]] = field(default_factory=list)
@@ -197,6 +210,7 @@ class ImportReport:
     over_cap: list[tuple[str, int]] = field(default_factory=list)
     inferred_types: list[tuple[str, int]] = field(default_factory=list)
     raised_caps: list[tuple[str, int]] = field(default_factory=list)
+    restored: Counter[str] = field(default_factory=Counter)
 
     @property
     def rows(self) -> int:
@@ -208,15 +222,28 @@ class ImportReport:
         return parse_moment(self.first_expiry) if self.first_expiry else None
 
     @property
-    def created(self) -> int:
-        """Number of new memories."""
-        return dict(self.counts).get("memories created", 0)
+    def labelled_counts(self) -> list[tuple[str, int]]:
+        """Return ``counts`` with the restored memories counted on their own."""
+        counts = Counter(dict(self.counts))
+        counts.subtract({f"memories {outcome}": count for outcome, count in self.restored.items()})
+        counts["memories restored"] = self.restored_count
+        return (+counts).most_common()
+
+    @property
+    def restored_count(self) -> int:
+        return self.restored.total()
+
+    @property
+    def added(self) -> int:
+        """Number of new and restored memories."""
+        return dict(self.counts).get("memories created", 0) + self.restored_count
 
     @property
     def duplicates(self) -> int:
-        """Number of memories that the store already contained."""
+        """Number of memories that the store already contained, outside the trash."""
         known = ("refreshed", "unchanged", "kept", "updated")
-        return sum(dict(self.counts).get(f"memories {outcome}", 0) for outcome in known)
+        counts = dict(self.labelled_counts)
+        return sum(counts.get(f"memories {outcome}", 0) for outcome in known)
 
     @property
     def mappable(self) -> list[tuple[str, int]]:
@@ -257,7 +284,7 @@ def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limi
     notes, new_counts = _sum_up_changes(run, report, start, limit)
     report.unmapped = notes[UNMAPPED].most_common()
     report.ignored, report.not_taken = notes[IGNORED].most_common(), notes[NOT_IMPORTED].most_common()
-    report.inferred_types = notes[INFERRED_TYPE].most_common()
+    report.inferred_types, report.restored = notes[INFERRED_TYPE].most_common(), notes[RESTORED]
     visible = Memory.objects.visible_to(clearance)
     report.over_cap = sorted(find_projects_over_cap(new_counts, visible, run.dry_run).items())
     return report
@@ -268,7 +295,7 @@ def _sum_up_changes(
 ) -> tuple[dict[str, Counter[str]], Counter[str]]:
     """Add errors, caps and the first expiry to the report. Return the notes, and the memories by project."""
     notes: dict[str, Counter[str]] = {
-        name: Counter() for name in (UNMAPPED, IGNORED, NOT_IMPORTED, INFERRED_TYPE)
+        name: Counter() for name in (UNMAPPED, IGNORED, NOT_IMPORTED, INFERRED_TYPE, RESTORED)
     }
     new_counts: Counter[str] = Counter()
     seen = 0

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import BinaryIO
 
 from django.conf import settings
 from django.utils import timezone
 
 from memoryhub.core.database import is_postgres, write_transaction
 from memoryhub.models import MaintenanceRun, UploadPart
+from memoryhub.transfer.files import write_atomically
 from memoryhub.transfer.reader import imports_folder
 
 RETENTION_DAYS = 7  # for uploads that are never fully imported
@@ -51,30 +50,20 @@ def save_upload(chunks: Iterable[bytes]) -> str:
     Raise :class:`UploadTooLarge`.
     """
     delete_old_uploads()
-    key, left = secrets.token_hex(16), max_upload_bytes()
-    with _new_file(key) as file:
-        for chunk in chunks:
-            left -= len(chunk)
-            if left < 0:
-                raise upload_too_large()
-            file.write(chunk)
+    key = secrets.token_hex(16)
+    write_atomically(upload_path(key), _require_size(chunks))
     if is_postgres():
         _store_parts(key)
     return key
 
 
-@contextlib.contextmanager
-def _new_file(key: str) -> Iterator[BinaryIO]:
-    """Open a new upload for writing. It gets its name when it is complete."""
-    draft = upload_path(key).with_suffix(f".{secrets.token_hex(4)}.part")
-    try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(upload_path(key))
-    finally:
-        draft.unlink(missing_ok=True)
+def _require_size(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    left = max_upload_bytes()
+    for chunk in chunks:
+        left -= len(chunk)
+        if left < 0:
+            raise upload_too_large()
+        yield chunk
 
 
 def _store_parts(key: str) -> None:
@@ -91,8 +80,7 @@ def find_upload(key: str) -> Path | None:
     path = upload_path(key)
     parts = UploadPart.objects.filter(key=key).order_by("number").values_list("content", flat=True)
     if not path.exists() and parts.exists():
-        with _new_file(key) as file:
-            file.writelines(map(bytes, parts.iterator(chunk_size=1)))
+        write_atomically(path, map(bytes, parts.iterator(chunk_size=1)))
     return path if path.exists() else None
 
 

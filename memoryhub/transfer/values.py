@@ -11,7 +11,7 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
@@ -228,6 +228,14 @@ class FieldReader:
             return known[word].value, []
         self.notes.add(f"type {printable_name(word)} (stored as {default.value}, with the type as a tag)")
         return default.value, [word[:100]]
+
+    def listed_type(self, types: Collection[str], default: MemoryType) -> str:
+        """Return the value of ``type``. A word that is not in ``types`` is noted and becomes the default."""
+        kind = self.text("type", default.value)
+        if kind in types:
+            return kind
+        self.notes.add(f"type {printable_name(kind)} (stored as {default.value})")
+        return default.value
 
     def mapping(self, name: str) -> dict[str, Any]:
         """Return an object, given directly or as JSON; empty if absent."""

@@ -105,10 +105,10 @@ class RecallTestForm(PlainForm):
     token_budget = forms.IntegerField(min_value=0, max_value=100_000, required=False, label="Maximum tokens")
     max_count = forms.IntegerField(min_value=0, max_value=100, required=False, label="Maximum memories")
 
-    def __init__(self, data: Any = None) -> None:
+    def __init__(self, data: Any = None, initial: dict[str, Any] | None = None) -> None:
         config = settings.MEMORYHUB
-        initial = {"token_budget": config.token_budget, "max_count": config.max_inject_count}
-        super().__init__(data, auto_id="for_%s", initial=initial)
+        defaults = {"token_budget": config.token_budget, "max_count": config.max_inject_count}
+        super().__init__(data, auto_id="for_%s", initial=defaults | (initial or {}))
 
     def clean_prompt(self) -> str:
         return normalize_newlines(self.cleaned_data["prompt"])
@@ -190,9 +190,12 @@ def _iter_removed(fields: Any, verdict: FieldsVerdict) -> Iterator[RemovedSenten
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def recall_test_page(request: HtmxHttpRequest) -> HttpResponse:
-    """Show what a prompt recalls; it is sent by POST because it is long and private."""
+    """Show what a prompt recalls; it is sent by POST because it is long and private.
+
+    The query string of a link fills in the form.
+    """
     is_posted = request.method == "POST"
-    form = RecallTestForm(request.POST if is_posted else None)
+    form = RecallTestForm(request.POST) if is_posted else RecallTestForm(initial=request.GET.dict())
     context: dict[str, Any] = {"form": form}
     is_valid = is_posted and form.is_valid()
     if is_valid:

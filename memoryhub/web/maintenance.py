@@ -145,7 +145,7 @@ def error_status(refusal: StoreError) -> int:
 def _render_page(request: HttpRequest, wrong: RunForm | None = None, status: int = 200) -> HttpResponse:
     clearance, now = request_clearance(request), timezone.now()
     scheduled = daily.daily_operations()
-    recent = runs.visible_runs(clearance).select_related("undoes")[:MAX_RECENT]
+    recent = results.visible_runs(clearance).select_related("undoes")[:MAX_RECENT]
     context = {
         "health": status_numbers(clearance, now),
         "schedule": schedule_status(clearance, now, scheduled),
@@ -187,7 +187,7 @@ def _jobs(request: HttpRequest, scheduled: list[str], wrong: RunForm | None) -> 
 
 def result_lines(run: MaintenanceRun, clearance: Clearance) -> list[tuple[str, int]]:
     """Return what a run changed, for viewers of everything that it covered."""
-    result = runs.visible_result(run, clearance, counted=False)
+    result = results.visible_result(run, clearance, counted=False)
     return results.result_lines(run, result) if result.whole else []
 
 
@@ -264,7 +264,9 @@ class Schedule:
 def schedule_status(clearance: Clearance, now: datetime, scheduled: Iterable[str]) -> Schedule:
     """Return the next run, its operations, and the state of the worker."""
     worker, is_working = _worker_status()
-    pending = runs.visible_runs(clearance).filter(status__in=runs.PENDING).values_list("status", "created_at")
+    pending = (
+        results.visible_runs(clearance).filter(status__in=runs.PENDING).values_list("status", "created_at")
+    )
     statuses = {status for status, _ in pending}
     is_idle = MaintenanceRun.Status.RUNNING not in statuses
     waiting = sum(is_idle and created_at < now - MAX_WAIT for _, created_at in pending)
@@ -284,7 +286,7 @@ def _worker_status() -> tuple[str, bool]:
 
 def last_runs_by_operation(clearance: Clearance) -> dict[str, MaintenanceRun]:
     """Return the newest run of each operation that was no dry run."""
-    real = runs.visible_runs(clearance).filter(dry_run=False, undoes=None)
+    real = results.visible_runs(clearance).filter(dry_run=False, undoes=None)
     newest = real.order_by().values("operation").annotate(newest=Max("pk")).values("newest")
     return {run.operation: run for run in real.filter(pk__in=newest)}
 
@@ -292,7 +294,7 @@ def last_runs_by_operation(clearance: Clearance) -> dict[str, MaintenanceRun]:
 def recent_runs(clearance: Clearance, now: datetime) -> list[MaintenanceRun]:
     """Return the runs of the last days that were no dry runs, newest first."""
     since = now - timedelta(days=RECENT_RUN_DAYS)
-    recent = runs.visible_runs(clearance).filter(created_at__gte=since, dry_run=False)
+    recent = results.visible_runs(clearance).filter(created_at__gte=since, dry_run=False)
     return list(recent.select_related("undoes"))
 
 
@@ -320,7 +322,7 @@ def find_faded(
     run = next((one for one in recent if one.operation == "consolidate" and one.undoes_id is None), None)
     if run is None or run.undone_at or not run.finished_at or run.finished_at < since:
         return None
-    result = runs.visible_result(run, clearance, counted=False)
+    result = results.visible_result(run, clearance, counted=False)
     count = result.counts.get("fade", 0) + result.counts.get("evict", 0)
     return (run, count) if result.whole and count else None
 

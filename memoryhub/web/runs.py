@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from memoryhub.access.policy import Actor
 from memoryhub.accounts.clearance import request_actor, request_clearance
-from memoryhub.maintenance import results, runs
+from memoryhub.maintenance import executor, results, runs
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.base import UNCHANGED, Operation
 from memoryhub.memories import StoreError
@@ -97,12 +97,14 @@ class RunFilter(ListFilter):
 def run_list(request: HttpRequest) -> HttpResponse:
     """List the visible runs, newest first."""
     form, clearance = RunFilter(request.GET), request_clearance(request)
-    rows = runs.visible_runs(clearance).select_related("undoes")
+    rows = results.visible_runs(clearance).select_related("undoes")
     rows = form.select(rows) if form.is_valid() else rows.none()
     listed = cursor_page(request, rows, "created_at", RUNS_PER_PAGE)
     items = listed["page"].items
     params = results.visible_params(items, clearance)
-    rows_shown = [(run, runs.visible_result(run, clearance, counted=False), params[run.pk]) for run in items]
+    rows_shown = [
+        (run, results.visible_result(run, clearance, counted=False), params[run.pk]) for run in items
+    ]
     context = {"form": form, "rows": rows_shown, **listed}
     return render(request, "maintenance/runs.html", context, status=form.http_status)
 
@@ -148,7 +150,7 @@ def _find_run(request: HttpRequest, uid: str) -> MaintenanceRun:
     is_own = _is_own_action(request, MaintenanceRun.objects.filter(uid=uid).first())
     if not is_own and not can_view_runs(request.user):
         raise PermissionDenied
-    runs.mark_interrupted()
+    executor.mark_interrupted()
     return runs.get_run(uid, request_actor(request))
 
 
@@ -187,7 +189,7 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     clearance = request_clearance(request)
     params = results.visible_params([found], clearance)[found.pk]
     is_active = results.is_active(found)
-    result = runs.visible_result(found, clearance, counted=not is_active)
+    result = results.visible_result(found, clearance, counted=not is_active)
     context = {
         **progress_context(request, found, results.progress_percent(found, result)),
         "result": result,
@@ -204,7 +206,7 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     number = min(max(number_parameter(request, "page", "1"), 1), last)
     return context | {
         "results": results.result_lines(found, result),
-        "changes": runs.list_changes(found, clearance, (number - 1) * CHANGES_PER_PAGE, CHANGES_PER_PAGE),
+        "changes": results.list_changes(found, clearance, (number - 1) * CHANGES_PER_PAGE, CHANGES_PER_PAGE),
         "unlisted": changes - listed,
         "number": number,
         "last": last,

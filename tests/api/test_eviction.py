@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor
 from memoryhub.models import MaintenanceRun, Memory
 from tests.api.conftest import API, Agent, stored
 from tests.api.test_maintenance import worked
@@ -55,7 +55,7 @@ def send_import(agent: Agent, raw: bytes) -> dict[str, Any]:
     )
     assert response.status_code == 202, response.content
     uid = response.json()["id"]
-    assert runs.execute(MaintenanceRun.objects.get(uid=uid))
+    assert executor.execute(MaintenanceRun.objects.get(uid=uid))
     report: dict[str, Any] = agent.get(f"/import/{uid}").json()
     return report
 

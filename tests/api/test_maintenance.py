@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from memoryhub.access.policy import system_actor
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor, runs
 from memoryhub.models import MaintenanceRun, Memory
 from tests.api.conftest import bad_fields, is_problem
 from tests.cases import each
@@ -46,7 +46,7 @@ def ask(agent, **body):
 def worked(agent, **body):
     """Start a run, execute it and return it."""
     uid = ask(agent, **body)
-    assert runs.execute(MaintenanceRun.objects.get(uid=uid))
+    assert executor.execute(MaintenanceRun.objects.get(uid=uid))
     return read(agent, uid)
 
 
@@ -205,7 +205,7 @@ def test_run_is_undone_by_another_run(bot, aged):
     response = bot.post(f"/maintenance/{uid}/undo")
     assert response.status_code == 202
     assert response.json()["undoes"] == uid
-    assert runs.execute(MaintenanceRun.objects.get(uid=response.json()["id"]))
+    assert executor.execute(MaintenanceRun.objects.get(uid=response.json()["id"]))
     assert set(Memory.objects.values_list("importance", flat=True)) == {0.5}
     body = read(bot, uid)
     assert body["undone_at"]
@@ -220,7 +220,7 @@ def test_run_is_stopped_and_resumed(bot, aged):
     assert (stopped.json()["status"], stopped.json()["cause"]) == ("failed", "stopped")
     assert stopped.json()["resumable"] is True
     assert bot.post(f"/maintenance/{uid}/resume").json()["status"] == "queued"
-    assert runs.execute(MaintenanceRun.objects.get(uid=uid))
+    assert executor.execute(MaintenanceRun.objects.get(uid=uid))
     whole = read(bot, uid, allow_private=True, allow_secret=True)
     assert whole["result"]["counts"] == {"decay": 5}
     is_problem(bot.post(f"/maintenance/{uid}/resume"), 409, "conflict")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
 from tests.cases import each
 
@@ -136,7 +136,7 @@ def test_titles_of_a_run_are_journaled(agent, giraffe):
     memory, boss = giraffe("secret"), agent("secret", "boss")
     Memory.objects.update(updated_at=timezone.now() - timedelta(days=10))
     uid = boss.post("/maintenance", {"operation": "consolidate", "dry_run": True}).json()["id"]
-    runs.execute(MaintenanceRun.objects.get(uid=uid))
+    executor.execute(MaintenanceRun.objects.get(uid=uid))
     answer = boss.get(f"/maintenance/{uid}", allow_private="true", allow_secret="true")
     assert answer.json()["result"]["items"][0]["title"]
     assert [row.object_id for row in reveals()] == [memory.uid]

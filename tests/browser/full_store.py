@@ -16,7 +16,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.accounts import tokens
 from memoryhub.facts import services
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor, runs
 from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import (
     Digest,
@@ -103,7 +103,7 @@ def create_people() -> User:
 def _create_runs(actor: Actor) -> None:
     """Add a run in each state to those of the demo."""
     for operation, dry_run in (("consolidate", False), ("consolidate", True), ("compress", True)):
-        runs.execute(runs.enqueue(operation, {}, actor, dry_run=dry_run))
+        executor.execute(runs.enqueue(operation, {}, actor, dry_run=dry_run))
     failed = runs.enqueue("evict", {"project": "greenhouse"}, actor)
     MaintenanceRun.objects.filter(pk=failed.pk).update(
         status=MaintenanceRun.Status.FAILED, cause="error", error="out of paint", done=1, total=3
@@ -116,7 +116,7 @@ def _create_imports(actor: Actor) -> None:
     lines[0] = lines[0] | {LONG_NAME[:90]: "a value without a field"}
     raw = "\n".join(map(json.dumps, [*lines, {"content": "", "odd": 1}])).encode()
     for dry_run in (True, False):
-        runs.execute(
+        executor.execute(
             jobs.start_import(iter([raw]), "notes.jsonl", actor, format="", project="", dry_run=dry_run)
         )
 

@@ -13,7 +13,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.accounts import tokens
 from memoryhub.facts import services as fact_store
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, MaintenanceRun, Memory
 from memoryhub.web.memories import selection, views
@@ -152,13 +152,13 @@ def test_more_than_a_request_may_change_is_confirmed_and_run(
     assert not (scripts and find_state_problems(page))
     page.get_by_role("button", name="Change 10 memories").click()
     expect(page.locator("h1")).to_have_text("Bulk action")
-    assert runs.execute(MaintenanceRun.objects.get())
+    assert executor.execute(MaintenanceRun.objects.get())
     page.reload()
     page.get_by_role("link", name="Undo").click()
     page.get_by_role("button", name="Undo it").click()
     expect(page.locator("h1")).to_have_text("Undo: Bulk action")
     assert live() == 0
-    assert runs.execute(MaintenanceRun.objects.exclude(undoes=None).get())
+    assert executor.execute(MaintenanceRun.objects.exclude(undoes=None).get())
     assert live() == 10
 
 

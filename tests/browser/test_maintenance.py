@@ -14,7 +14,7 @@ from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from memoryhub import memories as store
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor
 from memoryhub.maintenance.nodes import worker_id
 from memoryhub.maintenance.worker import Worker, stop_workers
 from memoryhub.models import MaintenanceRun, Memory
@@ -99,7 +99,7 @@ def test_the_bar_moves_automatically_and_each_quarter_is_announced_once(
     expect(bar).to_have_js_property("value", 30)
     expect(said).to_have_text("Running, 26 percent")
     MaintenanceRun.objects.update(status=Status.QUEUED, done=0, total=0)
-    runs.execute(newest())
+    executor.execute(newest())
     expect(said).to_have_text("Done")
     expect(page.locator(".change-row")).to_have_count(3)
     asked: list[str] = []
@@ -135,7 +135,7 @@ def test_the_keyboard_continues_at_the_content_when_a_run_ends(
     page = open_page("/maintenance/", keeper)
     press(page, "Consolidate", "Dry run")
     page.get_by_role("button", name="Stop").focus()
-    runs.execute(newest())
+    executor.execute(newest())
     expect(page.locator("#run-state")).to_contain_text("Done")
     expect(page.locator("#main")).to_be_focused()
     page.keyboard.press("Tab")
@@ -148,7 +148,7 @@ def test_without_javascript_a_link_asks_again(open_page: OpenPage, keeper: User,
     again = page.get_by_role("link", name="Refresh")
     again.click()
     expect(page.locator("#run-state")).to_contain_text("Waiting to start")
-    runs.execute(newest())
+    executor.execute(newest())
     again.click()
     expect(page.locator(".change-row")).to_have_count(3)
     expect(again).to_have_count(0)
@@ -165,6 +165,6 @@ def test_what_is_lost_for_good_is_asked_about(
     assert not MaintenanceRun.objects.exists()
     assert Axe().run(page).violations_count == 0
     page.get_by_role("button", name="Remove permanently").click()
-    runs.execute(newest())
+    executor.execute(newest())
     expect(page.get_by_text("permanently removed")).to_be_visible()
     assert not Memory.objects.exists()

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import OperationalError
 from django.utils import timezone
 
-from memoryhub.core import claude_code
+from memoryhub.core import agent_hooks
 from memoryhub.core.agent_hooks import AGENTS, hook_path
 from memoryhub.models import AgentToken, Event, Injection, Memory, Session
 from tests.api.conftest import bad_fields, is_problem
@@ -404,7 +404,7 @@ def test_locked_database_does_not_delay_the_answer(bot):
 
 
 def test_settings_snippet_contains_every_hook_that_the_hub_uses():
-    snippet = claude_code.settings_snippet("http://hub.test:8000/", None)
+    snippet = agent_hooks.settings_snippet("http://hub.test:8000/", None)
     assert set(snippet) == {"hooks"}
     assert set(snippet["hooks"]) == {
         *("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure"),
@@ -423,13 +423,13 @@ def test_settings_snippet_contains_every_hook_that_the_hub_uses():
 
 
 def test_settings_snippet_contains_the_token_once():
-    text = claude_code.to_json(claude_code.settings_snippet("http://hub.test", "mh_secret"))
+    text = agent_hooks.to_json(agent_hooks.settings_snippet("http://hub.test", "mh_secret"))
     assert text.count("mh_secret") == 1
     assert json.loads(text)["env"] == {"MEMORYHUB_TOKEN": "mh_secret"}
 
 
 def test_session_start_command_is_one_shell_line():
-    command = claude_code.session_start_command("http://127.0.0.1:1/o'clock")
+    command = agent_hooks.session_start_command("http://127.0.0.1:1/o'clock")
     assert "\n" not in command
     shell = shutil.which("sh")
     assert shell

@@ -15,7 +15,7 @@ import yaml
 from memoryhub.client import Client, connect, connect_record
 from memoryhub.client.config_files import GUIDELINE
 from memoryhub.client.errors import AuthenticationFailed
-from memoryhub.core import claude_code
+from memoryhub.core import agent_hooks
 from memoryhub.core.agent_hooks import AGENTS, hooks_configuration, opencode_plugin
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import HubConnection
@@ -266,7 +266,7 @@ def test_hooks_of_another_hub_are_not_joined(
 
 def test_claude_code_gets_the_documented_hooks(run: Run, home: Path) -> None:
     run("connect", "--yes", "--agent", "claude-code")
-    assert parse(home / ".claude/settings.json") == claude_code.settings_snippet(HUB.base, None)
+    assert parse(home / ".claude/settings.json") == agent_hooks.settings_snippet(HUB.base, None)
 
 
 @pytest.mark.parametrize("key", [*TITLES])
@@ -417,7 +417,7 @@ def test_entry_of_the_user_stays(run: Run, cursor: Path, capsys: pytest.CaptureF
 
 
 def test_hooks_of_another_hub_are_not_doubled(run: Run, home: Path) -> None:
-    other = json.dumps(claude_code.settings_snippet("http://other:8000", None))
+    other = json.dumps(agent_hooks.settings_snippet("http://other:8000", None))
     settings = write(home / ".claude/settings.json", other)
     assert run("connect", "--yes") == 1
     assert settings.read_text("utf-8") == other
@@ -440,7 +440,7 @@ def test_status_line_is_added_on_request_and_undone(run: Run, home: Path, plugin
     before = tree(home)
     run("connect", "--yes", "--status-line")
     found = json.loads(path.read_text())
-    assert found["statusLine"] == claude_code.status_line_setting(HUB.base)
+    assert found["statusLine"] == agent_hooks.status_line_setting(HUB.base)
     assert ("hooks" in found) is not plugin
     run("connect", "--undo", "--yes")
     assert tree(home) == before

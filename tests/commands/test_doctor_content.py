@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from allauth.mfa.totp.internal.auth import TOTP
+from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import User
 from django.utils import timezone
 
@@ -83,6 +84,22 @@ def test_an_installation_without_an_administrator_is_warned_about(own_store):
     assert look(named("administrator")).status is Status.WARN
     User.objects.create_superuser("ada", password="x")
     assert look(named("administrator")) == ok("1 of 2 who can log in")
+
+
+def test_accounts_of_an_earlier_openid_provider_are_warned_about(own_store, settings):
+    settings.OIDC_ISSUER = "https://login.example.org"
+    for name, issuer in {
+        "ada": settings.OIDC_ISSUER,
+        "bob": "https://old.example.org",
+        "gone": "https://old",
+    }.items():
+        user = User.objects.create_user(name, is_active=name != "gone")
+        SocialAccount.objects.create(user=user, provider=issuer, uid=name)
+    found = look(named("provider links"))
+    assert found.status is Status.WARN
+    assert found.text.startswith("1 account is linked to an earlier OpenID provider")
+    User.objects.filter(username="bob").delete()
+    assert look(named("provider links")).status is Status.OK
 
 
 def test_tokens_that_expire_soon_or_are_none_are_warned_about(own_store):

@@ -12,7 +12,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
 from memoryhub.access.policy import system_actor
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor, runs
 from memoryhub.maintenance.nodes import worker_id
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.management.commands import maintain
@@ -214,7 +214,7 @@ def test_it_waits_for_a_run_of_the_server_and_says_so(run, aged, lifting, actor)
     other = runs.enqueue("lift", {}, actor)
 
     def serve() -> None:
-        runs.execute(MaintenanceRun.objects.get(pk=other.pk))
+        executor.execute(MaintenanceRun.objects.get(pk=other.pk))
         connection.close()
 
     thread = threading.Thread(target=serve)
@@ -237,7 +237,7 @@ def test_it_waits_for_a_run_of_the_server_and_says_so(run, aged, lifting, actor)
 def test_what_the_server_took_first_is_looked_on_at(run, aged, lifting, actor, monkeypatch):  # noqa: F811
     inside = threading.Event()
     lifting.before = lambda number: (inside.set(), time.sleep(1))
-    work = runs.execute
+    work = executor.execute
 
     def server_is_quicker(run: MaintenanceRun, **options) -> bool:
         def serve() -> None:

@@ -271,6 +271,12 @@ def test_a_store_that_is_not_migrated_is_not_served(hub, tmp_path):
     assert "is not up to date; run: manage.py migrate" in done.stderr
 
 
+def test_a_command_on_a_store_that_is_not_migrated_says_to_migrate(hub, tmp_path):
+    done = hub.run("purge_expired", LETSGO_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert "It is not up to date. Run this first: manage.py migrate" in done.stderr
+
+
 def test_an_open_address_without_allowed_hosts_is_warned_about(hub):
     port = hubs.free_port()
     with hub.serving(port, "serve", "--port", str(port), "--host", "0.0.0.0") as process:

@@ -10,11 +10,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import memories
+from memoryhub import duplicates, memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.backends import bulk
-from memoryhub.duplicates import clusters as duplicates_clusters
-from memoryhub.duplicates.clusters import DuplicateClusters
+from memoryhub.duplicates import DuplicateClusters
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.models import Memory
 from memoryhub.search import semantic
@@ -53,9 +52,7 @@ def insert_memory(degrees: float | None, content: str = "", axis: int = 1, **col
 
 
 def found(clearance: Clearance = ALL, **options: Any) -> DuplicateClusters:
-    return duplicates_clusters.find_clusters(
-        Memory.objects.visible_to(clearance).live(), clearance, **options
-    )
+    return duplicates.find_clusters(Memory.objects.visible_to(clearance).live(), clearance, **options)
 
 
 def clusters(clearance: Clearance = ALL, **options: Any) -> list[tuple[int, set[int]]]:
@@ -191,7 +188,7 @@ class TestClusters:
     def test_cluster_size_is_limited(self) -> None:
         for n in range(50):
             insert_memory(n / 100)
-        assert max(len(others) + 1 for _, others in clusters()) == duplicates_clusters.MAX_MEMBERS
+        assert max(len(others) + 1 for _, others in clusters()) == duplicates.MAX_MEMBERS
 
 
 class TestKeptMemory:
@@ -251,8 +248,8 @@ class TestLimits:
         for n in range(8):
             insert_memory(80, f"other {n}", axis=n % 6 + 2)
         newest = {insert_memory(90, "x").pk, insert_memory(89, "y").pk}
-        monkeypatch.setattr(duplicates_clusters, "_MAX_BLOCK_ROWS", 2)
-        monkeypatch.setattr(duplicates_clusters, "MAX_PAIRS", 30)
+        monkeypatch.setattr(duplicates, "_MAX_BLOCK_ROWS", 2)
+        monkeypatch.setattr(duplicates, "MAX_PAIRS", 30)
         shown = found()
         assert not shown.complete
         assert shown.compared == 2
@@ -263,13 +260,13 @@ class TestLimits:
 
     def test_identical_texts_are_found_beyond_the_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         insert_memory(0, "same"), insert_memory(0, "same"), insert_memory(90, "other")
-        monkeypatch.setattr(duplicates_clusters, "MAX_PAIRS", 0)
+        monkeypatch.setattr(duplicates, "MAX_PAIRS", 0)
         assert len(clusters()) == 1
 
     def test_number_of_links_is_limited(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for n in range(40):
             insert_memory(n / 100)
-        monkeypatch.setattr(duplicates_clusters, "MAX_LINKS", 25)
+        monkeypatch.setattr(duplicates, "MAX_LINKS", 25)
         shown = found()
         assert any("too many are similar" in note for note in shown.notes)
         assert shown.clusters
@@ -315,6 +312,6 @@ class TestVisibility:
         insert_memory(0), insert_memory(1)
         for n in range(30):
             insert_memory(n, f"hidden {n}", sensitivity="secret")
-        monkeypatch.setattr(duplicates_clusters, "MAX_PAIRS", 4)
+        monkeypatch.setattr(duplicates, "MAX_PAIRS", 4)
         assert found(Clearance()).complete
         assert not found().complete

@@ -16,7 +16,7 @@ from memoryhub import memories
 from memoryhub.audit import clock
 from memoryhub.audit.clock import Reading
 from memoryhub.core import dates
-from memoryhub.maintenance import runs, scheduler
+from memoryhub.maintenance import executor, runs, scheduler
 from memoryhub.maintenance.operations import OPERATIONS, run_now
 from memoryhub.maintenance.worker import Worker
 from memoryhub.memories import Conflict
@@ -182,10 +182,10 @@ def test_a_queued_run_fails_after_a_jump_and_can_be_resumed(machine, remember, a
     remember("fades", importance=0.4)
     run = runs.enqueue("consolidate", {}, actor)
     machine.at += 10 * DAY
-    runs.execute(run)
+    executor.execute(run)
     assert (run.status, runs.is_resumable(run)) == ("failed", True)
     clock.confirm(actor)
-    assert runs.execute(runs.resume(run.uid, actor))
+    assert executor.execute(runs.resume(run.uid, actor))
 
 
 def test_the_daily_maintenance_waits_for_confirmation(machine, actor, configure):

@@ -18,7 +18,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.facts import services
 from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.services import inject_context
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor, runs
 from memoryhub.memories.merge import merge_memories
 from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Injection, Memory, MemoryCheck, Session
@@ -204,4 +204,4 @@ def _happen(number: int, word: str, memory: Memory, actor: Actor) -> None:
     Injection.objects.update(took_ms=1)
     if not word or project != PROJECT:  # a run has the level of its project
         run_by = Actor(actor.name, Clearance.up_to(level, owner=actor.owner, projects=[project]))
-        runs.execute(runs.enqueue("compress", {"project": project}, run_by, dry_run=True))
+        executor.execute(runs.enqueue("compress", {"project": project}, run_by, dry_run=True))

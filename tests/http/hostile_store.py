@@ -25,7 +25,7 @@ from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
 from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.services import inject_context
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor, runs
 from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import (
     AgentToken,
@@ -192,9 +192,11 @@ def _end(actor: Actor) -> None:
 
 def _runs(actor: Actor) -> None:
     raw = json.dumps({"content": payload(0), "title": payload(0)}).encode()
-    runs.execute(jobs.start_import(iter([raw]), "kept.jsonl", actor, format="", project="", dry_run=False))
-    runs.execute(runs.enqueue("consolidate", {"project": payload(0)}, actor))
-    runs.execute(runs.enqueue("compress", {}, actor, dry_run=True))
+    executor.execute(
+        jobs.start_import(iter([raw]), "kept.jsonl", actor, format="", project="", dry_run=False)
+    )
+    executor.execute(runs.enqueue("consolidate", {"project": payload(0)}, actor))
+    executor.execute(runs.enqueue("compress", {}, actor, dry_run=True))
     failed = runs.enqueue("evict", {"project": payload(4)}, actor)
     MaintenanceRun.objects.filter(pk=failed.pk).update(status="failed", cause="error", error=payload(0))
     for number in (0, 4, 46, 50):
@@ -203,7 +205,7 @@ def _runs(actor: Actor) -> None:
         run = jobs.start_import(
             iter([raw]), f"{payload(number)}.jsonl", actor, format="", project=payload(number), dry_run=True
         )
-        runs.execute(run)
+        executor.execute(run)
 
 
 def _behind_the_doors(boss: User, actor: Actor) -> None:

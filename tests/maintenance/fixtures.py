@@ -11,7 +11,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor
-from memoryhub.maintenance import operations, runs
+from memoryhub.maintenance import executor, operations
 from memoryhub.maintenance.operations.base import Change, Operation, ProjectParams, Refusals, Step
 from memoryhub.models import MaintenanceRun, Memory
 
@@ -86,7 +86,7 @@ def importances() -> list[float]:
 
 def execute_run(run: MaintenanceRun) -> MaintenanceRun:
     """Execute a run, which must succeed, and return it."""
-    assert runs.execute(run)
+    assert executor.execute(run)
     assert run.status == MaintenanceRun.Status.DONE, run.error
     return run
 

@@ -8,7 +8,7 @@ import pytest
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor, results, runs
 from memoryhub.maintenance.operations import OPERATIONS, base, compress
 from memoryhub.maintenance.operations.base import Pace
 from memoryhub.maintenance.operations.compress import single_linkage
@@ -362,7 +362,7 @@ def test_a_resumed_run_counts_no_memory_twice(alike, actor, steps, monkeypatch):
     alike(5, project="p")
     seen = []
     run = runs.enqueue("compress", {}, actor)
-    runs.execute(run, watcher=seen.append, is_stopping=lambda: len(seen) == steps)
-    assert runs.execute(run)
+    executor.execute(run, watcher=seen.append, is_stopping=lambda: len(seen) == steps)
+    assert executor.execute(run)
     assert (run.done, run.total) == (10, 10)
-    assert sum(change.change.action == "merge" for change in runs.list_changes(run, actor.clearance)) == 2
+    assert sum(change.change.action == "merge" for change in results.list_changes(run, actor.clearance)) == 2

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.audit import verification
-from memoryhub.maintenance import nodes, runs, scheduler, worker
+from memoryhub.maintenance import executor, nodes, results, runs, scheduler, worker
 from memoryhub.maintenance.executor import is_lost
 from memoryhub.maintenance.nodes import worker_id
 from memoryhub.memories.schemas import MemoryDraft
@@ -54,7 +54,7 @@ def test_one_of_eight_workers_claims_a_run(actor, remember, lifting):
         run, got = runs.enqueue("lift", {}, actor), []
 
         def take(number: int, run: MaintenanceRun = run, got: list[bool] = got) -> None:
-            got.append(runs.execute(MaintenanceRun.objects.get(pk=run.pk)))
+            got.append(executor.execute(MaintenanceRun.objects.get(pk=run.pk)))
 
         assert at_once(take) == []
         assert Counter(got) == {True: 1, False: 7}
@@ -83,9 +83,9 @@ django.setup()
 settings.DATABASES["default"]["NAME"] = os.environ["TEST_DB"]
 settings.MEMORY_LOG = os.environ["TEST_LOG"]
 settings.MEMORYHUB = settings.MEMORYHUB.model_copy(update={"maintenance_step_ms": 1})
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor, results, runs
 from memoryhub.models import MaintenanceRun
-runs.execute(MaintenanceRun.objects.get())
+executor.execute(MaintenanceRun.objects.get())
 """
 
 
@@ -115,7 +115,7 @@ def test_killed_run_is_marked_and_can_be_resumed(actor, request):
 
     until(far_enough, 60)
     os.kill(process.pid, signal.SIGKILL)  # stays a zombie, as under some supervisors
-    until(lambda: runs.mark_interrupted() == 1)
+    until(lambda: executor.mark_interrupted() == 1)
     run.refresh_from_db()
     assert (run.status, run.cause) == (Status.FAILED, Cause.INTERRUPTED)
     assert "interrupted" in run.error
@@ -124,13 +124,13 @@ def test_killed_run_is_marked_and_can_be_resumed(actor, request):
     assert untouched == 3000 - run.done, "what was counted was done, and what was done was counted"
 
     run = runs.resume(run.uid, actor)
-    assert runs.execute(run)
+    assert executor.execute(run)
     assert (run.status, run.done, run.result["changed"]) == (Status.DONE, 3000, 3000)
     noted = JournalEntry.objects.filter(operation="consolidate").values_list("detail", flat=True)
     times = Counter(change[0] for detail in noted for change in detail["changes"])
     assert set(times.values()) == {1}, "nothing was done twice"
     assert len(times) == 3000, "nothing was left out"
-    assert {one.change.uid for one in runs.list_changes(run, actor.clearance, 0, 3000)} == set(times)
+    assert {one.change.uid for one in results.list_changes(run, actor.clearance, 0, 3000)} == set(times)
     assert verification.verify().ok
 
 
@@ -142,7 +142,7 @@ def test_run_of_a_live_worker_is_not_lost(actor, remember, lifting):
     thread.start()
     assert inside.wait(20)
     later = timezone.now() + timedelta(minutes=5)
-    assert runs.mark_interrupted(later) == 0
+    assert executor.mark_interrupted(later) == 0
     go_on.set()
     thread.join()
     run.refresh_from_db()
@@ -150,7 +150,7 @@ def test_run_of_a_live_worker_is_not_lost(actor, remember, lifting):
 
 
 def _work_and_close(pk: int) -> None:
-    runs.execute(MaintenanceRun.objects.get(pk=pk))
+    executor.execute(MaintenanceRun.objects.get(pk=pk))
     connection.close()
 
 
@@ -190,7 +190,7 @@ def test_agents_can_write_during_a_run(actor):
     def work(number: int) -> None:
         if number == 0:
             try:
-                runs.execute(run)
+                executor.execute(run)
             finally:
                 ended.set()
             return
@@ -287,14 +287,14 @@ def test_run_that_ends_its_worker_each_time_waits_for_a_person(actor, remember, 
     runs.resume_interrupted()
     run.refresh_from_db()
     assert (run.status, run.cause) == (Status.FAILED, Cause.INTERRUPTED)
-    assert runs.execute(runs.resume(run.uid, actor))
+    assert executor.execute(runs.resume(run.uid, actor))
 
 
 def test_run_that_makes_steps_between_interruptions_is_always_continued(actor, remember, lifting):
     remember("a memory")
     run = runs.enqueue("lift", {}, actor)
     MaintenanceRun.objects.update(interruptions=runs.MAX_RESUMPTIONS)
-    assert runs.execute(run)
+    assert executor.execute(run)
     assert MaintenanceRun.objects.get().interruptions == 0
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from memoryhub import memories
 from memoryhub.access.policy import system_actor
 from memoryhub.embeddings import EmbeddingError
-from memoryhub.maintenance import nodes, runs, scheduler
+from memoryhub.maintenance import executor, nodes, runs, scheduler
 from memoryhub.maintenance import worker as maintenance_worker
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.reindex import count_missing
@@ -170,14 +170,14 @@ def test_failing_provider_ends_the_run_and_keeps_finished_steps(far, remember, a
     def fail(_):
         far.fails = far.asked >= 1
 
-    assert runs.execute(run, watcher=fail)
+    assert executor.execute(run, watcher=fail)
     assert (run.status, run.cause) == (Status.FAILED, "error")
     assert run.error == "the endpoint of embeddings does not answer"
     assert 0 < lacking() < 6
     far.fails = False
     runs.resume(run.uid, actor)
     run.refresh_from_db()
-    runs.execute(run)
+    executor.execute(run)
     assert run.status == Status.DONE
     assert lacking() == 0
 

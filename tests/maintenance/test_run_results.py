@@ -6,38 +6,41 @@ import pytest
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
-from memoryhub.maintenance import results, runs
+from memoryhub.maintenance import executor, results, runs
 from memoryhub.models import Memory
 from tests.maintenance.fixtures import execute_run
 
 
 def test_viewer_with_less_clearance_sees_only_visible_changes(four_levels, lifting, actor, low):
     run = execute_run(runs.enqueue("lift", {}, actor))
-    assert runs.visible_result(run, actor.clearance) == results.VisibleResult(3, 3, {"boost": 3}, 3, 3, True)
-    assert runs.visible_result(run, low.clearance) == results.VisibleResult(
+    assert results.visible_result(run, actor.clearance) == results.VisibleResult(
+        3, 3, {"boost": 3}, 3, 3, True
+    )
+    assert results.visible_result(run, low.clearance) == results.VisibleResult(
         100, 100, {"boost": 1}, 1, 1, False
     )
-    [shown] = runs.list_changes(run, low.clearance)
+    [shown] = results.list_changes(run, low.clearance)
     assert shown.memory == four_levels["public"]
 
 
 @pytest.mark.parametrize(("level", "seen"), [("public", 1), ("private", 2), ("secret", 3), ("cosmic", 0)])
 def test_changes_of_hidden_memories_are_hidden(four_levels, lifting, actor, level, seen):
     run = execute_run(runs.enqueue("lift", {}, actor))
-    assert len(runs.list_changes(run, Clearance.up_to(level, "ada"))) == seen
+    assert len(results.list_changes(run, Clearance.up_to(level, "ada"))) == seen
 
 
 def test_change_of_a_memory_that_became_secret_is_hidden(five, actor, low):
     run = execute_run(runs.enqueue("lift", {}, low))
     Memory.objects.filter(pk=five[0].pk).update(sensitivity="cosmic")
-    assert len(runs.list_changes(run, actor.clearance)) == 4
+    assert len(results.list_changes(run, actor.clearance)) == 4
 
 
 def test_running_run_shows_only_a_percentage(four_levels, lifting, actor, low):
     run = runs.enqueue("lift", {}, actor)
     percents = []
-    runs.execute(
-        run, watcher=lambda run: percents.append(runs.visible_result(run, low.clearance, counted=False).done)
+    executor.execute(
+        run,
+        watcher=lambda run: percents.append(results.visible_result(run, low.clearance, counted=False).done),
     )
     assert percents == [33, 66, 100]
 
@@ -46,16 +49,16 @@ def test_changes_of_other_peoples_personal_memories_are_hidden(remember, lifting
     remember("a shared one")
     remember("mine alone", scope="personal")
     run = execute_run(runs.enqueue("lift", {}, system_actor("schedule")))
-    assert len(runs.list_changes(run, actor.clearance)) == 2
-    assert len(runs.list_changes(run, stranger.clearance)) == 1
-    assert runs.visible_result(run, stranger.clearance).whole is False
+    assert len(results.list_changes(run, actor.clearance)) == 2
+    assert len(results.list_changes(run, stranger.clearance)) == 1
+    assert results.visible_result(run, stranger.clearance).whole is False
 
 
 def test_change_of_an_erased_memory_is_visible_with_its_journal_entry(four_levels, lifting, actor, low):
     run = execute_run(runs.enqueue("lift", {}, actor))
     memories.erase_memories([memory.uid for memory in four_levels.values()], actor)
-    assert len(runs.list_changes(run, actor.clearance)) == 3
-    [shown] = runs.list_changes(run, low.clearance)
+    assert len(results.list_changes(run, actor.clearance)) == 3
+    [shown] = results.list_changes(run, low.clearance)
     assert (shown.change.uid, shown.memory) == (four_levels["public"].uid, None)
 
 
@@ -65,8 +68,8 @@ def test_runs_of_other_projects_are_hidden(five, actor, confined):
     other = Actor("token:other", Clearance.up_to("secret", projects=["q"]))
     theirs = runs.enqueue("lift", {}, other)
     own = runs.enqueue("lift", {}, confined)
-    assert set(runs.visible_runs(confined.clearance)) == {everywhere, own}
-    assert set(runs.visible_runs(actor.clearance)) == {elsewhere, everywhere, theirs, own}
+    assert set(results.visible_runs(confined.clearance)) == {everywhere, own}
+    assert set(results.visible_runs(actor.clearance)) == {elsewhere, everywhere, theirs, own}
     with pytest.raises(memories.NotFound):
         runs.get_run(elsewhere.uid, confined)
 
@@ -86,6 +89,6 @@ def test_scheduled_runs_can_be_controlled_with_full_clearance(five, actor):
 
 def test_changes_are_paged(five, actor):
     run = execute_run(runs.enqueue("lift", {}, actor))
-    pages = [runs.list_changes(run, actor.clearance, start, 2) for start in (0, 2, 4, 6)]
+    pages = [results.list_changes(run, actor.clearance, start, 2) for start in (0, 2, 4, 6)]
     assert [one.memory for page in pages for one in page] == five
     assert [len(page) for page in pages] == [2, 2, 1, 0]

@@ -106,7 +106,7 @@ def test_a_dry_run_changes_nothing_and_lists_the_same(five, actor):
     dry = execute_run(runs.enqueue("lift", {}, actor, dry_run=True))
     assert importances() == [0.5] * 5
     wet = execute_run(runs.enqueue("lift", {}, actor))
-    listed = [[one.change for one in runs.list_changes(run, actor.clearance)] for run in (dry, wet)]
+    listed = [[one.change for one in results.list_changes(run, actor.clearance)] for run in (dry, wet)]
     assert listed[0] == listed[1]
     assert len(listed[0]) == 5
 
@@ -134,14 +134,14 @@ def test_unknown_level_in_a_stored_clearance_allows_nothing():
 
 def test_only_a_queued_run_can_be_claimed(five, actor):
     run = execute_run(runs.enqueue("lift", {}, actor))
-    assert not runs.execute(run)
+    assert not executor.execute(run)
     assert importances() == [0.6] * 5
 
 
 def test_failure_is_logged_and_stored_without_its_message(five, actor, lifting, caplog):
     lifting.before = lambda number: 1 / 0 if number == 3 else None
     run = runs.enqueue("lift", {}, actor)
-    assert runs.execute(run)
+    assert executor.execute(run)
     assert (run.status, run.cause) == (Status.FAILED, Cause.ERROR)
     assert run.error == "ZeroDivisionError; see the log of the hub"
     assert "division by zero" in caplog.text
@@ -152,13 +152,13 @@ def test_failure_is_logged_and_stored_without_its_message(five, actor, lifting, 
 def test_failed_run_can_be_resumed(five, actor, lifting):
     lifting.before = lambda number: 1 / 0 if number == 3 else None
     run = runs.enqueue("lift", {}, actor)
-    runs.execute(run)
+    executor.execute(run)
     lifting.before = lambda number: None
     execute_run(runs.resume(run.uid, actor))
     assert importances() == [0.6] * 5
     run.refresh_from_db()
     assert run.result == {"counts": {"boost": 5}, "changes": 5, "changed": 5, "listed": 5}
-    assert len(runs.list_changes(run, actor.clearance)) == 5
+    assert len(results.list_changes(run, actor.clearance)) == 5
     assert (run.error, run.cause) == ("", "")
 
 
@@ -188,7 +188,7 @@ def test_lost_run_writes_nothing_more(five, actor, lifting):
 
     lifting.before = give_up
     run = runs.enqueue("lift", {}, actor)
-    runs.execute(run)
+    executor.execute(run)
     assert importances() == [0.6] * 2 + [0.5] * 3
     assert (run.status, run.done) == (Status.FAILED, 2)
 
@@ -208,7 +208,7 @@ def test_dry_run_saves_its_progress(five, actor, lifting, monkeypatch):
     lifting.before = lambda number: seen.append(MaintenanceRun.objects.get().done)
     run = execute_run(runs.enqueue("lift", {}, actor, dry_run=True))
     assert seen == [0, 1, 2, 3, 4]
-    assert len(runs.list_changes(run, actor.clearance)) == 5
+    assert len(results.list_changes(run, actor.clearance)) == 5
 
 
 # Stopping and resuming
@@ -217,7 +217,7 @@ def test_dry_run_saves_its_progress(five, actor, lifting, monkeypatch):
 def test_running_run_stops_between_steps(five, actor, lifting):
     run = runs.enqueue("lift", {}, actor)
     lifting.before = lambda number: runs.stop(run.uid, actor) if number == 2 else None
-    assert runs.execute(run)
+    assert executor.execute(run)
     assert (run.status, run.cause) == (Status.FAILED, Cause.STOPPED)
     assert importances() == [0.6] * 2 + [0.5] * 3
     lifting.before = lambda number: None
@@ -228,7 +228,7 @@ def test_running_run_stops_between_steps(five, actor, lifting):
 def test_queued_run_stops_immediately(five, actor):
     run = runs.stop(runs.enqueue("lift", {}, actor).uid, actor)
     assert (run.status, run.cause) == (Status.FAILED, Cause.STOPPED)
-    assert not runs.execute(run)
+    assert not executor.execute(run)
 
 
 def test_keyboard_interrupt_stops_the_run(five, actor, lifting):
@@ -239,7 +239,7 @@ def test_keyboard_interrupt_stops_the_run(five, actor, lifting):
     lifting.before = press
     run = runs.enqueue("lift", {}, actor)
     with pytest.raises(KeyboardInterrupt):
-        runs.execute(run)
+        executor.execute(run)
     run.refresh_from_db()
     assert run.cause == Cause.STOPPED
 
@@ -247,7 +247,7 @@ def test_keyboard_interrupt_stops_the_run(five, actor, lifting):
 def test_stopping_server_requeues_the_run(five, actor):
     run = runs.enqueue("lift", {}, actor)
     looked = []
-    runs.execute(run, is_stopping=lambda: looked.append(1) or len(looked) > 2)
+    executor.execute(run, is_stopping=lambda: looked.append(1) or len(looked) > 2)
     assert (run.status, run.cause, run.done) == (Status.QUEUED, "", 2)
     execute_run(run)
     assert importances() == [0.6] * 5
@@ -282,5 +282,5 @@ def test_run_of_an_unknown_operation_fails_with_a_message(five, actor):
     run = runs.enqueue("lift", {}, actor)
     MaintenanceRun.objects.update(operation="of_tomorrow")
     run.refresh_from_db()
-    assert runs.execute(run)
+    assert executor.execute(run)
     assert (run.status, run.error) == (Status.FAILED, "unknown operation")

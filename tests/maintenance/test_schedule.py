@@ -11,7 +11,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
 from memoryhub.access.policy import system_actor
-from memoryhub.maintenance import runs, scheduler
+from memoryhub.maintenance import executor, results, runs, scheduler
 from memoryhub.models import MaintenanceRun, Memory, RunChanges
 
 NOON = datetime(2026, 5, 10, 12, tzinfo=UTC)
@@ -91,7 +91,7 @@ def test_daily_purge_spares_revivable_memories(old_store, configure, remember):
     Memory.objects.filter(pk=lately.pk).update(expires_at=timezone.now() - 29 * DAY)
     Memory.objects.filter(pk=long_ago.pk).update(expires_at=timezone.now() - 31 * DAY)
     [run] = scheduler.enqueue_due(NOON)
-    assert runs.execute(run)
+    assert executor.execute(run)
     assert list(Memory.objects.all()) == [lately]
 
 
@@ -99,7 +99,7 @@ def test_daily_runs_cover_all_owners_and_known_levels(old_store, remember, stran
     personal = remember("of somebody else", by=stranger, scope="personal")
     Memory.objects.update(updated_at=timezone.now() - 10 * DAY)
     [run] = scheduler.enqueue_due(NOON)
-    assert runs.execute(run)
+    assert executor.execute(run)
     tended = set(Memory.objects.exclude(consolidated_at=None))
     assert tended == {personal, *(memory for level, memory in four_levels.items() if level != "cosmic")}
 
@@ -123,7 +123,7 @@ def test_default_operations_exist():
 
 def test_daily_runs_need_the_system_clearance(old_store, actor):
     [run] = scheduler.enqueue_due(NOON)
-    assert not runs.visible_result(run, actor.clearance, counted=False).whole
+    assert not results.visible_result(run, actor.clearance, counted=False).whole
     assert runs.stop(run.uid, actor)
 
 
@@ -134,7 +134,7 @@ def test_old_change_lists_and_runs_are_deleted(old_store, remember, actor, confi
     made = []
     for days in (200, 40, 10):
         run = runs.enqueue("consolidate", {}, actor, dry_run=True)
-        assert runs.execute(run)
+        assert executor.execute(run)
         MaintenanceRun.objects.filter(pk=run.pk).update(created_at=NOON - days * DAY)
         made.append(run)
     [daily] = scheduler.enqueue_due(NOON)

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from memoryhub import memories
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor, runs
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
 from tests.maintenance.fixtures import execute_run, importances, seconds_ago
@@ -68,7 +68,7 @@ def test_what_a_summarised_memory_replaced_is_replaced_by_the_summary_until_undo
 def test_undone_run_cannot_be_resumed(five, actor, lifting):
     run = runs.enqueue("lift", {}, actor)
     lifting.before = lambda number: runs.stop(run.uid, actor) if number == 2 else None
-    runs.execute(run)
+    executor.execute(run)
     execute_run(runs.undo(run.uid, actor))
     run.refresh_from_db()
     assert not runs.is_resumable(run)
@@ -100,7 +100,7 @@ def test_resumed_undo_counts_each_memory_once(remember, actor, configure):
     run = execute_run(runs.enqueue("consolidate", {}, actor))
     assert run.result["counts"] == {"evict": 30}
     undoing = runs.undo(run.uid, actor)
-    runs.execute(
+    executor.execute(
         undoing, watcher=lambda one: runs.stop(one.uid, actor) if one.status == Status.RUNNING else None
     )
     assert 0 < undoing.result["changed"] < 30

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from memoryhub.core import claude_code
+from memoryhub.core import agent_hooks
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.web.base.navigation import SECTIONS
 from memoryhub.web.connect import snippets
@@ -28,7 +28,7 @@ from tests.mcp.conftest import PLAIN, Served
 PAGE = (Path(__file__).parents[2] / "docs" / "connect.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)\n```$", PAGE, re.DOTALL | re.MULTILINE)
 DOCUMENTED = HubConnection("http://127.0.0.1:8000", manage="/opt/memoryhub/manage.py", home="/srv/letsgo")
-HOOKS = claude_code.to_json(claude_code.settings_snippet(DOCUMENTED.base, None))
+HOOKS = agent_hooks.to_json(agent_hooks.settings_snippet(DOCUMENTED.base, None))
 # How each client writes an environment variable; VS Code asks the user instead.
 VARIABLES = {
     "claude-code": r"\$\{(\w+)\}",

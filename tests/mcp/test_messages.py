@@ -14,7 +14,7 @@ from mcp_types import _v2026_07_28 as stateless
 from mcp_types import version as sdk
 
 from memoryhub.mcp import http, jsonrpc
-from memoryhub.mcp.jsonrpc import Notification, Request, Response, RpcError
+from memoryhub.mcp.jsonrpc import Request, RpcError
 from memoryhub.toolsets import TOOLSETS
 from tests.mcp.conftest import McpAgent
 
@@ -48,12 +48,12 @@ def test_handshake_offers_the_newest_version_otherwise(requested: str) -> None:
         ({"jsonrpc": "2.0", "id": 1, "method": "m"}, Request(1, "m", {})),
         ({"jsonrpc": "2.0", "id": "a", "method": "m", "params": {"x": 1}}, Request("a", "m", {"x": 1})),
         ({"jsonrpc": "2.0", "id": 1, "method": "m", "params": None}, Request(1, "m", {})),
-        ({"jsonrpc": "2.0", "method": "m"}, Notification("m")),
-        ({"jsonrpc": "2.0", "id": 1, "result": {}}, Response()),
-        ({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "x"}}, Response()),
+        ({"jsonrpc": "2.0", "method": "m"}, None),
+        ({"jsonrpc": "2.0", "id": 1, "result": {}}, None),
+        ({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "x"}}, None),
     ],
 )
-def test_message_is_parsed(item: Any, read: jsonrpc.Message) -> None:
+def test_message_is_parsed(item: Any, read: Request | None) -> None:
     assert jsonrpc.parse_message(item) == read
 
 

@@ -14,7 +14,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories import StoreError, serializers
 from memoryhub.memories.imported_history import import_replacement
-from memoryhub.memories.replacements import visible_replacements
+from memoryhub.memories.rows import visible_replacements
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import load_versions, visible_revisions
 from memoryhub.models import JournalEntry, Memory, Revision

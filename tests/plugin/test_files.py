@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from memoryhub.core.claude_code import (
+from memoryhub.core.agent_hooks import (
     ENVIRONMENT_VARIABLE,
     HOOK_PATH,
     post_command,

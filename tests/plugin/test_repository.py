@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memoryhub.core.claude_code import (
+from memoryhub.core.agent_hooks import (
     session_start_command,
 )
 from tests.plugin.sender import (

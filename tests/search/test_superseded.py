@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import pytest
 
 from memoryhub.access.policy import Clearance
-from memoryhub.memories import update_memory
+from memoryhub.memories import erase_memories, restore_memories, trash_memories, update_memory
+from memoryhub.memories.bulk_actions import apply_bulk_action
+from memoryhub.memories.bulk_undo import undo_bulk_action
 from memoryhub.memories.schemas import MemoryPatch
-from memoryhub.models import Memory
+from memoryhub.models import Memory, Revision
 from memoryhub.search.hybrid import search_memories
 
 CLEARANCE = Clearance.up_to("secret", "ada")
@@ -74,3 +77,45 @@ def test_changed_alias_no_longer_finds_the_memory(remember, actor):
     update_memory(made.uid, MemoryPatch(aliases=["kube"]), actor)
     assert found("k8s", mode="lexical") == []
     assert found("kube", mode="lexical") == [made.content]
+
+
+@pytest.fixture
+def chain(replaced, remember, actor):
+    """Store a memory, the one that replaced it, and the one that replaced that."""
+    last = remember("Everything moved to ClickHouse")
+    update_memory(replaced[1].uid, MemoryPatch(superseded_by=last.uid), actor)
+    return *replaced, last
+
+
+@pytest.mark.parametrize("remove", [trash_memories, erase_memories, partial(apply_bulk_action, "trash")])
+def test_removed_link_of_a_chain_does_not_bring_back_the_first(chain, actor, remove):
+    first, between, last = chain
+    remove([between.uid], actor)
+    assert found("InfluxDB readings") == [last.content]
+    live = Memory.objects.visible_to(CLEARANCE).live()
+    assert list(live.without_replaced()) == [last]
+    revision = Revision.objects.get(memory__uid=first.uid, reason="removal")
+    assert revision.before == {"superseded_by": between.uid}
+
+
+def test_restored_link_of_a_chain_replaces_the_first_again(chain, actor):
+    first, between, last = chain
+    trash_memories([between.uid], actor)
+    restore_memories([between.uid], actor)
+    assert Memory.objects.get(uid=first.uid).superseded_by_id == between.pk
+    trash_memories([last.uid], actor)
+    assert found("InfluxDB readings") == [between.content]
+
+
+def test_undo_of_a_bulk_action_restores_the_links_of_a_chain(chain, actor):
+    done = apply_bulk_action("trash", [chain[1].uid], actor)
+    undo_bulk_action(done.id, actor, done.first, done.last)
+    links = Memory.objects.filter(superseded_by__isnull=False).values_list("uid", "superseded_by__uid")
+    assert dict(links) == {chain[0].uid: chain[1].uid, chain[1].uid: chain[2].uid}
+
+
+def test_removed_chain_brings_back_the_first(chain, actor):
+    trash_memories([one.uid for one in chain[1:]], actor)
+    assert found("InfluxDB readings") == [chain[0].content]
+    restore_memories([chain[1].uid], actor)
+    assert found("InfluxDB readings") == [chain[1].content]

@@ -28,7 +28,7 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.security import secrets
 from memoryhub.security.secrets import UNCHECKED, CheckTooCostly, find_secrets, redact
-from memoryhub.security.secrets.secret_rules import find_matches, load_rules
+from memoryhub.security.secrets.secret_rules import load_rules
 from tests.cost import cost_ratio
 from tools.secret_examples import make_examples
 
@@ -219,13 +219,13 @@ def test_ordinary_text_uses_a_small_part_of_the_budget():
         budget = secrets.Budget(2000)
         text = ORDINARY[at : at + 2000]
         for rule in load_rules():
-            list(find_matches(rule, text, budget))
+            list(secrets.find_matches(rule, text, budget))
         list(secrets.find_near_service_names(text, budget))
         assert budget.spent < budget.limit / 2
 
 
 def test_check_stops_after_too_much_processor_time(monkeypatch):
-    monkeypatch.setattr("memoryhub.security.secrets.secret_rules.MAX_CPU_SECONDS", -1.0)
+    monkeypatch.setattr("memoryhub.security.secrets.MAX_CPU_SECONDS", -1.0)
     with pytest.raises(CheckTooCostly):
         find_secrets("token: x")
 

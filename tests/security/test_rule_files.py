@@ -26,7 +26,7 @@ def load(path: Path, text: str, schema: type[RuleSchema]) -> RuleSchema:
 class TestSecretRules:
     def test_all_files_are_loaded(self) -> None:
         names = {path.stem for path in secret_rules.RULES.glob("*.toml")}
-        assert names == {*secret_rules.RULE_FILES, secrets._SERVICES.stem}
+        assert names == {*secret_rules.RULE_FILES, secret_rules.SERVICES.stem}
 
     def test_ids_are_unique(self) -> None:
         ids = Counter(rule.id for rule in secret_rules.load_rules())

@@ -9,7 +9,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
 from memoryhub.audit.journal import MAX_NAMED_IDS
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Session, UploadPart
 from tests.api.conftest import API, agent, bad_fields, bot, is_problem
 from tests.transfer.conftest import as_line, of_kind, raw_out, wipe
@@ -34,7 +34,7 @@ def imported(bot, raw, **query):
     response = send(bot, raw, **query)
     assert response.status_code == 202, response.content
     uid = response.json()["id"]
-    assert runs.execute(MaintenanceRun.objects.get(uid=uid))
+    assert executor.execute(MaintenanceRun.objects.get(uid=uid))
     return bot.get(f"/import/{uid}").json()
 
 
@@ -54,7 +54,7 @@ def test_request_stores_nothing_and_the_run_deletes_the_file(bot, home):
     response = send(bot, lines({"content": "later"}))
     assert not Memory.objects.exists()
     assert [path.stat().st_mode & 0o777 for path in (home / "imports").iterdir()] == [0o600]
-    runs.execute(MaintenanceRun.objects.get(uid=response.json()["id"]))
+    executor.execute(MaintenanceRun.objects.get(uid=response.json()["id"]))
     assert Memory.objects.count() == 1
     assert list((home / "imports").iterdir()) == []
 
@@ -70,7 +70,7 @@ def test_multipart_form_with_gzip_is_accepted(bot):
     file = SimpleUploadedFile("notes.jsonl.gz", gzip.compress(lines({"content": "packed"})))
     response = bot.http.post(f"{API}/import", {"file": file})
     assert response.json()["name"] == "notes.jsonl.gz"
-    runs.execute(MaintenanceRun.objects.get())
+    executor.execute(MaintenanceRun.objects.get())
     assert Memory.objects.get().content == "packed"
 
 
@@ -119,7 +119,7 @@ def test_ttl_that_is_no_lifetime_names_the_parameter(bot):
 def test_unreadable_file_is_reported_by_the_run(bot):
     response = send(bot, gzip.compress(lines({"content": "x" * 5000}))[:40], name="broken.gz")
     uid = response.json()["id"]
-    runs.execute(MaintenanceRun.objects.get(uid=uid))
+    executor.execute(MaintenanceRun.objects.get(uid=uid))
     report = bot.get(f"/import/{uid}").json()
     assert report["status"] == "failed"
     assert report["error"].startswith("broken.gz: the gzip file is damaged")
@@ -221,11 +221,11 @@ def test_stopped_import_resumes_after_the_last_step(bot, monkeypatch):
     monkeypatch.setattr("memoryhub.transfer.jobs._MAX_BATCH", 2)
     uid = send(bot, lines(*({"content": f"memory {n}"} for n in range(6)))).json()["id"]
     run = MaintenanceRun.objects.get(uid=uid)
-    runs.execute(run, watcher=lambda run: bot.post(f"/import/{uid}/stop") if run.done else None)
+    executor.execute(run, watcher=lambda run: bot.post(f"/import/{uid}/stop") if run.done else None)
     assert bot.get(f"/import/{uid}").json()["cause"] == "stopped"
     assert Memory.objects.count() == 2
     assert bot.post(f"/import/{uid}/resume").status_code == 202
-    runs.execute(MaintenanceRun.objects.get(uid=uid))
+    executor.execute(MaintenanceRun.objects.get(uid=uid))
     report = bot.get(f"/import/{uid}").json()
     assert (report["status"], report["counts"]) == ("done", {"memories created": 6})
 
@@ -275,7 +275,7 @@ def test_missing_file_is_reported(bot, home):
     for path in (home / "imports").iterdir():
         path.unlink()
     UploadPart.objects.all().delete()
-    runs.execute(MaintenanceRun.objects.get(uid=uid))
+    executor.execute(MaintenanceRun.objects.get(uid=uid))
     assert bot.get(f"/import/{uid}").json()["error"] == "the file no longer exists; upload it again"
 
 

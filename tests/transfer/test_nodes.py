@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memoryhub.access.policy import Actor
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor
 from memoryhub.models import Fact, MaintenanceRun, Memory, UploadPart
 from memoryhub.transfer import jobs, uploads
 from tests.transfer.conftest import as_line
@@ -38,7 +38,7 @@ def test_another_node_imports_the_upload(enter_node: Callable[[str], None], acto
     run = jobs.start_import(iter([lines(20)]), "notes.jsonl", actor)
     assert UploadPart.objects.count() > 1
     enter_node("b")
-    assert runs.execute(run)
+    assert executor.execute(run)
     assert (run.status, Memory.objects.count()) == ("done", 20)
     assert not UploadPart.objects.exists(), "the file is not needed any more"
 
@@ -58,12 +58,12 @@ def test_import_begun_on_another_node_finds_its_ids(
         raise SystemExit
 
     with pytest.raises(SystemExit):
-        runs.execute(run, watcher=die)
+        executor.execute(run, watcher=die)
     assert Memory.objects.exists()
     MaintenanceRun.objects.update(status="queued")
     enter_node("b")
     run.refresh_from_db()
-    assert runs.execute(run)
+    assert executor.execute(run)
     assert run.status == "done"
     assert Memory.objects.count() == 6, "nothing is there twice"
     assert Fact.objects.get().memory.content == "the attic is dry"

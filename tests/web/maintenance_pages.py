@@ -11,7 +11,7 @@ from typing import Any
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.models import MaintenanceRun, Memory
 
@@ -40,7 +40,7 @@ def completed_run(client: Client, *args: Any, **values: Any) -> tuple[Maintenanc
     assert response.status_code == 302, text_of(response)
     run = MaintenanceRun.objects.order_by("-pk")[0]
     assert response["Location"] == f"/maintenance/runs/{run.uid}/"
-    assert runs.execute(run)
+    assert executor.execute(run)
     return run, response["Location"]
 
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor, runs
 from memoryhub.memories.rows import list_values
 from memoryhub.models import MaintenanceRun, Membership, Memory
 from memoryhub.web.memories import bulk_actions, selection
@@ -61,7 +61,7 @@ def start(client: Client, act: str, address: str = "/memories/?project=p", **val
 
 
 def finish(run: MaintenanceRun, **options: Any) -> MaintenanceRun:
-    assert runs.execute(run, **options)
+    assert executor.execute(run, **options)
     return run
 
 
@@ -268,7 +268,7 @@ def test_interrupted_run_goes_on_after_its_worker_died(editor: Client, three: li
         raise SystemExit
 
     with pytest.raises(SystemExit):
-        runs.execute(run, watcher=die)
+        executor.execute(run, watcher=die)
     MaintenanceRun.objects.update(worker="elsewhere/1/1/1", heartbeat_at=run.created_at - timedelta(days=1))
     assert "Interrupted" in editor.get(f"/maintenance/runs/{run.uid}/").content.decode()
     editor.post(f"/maintenance/runs/{run.uid}/resume/")

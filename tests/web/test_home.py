@@ -19,7 +19,7 @@ from memoryhub.audit import journal, verification
 from memoryhub.backends import schema
 from memoryhub.capture.projects import configure_project
 from memoryhub.facts import services
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor, runs
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Injection, JournalEntry, Membership, Memory
 from tests.conftest import cut_journal
@@ -124,11 +124,11 @@ class TestNeedsAttention:
         remember("new rope")
         Memory.objects.filter(pk=old.pk).update(updated_at=timezone.now() - timedelta(days=80))
         run = runs.enqueue("consolidate", {}, Actor("user:eve", Clearance.up_to("public")))
-        runs.execute(run)
+        executor.execute(run)
         client = sign_in("add_maintenancerun")
         assert "The last consolidation made 1 unused memory harder to find" in text(client.get("/"))
         assert "harder to find" not in text(sign_in("change_memory", name="bob").get("/"))
-        runs.execute(runs.undo(run.uid, Actor("user:eve", Clearance.up_to("public"))))
+        executor.execute(runs.undo(run.uid, Actor("user:eve", Clearance.up_to("public"))))
         assert "harder to find" not in text(client.get("/"))
 
     def test_nothing_to_do_shows_no_card(self, visitor: Client, remember: Any) -> None:

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import system_actor
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor, runs
 from memoryhub.models import Event, JournalEntry, MaintenanceRun, Memory, Session
 from tests.web.maintenance_pages import completed_run, importances, set_age, start_run, text_of
 from tests.web.markup import Page, main, page
@@ -212,7 +212,7 @@ class TestConsequences:
         self, sign_in: Any, keeper: Client, unused: Any
     ) -> None:
         run = runs.enqueue("consolidate", {}, system_actor("schedule"))
-        runs.execute(run)
+        executor.execute(run)
         assert "fell below" not in text_of(keeper.get("/maintenance/"))
 
     def test_without_changes_nothing_can_be_started(self, keeper: Client, db: None) -> None:

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor, runs
 from memoryhub.models import MaintenanceRun, Memory
 from tests.web.maintenance_pages import completed_run, importances, set_age, start_run, text_of
 from tests.web.markup import PAYLOAD, find_dangers, list_title, main, page
@@ -38,7 +38,7 @@ class TestClusters:
         links = [f"/memories/{one.uid}/" for one in alike]
         assert set(links) <= set(shown.links())
         assert "4 memories in it" in shown.words
-        assert "groups would be merged 1 " in text_of(keeper.get(address))
+        assert "group would be merged 1 " in text_of(keeper.get(address))
         assert "memories in them 4 " in text_of(keeper.get(address))
         _, address = completed_run(keeper, "compress")
         summary = Memory.objects.get(type="compressed_summary")
@@ -49,7 +49,7 @@ class TestClusters:
         self, sign_in: Any, alike: list[Memory], actor: Actor
     ) -> None:
         run = runs.enqueue("compress", {}, actor, dry_run=True)
-        runs.execute(run)
+        executor.execute(run)
         Memory.objects.filter(pk=alike[2].pk).update(sensitivity="secret")
         shown = text_of(sign_in("view_maintenancerun", "view_secret").get(f"/maintenance/runs/{run.uid}/"))
         assert "attic has faded" not in shown
@@ -78,7 +78,7 @@ class TestDryRunThenRunThenUndo:
         response = keeper.post(f"{address}undo/")
         undoing = MaintenanceRun.objects.get(undoes=run)
         assert response["Location"] == f"/maintenance/runs/{undoing.uid}/"
-        runs.execute(undoing)
+        executor.execute(undoing)
         assert importances(faded) == [0.5, 0.5, 0.5]
         assert "Undone" in main(keeper.get(address)).words.split()
         assert keeper.get(f"{address}undo/").status_code == 404
@@ -92,7 +92,7 @@ class TestDryRunThenRunThenUndo:
         assert "Waiting to start" in html
         bar = list(page(keeper.get(address)).all("progress"))
         assert bar == [{"class": "progress", "aria-label": "Progress", "max": "100", "value": "0"}]
-        runs.execute(MaintenanceRun.objects.get())
+        executor.execute(MaintenanceRun.objects.get())
         html = keeper.get(address).content.decode()
         assert "every 1s" not in html
         assert 'http-equiv="refresh"' not in html
@@ -108,7 +108,7 @@ class TestDryRunThenRunThenUndo:
         assert 'id="run-status"' in response.content.decode()
         again = keeper.get(f"{address}progress/?announced={news[1]}", **asked)
         assert 'id="run-status"' not in again.content.decode(), "the same is not said every second"
-        runs.execute(MaintenanceRun.objects.get())
+        executor.execute(MaintenanceRun.objects.get())
         response = keeper.get(f"{address}progress/?announced={news[1]}", **asked)
         assert (response["HX-Retarget"], response["HX-Reswap"]) == ("#run", "outerHTML")
         assert "faded paint 2" in response.content.decode()
@@ -130,7 +130,7 @@ class TestStopAndResume:
         keeper.post(f"{address}stop/")
         assert "Stopped" in text_of(keeper.get(address))
         keeper.post(f"{address}resume/")
-        runs.execute(MaintenanceRun.objects.get())
+        executor.execute(MaintenanceRun.objects.get())
         assert importances(faded) == [0.4, 0.4, 0.4]
         assert "Done" in text_of(keeper.get(address))
 
@@ -145,7 +145,7 @@ class TestStopAndResume:
         home = text_of(keeper.get("/"))
         assert "Consolidate failed" in home
         keeper.post(f"{address}resume/")
-        runs.execute(MaintenanceRun.objects.get())
+        executor.execute(MaintenanceRun.objects.get())
         assert "failed" not in text_of(keeper.get("/"))
 
     def test_a_refused_control_is_explained(self, keeper: Client, faded: Any) -> None:
@@ -171,7 +171,7 @@ class TestVisibility:
         set_age(list(four_levels.values()), 5)
         reach = Clearance.up_to("secret", owner="ada")
         run = runs.enqueue("consolidate", {}, Actor("user:ada", reach))
-        runs.execute(run)
+        executor.execute(run)
         return f"/maintenance/runs/{run.uid}/"
 
     @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ class TestVisibility:
     ) -> None:
         memory = remember("paint", project="skunkworks", sensitivity="secret")
         run = runs.enqueue("consolidate", {"project": "skunkworks"}, actor, dry_run=True)
-        runs.execute(run)
+        executor.execute(run)
         client = sign_in("view_maintenancerun", "add_maintenancerun", "view_secret", name="ben")
         addresses = (f"/maintenance/runs/{run.uid}/", "/maintenance/runs/", "/maintenance/")
         for address in addresses:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from memoryhub.duplicates.clusters import Cluster, DuplicateClusters
+from memoryhub.duplicates import Cluster, DuplicateClusters
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Event, Session

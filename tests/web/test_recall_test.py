@@ -23,6 +23,22 @@ def text(response: Any) -> str:
     return unescape(" ".join(re.sub(r"<[^>]+>", " ", page).split()))
 
 
+def text_and_values(response: Any) -> dict[str, str]:
+    """Return the prompt and the project in the form, and the text of the results."""
+    page = response.content.decode()
+    prompt = re.search(r'<textarea name="prompt"[^>]*>\s*(.*?)</textarea>', page, flags=re.S)
+    project = re.search(r'<input[^>]*name="project"[^>]*>', page)
+    assert prompt
+    assert project
+    value = re.search(r'value="(.*?)"', project[0])
+    recalled = page.partition('<div id="recalled">')[2]
+    return {
+        "prompt": unescape(prompt[1]),
+        "project": unescape(value[1]) if value else "",
+        "recalled": recalled.partition("</div>")[0],
+    }
+
+
 @pytest.fixture(autouse=True)
 def patient(configure: Any) -> None:
     """A busy machine must not make the injection time out."""
@@ -32,6 +48,12 @@ def patient(configure: Any) -> None:
 def test_login_is_required(client):
     assert client.get("/preview/").status_code == 302
     assert ask(client).status_code == 302
+
+
+def test_a_link_fills_in_the_form_and_recalls_nothing(visitor):
+    page = text_and_values(visitor.get("/preview/", {"prompt": "why <zebras>?", "project": "zoo"}))
+    assert (page["prompt"], page["project"]) == ("why <zebras>?", "zoo")
+    assert "injected" not in page["recalled"]
 
 
 def test_page_is_in_the_navigation_and_asks_for_a_prompt(visitor):

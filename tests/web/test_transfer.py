@@ -16,7 +16,7 @@ from django.utils import timezone
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.capture import projects
-from memoryhub.maintenance import nodes, runs
+from memoryhub.maintenance import executor, nodes
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Fact, JournalEntry, MaintenanceRun, Membership, Memory, Project, Session
 from tests.web.markup import main, page
@@ -48,7 +48,7 @@ def sent(client: Client, *lines: dict[str, Any] | bytes, **more: Any) -> str:
     """The address of an import that has run."""
     response = send(client, *lines, **more)
     assert response.status_code == 302, response.content.decode()
-    assert runs.execute(MaintenanceRun.objects.get(uid=response.url.split("/")[-2]))
+    assert executor.execute(MaintenanceRun.objects.get(uid=response.url.split("/")[-2]))
     return str(response.url)
 
 
@@ -82,7 +82,7 @@ def test_a_dry_run_stores_nothing_and_is_then_done_for_real(writer: Client) -> N
     assert "Import the file" in shown.words
     assert not Memory.objects.exists()
     response = writer.post(f"{address}import/")
-    assert runs.execute(MaintenanceRun.objects.get(uid=response.url.split("/")[-2]))
+    assert executor.execute(MaintenanceRun.objects.get(uid=response.url.split("/")[-2]))
     assert Memory.objects.get().project == "shop"
     assert "Import the file" not in main(writer.get(response.url)).words
 
@@ -91,20 +91,20 @@ def import_after(client: Client, address: str, **choices: Any) -> str:
     """Import the file of a dry run with choices; return the address of the finished import."""
     response = client.post(f"{address}import/", choices)
     assert response.status_code == 302, response.content.decode()
-    assert runs.execute(MaintenanceRun.objects.get(uid=response.url.split("/")[-2]))
+    assert executor.execute(MaintenanceRun.objects.get(uid=response.url.split("/")[-2]))
     return str(response.url)
 
 
 def undo(client: Client, address: str) -> None:
     assert client.post(f"{address}undo/").status_code == 302
-    assert runs.execute(MaintenanceRun.objects.get(undoes__uid=address.split("/")[-2]))
+    assert executor.execute(MaintenanceRun.objects.get(undoes__uid=address.split("/")[-2]))
 
 
 def test_the_check_shows_duplicates_and_expiry(writer: Client) -> None:
     sent(writer, {"content": "one"})
     address = sent(writer, {"content": "one"}, {"content": "two"}, do="dry_run")
     shown = main(writer.get(address)).words
-    assert "1 of 2 rows are in the store already" in shown
+    assert "1 of 2 rows is in the store already" in shown
     assert "1 new memory expires" in shown
 
 
@@ -219,6 +219,23 @@ def test_memories_that_an_import_revived_return_to_the_trash(writer: Client) -> 
     assert Memory.objects.live().exists()
     undo(writer, second)
     assert not Memory.objects.live().exists()
+
+
+def test_the_check_after_an_undo_offers_to_restore_and_never_expire(writer: Client) -> None:
+    undo(writer, sent(writer, {"content": "one"}, {"content": "two"}))
+    sent(writer, {"content": "three"})
+    address = sent(writer, *({"content": one} for one in ("one", "two", "three", "four")), do="dry_run")
+    shown = main(writer.get(address)).words
+    assert "1 of 4 rows is in the store already" in shown
+    assert "2 memories in the trash or past their expiry would be restored" in shown
+    assert "3 memories expire" in shown
+    assert "memories restored2" in shown
+    assert "memories refreshed1" in shown
+    done = import_after(writer, address, lifetime="never")
+    restored = Memory.objects.live().exclude(content="three").values_list("content", "expires_at")
+    assert set(restored) == {("one", None), ("two", None), ("four", None)}
+    assert "View the 3 imported memories" in main(writer.get(done)).words
+    assert "3 new or restored memories move to the trash" in main(writer.get(f"{done}undo/")).words
 
 
 def test_facts_of_an_undone_import_are_deleted(writer: Client) -> None:
@@ -340,7 +357,7 @@ def test_a_waiting_import_polls_can_be_stopped_and_resumed(writer: Client) -> No
     writer.post(f"{address}stop/")
     assert "Stopped" in main(writer.get(address)).words
     writer.post(f"{address}resume/")
-    assert runs.execute(MaintenanceRun.objects.get())
+    assert executor.execute(MaintenanceRun.objects.get())
     ended = writer.get(f"{address}progress/", headers={"HX-Request": "true"})
     assert ended["HX-Retarget"] == "#import"
     assert Memory.objects.count() == 1
@@ -486,7 +503,7 @@ def import_for_good(client: Client, **choices: Any) -> str:
     """Check the file, import it with choices, and return the address of the import."""
     answer = client.post(f"{sent(client, *TO_SHOP, do='dry_run')}import/", choices)
     assert answer.status_code == 302, answer.content.decode()
-    assert runs.execute(MaintenanceRun.objects.get(uid=answer.url.split("/")[-2]))
+    assert executor.execute(MaintenanceRun.objects.get(uid=answer.url.split("/")[-2]))
     return str(answer.url)
 
 
@@ -542,7 +559,7 @@ def test_people_who_may_not_change_the_settings_see_who_can(
     assert "These people can raise the cap: mia." in shown
     assert OFFER not in shown
     writer.post(f"{address}import/", {"caps": "shop"})
-    assert runs.execute(MaintenanceRun.objects.get(dry_run=False))
+    assert executor.execute(MaintenanceRun.objects.get(dry_run=False))
     assert Memory.objects.count() == 3
     assert not Project.objects.exists()
 
@@ -564,7 +581,7 @@ def test_an_import_that_goes_on_after_its_person_left_the_project_raises_no_cap(
     maintainer.post(f"{waiting}stop/")
     gone.delete()
     maintainer.post(f"{waiting}resume/")
-    runs.execute(MaintenanceRun.objects.get(dry_run=False))
+    executor.execute(MaintenanceRun.objects.get(dry_run=False))
     assert not Project.objects.exists()
     assert not Memory.objects.exists()
 

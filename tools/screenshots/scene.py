@@ -11,7 +11,7 @@ from django.utils.crypto import get_random_string
 
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.accounts import people
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor, runs
 from memoryhub.models import (
     Digest,
     Extraction,
@@ -68,7 +68,7 @@ def _import(at: datetime) -> None:
     with frozen_clock.freeze_clock(at):
         for name, dry_run in (("CLAUDE.md", True), ("memory.jsonl", False)):
             file = iter([(_IMPORTS / name).read_bytes()])
-            runs.execute(jobs.start_import(file, name, actor, project="harbor-board", dry_run=dry_run))
+            executor.execute(jobs.start_import(file, name, actor, project="harbor-board", dry_run=dry_run))
 
 
 def _flag_memories() -> None:
@@ -82,7 +82,7 @@ def _consolidate() -> None:
     """Execute a maintenance run that can be undone."""
     actor = Actor(f"user:{ADMIN}", Clearance.up_to("public", owner=ADMIN))
     with frozen_clock.freeze_clock(NOW - timedelta(hours=6)):
-        runs.execute(runs.enqueue("consolidate", {"project": _CONSOLIDATED_PROJECT}, actor))
+        executor.execute(runs.enqueue("consolidate", {"project": _CONSOLIDATED_PROJECT}, actor))
 
 
 def _log_model_use() -> None:

@@ -31,14 +31,15 @@ logger = logging.getLogger(__name__)
 TABLE = "memoryhub_vector_index"
 FUNCTION = "memoryhub_halfvec"
 MAX_EXACT_ROWS = 2000  # visible memories that are compared one by one
-MIN_NEAREST = 400  # memories that a search in the index finds, at least
+MIN_NEAREST = 200  # memories that a search in the index finds, at least; fewer are candidates
 MAX_INDEXED_DIMENSIONS = 4000  # of an HNSW index; vectors with more are compared one by one
 RETRY_SECONDS = 60.0  # after the extension was missing
 _MAX_STORED_BYTES = 32_000  # of a vector: pgvector stores at most 16,000 dimensions
 # An iterative scan reads at most so many vectors. Callers who see a smaller share of them are found by rows.
 _SETTINGS = (
     "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),"
-    " set_config('hnsw.max_scan_tuples', '100000', true), set_config('hnsw.ef_search', '400', true)"
+    " set_config('hnsw.max_scan_tuples', '100000', true),"
+    f" set_config('hnsw.ef_search', '{MIN_NEAREST}', true)"
 )
 # A vector is stored as numbers of 16 bits, which PostgreSQL cannot read: sign, exponent and fraction. Returns
 # NULL for a zero vector and for numbers that are not finite.
@@ -149,55 +150,41 @@ class TableVectors:
         ``mean`` is subtracted from both first.
         """
         mean = np.zeros_like(query) if mean is None else mean
-        difference = query - mean
-        if not difference.any() or find_obstacle():
+        if not (query - mean).any() or find_obstacle():
             return Scores(np.empty(0, np.int64), np.empty(0, np.float32))
+        direction = _as_text(query - mean)
         if visible.size <= MAX_EXACT_ROWS:
-            rows = self._compare(difference, mean, f"memory_id IN ({visible.query})", visible.params)
+            statement, params = self._select(f"memory_id IN ({visible.query})", visible.params)
         else:
-            rows = self._find_nearest(difference, mean, visible)
-            if others := visible.others():
-                condition = f"memory_id IN ({KEYS_OF_JSON}) AND memory_id IN ({visible.query})"
-                rows += self._compare(difference, mean, condition, [json.dumps(others), *visible.params])
-        found = {pk: cosine for pk, cosine in rows if cosine is not None}
-        return Scores(np.fromiter(found, np.int64), np.fromiter(found.values(), np.float32))
-
-    def _compare(
-        self, difference: Vectors, mean: Vectors, condition: str, params: Sequence[Any]
-    ) -> list[tuple[int, float | None]]:
-        """Return the memories of a condition, and the cosines of those with a vector."""
+            nearest, params = self._select_nearest(direction, visible)
+            # These are rows that the search has read under the access filter.
+            others, keys = self._select(f"memory_id IN ({KEYS_OF_JSON})", [json.dumps(visible.others())])
+            statement, params = f"({nearest}) UNION ALL {others}", [*params, *keys]
         with connection.cursor() as cursor:
+            # One round trip: the settings last until its end, or that of the transaction.
             cursor.execute(
-                "SELECT memory_id, 1 - ((l2_normalize(vector::vector) - %s::vector) <=> %s::vector)"
-                f" FROM {TABLE} WHERE model = %s AND dimensions = {self.dimensions:d} AND {condition}",
-                [_as_text(mean), _as_text(difference), self.model, *params],
-            )
-            rows: list[tuple[int, float | None]] = cursor.fetchall()
-        return rows
-
-    def _find_nearest(
-        self, difference: Vectors, mean: Vectors, visible: VisibleMemories
-    ) -> list[tuple[int, float | None]]:
-        """Return the nearest visible memories from the HNSW index, with their exact cosines."""
-        with connection.cursor() as cursor:
-            # One round trip: the settings last until the end of both statements, or of the transaction.
-            cursor.execute(
-                f"{_SETTINGS}; SELECT memory_id,"
-                " 1 - ((l2_normalize(vector::vector) - %s::vector) <=> %s::vector)"
-                f" FROM {TABLE} WHERE model = %s AND dimensions = {self.dimensions:d}"
-                f" AND memory_id IN ({visible.query}) ORDER BY {self._indexed} <=> %s{self._type} LIMIT %s",
-                [
-                    _as_text(mean),
-                    _as_text(difference),
-                    self.model,
-                    *visible.params,
-                    _as_text(difference),
-                    max(2 * visible.limit, MIN_NEAREST),
-                ],
+                f"{_SETTINGS}; WITH compared AS MATERIALIZED ({statement}) SELECT memory_id,"
+                " 1 - ((l2_normalize(vector::vector) - %s::vector) <=> %s::vector) FROM compared",
+                [*params, _as_text(mean), direction],
             )
             cursor.nextset()
-            rows: list[tuple[int, float | None]] = cursor.fetchall()
-        return rows
+            found = {pk: cosine for pk, cosine in cursor if cosine is not None}
+        return Scores(np.fromiter(found, np.int64), np.fromiter(found.values(), np.float32))
+
+    def _select(self, condition: str, params: Sequence[Any]) -> tuple[str, list[Any]]:
+        """Return a statement for the vectors of the memories of a condition."""
+        statement = (
+            f"SELECT memory_id, vector FROM {TABLE} WHERE model = %s AND dimensions = {self.dimensions:d}"
+            f" AND {condition}"
+        )
+        return statement, [self.model, *params]
+
+    def _select_nearest(self, direction: str, visible: VisibleMemories) -> tuple[str, list[Any]]:
+        """Return a statement for the vectors of the nearest visible memories, from the HNSW index."""
+        statement, params = self._select(f"memory_id IN ({visible.query})", visible.params)
+        limit = max(2 * visible.limit, MIN_NEAREST)
+        statement += f" ORDER BY {self._indexed} <=> %s{self._type} LIMIT %s"
+        return statement, [*params, direction, limit]
 
     @property
     def _type(self) -> str:

@@ -6,18 +6,17 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from memoryhub.management.operator import StoreCommand
 from memoryhub.ops import backup
-from memoryhub.ops.checks import INSTALLATION
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = (
         "Back up the store and the journal's mirror while agents continue to write, and verify the copy. The "
         "backup contains all memories, also secret ones, in plain text: store it where only you can read it."
     )
-    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(

@@ -5,19 +5,17 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
-from memoryhub.management.operator import plural, require_migrated
+from memoryhub.management.operator import StoreCommand, plural, require_migrated
 from memoryhub.ops import copying
-from memoryhub.ops.checks import INSTALLATION
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = (
         "Copy the store in use into an empty database, and compare every row. "
         "Stop the servers first. Run the same command again to continue an interrupted copy."
     )
-    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(

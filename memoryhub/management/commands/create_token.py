@@ -6,24 +6,23 @@ from argparse import ArgumentParser
 from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS, Sensitivity, system_actor
 from memoryhub.accounts.tokens import issue_token
 from memoryhub.core.vocabulary import RIGHTS
+from memoryhub.management.operator import StoreCommand, split_words
 from memoryhub.memories.errors import StoreError
-from memoryhub.ops.checks import INSTALLATION
 
 MAX_DAYS = 36_500
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = (
         "Create a token for an agent and print it on a line of its own. Only a hash is stored, so the token "
         "cannot be shown again."
     )
-    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name", help="the agent's name; the journal shows it as token:NAME")
@@ -47,8 +46,8 @@ class Command(BaseCommand):
                 options["name"],
                 options["owner"] or options["name"],
                 options["clearance"],
-                _split(options["rights"]),
-                None if options["projects"] is None else _split(options["projects"]),
+                split_words(options["rights"]),
+                None if options["projects"] is None else split_words(options["projects"]),
                 actor=system_actor("create_token"),
                 expires_at=_expiry(options["expires_days"]),
             )
@@ -60,10 +59,6 @@ class Command(BaseCommand):
             f"Token for {token.name}: {', '.join(token.rights)}, up to the level {token.clearance}, {where}."
             " Copy it now: it is not shown again."
         )
-
-
-def _split(text: str) -> list[str]:
-    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def _expiry(days: float | None) -> Any:

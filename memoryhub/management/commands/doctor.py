@@ -46,6 +46,7 @@ CHECKS: tuple[Check, ...] = (
     content.administrator,
     content.tokens,
     content.second_factors,
+    content.provider_links,
     content.server_processes,
     content.maintenance_runs,
     content.daily_maintenance,

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from pydantic import ValidationError
 
 from memoryhub.access.policy import LEVELS, Clearance, Sensitivity
 from memoryhub.core.vocabulary import TYPES, Scope
-from memoryhub.management.operator import operator, plural, short_name
+from memoryhub.management.operator import StoreCommand, operator, plural, short_name
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.ops.checks import INSTALLATION
 from memoryhub.transfer.export import UNKNOWN_LEVEL, ExportSelection
 from memoryhub.transfer.files import STDOUT, write_atomically
 from memoryhub.transfer.formats import OWN_FORMAT, WRITERS
@@ -29,12 +28,11 @@ _HOW_TO_INCLUDE = {
 _MEMORY_FILTERS = ("type", "since", "until", "trashed")
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = (
         "Export memories as JSON lines for import_memories, or in the format of another system. --whole adds "
         "facts, sessions and history. Only public memories are exported unless an option includes more."
     )
-    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(

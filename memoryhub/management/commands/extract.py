@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from memoryhub.access.policy import LEVELS, Actor, Clearance
 from memoryhub.core.vocabulary import SCOPES, Scope
@@ -17,20 +17,16 @@ from memoryhub.extraction import queue, rules, services
 from memoryhub.extraction.comparison import Destination
 from memoryhub.extraction.conversation import InvalidTranscript, Turn, parse_turns, read_transcript
 from memoryhub.extraction.services import ExtractionResult
-from memoryhub.management.operator import operator, plural, short_name, shown
+from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, plural, short_name, shown
 from memoryhub.memories import StoreError
-from memoryhub.ops.checks import INSTALLATION
 from memoryhub.security.secrets import CheckTooCostly
 
-INTERRUPTED = 130
 
-
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = (
         "Read a conversation (JSON messages, a transcript of Claude Code, or text with User: and Assistant:) "
         "and store memories extracted from it. Known ones are skipped or merged."
     )
-    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("transcript", metavar="TRANSCRIPT", type=Path, help="the file")

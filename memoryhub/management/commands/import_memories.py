@@ -13,19 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import DatabaseError
 from pydantic import TypeAdapter, ValidationError
 from tqdm import tqdm
 
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.capture.projects import configure_project
-from memoryhub.management.operator import operator, plural, short_name, shown
+from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, plural, short_name, shown
 from memoryhub.memories.delete import load_caps
 from memoryhub.memories.schemas import TtlDays
 from memoryhub.memories.vectors import local_settings
 from memoryhub.models import Memory
-from memoryhub.ops.checks import INSTALLATION
 from memoryhub.transfer.files import STDIN
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, Format, detect_format
 from memoryhub.transfer.loader import LoadOptions, load_items
@@ -41,7 +40,6 @@ from memoryhub.transfer.records import Problem, ReadOptions, UnreadableFile
 from memoryhub.transfer.reports import Tally, find_projects_over_cap, suggest_cap
 from memoryhub.transfer.text_workers import TextWorkers
 
-INTERRUPTED = 130
 OVER_CAP = (
     "  Nothing was removed now. But from now on, each memory that an owner adds there sends the least used\n"
     "  one of that owner to the trash. To keep them all use --raise-cap, or raise the cap in the settings\n"
@@ -71,12 +69,11 @@ def _lifetime(text: str) -> float:
         raise ArgumentTypeError(f"{text}: give never, or a number of days") from None
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = (
         "Import memories from a file: JSON lines of memoryhub, Markdown (CLAUDE.md), or a file of another "
         "memory system. Importing a file again creates no duplicates."
     )
-    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", help="the file; - reads JSON lines from standard input")
@@ -256,6 +253,9 @@ class Command(BaseCommand):
                 f"{memories} without ttl_days: to expire in {days} days (default_ttl_days);"
                 " use --ttl never to keep them"
             )
+        if n := tally.restored.total():
+            restored = "would be restored" if self.options["dry_run"] else "restored"
+            yield f"{plural(n, 'memory')} {restored} from the trash or after expiry"
         if tally.outcomes["kept"]:
             n = tally.outcomes["kept"]
             yield f"{plural(n, 'memory')} changed on one side since: the stored version is kept"

@@ -12,19 +12,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 from tqdm import tqdm
 
 from memoryhub.access.policy import Clearance, Sensitivity, system_actor
 from memoryhub.audit import clock
 from memoryhub.core.vocabulary import Scope
-from memoryhub.maintenance import runs, scheduler
+from memoryhub.maintenance import executor, results, runs, scheduler
 from memoryhub.maintenance.operations import OPERATIONS, find_operation
-from memoryhub.management.operator import operator, plural, short_name, shown
+from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, plural, short_name, shown
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
-from memoryhub.ops.checks import INSTALLATION
 
 MAX_CHANGES = 200  # that are printed; the page of the run and the API list all
 MAX_RUNS = 10  # in the overview
@@ -46,7 +45,7 @@ def overview(clearance: Clearance) -> Iterator[str]:
     yield f"The server runs the daily ones {when}."
     if not settings.MEMORYHUB.maintenance_worker:
         yield "Its worker is switched off (maintenance_worker); only this command runs maintenance."
-    recent = list(runs.visible_runs(clearance)[:MAX_RUNS])
+    recent = list(results.visible_runs(clearance)[:MAX_RUNS])
     if recent:
         yield from ("", "Latest runs:")
     for run in recent:
@@ -61,7 +60,7 @@ def _describe_run(run: MaintenanceRun) -> str:
 
 def describe_changes(run: MaintenanceRun, clearance: Clearance) -> Iterator[str]:
     """Return a line for each change. Output goes to logs and mails, so it contains public titles only."""
-    changes = runs.list_changes(run, clearance, 0, MAX_CHANGES)
+    changes = results.list_changes(run, clearance, 0, MAX_CHANGES)
     rows = [(one.change.action, _title(one), one.change.reason) for one in changes]
     action = max((len(row[0]) for row in rows), default=0)
     title = max((len(row[1]) for row in rows), default=0)
@@ -72,7 +71,7 @@ def describe_changes(run: MaintenanceRun, clearance: Clearance) -> Iterator[str]
         yield f"  … and {others:,} more; see run {run.uid} in the browser"
 
 
-def _title(one: runs.VisibleChange) -> str:
+def _title(one: results.VisibleChange) -> str:
     if one.memory is None:
         return one.change.uid
     if one.memory.scope == Scope.PERSONAL.value:
@@ -82,16 +81,14 @@ def _title(one: runs.VisibleChange) -> str:
     return shown(one.memory.title, _TITLE)
 
 
-INTERRUPTED = 130
 Status = MaintenanceRun.Status
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = (
         "Run maintenance now: the operations of the daily schedule, or those that you name. Each run is "
         "journaled, like one started in the browser."
     )
-    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
@@ -125,7 +122,7 @@ class Command(BaseCommand):
         gc.freeze()  # a full collection in the middle of a step would let agents' writes wait for it
         self.actor = operator(system_actor("maintain").clearance)
         self.failed: list[MaintenanceRun] = []
-        runs.mark_interrupted()
+        executor.mark_interrupted()
         if options["confirm_clock"]:
             self._confirm_clock()
             return
@@ -223,12 +220,12 @@ class Command(BaseCommand):
         began = time.monotonic()
         self._wait_for_others(run)
         with self._bar(run, verbosity) as watch:
-            if not runs.execute(run, watcher=watch):
+            if not executor.execute(run, watcher=watch):
                 if run.status == Status.RUNNING:
                     self.stdout.write(f"{run.operation}: the server works on it (run {run.uid}); waiting")
                 while run.status in runs.PENDING:
                     time.sleep(0.5)
-                    runs.mark_interrupted()
+                    executor.mark_interrupted()
                     run.refresh_from_db()
                     watch(run)
         self._report(run, time.monotonic() - began)
@@ -248,7 +245,7 @@ class Command(BaseCommand):
                 )
                 self.stdout.flush()
             time.sleep(0.5)
-            runs.mark_interrupted()
+            executor.mark_interrupted()
 
     @contextmanager
     def _bar(self, run: MaintenanceRun, verbosity: int) -> Iterator[Any]:

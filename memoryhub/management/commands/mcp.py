@@ -24,7 +24,7 @@ from memoryhub.config import environment
 from memoryhub.core.vocabulary import RIGHTS, Right
 from memoryhub.http.authentication import Caller
 from memoryhub.http.problems import Problem, to_problem, unauthenticated
-from memoryhub.management.operator import require_migrated, short_name
+from memoryhub.management.operator import require_migrated, short_name, split_words
 from memoryhub.mcp import http, jsonrpc
 from memoryhub.mcp.jsonrpc import Id, Request, RpcError
 from memoryhub.mcp.server import Server, is_stateless, requested_version
@@ -105,7 +105,7 @@ def by_token() -> Caller:
 def as_operator(options: dict[str, Any]) -> Callable[[], Caller]:
     """Return an agent without a token: anyone who runs this command can read the file of the store anyway."""
     name = short_name(options["name"], "--as")
-    rights = frozenset(item.strip() for item in options["rights"].split(",") if item.strip())
+    rights = frozenset(split_words(options["rights"]))
     if not name or not name.isprintable():
         raise CommandError("--as takes a name of printable characters")
     if not rights or rights - set(RIGHTS):
@@ -157,7 +157,7 @@ class StdioConnection:
             if isinstance(body, list):
                 return self._batch(body)
             message = jsonrpc.parse_message(body)
-            return self._request(message) if isinstance(message, Request) else None
+            return self._request(message) if message is not None else None
         except RpcError as problem:
             return jsonrpc.error_message(problem)
 

@@ -6,23 +6,21 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import system_actor
-from memoryhub.management.operator import operator, plural, shown
+from memoryhub.management.operator import StoreCommand, operator, plural, shown
 from memoryhub.memories.delete import purgeable_memories
-from memoryhub.ops.checks import INSTALLATION
 from memoryhub.stats.counts import count_values
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = (
         "Permanently remove expired memories, each with a journal row: all of them, or with --scheduled only "
         "those that have been expired for longer than the grace period."
     )
-    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         wait = parser.add_mutually_exclusive_group()

@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils.crypto import get_random_string
 
 import memoryhub
@@ -22,10 +22,9 @@ from memoryhub.access.policy import system_actor
 from memoryhub.accounts import identities
 from memoryhub.accounts.tokens import issue_token
 from memoryhub.core.vocabulary import RIGHTS
-from memoryhub.management.operator import plural
+from memoryhub.management.operator import StoreCommand, plural
 from memoryhub.models import AgentToken, Fact, Memory, Session
 from memoryhub.ops import bootstrap, demo, serving
-from memoryhub.ops.checks import INSTALLATION
 from memoryhub.ops.replay import play_session
 
 ADMIN = demo.OWNER
@@ -33,13 +32,12 @@ TOKEN = "quickstart"  # noqa: S105  a name
 HOST = "127.0.0.1"
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = (
         "Prepare a store, create an administrator and a token if there are none, and start the server. The "
         f"demo is in {'LETSGO_HOME/demo' if bootstrap.IS_INSTALLED else '.demo next to manage.py'}; "
         "--no-demo serves your own memories in LETSGO_HOME (~/.letsgo)."
     )
-    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         # Abbreviations are off: manage.py looks for --no-demo itself, before the settings are read.
@@ -80,7 +78,7 @@ class Command(BaseCommand):
                 play_session()
         self.print_row("Store" if real else "Demo store", str(settings.HOME))
         if Memory.objects.exists():
-            self.print_row("Loaded" if loaded else "Kept", _contents())
+            self.print_row("Loaded" if loaded else "Contains", _contents())
         else:
             self.print_row(
                 "Contains", f"nothing yet; to import a file: {_command(real, 'import_memories FILE')}"

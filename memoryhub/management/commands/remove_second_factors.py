@@ -6,22 +6,20 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts import second_factors, sign_in
 from memoryhub.core.database import write_transaction
-from memoryhub.management.operator import operator, plural
-from memoryhub.ops.checks import INSTALLATION
+from memoryhub.management.operator import StoreCommand, operator, plural
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = (
         "Remove the passkeys, the authenticator app and the recovery codes of a person who lost their "
         "device, and end their sessions. They can then sign in with their password, which changepassword "
         "can reset."
     )
-    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("username", help="the person's user name")

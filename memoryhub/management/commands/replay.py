@@ -10,13 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import DatabaseError
 
 from memoryhub.access.policy import Clearance
-from memoryhub.core.claude_code import ENVIRONMENT_VARIABLE
-from memoryhub.management.operator import operator, plural, short_name, shown
-from memoryhub.ops.checks import INSTALLATION
+from memoryhub.core.agent_hooks import ENVIRONMENT_VARIABLE
+from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, plural, short_name, shown
 from memoryhub.ops.replay import (
     HttpTransport,
     InvalidTranscript,
@@ -30,18 +29,16 @@ from memoryhub.ops.replay import (
     read_transcript,
 )
 
-INTERRUPTED = 130
 MAX_SPEED = 100_000
 TOKEN_NAME = "replay"  # noqa: S105  a name
 _ORDER = ("kept", "skipped", "accepted", "known", "failed")
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = (
         "Replay a recorded session of Claude Code through the hook endpoint, and show what was kept. Without "
         "--url, the store in LETSGO_HOME is used. Events that were replayed before are skipped."
     )
-    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", type=Path, help="a transcript, as in fixtures/sessions")

@@ -6,22 +6,20 @@ from argparse import ArgumentParser
 from collections import Counter
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from memoryhub.access.policy import system_actor
-from memoryhub.management.operator import operator, plural, shown
+from memoryhub.management.operator import StoreCommand, operator, plural, shown
 from memoryhub.memories import stored_secrets
 from memoryhub.memories.stored_secrets import NOT_CHECKED, CleanupResult, SecretFinding
-from memoryhub.ops.checks import INSTALLATION
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = (
         "Find credentials in memories, revisions, facts, sessions, events, the injection log, "
         "extractions and runs. Prints kind, id, field and line, never the value. Without an option, nothing "
         "is changed."
     )
-    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         action = parser.add_mutually_exclusive_group()

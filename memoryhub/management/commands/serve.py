@@ -6,17 +6,15 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from memoryhub.core.client_ip import is_loopback
-from memoryhub.management.operator import require_migrated
+from memoryhub.management.operator import StoreCommand, require_migrated
 from memoryhub.ops import serving
-from memoryhub.ops.checks import INSTALLATION
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = "Serve the hub with granian. Migrate first: manage.py migrate"
-    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")

@@ -7,21 +7,19 @@ from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from memoryhub.access.policy import system_actor
 from memoryhub.audit import journal, verification
 from memoryhub.core.database import write_transaction
-from memoryhub.management.operator import operator, plural
-from memoryhub.ops.checks import INSTALLATION
+from memoryhub.management.operator import StoreCommand, operator, plural
 
 
-class Command(BaseCommand):
+class Command(StoreCommand):
     help = (
         "Check the journal: its chain of hashes, row by row, and its mirror, line by line. "
         "Exit code 1 if something was changed, removed or inserted; 0 if the mirror is only behind."
     )
-    requires_system_checks = [INSTALLATION]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", help="print the result as one JSON object")

@@ -13,6 +13,7 @@ from django.db.models import Min
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS, WAITING_LEVELS
+from memoryhub.accounts import identities
 from memoryhub.accounts.second_factors import count_unreadable
 from memoryhub.audit import clock as jumps
 from memoryhub.backends import change_log
@@ -64,6 +65,19 @@ def second_factors() -> Iterator[Finding]:
         )
     else:
         yield ok("codes of authenticator apps and recovery codes can be checked")
+
+
+@check("provider links", needs="tables")
+def provider_links() -> Iterator[Finding]:
+    """Report accounts that the configured OpenID provider does not sign in."""
+    if earlier := identities.count_of_earlier_issuers():
+        accounts = "account is" if earlier == 1 else "accounts are"
+        yield warn(
+            f"{earlier:,} {accounts} linked to an earlier OpenID provider, which signs no one in",
+            "Unlink them under People, so that their next sign-in links them again; or set passwords there.",
+        )
+    else:
+        yield ok("no account is linked to an earlier OpenID provider")
 
 
 @check("cap", needs="tables")

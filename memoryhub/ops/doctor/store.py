@@ -125,14 +125,14 @@ def writing() -> Iterator[Finding]:
 
 @check("migrations", needs="store")
 def migrations() -> Iterator[Finding]:
-    executor = MigrationExecutor(connection)
-    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    plan = release.pending_migrations()
     newer = release.find_refusal()
     if newer:
         yield fail(newer, checks.INSTALL_NEWER)
     if plan:
-        names = ", ".join(f"{migration.app_label}.{migration.name}" for migration, _ in plan[:3])
+        names = ", ".join(f"{migration.app_label}.{migration.name}" for migration in plan[:3])
         more = f" and {len(plan) - 3} more" if len(plan) > 3 else ""
+        executor = MigrationExecutor(connection)
         state = executor._create_project_state(with_applied_migrations=True)  # type: ignore[attr-defined]
         unrecorded = release.find_unrecorded_tables(state.apps)
         advice = release.ADVICE_WITHOUT_RECORD if unrecorded else "manage.py backup, then manage.py migrate."

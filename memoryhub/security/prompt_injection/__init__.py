@@ -5,14 +5,12 @@ orders, and the findings. ``role_prefixes`` removes prefixes such as "assistant:
 ``docs/security.md``.
 """
 
-from memoryhub.security.prompt_injection.findings import (
+from memoryhub.security.prompt_injection.inspection import (
     INSTRUCTION_REMOVED,
     FieldFinding,
     FieldsVerdict,
     Finding,
     Verdict,
-)
-from memoryhub.security.prompt_injection.inspection import (
     digest_fields,
     inspect,
     inspect_fields,

@@ -17,10 +17,10 @@ import numpy as np
 
 from memoryhub.security.prompt_injection.classifier import CLASSIFIER, Floats, HashedText, Spans
 from memoryhub.security.prompt_injection.evidence import Branch, EvidenceRule, possible_branches
-from memoryhub.security.prompt_injection.findings import WORDING_EVIDENCE
 from memoryhub.security.prompt_injection.lexicon import LEXICON, WALL
 from memoryhub.security.prompt_injection.tokeniser import SymbolLine
 
+WORDING_EVIDENCE = "worded like orders to a model"
 THRESHOLD = 0.9
 BEGINNING_SHARE = 0.5  # share of evidence for the sentence in which it starts, if it ends in a later one
 REPEATED_SHARE = 0.25  # share of the second and later evidence for one part of one kind

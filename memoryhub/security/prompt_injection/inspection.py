@@ -6,6 +6,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import accumulate
@@ -18,19 +19,12 @@ from memoryhub.security.prompt_injection.decoding import (
     find_markup,
     reverse_text,
 )
-from memoryhub.security.prompt_injection.findings import (
-    INSTRUCTION_REMOVED,
-    WORDING_EVIDENCE,
-    FieldFinding,
-    FieldsVerdict,
-    Finding,
-    Verdict,
-)
 from memoryhub.security.prompt_injection.normalisation import NormalisedText, normalise
 
 if TYPE_CHECKING:
     from memoryhub.security.prompt_injection.detector import Detection
 
+INSTRUCTION_REMOVED = "[instruction removed]"
 MAX_CACHED_LENGTH = 200  # characters of a text whose verdict is cached
 MAX_CACHED_MEMORIES = 1024  # some megabytes in each process
 MAX_ROUNDS = 6  # inspections of a redacted text
@@ -41,6 +35,62 @@ _FULL_STOPS = re.compile(r"[.!?。！？…]+")
 _OPENING = {")": "(", "]": "[", "}": "{", ">": "<", '"': '"', "”": "“", "»": "«", "」": "「"}
 _HARMLESS = str.maketrans("<>[]＜＞［］", "‹›()‹›()")
 _WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One order, or one piece of smuggled markup.
+
+    ``start`` and ``end`` are places in the inspected text. The text itself is not repeated, so findings may
+    be logged. ``reason`` names the evidence. ``removed`` is false if the characters are only made harmless
+    and stay readable.
+    """
+
+    kind: str
+    start: int
+    end: int
+    reason: str
+    removed: bool = True
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result for a text.
+
+    ``clean``: the text with orders replaced by a short mark. ``blocked``: nothing useful is left.
+    """
+
+    clean: str
+    findings: list[Finding] = field(default_factory=list)
+    blocked: bool = False
+
+    @property
+    def flagged(self) -> bool:
+        """Whether anything was removed."""
+        return any(finding.removed for finding in self.findings)
+
+
+@dataclass(frozen=True)
+class FieldFinding:
+    """A finding in one field. ``item`` is the position in a list, ``None`` in a plain text."""
+
+    field: str
+    item: int | None
+    finding: Finding
+
+
+@dataclass(frozen=True)
+class FieldsVerdict:
+    """The result for all fields of a memory. ``blocked``: no field has anything useful left."""
+
+    clean: dict[str, str | list[str]]
+    findings: list[FieldFinding] = field(default_factory=list)
+    blocked: bool = False
+
+    @property
+    def flagged(self) -> bool:
+        """Whether anything was removed from any field."""
+        return any(found.finding.removed for found in self.findings)
 
 
 def inspect(text: str) -> Verdict:
@@ -187,6 +237,8 @@ def _required_fields(texts: list[str], touched: list[int]) -> list[int]:
 
 def _evidence_in(texts: list[str], places: list[int]) -> set[str]:
     """Return the evidence in some of the texts together, without that of their wording."""
+    from memoryhub.security.prompt_injection.detector import WORDING_EVIDENCE  # loaded late, see _detect
+
     findings = inspect("\n".join(texts[place] for place in places)).findings
     return {reason for finding in findings for reason in finding.reason.split("; ")} - {WORDING_EVIDENCE}
 

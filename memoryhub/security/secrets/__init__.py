@@ -13,33 +13,73 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from functools import cache
 from itertools import chain
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memoryhub.core.rule_files import PatternFile, Regex, RuleSchema, Words, load_rule_file
-from memoryhub.security.secrets.assignments import HEX, UUID, has_digit, is_random, is_reference
-from memoryhub.security.secrets.checks import secret_span
+from memoryhub.security.secrets.checks import has_token_form, may_be_token, secret_span
 from memoryhub.security.secrets.secret_rules import (
-    Budget,
-    CheckTooCostly,
+    WORD,
     SecretRule,
-    contains_hint,
-    find_matches,
+    is_secret_file,
     load_rules,
-    lower_case,
+    load_service_names,
+    names_secret_file,
 )
+
+# Ordinary prose, code and logs of more than 2,000 characters use at most 1.3 units per character; lists of
+# ids and files of settings use at most 3.
+UNITS_PER_CHARACTER = 4
+MIN_UNITS = 10_000
+UNITS_PER_CANDIDATE = 15  # in addition to one unit per character of the candidate
+MAX_CPU_SECONDS = 5.0  # a backstop for slow machines; the units are used up much earlier
+CHARACTERS_AROUND = 100  # of a match, in which ``near`` must match
+_CANDIDATES_PER_CLOCK_CHECK = 64
 
 REDACTED = "[secret removed]"
 UNCHECKED = "[text removed: too costly to check for secrets]"
 GENERIC_KIND = "password or key"
 _PEM_END = re.compile(r"-----END [A-Za-z0-9 ]{1,60}-----")
+
+
+class CheckTooCostly(Exception):
+    """Checking a text for secrets takes more work than its length allows. The text is unchecked."""
+
+    def __init__(self) -> None:
+        super().__init__("the text is too costly to check for secrets. Shorten it or split it.")
+
+
+class Budget:
+    """Count the work spent on one text; raise :class:`CheckTooCostly` when it exceeds the limit.
+
+    The count is deterministic: each candidate that a rule examines costs its length plus a constant. The CPU
+    time of the thread is a second limit.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.limit = max(MIN_UNITS, UNITS_PER_CHARACTER * length)
+        self.spent = 0
+        self._candidates = 0
+        self._deadline = time.thread_time() + MAX_CPU_SECONDS
+
+    def spend(self, characters: int) -> None:
+        """Count one candidate of this many characters."""
+        self.spent += UNITS_PER_CANDIDATE + characters
+        if self.spent > self.limit:
+            raise CheckTooCostly
+        self._candidates += 1
+        if self._candidates % _CANDIDATES_PER_CLOCK_CHECK == 0:
+            self.check_time()
+
+    def check_time(self) -> None:
+        if time.thread_time() > self._deadline:
+            raise CheckTooCostly
 
 
 class DetectedSecret(NamedTuple):
@@ -114,12 +154,13 @@ def redact_checked(text: str) -> str:
 
 def _find_spans(text: str) -> Iterator[_Span]:
     """Yield the secrets, those of a specific kind first. A value that one rule found is not checked again."""
-    budget, rules = Budget(len(text)), list(_applicable_rules(lower_case(text)))
+    budget, rules = Budget(len(text)), list(_applicable_rules(_lower_case(text)))
     found: set[int] = set()
     specific = (_find_by_rule(rule, text, budget, found) for rule in rules if not _is_generic(rule))
-    nearby = (_Span(start, end, kind) for kind, start, end in find_near_service_names(text, budget))
     generic = (_find_by_rule(rule, text, budget, found) for rule in rules if _is_generic(rule))
-    for span in chain(chain.from_iterable(specific), nearby, chain.from_iterable(generic)):
+    for span in chain(
+        chain.from_iterable(specific), find_near_service_names(text, budget), chain.from_iterable(generic)
+    ):
         found.add(span.start)
         yield span
 
@@ -208,49 +249,96 @@ def _applicable_rules(lowered: str) -> Iterator[SecretRule]:
     hinted: dict[tuple[str, ...], bool] = {(): True}
     for rule in (index.rules[position] for position in sorted(positions)):
         if rule.hints not in hinted:
-            hinted[rule.hints] = contains_hint(rule.hints, lowered)
+            hinted[rule.hints] = _contains_hint(rule.hints, lowered)
         if hinted[rule.hints]:
             yield rule
 
 
-_SERVICES = Path(__file__).with_name("rules") / "services.toml"
-_MAX_CHARACTERS_BEFORE = 90  # in which the service is named
-_VALUE = re.compile(r"(?<![\w+/.~-])[\w+/.~:-]{14,300}={0,3}(?![\w+/~-])", re.ASCII)
-_NAME_IN_VALUE = re.compile(r"[A-Za-z_]\w{0,40}:{1,2}(?=\S{14})")  # `key:value`
-# The usual form of tokens, for issuers without a rule: `acme_live_…`, `acme_secret_…`, `sk-acme-…`.
-_TOKEN_FORM = re.compile(
-    r"(?:[A-Za-z][A-Za-z0-9]{1,11}[_-]){0,2}"
-    r"(?:sk|key|secret|token|pat|api|live|prod|auth|oauth|access|priv(?:ate)?)[_-](?:[a-z0-9]{1,6}[_-])?"
-    r"(?P<body>[A-Za-z0-9_-]{20,200})",
-    re.IGNORECASE,
-)
-_WORD = re.compile(r"[A-Z]?[a-z]+\d{0,2}|[A-Z]+(?![a-z])|\d+")
-_SEPARATOR = re.compile(r"(?:=>|[=:>,|]|\bis|----)[\s\"'`\\(\[{]{0,12}$")
-_OPENING = " \t\r\n\"'`\\([{<"
+def _lower_case(text: str) -> str:
+    """Return the text in lower case, with every character in its place."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else "".join(map(_lower_character, text))
 
 
-class ServiceNames(RuleSchema):
-    """``services``: the name in lower case without spaces, and the name to show."""
+def _lower_character(character: str) -> str:
+    lowered = character.lower()
+    return lowered if len(lowered) == 1 else character
 
-    key_words: Words
-    harmless_words: Words
-    services: dict[str, str]
+
+def _contains_hint(hints: tuple[str, ...], lowered: str) -> bool:
+    """Return True if one of the hints matches the lower-case text."""
+    return any(_compile_hint(hint).search(lowered) for hint in hints)
 
 
 @cache
-def load_service_names() -> ServiceNames:
-    return load_rule_file(_SERVICES, ServiceNames)
+def _compile_hint(regex: str) -> re.Pattern[str]:
+    return re.compile(regex, re.ASCII)
 
 
-class NearbySecret(NamedTuple):
-    """The kind of a value, and its place."""
-
-    kind: str
-    start: int
-    end: int
+def _find_anchors(hints: tuple[str, ...], lowered: str) -> list[int]:
+    """Return the positions in the lower-case text where a hint matches, in order."""
+    return sorted({match.start() for hint in hints for match in _compile_hint(hint).finditer(lowered)})
 
 
-def find_near_service_names(text: str, budget: Budget) -> Iterator[NearbySecret]:
+def find_matches(
+    rule: SecretRule, text: str, budget: Budget, found: Container[int] = ()
+) -> Iterator[re.Match[str]]:
+    """Yield the matches that are secrets, except values that start at a position in ``found``.
+
+    After a placeholder, search again from the start of its value. So values may overlap, and one character
+    can be examined many times. The budget limits that.
+    """
+    if rule.anchored:
+        return _search_at_anchors(rule, text, budget, found)
+    return _search(rule, text, budget, found)
+
+
+def _search(rule: SecretRule, text: str, budget: Budget, found: Container[int]) -> Iterator[re.Match[str]]:
+    position = 0
+    while match := rule.pattern.search(text, position):
+        is_secret, position = _examine(rule, match, budget, found)
+        if is_secret:
+            yield match
+
+
+def _search_at_anchors(
+    rule: SecretRule, text: str, budget: Budget, found: Container[int]
+) -> Iterator[re.Match[str]]:
+    position = 0
+    for anchor in _find_anchors(rule.hints, _lower_case(text)):
+        if anchor >= position and (match := rule.pattern.match(text, anchor)):
+            is_secret, position = _examine(rule, match, budget, found)
+            if is_secret:
+                yield match
+
+
+def _examine(
+    rule: SecretRule, match: re.Match[str], budget: Budget, found: Container[int]
+) -> tuple[bool, int]:
+    """Return whether a match is a secret, and the position to search on from."""
+    start, end = secret_span(match)[0], match.end()
+    if start in found:
+        return False, end
+    if rule.precheck and not rule.precheck(match):
+        budget.spend(0)
+    else:
+        budget.spend(end - match.start())
+        if rule.check(match) and (not rule.near or _is_near(rule.near, match)):
+            return True, end
+    return False, max(start, match.start() + 1)
+
+
+def _is_near(regex: str, match: re.Match[str]) -> bool:
+    start, end = match.start() - CHARACTERS_AROUND, match.end() + CHARACTERS_AROUND
+    return _contains_hint((regex,), match.string[max(0, start) : end].lower())
+
+
+_MAX_CHARACTERS_BEFORE = 90  # in which the service is named
+_VALUE = re.compile(r"(?<![\w+/.~-])[\w+/.~:-]{14,300}={0,3}(?![\w+/~-])", re.ASCII)
+_NAME_IN_VALUE = re.compile(r"[A-Za-z_]\w{0,40}:{1,2}(?=\S{14})")  # `key:value`
+
+
+def find_near_service_names(text: str, budget: Budget) -> Iterator[_Span]:
     """Yield the random values after the name of a service, and values in the usual form of a token."""
     mentions = _Mentions(text)
     for run in _VALUE.finditer(text):
@@ -259,16 +347,18 @@ def find_near_service_names(text: str, budget: Budget) -> Iterator[NearbySecret]
         if name := _NAME_IN_VALUE.match(value):
             start, value = start + name.end(), value[name.end() :]
         value = value.rstrip(".:")
-        if not _may_be_secret(value):
+        if not may_be_token(value):
             continue
         service = ""
         if mentions.has_one_before(start):
             budget.spend(_MAX_CHARACTERS_BEFORE)
-            service = _find_service(text[max(0, start - _MAX_CHARACTERS_BEFORE) : start], value)
+            service = load_service_names().find_issuer(
+                text[max(0, start - _MAX_CHARACTERS_BEFORE) : start], value
+            )
         if service:
-            yield NearbySecret(f"{service} key", start, start + len(value))
-        elif _has_token_form(value):
-            yield NearbySecret("token", start, start + len(value))
+            yield _Span(start, start + len(value), f"{service} key")
+        elif has_token_form(value):
+            yield _Span(start, start + len(value), "token")
 
 
 class _Mentions:
@@ -283,90 +373,13 @@ class _Mentions:
         """Return True if the text just before a position contains the name of a service."""
         services, first = load_service_names().services, max(0, position - _MAX_CHARACTERS_BEFORE)
         previous = ""
-        for match in _WORD.finditer(self._text, max(first, self._read), position):
+        for match in WORD.finditer(self._text, max(first, self._read), position):
             word = match[0].lower()
             if word in services or previous + word in services:
                 self._latest = match.start()
             previous = word
         self._read = position
         return self._latest >= first
-
-
-def _may_be_secret(value: str) -> bool:
-    if UUID.fullmatch(value):
-        return True
-    plain = value.replace("-", "").replace(":", "")
-    if HEX.fullmatch(plain):
-        return len(plain) >= 20 and len(set(plain)) >= 8
-    return not is_reference(value) and is_random(value)
-
-
-def _has_token_form(value: str) -> bool:
-    match = _TOKEN_FORM.fullmatch(value)
-    if not match or UUID.fullmatch(match["body"]):
-        return False
-    body = match["body"]
-    if HEX.fullmatch(body):
-        return len(body) >= 32
-    return is_random(body) and has_digit(body) and "__" not in body and "--" not in body
-
-
-def _find_service(before: str, value: str) -> str:
-    """Return the service that the text before the value names as its issuer, or ""."""
-    names = load_service_names()
-    last_paragraph = before.rstrip(_OPENING + "=>:,|-?").rpartition("\n\n")[2]
-    words = [word.lower() for word in _WORD.findall(last_paragraph)]
-    service = next((names.services[name] for name in _possible_names(words) if name in names.services), "")
-    if not service:
-        return ""
-    is_assigned = bool(_SEPARATOR.search(before))
-    last, near = words[-1], words[-4:]
-    has_key_word = not names.key_words.isdisjoint(near)
-    if last in names.harmless_words and (last != "id" or "key" not in near[-2:]):
-        return ""
-    if not has_key_word and not names.harmless_words.isdisjoint(near):
-        return ""
-    ends_with_key_word = last in names.key_words
-    if UUID.fullmatch(value) or HEX.fullmatch(value):
-        return service if has_key_word and (is_assigned or ends_with_key_word) else ""
-    return service if ends_with_key_word or (is_assigned and (has_key_word or len(words) <= 3)) else ""
-
-
-def _possible_names(words: list[str]) -> Iterator[str]:
-    """Yield each word, and each pair of words as one (`new relic`, `launchDarkly`), starting at the end."""
-    for at in range(len(words) - 1, -1, -1):
-        yield words[at]
-        if at:
-            yield words[at - 1] + words[at]
-
-
-_ARGUMENT = re.compile(r"[^\s'\"`=<>|;&()]{3,300}")
-
-
-class SecretFileRules(PatternFile):
-    file: Regex
-    folder: Regex
-    harmless: Regex
-    hints: Words
-
-
-_FILE_RULES = load_rule_file(Path(__file__).with_name("secret_files.toml"), SecretFileRules)
-
-
-def is_secret_file(path: str) -> bool:
-    """Return True if files with this path usually contain secrets."""
-    return bool(
-        (_FILE_RULES.file.search(path) or _FILE_RULES.folder.search(path))
-        and not _FILE_RULES.harmless.search(path)
-    )
-
-
-def names_secret_file(command: str) -> bool:
-    """Return True if a shell command names such a file."""
-    lowered = command.lower()
-    if not any(hint in lowered for hint in _FILE_RULES.hints):
-        return False
-    return any(is_secret_file(argument) for argument in _ARGUMENT.findall(command))
 
 
 class RedactSecretsFilter(logging.Filter):

@@ -275,3 +275,33 @@ def has_secret_name(match: re.Match[str]) -> bool:
 @_register
 def is_assigned_secret(match: re.Match[str]) -> bool:
     return assignments.is_secret_assignment(match)
+
+
+# The usual form of tokens, for issuers without a rule: `acme_live_…`, `acme_secret_…`, `sk-acme-…`.
+_TOKEN_FORM = re.compile(
+    r"(?:[A-Za-z][A-Za-z0-9]{1,11}[_-]){0,2}"
+    r"(?:sk|key|secret|token|pat|api|live|prod|auth|oauth|access|priv(?:ate)?)[_-](?:[a-z0-9]{1,6}[_-])?"
+    r"(?P<body>[A-Za-z0-9_-]{20,200})",
+    re.IGNORECASE,
+)
+
+
+def may_be_token(value: str) -> bool:
+    """Return True for an id, a hash or a random value."""
+    if UUID.fullmatch(value):
+        return True
+    plain = value.replace("-", "").replace(":", "")
+    if HEX.fullmatch(plain):
+        return len(plain) >= 20 and len(set(plain)) >= 8
+    return not is_reference(value) and is_random(value)
+
+
+def has_token_form(value: str) -> bool:
+    """Return True for a random value after a prefix such as ``acme_live_``."""
+    match = _TOKEN_FORM.fullmatch(value)
+    if not match or UUID.fullmatch(match["body"]):
+        return False
+    body = match["body"]
+    if HEX.fullmatch(body):
+        return len(body) >= 32
+    return is_random(body) and has_digit(body) and "__" not in body and "--" not in body

@@ -1,18 +1,18 @@
-"""Secret rules: their schema, their files in ``rules/``, and the search with one rule. No Django."""
+"""Secret rules, names of services, and names of files with secrets, from TOML files. No Django."""
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from memoryhub.core.rule_files import PatternFile, RuleSchema, load_rule_file
-from memoryhub.security.secrets.checks import CHECKS, Check, has_variety, secret_span
+from memoryhub.core.rule_files import PatternFile, Regex, RuleSchema, Words, load_rule_file
+from memoryhub.security.secrets.assignments import HEX, UUID
+from memoryhub.security.secrets.checks import CHECKS, Check, has_variety
 
 RULES = Path(__file__).with_name("rules")
 # The order decides the kind of a secret that several rules find.
@@ -34,49 +34,6 @@ RULE_FILES = (
 _WORD_START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
 _WORD_END = r"(?![\w-])"
 _LITERAL_START = re.compile(r"(?:[\w-]|\\[.$+])+(?![*+?{])", re.ASCII)
-
-# Ordinary prose, code and logs of more than 2,000 characters use at most 1.3 units per character; lists of
-# ids and files of settings use at most 3.
-UNITS_PER_CHARACTER = 4
-MIN_UNITS = 10_000
-UNITS_PER_CANDIDATE = 15  # in addition to one unit per character of the candidate
-MAX_CPU_SECONDS = 5.0  # a backstop for slow machines; the units are used up much earlier
-CHARACTERS_AROUND = 100  # of a match, in which ``near`` must match
-_CANDIDATES_PER_CLOCK_CHECK = 64
-
-
-class CheckTooCostly(Exception):
-    """Checking a text for secrets takes more work than its length allows. The text is unchecked."""
-
-    def __init__(self) -> None:
-        super().__init__("the text is too costly to check for secrets. Shorten it or split it.")
-
-
-class Budget:
-    """Count the work spent on one text; raise :class:`CheckTooCostly` when it exceeds the limit.
-
-    The count is deterministic: each candidate that a rule examines costs its length plus a constant. The CPU
-    time of the thread is a second limit.
-    """
-
-    def __init__(self, length: int) -> None:
-        self.limit = max(MIN_UNITS, UNITS_PER_CHARACTER * length)
-        self.spent = 0
-        self._candidates = 0
-        self._deadline = time.thread_time() + MAX_CPU_SECONDS
-
-    def spend(self, characters: int) -> None:
-        """Count one candidate of this many characters."""
-        self.spent += UNITS_PER_CANDIDATE + characters
-        if self.spent > self.limit:
-            raise CheckTooCostly
-        self._candidates += 1
-        if self._candidates % _CANDIDATES_PER_CLOCK_CHECK == 0:
-            self.check_time()
-
-    def check_time(self) -> None:
-        if time.thread_time() > self._deadline:
-            raise CheckTooCostly
 
 
 def _find_check(name: str) -> Check:
@@ -161,80 +118,76 @@ def _as_standalone(regex: str) -> str:
     return f"{head}{start}(?:{regex[len(head) :]}){_WORD_END}"
 
 
-def lower_case(text: str) -> str:
-    """Return the text in lower case, with every character in its place."""
-    lowered = text.lower()
-    return lowered if len(lowered) == len(text) else "".join(map(_lower_character, text))
+SERVICES = RULES / "services.toml"
+WORD = re.compile(r"[A-Z]?[a-z]+\d{0,2}|[A-Z]+(?![a-z])|\d+")
+_SEPARATOR = re.compile(r"(?:=>|[=:>,|]|\bis|----)[\s\"'`\\(\[{]{0,12}$")
+_OPENING = " \t\r\n\"'`\\([{<"
 
 
-def _lower_character(character: str) -> str:
-    lowered = character.lower()
-    return lowered if len(lowered) == 1 else character
+class ServiceNames(RuleSchema):
+    """``services``: the name in lower case without spaces, and the name to show."""
+
+    key_words: Words
+    harmless_words: Words
+    services: dict[str, str]
+
+    def find_issuer(self, before: str, value: str) -> str:
+        """Return the service that the text before the value names as its issuer, or ""."""
+        last_paragraph = before.rstrip(_OPENING + "=>:,|-?").rpartition("\n\n")[2]
+        words = [word.lower() for word in WORD.findall(last_paragraph)]
+        service = next((self.services[name] for name in _possible_names(words) if name in self.services), "")
+        if not service:
+            return ""
+        is_assigned = bool(_SEPARATOR.search(before))
+        last, near = words[-1], words[-4:]
+        has_key_word = not self.key_words.isdisjoint(near)
+        if last in self.harmless_words and (last != "id" or "key" not in near[-2:]):
+            return ""
+        if not has_key_word and not self.harmless_words.isdisjoint(near):
+            return ""
+        ends_with_key_word = last in self.key_words
+        if UUID.fullmatch(value) or HEX.fullmatch(value):
+            return service if has_key_word and (is_assigned or ends_with_key_word) else ""
+        return service if ends_with_key_word or (is_assigned and (has_key_word or len(words) <= 3)) else ""
 
 
-def contains_hint(hints: tuple[str, ...], lowered: str) -> bool:
-    """Return True if one of the hints matches the lower-case text."""
-    return any(_compile_hint(hint).search(lowered) for hint in hints)
+def _possible_names(words: list[str]) -> Iterator[str]:
+    """Yield each word, and each pair of words as one (`new relic`, `launchDarkly`), starting at the end."""
+    for at in range(len(words) - 1, -1, -1):
+        yield words[at]
+        if at:
+            yield words[at - 1] + words[at]
 
 
 @cache
-def _compile_hint(regex: str) -> re.Pattern[str]:
-    return re.compile(regex, re.ASCII)
+def load_service_names() -> ServiceNames:
+    return load_rule_file(SERVICES, ServiceNames)
 
 
-def _find_anchors(hints: tuple[str, ...], lowered: str) -> list[int]:
-    """Return the positions in the lower-case text where a hint matches, in order."""
-    return sorted({match.start() for hint in hints for match in _compile_hint(hint).finditer(lowered)})
+_ARGUMENT = re.compile(r"[^\s'\"`=<>|;&()]{3,300}")
 
 
-def find_matches(
-    rule: SecretRule, text: str, budget: Budget, found: Container[int] = ()
-) -> Iterator[re.Match[str]]:
-    """Yield the matches that are secrets, except values that start at a position in ``found``.
-
-    After a placeholder, search again from the start of its value. So values may overlap, and one character
-    can be examined many times. The budget limits that.
-    """
-    if rule.anchored:
-        return _search_at_anchors(rule, text, budget, found)
-    return _search(rule, text, budget, found)
+class SecretFileRules(PatternFile):
+    file: Regex
+    folder: Regex
+    harmless: Regex
+    hints: Words
 
 
-def _search(rule: SecretRule, text: str, budget: Budget, found: Container[int]) -> Iterator[re.Match[str]]:
-    position = 0
-    while match := rule.pattern.search(text, position):
-        is_secret, position = _examine(rule, match, budget, found)
-        if is_secret:
-            yield match
+_FILE_RULES = load_rule_file(Path(__file__).with_name("secret_files.toml"), SecretFileRules)
 
 
-def _search_at_anchors(
-    rule: SecretRule, text: str, budget: Budget, found: Container[int]
-) -> Iterator[re.Match[str]]:
-    position = 0
-    for anchor in _find_anchors(rule.hints, lower_case(text)):
-        if anchor >= position and (match := rule.pattern.match(text, anchor)):
-            is_secret, position = _examine(rule, match, budget, found)
-            if is_secret:
-                yield match
+def is_secret_file(path: str) -> bool:
+    """Return True if files with this path usually contain secrets."""
+    return bool(
+        (_FILE_RULES.file.search(path) or _FILE_RULES.folder.search(path))
+        and not _FILE_RULES.harmless.search(path)
+    )
 
 
-def _examine(
-    rule: SecretRule, match: re.Match[str], budget: Budget, found: Container[int]
-) -> tuple[bool, int]:
-    """Return whether a match is a secret, and the position to search on from."""
-    start, end = secret_span(match)[0], match.end()
-    if start in found:
-        return False, end
-    if rule.precheck and not rule.precheck(match):
-        budget.spend(0)
-    else:
-        budget.spend(end - match.start())
-        if rule.check(match) and (not rule.near or _is_near(rule.near, match)):
-            return True, end
-    return False, max(start, match.start() + 1)
-
-
-def _is_near(regex: str, match: re.Match[str]) -> bool:
-    start, end = match.start() - CHARACTERS_AROUND, match.end() + CHARACTERS_AROUND
-    return contains_hint((regex,), match.string[max(0, start) : end].lower())
+def names_secret_file(command: str) -> bool:
+    """Return True if a shell command names such a file."""
+    lowered = command.lower()
+    if not any(hint in lowered for hint in _FILE_RULES.hints):
+        return False
+    return any(is_secret_file(argument) for argument in _ARGUMENT.findall(command))

@@ -115,8 +115,6 @@ class _GraphNode:
 def _export_lines(selection: ExportSelection) -> Iterator[bytes]:
     """Yield entities with their observations, then relations."""
     memories = selection.memories()
-    if selection.whole:
-        memories = memories.live()
     graph = _GraphExport(memories, _exported_facts(selection, memories))
     names = graph.names().iterator(chunk_size=_NAMES_PER_QUERY)
     while chunk := [name for (name,) in islice(names, _NAMES_PER_QUERY)]:
@@ -135,7 +133,7 @@ def _exported_facts(selection: ExportSelection, memories: QuerySet[Memory]) -> Q
     facts = Fact.objects.visible_to(selection.actor.clearance).order_by()
     filters = selection.filter.model_dump(exclude_defaults=True, exclude_none=True)
     facts = facts.filter(**{name: filters.pop(name) for name in ("project", "session_id") if name in filters})
-    found: QuerySet[Fact] = facts.filter(memory__in=memories) if filters and not selection.whole else facts
+    found: QuerySet[Fact] = facts.filter(memory__in=memories) if filters else facts
     return found
 
 

@@ -16,7 +16,7 @@ from memoryhub.transfer import foreign_history
 from memoryhub.transfer.foreign_history import append_statements, summary_text
 from memoryhub.transfer.foreign_sqlite import ForeignDatabase, RowValues, SqliteFormat, row_fields
 from memoryhub.transfer.records import Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, load_field_rules, printable_name
+from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, load_field_rules
 
 _FIELDS = load_field_rules("letsgo")
 _ACCESS_COLUMNS = ("sensitivity", "project")
@@ -57,20 +57,12 @@ def _read_memory(fields: FieldReader, now: datetime) -> Item:
         _FIELDS["memories"],
         source_id=fields.text("id"),
         content=append_statements(fields.text("content"), fields.words("facts_json")),
-        type=_memory_type(fields),
+        type=fields.listed_type(TYPES, MemoryType.CHANGE),
         sensitivity=_sensitivity(fields),
         ttl_days=days_between(created, expires, now),
         created_at=created,
         expires_at=expires,
     )
-
-
-def _memory_type(fields: FieldReader) -> str:
-    kind = fields.text("type", MemoryType.CHANGE.value)
-    if kind in TYPES:
-        return kind
-    fields.notes.add(f"type {printable_name(kind)} (stored as change)")
-    return MemoryType.CHANGE.value
 
 
 def _sensitivity(fields: FieldReader) -> str:

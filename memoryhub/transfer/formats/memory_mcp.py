@@ -16,7 +16,7 @@ from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer.foreign_history import make_journal_row, make_revision, short_id
 from memoryhub.transfer.foreign_sqlite import ForeignDatabase, RowValues, SqliteFormat, chunked, row_fields
 from memoryhub.transfer.records import Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, load_field_rules, printable_name
+from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, load_field_rules
 
 _FIELDS = load_field_rules("memory-mcp")
 _TYPES = ("fact", "entity", "relationship", "self")
@@ -57,7 +57,7 @@ def _read_memory(fields: FieldReader, entities: list[dict[str, str]], now: datet
     return fields.memory(
         _FIELDS["memories"],
         source_id=short_id(fields.text("id")),
-        type=_memory_type(fields),
+        type=fields.listed_type(_TYPES, MemoryType.FACT),
         tags=metadata.words("tags"),
         entities=entities,
         ttl_days=days_between(created, expires, now),
@@ -67,14 +67,6 @@ def _read_memory(fields: FieldReader, entities: list[dict[str, str]], now: datet
         expires_at=expires,
         deleted_at=(accessed or created or now) if fields.count("is_deleted") else None,
     )
-
-
-def _memory_type(fields: FieldReader) -> str:
-    kind = fields.text("type", MemoryType.FACT.value)
-    if kind in _TYPES:
-        return kind
-    fields.notes.add(f"type {printable_name(kind)} (stored as fact)")
-    return MemoryType.FACT.value
 
 
 def _read_entities(database: ForeignDatabase, chunk: list[RowValues]) -> _EntitiesByMemory:

@@ -65,10 +65,7 @@ class Pigo(JsonLinesFormat):
         yield _read_memory(fields)
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
-        memories = selection.memories()
-        if selection.whole:
-            memories = memories.live()
-        for memory in iterate_rows(memories):
+        for memory in iterate_rows(selection.memories()):
             yield jsonl.to_line(_to_line(memory))
 
 

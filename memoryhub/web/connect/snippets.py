@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from memoryhub.core import claude_code
+from memoryhub.core import agent_hooks
 
 # The toolsets with their purpose.
 TOOLSETS: dict[str, str] = {
@@ -131,7 +131,7 @@ def choice_snippets(choice: Choice, hub: HubConnection, levels: Sequence[str] = 
     more = {
         "agent_option": agent,
         "toolset_option": "" if hub.toolset == next(iter(TOOLSETS)) else f" --toolset {hub.toolset}",
-        "hooks": claude_code.to_json(claude_code.settings_snippet(hub.base, token, levels)),
+        "hooks": agent_hooks.to_json(agent_hooks.settings_snippet(hub.base, token, levels)),
     }
     found = [*_fill_in("setup", hub, more), *client_snippets(hub), *program_snippets(hub)]
     by_key = {one.key: _in_shell(one, hub) for one in found}
@@ -143,7 +143,7 @@ def _in_shell(snippet: Snippet, hub: HubConnection) -> Snippet:
     if not hub.has_token or hub.token in snippet.text or not (snippet.run or snippet.language == "sh"):
         return snippet
     text = f"{snippet.run} <<'EOF'\n{snippet.text}\nEOF" if snippet.run else snippet.text
-    text = f"export {claude_code.ENVIRONMENT_VARIABLE}={hub.token}\n{text}"
+    text = f"export {agent_hooks.ENVIRONMENT_VARIABLE}={hub.token}\n{text}"
     return replace(snippet, text=text, where="a shell", language="sh")
 
 

@@ -23,7 +23,7 @@ from memoryhub.accounts.clearance import (
     request_clearance,
     user_clearance,
 )
-from memoryhub.core import claude_code
+from memoryhub.core import agent_hooks
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, Event
 from memoryhub.models.account import default_rights
@@ -184,7 +184,7 @@ def _render_step(
         "choice": choice,
         "may_issue": request.user.has_perm(ISSUE_PERMISSION),
         "toolsets": snippets.TOOLSETS,
-        "variable": claude_code.ENVIRONMENT_VARIABLE,
+        "variable": agent_hooks.ENVIRONMENT_VARIABLE,
     }
     return render(request, "connect/page.html", common | context, status=status)
 

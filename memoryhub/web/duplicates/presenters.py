@@ -20,7 +20,7 @@ from memoryhub.accounts.clearance import request_clearance
 from memoryhub.backends.change_log import LogPosition, current_position
 from memoryhub.core.text import decisive_words, words
 from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED
-from memoryhub.duplicates.clusters import (
+from memoryhub.duplicates import (
     Cluster,
     DuplicateClusters,
     choose_kept,

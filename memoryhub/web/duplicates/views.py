@@ -20,7 +20,7 @@ from memoryhub import memories
 from memoryhub.access import policy
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.core.form_fields import normalize_newlines
-from memoryhub.duplicates.clusters import MAX_MEMBERS, Cluster, DuplicateClusters
+from memoryhub.duplicates import MAX_MEMBERS, Cluster, DuplicateClusters
 from memoryhub.injection.effects import preview_change
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory

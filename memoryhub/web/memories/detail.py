@@ -22,8 +22,7 @@ from memoryhub.injection.queries import find_uses
 from memoryhub.memories import serializers
 from memoryhub.memories.freshness import changed_files
 from memoryhub.memories.merge import last_merge
-from memoryhub.memories.replacements import visible_replacements
-from memoryhub.memories.rows import LIST_FIELDS, list_values
+from memoryhub.memories.rows import LIST_FIELDS, list_values, visible_replacements
 from memoryhub.models import Memory
 from memoryhub.search.related import find_related
 from memoryhub.web.base import charts, markdown

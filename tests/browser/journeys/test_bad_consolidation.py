@@ -9,7 +9,7 @@ from django.utils import timezone
 from playwright.sync_api import expect
 
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.maintenance import runs
+from memoryhub.maintenance import executor, runs
 from memoryhub.models import MaintenanceRun, Memory
 from tests.browser.journeys.conftest import go_to
 
@@ -22,7 +22,7 @@ def test_a_faded_memory_leads_to_the_run_that_is_then_undone(
     memories.update(updated_at=timezone.now() - timedelta(days=40))
     actor = Actor("user:olena", Clearance.up_to("secret"))
     bad = runs.enqueue("consolidate", {"project": "attic"}, actor)
-    runs.execute(bad)
+    executor.execute(bad)
     assert set(memories.values_list("importance", flat=True)) == {0.0}
 
     rights = ("add_maintenancerun", "view_maintenancerun", "view_private", "view_secret")
@@ -42,7 +42,7 @@ def test_a_faded_memory_leads_to_the_run_that_is_then_undone(
     page.get_by_role("link", name="Undo").click()
     page.get_by_role("button", name="Undo it").click()
     expect(page.locator("#run-state")).to_contain_text("Waiting to start")
-    runs.execute(MaintenanceRun.objects.latest("pk"))
+    executor.execute(MaintenanceRun.objects.latest("pk"))
     if not scripts:
         page.get_by_role("link", name="Refresh").click()
     expect(page.locator("#run-state")).to_contain_text("Done")
