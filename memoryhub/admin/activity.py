@@ -25,6 +25,7 @@ from memoryhub.admin.base import (
     format_moment,
     memory_link,
     moment_column,
+    value_column,
 )
 from memoryhub.admin.filters import (
     ActorFilter,
@@ -130,9 +131,7 @@ class JournalAdmin(ReadOnlyAdmin):
             return format_html("<code>{}</code>", row.object_id)
         return format_link(row.address, row.object_id)
 
-    @column("detail")
-    def detail_shown(self, row: JournalEntry) -> SafeString:
-        return format_json(row.detail)
+    detail_shown = value_column("detail", "detail", format_json)
 
 
 _MAX_CELL_CHARS = 80
@@ -187,13 +186,8 @@ class SessionAdmin(ReadOnlyAdmin):
     def segment_shown(self, session: Any) -> str:
         return str(session.segment) if session.event_seen else EMPTY_CELL
 
-    @column("memories")
-    def memory_count(self, session: Any) -> int:
-        return int(session.memory_count)
-
-    @column("events")
-    def event_count(self, session: Any) -> int:
-        return int(session.event_count)
+    memory_count = value_column("memories", "memory_count")
+    event_count = value_column("events", "event_count")
 
     @column("summary")
     def summary_shown(self, session: Any) -> str:
@@ -251,13 +245,8 @@ class EventAdmin(ReadOnlyAdmin):
     def memory_shown(self, event: Event) -> str:
         return memory_link(event.memory)  # visible wherever the event is
 
-    @column("memorability by part")
-    def parts(self, event: Event) -> SafeString:
-        return format_json(event.memorability_parts)
-
-    @column("handlers")
-    def handlers_shown(self, event: Event) -> SafeString:
-        return format_json(event.handlers)
+    parts = value_column("memorability by part", "memorability_parts", format_json)
+    handlers_shown = value_column("handlers", "handlers", format_json)
 
 
 @admin.register(Injection)

@@ -38,7 +38,8 @@ from memoryhub.memories.versions import visible_revisions
 from memoryhub.models import JournalEntry, Memory
 
 _HISTORY_PAGE_SIZE = 100
-
+_MAX_KEY = 2**63 - 1  # the largest integer of SQLite
+_Cell = TypeVar("_Cell", bound=Callable[..., Any])
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -47,26 +48,27 @@ else:
     _ModelAdmin = admin.ModelAdmin
     ModelForm = forms.ModelForm
 
-# The largest integer of SQLite.
-_MAX_KEY = 2**63 - 1
-
-
-_Cell = TypeVar("_Cell", bound=Callable[..., Any])
-
 
 def is_key(text: str) -> bool:
     """Return whether text from a request can be a primary key."""
     return text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= _MAX_KEY
 
 
-def moment_column(title: str, name: str) -> Callable[[Any, Any], str]:
+def value_column(
+    title: str, name: str, show: Callable[[Any], Any] = lambda value: value, order: str | None = None
+) -> Callable[[Any, Any], Any]:
+    """Return a column with a value of the row, which ``show`` formats."""
+
+    @column(title, order=order)
+    def cell(self: Any, row: Any) -> Any:
+        return show(getattr(row, name))
+
+    return cell
+
+
+def moment_column(title: str, name: str) -> Callable[[Any, Any], Any]:
     """Return a column that shows and orders by a moment."""
-
-    @column(title, order=name)
-    def show(self: Any, row: Any) -> str:
-        return format_moment(getattr(row, name))
-
-    return show
+    return value_column(title, name, format_moment, order=name)
 
 
 def column(title: str, order: str | None = None) -> Callable[[_Cell], _Cell]:
@@ -296,9 +298,8 @@ def memory_link(memory: Memory | None, max_chars: int = 80) -> SafeString | str:
     """Link the admin page of a visible memory by its redacted title."""
     if memory is None:
         return EMPTY_CELL
-    return format_link(
-        admin_url(Memory, "change", memory.pk), shorten(policy.display_name(memory), max_chars)
-    )
+    title = shorten(policy.display_name(memory), max_chars)
+    return format_link(admin_url(Memory, "change", memory.pk), title)
 
 
 def format_moment(at: datetime | None) -> str:

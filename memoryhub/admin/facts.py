@@ -26,6 +26,7 @@ from memoryhub.admin.base import (
     moment_column,
     render_confirmation,
     select_rows,
+    value_column,
 )
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, age_filter, value_filter
 from memoryhub.capture.segments import BOUNDARY_FACTS, BOUNDARY_PREDICATE
@@ -199,9 +200,7 @@ class FactAdmin(DraftAdmin):
 
     updated = moment_column("changed", "updated_at")
 
-    @column("id")
-    def id_shown(self, fact: Fact) -> str:
-        return fact.uid
+    id_shown = value_column("id", "uid")
 
     @column("drawn from")
     def memory_shown(self, fact: Fact) -> str:

@@ -30,6 +30,7 @@ from memoryhub.admin.base import (
     format_link,
     memory_link,
     moment_column,
+    value_column,
 )
 from memoryhub.admin.filters import (
     FlagFilter,
@@ -233,13 +234,9 @@ class MemoryAdmin(VisibleRowsAdmin):
             return f"in the trash ({memory.trash_reason})" if memory.trash_reason else "in the trash"
         return "expired" if memory.is_expired(timezone.now()) else "live"
 
-    @column("importance", order="importance")
-    def weight(self, memory: Memory) -> str:
-        return f"{memory.importance:.2f}"
+    weight = value_column("importance", "importance", "{:.2f}".format, order="importance")
 
-    @column("used", order="accessed_count")
-    def used(self, memory: Memory) -> int:
-        return memory.accessed_count
+    used = value_column("used", "accessed_count", order="accessed_count")
 
     @column("flags")
     def flagged(self, memory: Memory) -> str:

@@ -14,7 +14,6 @@ from django.forms import SplitDateTimeField
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
-from django.utils.safestring import SafeString
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts import roles, tokens
@@ -39,6 +38,7 @@ from memoryhub.admin.base import (
     moment_column,
     render_confirmation,
     select_rows,
+    value_column,
 )
 from memoryhub.core.form_fields import LinesField
 from memoryhub.core.text import format_count
@@ -215,13 +215,8 @@ class TokenAdmin(DraftAdmin):
     def start(self, token: AgentToken) -> str:
         return f"{token.prefix}…"
 
-    @column("clearance", order="clearance")
-    def clearance_shown(self, token: AgentToken) -> SafeString:
-        return level_badge(token.clearance)
-
-    @column("rights")
-    def rights_shown(self, token: AgentToken) -> str:
-        return ", ".join(token.rights)
+    clearance_shown = value_column("clearance", "clearance", level_badge, order="clearance")
+    rights_shown = value_column("rights", "rights", ", ".join)
 
     @column("projects")
     def projects_shown(self, token: AgentToken) -> str:
@@ -244,9 +239,7 @@ class TokenAdmin(DraftAdmin):
     def expires(self, token: AgentToken) -> str:
         return format_moment(token.expires_at) if token.expires_at else "never"
 
-    @column("id")
-    def id_shown(self, token: AgentToken) -> str:
-        return token.uid
+    id_shown = value_column("id", "uid")
 
 
 @admin.register(OAuthClient)
@@ -270,9 +263,7 @@ class OAuthClientAdmin(ReadOnlyAdmin):
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return request.user.has_perm(VIEW_TOKENS_PERMISSION)
 
-    @column("redirects to")
-    def hosts_shown(self, client: OAuthClient) -> str:
-        return ", ".join(client.hosts)
+    hosts_shown = value_column("redirects to", "hosts", ", ".join)
 
     @column("state")
     def state(self, client: OAuthClient) -> str:

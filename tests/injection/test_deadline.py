@@ -14,6 +14,7 @@ from memoryhub.core.database import Deadline, DeadlinePassed
 from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.services import inject_context
 from memoryhub.models import Injection, Memory
+from memoryhub.security.prompt_injection import inspect_fields
 from tests.injection.conftest import PROMPT, uids
 
 
@@ -92,10 +93,11 @@ def test_error_gives_an_empty_result(remember, ask, monkeypatch, caplog):
 
 @pytest.fixture
 def stored(transactional_db, actor):
-    """A committed memory, visible to other connections."""
+    """A committed memory, visible to other connections. The rules are loaded before a deadline counts."""
     from memoryhub import memories
     from memoryhub.memories.schemas import MemoryDraft
 
+    inspect_fields({"content": "zebra stripes"})
     return memories.create_memory(MemoryDraft(content="zebra stripes"), actor).memory
 
 
