@@ -189,6 +189,7 @@ _SERVED = (
     "tests/faults/test_nodes.py",
     "tests/faults/test_pgbouncer.py",
     "tests/faults/test_server_backups.py",
+    "tests/faults/test_tls.py",
     "tests/http/test_raw_sockets.py",
     "tests/http/test_request_buffering.py",
     "tests/mcp/test_claude_code.py",

@@ -103,7 +103,7 @@ class Operator(BaseSettings):
         "MEMORYHUB_HTTPS", "true if browsers and agents use HTTPS: secure cookies, redirect, HSTS", False
     )
     behind_proxy: Flag = _variable(
-        "MEMORYHUB_BEHIND_PROXY", "true if a proxy terminates TLS and sets X-Forwarded-Proto", False
+        "MEMORYHUB_BEHIND_PROXY", "true if a proxy sets X-Forwarded-Proto and X-Forwarded-For", False
     )
     public_url: str = _variable(
         "MEMORYHUB_PUBLIC_URL",

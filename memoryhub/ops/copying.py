@@ -242,13 +242,16 @@ _REQUESTS: dict[str, Callable[..., Any]] = {
     function.__name__: function for function in (prepare, position, insert, set_columns, finish)
 }
 
+# What reading a message raises after the other process was killed, perhaps while it sent the message.
+_CUT_OFF = (EOFError, pickle.UnpicklingError)
+
 
 def answer_requests() -> None:
     """Answer the requests of :class:`Target` until there are no more."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # printed text must not disturb the answers
     _REQUESTS["summarize"] = lambda label: summarize(apps.get_model(label))
-    with suppress(EOFError):
+    with suppress(*_CUT_OFF):
         while True:
             name, arguments = pickle.load(requests)  # noqa: S301 of the parent process
             try:
@@ -284,7 +287,7 @@ class Target:
         try:
             _send(self._requests, (name, arguments))
             answer = pickle.load(self._answers)  # noqa: S301 of the child process
-        except (EOFError, BrokenPipeError):
+        except (*_CUT_OFF, BrokenPipeError):
             raise CopyError("the process with the target ended; its messages are above") from None
         if isinstance(answer, CopyError):
             raise answer

@@ -148,7 +148,7 @@ class Served:
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    hub = hubs.copy(tmp_path_factory.mktemp("client"))
+    hub = hubs.copy(tmp_path_factory.mktemp("client"), **hubs.database_variables())
     plain = {"MEMORYHUB_EMBEDDINGS": "none"}
     made = [hub.run(*words, **plain) for words in (["migrate", "-v", "0"], ["create_token", "bot"])]
     assert not [done for done in made if done.returncode], made

@@ -10,11 +10,15 @@ import subprocess
 import sys
 import time
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+from urllib.parse import urlsplit
+
+from tests.settings import POSTGRES
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("memoryhub", "templates", "static", "fixtures", "tools")
@@ -22,14 +26,18 @@ SOURCES = ("memoryhub", "templates", "static", "fixtures", "tools")
 
 @dataclass(frozen=True)
 class Hub:
-    """``folder`` holds a copy of the sources, ``home`` is an empty home of its user."""
+    """``folder`` holds a copy of the sources, ``home`` is an empty home of its user. ``variables``: of its
+    environment.
+    """
 
     folder: Path
     home: Path
+    variables: dict[str, str] = field(default_factory=dict)
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Nothing but what a login shell has."""
-        return {"HOME": str(self.home), "PATH": os.defpath, "LANG": "C.UTF-8", **more}
+        """Return what a login shell has, the hub's variables and ``more``."""
+        shell = {"HOME": str(self.home), "PATH": os.defpath, "LANG": "C.UTF-8"}
+        return shell | self.variables | more
 
     def run(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Run a management command to its end."""
@@ -90,7 +98,7 @@ class Hub:
             process.communicate()
 
 
-def copy(folder: Path) -> Hub:
+def copy(folder: Path, **variables: str) -> Hub:
     """A fresh copy of the sources, with what Python compiled of them: it need not be done for each copy."""
     source, home = folder / "memoryhub", folder / "home"
     source.mkdir(parents=True)
@@ -99,7 +107,19 @@ def copy(folder: Path) -> Hub:
         shutil.copytree(ROOT / name, source / name)
     for name in ("manage.py", "pyproject.toml", "requirements.txt"):
         shutil.copy(ROOT / name, source / name)
-    return Hub(source, home)
+    return Hub(source, home, variables)
+
+
+def database_variables() -> dict[str, str]:
+    """Return the variables of a new database, if the tests run on PostgreSQL; else the hub uses SQLite."""
+    if not POSTGRES:
+        return {}
+    import psycopg
+
+    name, server = f"served_{uuid.uuid4().hex}", urlsplit(POSTGRES)
+    with psycopg.connect(POSTGRES, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+    return {"DATABASE_URL": server._replace(path=f"/{name}").geturl()}
 
 
 def free_port() -> int:

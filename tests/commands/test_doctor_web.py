@@ -36,6 +36,7 @@ def test_any_host_debug_and_half_a_proxy_are_found(settings):
     settings.ALLOWED_HOSTS, settings.DEBUG, settings.BEHIND_PROXY = ["*"], True, True
     found = named("hosts").findings()
     assert [one.status for one in found] == ["fail", "warn", "warn", "warn"]
+    assert "X-Forwarded-For is trusted" in found[-1].text
     settings.ALLOWED_HOSTS, settings.BEHIND_PROXY = ["localhost"], False
     assert look(named("hosts")).status is Status.OK
 

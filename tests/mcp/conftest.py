@@ -129,7 +129,8 @@ class Served:
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A production server: granian with two worker processes. Or nodes that serve already."""
-    hub = hubs.copy(tmp_path_factory.mktemp("mcp"))
+    variables = {} if NODES else hubs.database_variables()
+    hub = hubs.copy(tmp_path_factory.mktemp("mcp"), **variables)
     _run(hub, "migrate", "--verbosity", "0")
     everything = _run(hub, "create_token", "bot", "--clearance", "secret", "--rights", ",".join(RIGHTS))
     reader = _run(hub, "create_token", "reader", "--rights", "read")

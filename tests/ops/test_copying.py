@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import pickle
 import shutil
 import sqlite3
 import subprocess
@@ -11,9 +13,11 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -197,3 +201,16 @@ def test_unusable_target_is_refused_with_a_reason(run: Callable[..., Ran], targe
     ran = run("copy_store", "--to", "mysql://somewhere/else")
     assert ran.code == 1
     assert "its messages are above" in ran.err
+
+
+def test_killed_process_that_was_sending_leaves_no_stack_trace(tmp_path):
+    message = pickle.dumps(("position", ("memoryhub.memory" * 1000,)))[:-10]
+    environment = {**os.environ, "LETSGO_HOME": str(tmp_path), "DJANGO_SETTINGS_MODULE": "memoryhub.settings"}
+    command = [sys.executable, "-c", copying._CHILD]
+    child = subprocess.run(
+        command, cwd=settings.BASE_DIR, env=environment, input=message, capture_output=True
+    )
+    assert (child.returncode, child.stderr) == (0, b"")
+    parent = SimpleNamespace(_requests=io.BytesIO(), _answers=io.BytesIO(message))
+    with pytest.raises(copying.CopyError, match="the process with the target ended"):
+        copying.Target._ask(parent, "finish")

@@ -259,7 +259,10 @@ def hosts() -> Iterator[Finding]:
         )
     if settings.BEHIND_PROXY and not settings.HTTPS:
         problems.append(
-            warn("MEMORYHUB_BEHIND_PROXY without MEMORYHUB_HTTPS does nothing", "Set both or neither.")
+            warn(
+                "MEMORYHUB_BEHIND_PROXY without MEMORYHUB_HTTPS: X-Forwarded-For is trusted",
+                "With TLS, set MEMORYHUB_HTTPS. Without a proxy, unset MEMORYHUB_BEHIND_PROXY.",
+            )
         )
     yield from problems or [ok(", ".join(sorted(hosts)) + (" over HTTPS" if settings.HTTPS else ""))]
 
