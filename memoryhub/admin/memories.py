@@ -23,6 +23,7 @@ from memoryhub.accounts.clearance import record_reveal, request_clearance
 from memoryhub.admin import memory_actions
 from memoryhub.admin.base import (
     EMPTY_CELL,
+    ModelForm,
     PreparedList,
     VisibleRowsAdmin,
     admin_url,
@@ -62,6 +63,11 @@ def _list_column(name: str) -> Callable[[Any, Memory], str]:
     return show
 
 
+class _MemoryForm(ModelForm):
+    class Meta:
+        labels = {"ttl_days": "Expires after days"}
+
+
 class MemoryList(PreparedList):
     """The list of memories, which loads no long texts."""
 
@@ -72,6 +78,7 @@ class MemoryList(PreparedList):
 
 @admin.register(Memory)
 class MemoryAdmin(VisibleRowsAdmin):
+    form = _MemoryForm
     journal_type = "memory"
     link_lookups = ("session_id",)
     list_display = (

@@ -183,11 +183,13 @@ def test_long_prompt_gives_a_bounded_query():
     assert len(sought.query.terms) <= candidates.MAX_TERMS
 
 
-@pytest.mark.parametrize("piece", ["a+", "a/", "a.", "<memory-context>", "a-", '"', "@", "日", "( ", "x.y/"])
+@pytest.mark.parametrize(
+    "piece", ["a+", "a/", "a.", "<memory-context>", "a-", '"', "@", "日", "( ", "x.y/", "not about "]
+)
 def test_parsing_takes_linear_time(piece):
-    began = time.perf_counter()
+    began = time.process_time()
     prompts.parse_prompt(piece * (1_000_000 // len(piece)))
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_rarest_terms_are_searched():

@@ -143,10 +143,10 @@ class TestStopAndResume:
         assert "Interrupted" in shown
         assert "Resume" in shown
         home = text_of(keeper.get("/"))
-        assert "Consolidate failed" in home
+        assert "Consolidate: interrupted" in home
         keeper.post(f"{address}resume/")
         executor.execute(MaintenanceRun.objects.get())
-        assert "failed" not in text_of(keeper.get("/"))
+        assert "interrupted" not in text_of(keeper.get("/"))
 
     def test_a_refused_control_is_explained(self, keeper: Client, faded: Any) -> None:
         _, address = completed_run(keeper)
@@ -160,8 +160,8 @@ class TestStopAndResume:
     ) -> None:
         start_run(keeper)
         MaintenanceRun.objects.update(status=Status.FAILED, cause="interrupted")
-        assert "failed" in text_of(keeper.get("/"))
-        assert "failed" not in text_of(sign_in(name="ben").get("/"))
+        assert "interrupted" in text_of(keeper.get("/"))
+        assert "interrupted" not in text_of(sign_in(name="ben").get("/"))
 
 
 class TestVisibility:
