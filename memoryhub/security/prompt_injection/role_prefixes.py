@@ -31,14 +31,18 @@ _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _COLONS = "：﹕︓\u02d0\u0589\u05c3\u2236\ua789"  # full-width ones, and letters and signs that look like one
 _ROLE = "|".join(f"{_INVISIBLE}*+".join(role.replace(" ", "-")) for role in _ROLES).replace("-", "[ _-]")
 
-# The markup of turns in Llama templates. It is not part of a name in brackets, such as "[install]".
-_TURN_MARKUP = r"(?:\[/?inst\]|<</?sys>>|</?(?:inst|sys)>)"
-# Anything but letters may come before a role at the start of a line, and also "a)" and "[x]". A quotation
-# mark after the role makes it a key of JSON. "system::load", "tool:post" and "system://" are names.
+# The markup of turns in templates of Llama and Mistral, which is not part of a name such as "[install]".
+_BRACKETED = r"\[/?(?:inst|system_prompt|available_tools|tool_(?:calls|results|content))\]"
+_TURN_MARKUP = rf"(?:{_BRACKETED}|<</?sys>>|</?(?:inst|sys)>)"
+_HTML_TAG = rf"</?(?!(?:{_ROLE})[ />])[a-z][a-z0-9]{{0,9}} ?/?>"
+# Anything but letters may come before a role at the start of a line, and also "a)", "iv.", "[x]" and HTML
+# tags. A quotation mark after the role makes it a key of JSON. "system::load", "tool:post" and "system://"
+# are names.
 # "(?>(?:…)*)" instead of "(?:…)*+", which never matches in Python 3.11.2.
 _PREFIX = re.compile(
-    rf"(?P<lead>(?>(?:\[instruction removed\]|{_TURN_MARKUP}|[\W\d_]|[^\W\d_](?=[.)\]]))*))"
-    rf"(?P<role>{_ROLE}|(?<=### )(?:instruction|response|input))[*_~\])}}> {_INVISIBLE}]*+"
+    rf"(?P<lead>(?>(?:\[instruction removed\]|{_TURN_MARKUP}|{_HTML_TAG}|[\W\d_]"
+    r"|[^\W\d_](?=[.)\]])|[ivx]{1,4}(?=[.)]))*))"
+    rf"(?P<role>{_ROLE}|(?<=### )(?:instruction|response|input))(?>(?:{_HTML_TAG}|[*_~\])}}> {_INVISIBLE}])*)"
     rf"(?P<colon>[:：](?!//|:++\w|(?<=tool:)\w|(?<=function:)\w)[:：]*+)[*_~\])}}>]*+{_BLANK}*+"
 )
 _LINE = re.compile(r"[^\n]+")
@@ -47,7 +51,7 @@ _ROLE_TAG = re.compile(
     rf"(?:(?<!\w)|(?=<[ /]*+system))<{_BLANK}{{0,3}}/?{_BLANK}{{0,3}}(?:{_ROLE})(?=[ />])[^<>\n]{{0,80}}>?"
 )
 _CHAT_TOKEN = re.compile(
-    r"(?:<(?:\|[a-z]{2}[^|<>:：\n]{0,38}+\||/?(?:start|end)_of_turn)>|\[/?inst\]|<</?sys>>)"
+    rf"(?:<(?:\|[a-z]{{2}}[^|<>:：\n]{{0,38}}+\||/?(?:start|end)_of_turn)>|<</?sys>>|{_BRACKETED})"
     rf"(?P<roles>(?>(?:{_BLANK}*+(?:{_ROLE})\b)*))"
 )
 
@@ -104,7 +108,7 @@ def _without_opening_marks(lead: str) -> str:
     """Return the text before a prefix without emphasis, brackets and quotation marks; list marks stay."""
     lead = lead.rstrip("*_~[({<")
     bare = lead.rstrip(f" {_INVISIBLE}")
-    if re.search(f"{_TURN_MARKUP}$", bare):
+    if re.search(f"(?:{_TURN_MARKUP}|{_HTML_TAG})$", bare):
         return lead
     return bare.rstrip(f"> {_INVISIBLE}") if bare.endswith(">") else lead
 
