@@ -143,7 +143,7 @@ class TestStopAndResume:
         assert "Interrupted" in shown
         assert "Resume" in shown
         home = text_of(keeper.get("/"))
-        assert "Consolidate: interrupted" in home
+        assert "Consolidate : interrupted" in home
         keeper.post(f"{address}resume/")
         executor.execute(MaintenanceRun.objects.get())
         assert "interrupted" not in text_of(keeper.get("/"))
