@@ -207,9 +207,9 @@ _SPACED_CODES = (
 
 
 def _to_readable_text(raw: bytes) -> str:
-    """Decode UTF-8. Return "" if the bytes are no text or not readable."""
+    """Decode UTF-8, or UTF-16 as in PowerShell. Return "" if the bytes are no text or not readable."""
     try:
-        text = raw.decode("utf-8")
+        text = raw.decode("utf-16-le" if raw[1:2] == b"\0" else "utf-8")
     except UnicodeDecodeError:
         return ""
     readable = sum(1 for letter in text if letter.isalnum() or letter in " \n\t.,;:!?'\"-_/<>|[]()")

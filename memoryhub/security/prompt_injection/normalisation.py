@@ -63,7 +63,7 @@ LEET: dict[str, str] = {
 
 _ESCAPE = re.compile(
     r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,30});|%[2-7][0-9a-f]"
-    r"|\\u\{?[0-9a-f]{4,6}\}?|\\x[0-9a-f]{2}|\\[nrt]",
+    r"|\\u\{?[0-9a-f]{4,6}\}?|\\x[0-9a-f]{2}|\\[nrt]|\\[01][0-7]{2}",
     re.IGNORECASE,
 )
 # Hangul in single jamo and kana with a separate voicing mark are composed. Other characters are folded alone.
@@ -179,6 +179,8 @@ def _decode_escape(match: re.Match[str]) -> str:
         return chr(int(escape[1:], 16))
     if escape[1] in "nrtNRT":
         return "\n" if escape[1] in "nN" else " "
+    if escape[1].isdigit():
+        return chr(int(escape[1:], 8))
     code = int(escape[2:].strip("{}"), 16)
     return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else escape
 
