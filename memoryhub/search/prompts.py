@@ -61,7 +61,7 @@ _PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{
 _LINE_NUMBER = re.compile(r"(\.[A-Za-z]\w{0,7})(?::\d+){1,2}\b")  # of a path
 # A topic that is left out: "not about Kubernetes, but about Redis".
 _EXCLUDED = re.compile(
-    r"\b(?:not|isn['’]t|nicht) (?:about|regarding|über|zu)\b.*?(?=[.,;:!?\n]|\b(?:but|sondern)\b|$)",
+    r"\b(?:not|isn['’]t|nicht) (?:about(?! to\b)|regarding|über)\b.*?(?=[.,;:!?\n]|\b(?:but|sondern)\b|$)",
     re.IGNORECASE,
 )
 _CONTEXT_FENCE = re.compile(r"<\s*(?P<end>/?)\s*memory-context\b[^<>]*>?", re.IGNORECASE)

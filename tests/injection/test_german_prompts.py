@@ -36,6 +36,9 @@ def shown(result):
         ("This is not about Kubernetes, but about Redis sessions", 4),
         ("Es geht nicht um das Wetter, sondern um Kubernetes", 5),
         ("Don't use Redis for the queue", 4),
+        ("I am not about to move the Redis sessions", 4),
+        ("Warum ist Redis im Web Shop nicht zu erreichen", 4),
+        ("Bitte nicht zu viele Redis Sessions anlegen", 4),
     ],
 )
 def test_shared_words_bring_one_memory(ask, prompt, number):
