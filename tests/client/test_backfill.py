@@ -17,6 +17,7 @@ import pytest
 from memoryhub.access.policy import system_actor
 from memoryhub.capture import projects
 from memoryhub.client import Client, backfill, transcripts
+from memoryhub.client.backfill import RunFile
 from memoryhub.client.errors import ConnectionFailed
 from memoryhub.client.transcripts import ReadReport, find_transcripts
 from memoryhub.models import Event, Memory, ProjectIdentity, Session
@@ -278,6 +279,11 @@ class TestSending:
         assert run("backfill") == 1
         assert f"memoryhub: cannot use {claude}" in capsys.readouterr().err
         assert not Event.objects.exists()
+
+    def test_state_folder_may_begin_with_a_tilde(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("XDG_STATE_HOME", "~/state")
+        path = RunFile.of("http://localhost:8000", "token").path
+        assert path.is_relative_to(Path.home() / "state" / "memoryhub")
 
     def test_unknown_run_cannot_be_undone(self, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
         assert run("backfill", "--undo", "a" * 32) == 1
