@@ -51,7 +51,7 @@ def installed(wheel: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory) 
     for name in ("site", "home", "work"):
         (folder / name).mkdir()
     wheel.extractall(folder / "site")
-    return Installed(folder / "work", folder / "home", folder / "site")
+    return Installed(folder / "work", folder / "home", site=folder / "site")
 
 
 @pytest.fixture(scope="module")
