@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from django.conf import settings
 
-from tests.faults.cluster import Cluster, until
+from tests.faults.cluster import SECONDS, Cluster, until
 from tools.bench.clients import Client
 from tools.cluster import postgres
 from tools.cluster.nodes import Node, free_port
@@ -84,7 +84,7 @@ def test_node_that_is_not_ready_gets_no_requests(cluster: Proxied) -> None:
     cluster.network.stall()
     try:
         until(lambda: cluster.statuses(30) == {200: 30})
-        assert cluster.nodes[1].readiness() == 503
+        assert cluster.nodes[1].readiness(SECONDS) == 503  # the checks of Caddy wait before it
     finally:
         cluster.network.resume()
     cluster.wait_until_ready()
