@@ -1,4 +1,4 @@
-"""The settings of projects (mode, pause, ignored files, cap), and what memory did in a session and a week."""
+"""The settings of projects: mode, pause, ignored files and cap."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
 
-from django.db.models import Count, Exists, F, OuterRef, Sum
+from django.db.models import F, Sum
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.capture.observation import check_patterns, clean_text
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import format_iso, parse_moment
-from memoryhub.core.text import format_count, new_uid
-from memoryhub.core.vocabulary import PROJECT_MODES, SUMMARY_TYPES, ProjectMode
-from memoryhub.hooks import PROMPT_SUBMIT, SESSION_START, TOOL_CONTEXT
+from memoryhub.core.text import new_uid
+from memoryhub.core.vocabulary import PROJECT_MODES, ProjectMode
+from memoryhub.hooks import TOOL_CONTEXT
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.memories.undo import Inverse, Undo, inverse_of, record_action
-from memoryhub.models import Event, EventCount, Injection, JournalEntry, Memory, Profile, Project
+from memoryhub.models import EventCount, JournalEntry, Project
 from memoryhub.security.secrets import find_secrets
 
 CONFIGURE, UNDO_CONFIGURE = "configure", "undo_configure"
@@ -214,76 +213,3 @@ def mode_note(project: Project, now: datetime | None = None, zone: tzinfo | None
         is_today = until.date() == timezone.localtime(now, zone).date()
         return f"paused until {until:%H:%M}" if is_today else f"paused until {until:%Y-%m-%d %H:%M}"
     return "" if project.mode == ProjectMode.AUTOMATIC else _NOTES[project.mode]
-
-
-WEEK = timedelta(days=7)
-
-
-@dataclass(frozen=True)
-class SessionProof:
-    """How many visible memories a session was shown, and how many it left, without its summaries."""
-
-    shown: int
-    kept: int
-
-    def __str__(self) -> str:
-        return f"{format_count(self.shown, 'memory', 'memories')} shown, {self.kept} kept"
-
-
-def prove_session(session_id: str, project: str, actor: Actor) -> SessionProof:
-    """Count the memories of a session that the actor may see."""
-    visible = Memory.objects.visible_to(actor.clearance)
-    logged = Injection.objects.visible_to(actor.clearance).filled()
-    logged = logged.filter(session__session_id=session_id, project=project)
-    shown = {one["id"] for injected in logged.values_list("injected", flat=True) for one in injected}
-    kept = visible.live().in_session(session_id, project=project).exclude(type__in=SUMMARY_TYPES)
-    return SessionProof(visible.filter(uid__in=shown).count() if shown else 0, kept.count())
-
-
-def last_shown(session_id: str, project: str, actor: Actor) -> list[Memory]:
-    """Return the memories that the session was shown last, as far as the actor may see them, in order."""
-    logged = Injection.objects.visible_to(actor.clearance).filled()
-    row = logged.filter(session__session_id=session_id, project=project).order_by("-at", "-pk").first()
-    shown = [one["id"] for one in row.injected] if row else []
-    visible = Memory.objects.visible_to(actor.clearance).live().filter(uid__in=shown)
-    return sorted(visible, key=lambda memory: shown.index(memory.uid))
-
-
-def status_line(session_id: str, project: Project, actor: Actor, now: datetime) -> str:
-    """Return what memory did in a session, and the mode of its project unless that is automatic."""
-    note = mode_note(project, now, time_zone(actor))
-    if not project.records_events(now):
-        return f"memoryhub: {note}"
-    line = f"memoryhub: {prove_session(session_id, project.name, actor)}"
-    return f"{line}, {note}" if note else line
-
-
-def time_zone(actor: Actor) -> ZoneInfo | None:
-    """Return the time zone that the owner of a token has chosen."""
-    chosen = Profile.objects.filter(user__username=actor.owner).values_list("time_zone", flat=True).first()
-    return ZoneInfo(chosen) if chosen else None
-
-
-def is_week_new(actor: Actor, now: datetime) -> bool:
-    """Whether the agent has started no session since Monday (UTC)."""
-    monday = now.date() - timedelta(days=now.weekday())
-    starts = Event.objects.filter(event=SESSION_START, at__gte=f"{monday}T00:00:00Z", at__lt=now)
-    return not starts.filter(session__agent=actor.name, session__last_at__gte=f"{monday}T00:00:00Z").exists()
-
-
-def weekly_line(actor: Actor, now: datetime) -> str:
-    """Return in how many prompts of the last week a memory helped, or was shown; empty without prompts."""
-    prompts = Event.objects.visible_to(actor.clearance).filter(
-        session__agent=actor.name, event=PROMPT_SUBMIT, at__gte=now - WEEK
-    )
-    shown = Injection.objects.visible_to(actor.clearance).filled()
-    shown = shown.filter(session=OuterRef("session"), at=OuterRef("at"))
-    counts = prompts.aggregate(
-        prompts=Count("pk"),
-        shown=Count("pk", filter=Exists(shown)),
-        used=Count("pk", filter=Exists(shown.filter(helped=True))),
-    )
-    if not counts["prompts"]:
-        return ""
-    used, total, seen = counts["used"], counts["prompts"], counts["shown"]
-    return f"memories were used in {used} of {total} prompts of the last 7 days, and shown in {seen}"

@@ -13,7 +13,7 @@ from memoryhub.audit.journal import record_reveals
 from memoryhub.core.vocabulary import MemoryType, Right
 from memoryhub.facts import services
 from memoryhub.http.authentication import Caller, FactQuery, Limit, Ratio
-from memoryhub.maintenance.operations import summaries
+from memoryhub.maintenance.operations.summarize_old import summarise_old
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch, Word
@@ -307,9 +307,7 @@ def purge_expired(caller: Caller, nothing: ToolArguments) -> dict[str, Any]:
 @LETSGO.tool(Right.WRITE, destructive=True, idempotent=True)
 def summarize_old(caller: Caller, args: SummarizeArguments) -> dict[str, Any]:
     """Condense old memories: each category gets one summary, and the originals move to the trash."""
-    counts = summaries.summarise_old(
-        caller.actor, older_than_days=args.older_than_days, min_entries=args.min_entries
-    )
+    counts = summarise_old(caller.actor, older_than_days=args.older_than_days, min_entries=args.min_entries)
     return {"summarized": counts.summarised, "created": counts.created}
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from memoryhub.maintenance.operations.summaries import summarise_old
+from memoryhub.maintenance.operations.summarize_old import summarise_old
 from memoryhub.models import Fact, JournalEntry, Memory
 from tests.api.conftest import is_problem
 

@@ -8,7 +8,8 @@ from django.utils import timezone
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.audit import verification
-from memoryhub.maintenance.operations.summaries import MAX_SUMMARY_SOURCES, SummaryCounts, summarise_old
+from memoryhub.maintenance.operations.summaries import MAX_SUMMARY_SOURCES
+from memoryhub.maintenance.operations.summarize_old import SummaryCounts, summarise_old
 from memoryhub.memories.rows import list_values
 from memoryhub.models import JournalEntry, Memory
 

@@ -9,8 +9,9 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.maintenance.operations.compress import Compress
-from memoryhub.maintenance.operations.consolidate import Consolidate, Evict
-from memoryhub.maintenance.operations.summaries import SummarizeOld
+from memoryhub.maintenance.operations.consolidate import Consolidate
+from memoryhub.maintenance.operations.evict import Evict
+from memoryhub.maintenance.operations.summarize_old import SummarizeOld
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory

@@ -14,10 +14,11 @@ from memoryhub.access.policy import Actor
 from memoryhub.audit import clock
 from memoryhub.maintenance.operations.base import Operation
 from memoryhub.maintenance.operations.compress import Compress
-from memoryhub.maintenance.operations.consolidate import Consolidate, Evict
+from memoryhub.maintenance.operations.consolidate import Consolidate
+from memoryhub.maintenance.operations.evict import Evict
 from memoryhub.maintenance.operations.purge import EmptyTrash, PruneEvents, PurgeExpired
 from memoryhub.maintenance.operations.reindex import Embed, Reindex
-from memoryhub.maintenance.operations.summaries import SummarizeOld
+from memoryhub.maintenance.operations.summarize_old import SummarizeOld
 from memoryhub.memories.errors import Conflict
 
 _BUILT_IN: tuple[Operation[Any], ...] = (
