@@ -28,7 +28,7 @@ _HEX_SIGNS = re.compile(r"0x|U\+00|[ :,-]")
 _CHARACTER_CODES = re.compile(r"(?<!\d)(?:\d{2,3}[ ,]{1,2}){11,2000}\d{2,3}(?!\d)")
 # Five characters are four bytes. The first one is in a small range if they are ASCII.
 _BASE85 = re.compile(
-    r"(?:[A-Zabcdef][\w!#$%&()*+;<=>?@^`{|}~-]{4}){4,1600}[\w!#$%&()*+;<=>?@^`{|}~-]{0,4}", re.ASCII
+    r"(?:[A-Zabcdef][\w!#$%&()+;*<=>?@^`{|}~-]{4}){4,1600}[\w!#$%&()+;*<=>?@^`{|}~-]{0,4}", re.ASCII
 )
 _ASCII85 = re.compile(r"(?:[+-J][!-u]{4}){4,1600}[!-u]{0,4}")
 _BASE32 = re.compile(r"(?<![\w+/])[A-Z2-7]{16,8000}={0,6}(?![\w+/])")
