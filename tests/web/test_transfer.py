@@ -191,7 +191,10 @@ def test_an_unknown_import_lists_nothing(writer: Client) -> None:
 
 def test_an_import_is_undone(writer: Client) -> None:
     sent(writer, {"content": "one"})
-    address = sent(writer, {"content": "one"}, {"content": "two"}, {"content": "pinned", "pinned": True})
+    address = sent(
+        writer, {"content": "one"}, {"content": "two"}, {"content": "pinned", "pinned": True}, {"content": ""}
+    )
+    assert "Everything else is stored." in main(writer.get(address)).words
     assert "2 new memories move to the trash" in main(writer.get(f"{address}undo/")).words
     undo(writer, address)
     assert list(Memory.objects.live().values_list("content", flat=True)) == ["one"]
@@ -199,6 +202,7 @@ def test_an_import_is_undone(writer: Client) -> None:
     shown = main(writer.get(address)).words
     assert "Undone" in shown
     assert "Undo this import" not in shown
+    assert "Everything else is stored." not in shown
 
 
 def test_an_undo_keeps_what_others_changed_or_pinned(writer: Client) -> None:
