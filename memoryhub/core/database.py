@@ -231,7 +231,7 @@ _SECONDS_TO_ANSWER = 5.0  # after the limit of a read, which the server keeps
 
 
 class DeadlinePassed(Exception):
-    """The deadline has passed."""
+    """The deadline has passed, or certainly will. The argument, if any, says until when."""
 
 
 class Deadline:
