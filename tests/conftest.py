@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from django.conf import settings as django_settings
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.embeddings import Embedder, provider
+from memoryhub.embeddings.wordllama import StaticEmbedder
 from memoryhub.memories.schemas import EntityDraft, MemoryDraft
 from memoryhub.models import Memory
 from tests.cases import clear_caches
@@ -42,6 +44,9 @@ hypothesis.settings.register_profile(
     ],
 )
 hypothesis.settings.load_profile("memoryhub")
+
+# The model takes 40 MB and a tenth of a second. The hub loads it again whenever a test changes the provider.
+StaticEmbedder.load = functools.cache(StaticEmbedder.load)  # type: ignore[method-assign, assignment]
 
 ALL_LEVELS = Clearance.up_to("secret", owner="ada")
 
