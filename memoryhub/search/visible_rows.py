@@ -378,7 +378,7 @@ def _bring_up_to_date(known: VisibleRows, scope: _Scope, position: LogPosition) 
     if not changed:
         return VisibleRows(position, known.columns, known.cached)
     kept = np.delete(known.columns.view(_WHOLE_ROWS), known.find(np.array(changed)))
-    # As a filter of the queryset: beside it, SQLite would read all its keys.
+    # A condition of the queryset. As a separate one, SQLite would read all keys of the queryset.
     added = _read_columns(scope.memories.filter(pk__in=key_list(changed)))
     places = np.searchsorted(kept.view(COLUMNS)["pk"], added["pk"])
     return VisibleRows(position, np.insert(kept, places, added.view(_WHOLE_ROWS)).view(COLUMNS))
