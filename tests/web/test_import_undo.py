@@ -22,7 +22,14 @@ pytestmark = pytest.mark.django_db
 
 def test_an_import_is_undone(importer: Client) -> None:
     sent(importer, {"content": "one"})
-    address = sent(importer, {"content": "one"}, {"content": "two"}, {"content": "pinned", "pinned": True})
+    address = sent(
+        importer,
+        {"content": "one"},
+        {"content": "two"},
+        {"content": "pinned", "pinned": True},
+        {"content": ""},
+    )
+    assert "Everything else is stored." in main(importer.get(address)).words
     assert "2 new memories move to the trash" in main(importer.get(f"{address}undo/")).words
     undo(importer, address)
     assert list(Memory.objects.live().values_list("content", flat=True)) == ["one"]
@@ -30,6 +37,7 @@ def test_an_import_is_undone(importer: Client) -> None:
     shown = main(importer.get(address)).words
     assert "Undone" in shown
     assert "Undo this import" not in shown
+    assert "Everything else is stored." not in shown
 
 
 def test_an_undo_keeps_what_others_changed_or_pinned(importer: Client) -> None:
