@@ -198,6 +198,9 @@ def side_write(what: str, write: Callable[[], object], patience: float = SIDE_WR
     return True
 
 
+STORE_UNAVAILABLE = (
+    "the store cannot be used now; /readyz has the reason, and the operator can run: manage.py doctor"
+)
 _UNAVAILABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _READ_ONLY_STATE = "25006"
 # PostgreSQL's codes: no connection, no resources, the server stops, a failing disk, a standby.
