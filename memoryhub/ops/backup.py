@@ -226,7 +226,8 @@ def into_one_file(copy: Path, file: Path) -> None:
         with closing(open_store(copy)) as connected:
             connected.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.DatabaseError as error:
-        raise BackupError(f"{file} is damaged or not an SQLite database: {error}") from None
+        state = "is damaged or not an SQLite database" if is_damage(error) else "could not be copied"
+        raise BackupError(f"{file} {state}: {error}") from None
 
 
 def open_store(path: Path, timeout: float = _BUSY_SECONDS) -> sqlite3.Connection:

@@ -320,7 +320,7 @@ def test_when_its_migration_fails_the_present_store_is_back(run, saved, own_stor
     monkeypatch.setattr(restore, "call_command", fail)
     ran = run("restore_backup", saved, "--yes")
     assert ran.code == 1
-    assert "The current store was put back" in ran.err
+    assert "The current store is as it was before" in ran.err
     assert contents() == {"of before", "of after"}
     assert verification.compare_mirror() == settings_log
     assert list(own_store.parent.glob("*before-restore*")) == []
