@@ -160,9 +160,18 @@ def _require_same_file() -> None:
     """Raise OperationalError if the file was removed or replaced: what is written to the open one is lost."""
     opened = getattr(connection, _OPENED_FILE, None)
     if opened and opened != _identify_file(connection):
+        _empty_log()
         raise OperationalError(
-            "the file of the store was removed or replaced; put it back, or restart the hub"
+            "the file of the store was removed or replaced; put it back, or stop the hub and restore a backup"
         )
+
+
+def _empty_log() -> None:
+    """Move the write-ahead log into the open file. SQLite would apply it to the new one at the next start."""
+    try:
+        connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    except sqlite3.Error as error:
+        logger.warning("the write-ahead log of the removed store was not moved into it: %s", error)
 
 
 def _identify_file(connection: BaseDatabaseWrapper) -> tuple[int, int] | None:
@@ -189,6 +198,9 @@ def side_write(what: str, write: Callable[[], object], patience: float = SIDE_WR
     return True
 
 
+STORE_UNAVAILABLE = (
+    "the store cannot be used now; /readyz has the reason, and the operator can run: manage.py doctor"
+)
 _UNAVAILABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _READ_ONLY_STATE = "25006"
 # PostgreSQL's codes: no connection, no resources, the server stops, a failing disk, a standby.
@@ -222,7 +234,7 @@ _SECONDS_TO_ANSWER = 5.0  # after the limit of a read, which the server keeps
 
 
 class DeadlinePassed(Exception):
-    """The deadline has passed."""
+    """The deadline has passed, or certainly will. The argument, if any, says until when."""
 
 
 class Deadline:

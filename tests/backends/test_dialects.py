@@ -37,7 +37,7 @@ from memoryhub.models import Memory
 from memoryhub.ops import checks
 from memoryhub.ops.doctor import Status, store
 from memoryhub.settings import _postgres
-from tests.conftest import run_sql
+from tests.database import run_sql
 
 ROOT = Path(__file__).parents[2]
 ABLE = server.ServerFacts(18, "UTF8", True, "0.8.0", "0.8.0", True)
