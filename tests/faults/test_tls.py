@@ -201,6 +201,15 @@ def test_file_larger_than_a_request_body_is_imported(site: Site) -> None:
     assert answer.status == 202, content
 
 
+def test_body_that_is_too_large_gets_the_answer_of_the_hub(site: Site) -> None:
+    """The proxy accepts larger bodies than the hub does."""
+    body = json.dumps({"content": "x" * 3_000_000}).encode()
+    answer, content = site.send("POST", "/api/v1/memories", body, **site.headers)
+    assert answer.status == 413
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert json.loads(content)["request_id"]
+
+
 def test_export_arrives_whole(site: Site) -> None:
     stored, _ = site.send("POST", "/api/v1/memories", b'{"content": "An exported memory."}', **site.headers)
     assert stored.status in (200, 201)
