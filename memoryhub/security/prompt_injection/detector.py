@@ -126,6 +126,7 @@ class _Detector:
         self.firsts = [sentence.first for sentence in self.sentences]
         self.quotations: list[tuple[int, int]] | None = None
         self.about_attacks: dict[int, bool] = {}
+        self.about_a_model: dict[int, bool] = {}
 
     def detect(self) -> list[Detection]:
         self._collect_evidence()
@@ -222,13 +223,15 @@ class _Detector:
 
     def _is_about_a_model(self, number: int) -> bool:
         """Return True if the sentence is about a model ("the bot ...") and has no first or second person."""
-        sentence = self.sentences[number]
-        inside = self.symbols[sentence.first : sentence.last]
-        if not (_YOU | _MEMBERS["me"]).isdisjoint(inside):
-            return False
-        return any(
-            first in _MEMBERS["article"] and second in _MEMBERS["agent"] for first, second in pairwise(inside)
-        )
+        if number not in self.about_a_model:
+            sentence = self.sentences[number]
+            inside = self.symbols[sentence.first : sentence.last]
+            is_named = any(
+                first in _MEMBERS["article"] and second in _MEMBERS["agent"]
+                for first, second in pairwise(inside)
+            )
+            self.about_a_model[number] = is_named and (_YOU | _MEMBERS["me"]).isdisjoint(inside)
+        return self.about_a_model[number]
 
     def _is_located(self, end: int) -> bool:
         """Return True if the object has a location: "the instructions in the README"."""
