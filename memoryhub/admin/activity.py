@@ -99,7 +99,7 @@ class JournalAdmin(ReadOnlyAdmin):
         age_filter("at", "when"),
     )
     search_fields = ("=object_id", "actor", "operation")
-    search_help_text = "The id of an object, or part of an author or an operation"
+    search_help_text = "Search by the id of an object, by author or by operation."
     ordering = ("-seq",)
     fields = (
         *("seq", "at", "actor", "operation", "object_type", "object_shown", "project", "level", "owner"),

@@ -249,7 +249,7 @@ class OAuthClientAdmin(ReadOnlyAdmin):
     journal_type = "client"
     list_display = ("name", "hosts_shown", "state", "registered", "registered_from", "approved_by")
     search_fields = ("name", "=uid")
-    search_help_text = "Part of the name, or the id"
+    search_help_text = "Search by name or id."
     fields = (
         *("name", "uid", "redirect_uris", "auth_method", "registered_at", "registered_from"),
         *("approved_at", "approved_by", "removed_at"),

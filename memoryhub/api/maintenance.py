@@ -65,7 +65,7 @@ class ChangeShape(BaseModel):
 class ResultShape(BaseModel):
     counts: dict[str, int] = Field(description="Number of changes by action.")
     changes: int
-    listed: int = Field(description="Number of listed items. After 20 000, changes are only counted.")
+    listed: int = Field(description="Number of listed items. After 20,000, changes are only counted.")
     items: list[ChangeShape] = Field(description="One page of the visible changes.")
     next_cursor: str | None
 

@@ -210,7 +210,7 @@ class Rated(BaseModel):
     "/memories/{id}/rating",
     auth=READ,
     response=documented(Rated, errors=(404,)),
-    summary="Get how often a memory helped",
+    summary="Get the ratings of a memory",
 )
 def get_rating(request: ApiRequest, id: str, params: Query[OneMemory]) -> HttpResponse:
     """Counts only injections that each reader of the memory may see. Does not count as access."""

@@ -16,6 +16,7 @@ _LIMITS = {
     "maxLength": "at most {:,} characters",
     "maxItems": "at most {:,} items",
 }
+_PLURAL = frozenset(["string", "integer", "number", "boolean", "object"])
 _SAMPLES = {"string": "…", "boolean": True, "object": {}, "date-time": "2026-01-31T12:00:00Z"}
 
 
@@ -95,7 +96,10 @@ class Operation:
 
     def _field(self, name: str, schema: Schema, is_required: bool, place: str = "") -> Field:
         kind, of = self._type(schema)
-        limits = [text.format(schema[key]) for key, text in _LIMITS.items() if key in schema]
+        if "minimum" in schema and "maximum" in schema:
+            limits = ["{minimum:,} to {maximum:,}".format_map(schema)]
+        else:
+            limits = [text.format(schema[key]) for key, text in _LIMITS.items() if key in schema]
         if schema.get("default") not in (None, "", [], {}):
             limits.append(f"default {json.dumps(schema['default'])}")
         return Field(name, ", ".join([kind, *limits]), of, is_required, schema.get("description", ""), place)
@@ -113,7 +117,7 @@ class Operation:
             return "one of " * (len(values) > 1) + ", ".join(map(str, values)), ""
         if schema.get("type") == "array":
             kind, name = self._type(schema.get("items", {}))
-            return f"list of {kind}", name
+            return f"list of {kind}" + "s" * (kind in _PLURAL), name
         return schema.get("format") or schema.get("type", "any value"), ""
 
     def _objects(self, schema: Schema) -> Iterator[tuple[str, list[Field]]]:

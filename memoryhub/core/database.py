@@ -28,7 +28,7 @@ from memoryhub.core import damage
 
 logger = logging.getLogger(__name__)
 _writer_lock = threading.RLock()  # reentrant: an on-commit callback may write
-LOCK_TIMEOUT_SECONDS = 20.0  # seconds
+LOCK_TIMEOUT_SECONDS = 20.0
 WRITER_LOCK = 7_206_001  # the number of PostgreSQL's advisory lock
 _RETRY_SECONDS = 0.001  # between two checks whether another process is writing
 _OPENED_FILE = "opened_file"  # attribute of a connection
@@ -234,7 +234,7 @@ _SECONDS_TO_ANSWER = 5.0  # after the limit of a read, which the server keeps
 
 
 class DeadlinePassed(Exception):
-    """The deadline has passed."""
+    """The deadline has passed, or certainly will. The argument, if any, says until when."""
 
 
 class Deadline:
@@ -345,12 +345,12 @@ def _limit_statement(execute: Callable[..., Any], query: str, params: Any, many:
 
     A setting for the transaction must end with the statement, so it is reset in the same round trip.
     """
-    seconds, inside = _limit.seconds, context["connection"].in_atomic_block
-    if _limit.deadline is not None:
-        seconds = max(_limit.deadline.left(), 0.001)
-    elif inside:
-        seconds = 0.0
-    if many or seconds <= 0 or not query.lstrip().upper().startswith(("SELECT", "WITH")):
+    inside = context["connection"].in_atomic_block
+    seconds = max(_limit.deadline.left(), 0.001) if _limit.deadline else 0.0 if inside else _limit.seconds
+    is_read = not many and query.lstrip()[:6].upper().startswith(("SELECT", "WITH"))
+    if is_read and isinstance(params, list | tuple):  # PostgreSQL refuses NUL, which no stored text contains
+        params = [one.replace("\x00", "\uffff") if isinstance(one, str) else one for one in params]
+    if not is_read or seconds <= 0:
         return _execute(execute, query, params, many, context)
     before = f"SELECT set_config('statement_timeout', '{seconds * 1000:.0f}', true);"
     after = "; SELECT set_config('statement_timeout', '0', true)" if inside else ""

@@ -84,4 +84,4 @@ def judge_predicate(predicate: str, evidence: PredicateUse) -> Verdict:
         return Verdict(
             True, f"{evidence.subjects - evidence.several} of {evidence.subjects} subjects have one"
         )
-    return Verdict(True, "it usually has a single value")
+    return Verdict(True, "this predicate usually has one value")

@@ -115,14 +115,14 @@ def unauthenticated() -> Problem:
     return Problem(
         401,
         "unauthenticated",
-        "send a token that is valid, as Authorization: Bearer mh_… or X-API-Key: mh_…",
+        "the token is missing or not valid; send it as Authorization: Bearer mh_… or X-API-Key: mh_…",
         headers={"WWW-Authenticate": 'Bearer realm="memoryhub"'},
     )
 
 
 def body_too_large() -> Problem:
     limit = settings.MEMORYHUB.max_body_bytes
-    return Problem(413, "body_too_large", f"the body is larger than {limit} bytes; send it in parts")
+    return Problem(413, "body_too_large", f"the body is larger than {limit:,} bytes; send it in parts")
 
 
 def unreadable_body() -> Problem:

@@ -185,7 +185,7 @@ def test_membership_is_added_changed_and_removed(browser, bob):
     assert Membership.objects.get().clearance == "private"
     browser.post("/people/bob/leave/", {"project": "farm"})
     assert is_confined(fresh("bob"))
-    assert "Sees no project" in browser.get("/people/bob/").content.decode()
+    assert "can see no project" in browser.get("/people/bob/").content.decode()
     assert operations() == ["left", "membership", "joined"]
 
 

@@ -129,6 +129,8 @@ def test_page_of_an_operation_names_the_fields_of_its_body(admin_client):
     assert "<code>content</code> <span" in page  # required
     assert "Importance, 0 to 1." in page
     assert "EntityDraft" in page
+    assert "list of strings, at most 1,000 items" in page
+    assert "number, 0 to 1, default 0.5" in page
     assert "<code>201</code> Created" in page
     assert "--json &#x27;{&quot;content&quot;: &quot;…&quot;}&#x27;" in page
 

@@ -257,7 +257,8 @@ class TestWho:
             assert served.hub.run("shell", "--command", revoke, **PLAIN).returncode == 0
             assert say(process, PING)["error"] == {
                 "code": 401,
-                "message": "send a token that is valid, as Authorization: Bearer mh_… or X-API-Key: mh_…",
+                "message": "the token is missing or not valid; "
+                "send it as Authorization: Bearer mh_… or X-API-Key: mh_…",
             }
 
 

@@ -75,7 +75,7 @@ class TestSteps:
         assert "Can read public memories" in words
         assert "Can read public and private memories" in words
         assert "secret" not in words
-        assert "It can also store and change memories." in words
+        assert "The agent can also store and change memories." in words
 
     def test_an_unknown_client_is_not_found(self, manager: Client) -> None:
         assert manager.get("/connect/nothing/").status_code == 404

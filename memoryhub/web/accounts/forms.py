@@ -30,6 +30,10 @@ LEVEL_LABELS = {
 }
 
 
+def _level_choices(levels: Iterable[str]) -> list[tuple[str, str]]:
+    return [(level, LEVEL_LABELS[level].capitalize()) for level in levels]
+
+
 class PreferencesForm(PlainForm):
     theme = forms.ChoiceField(
         choices=[("", "Same as the device"), ("light", "Light"), ("dark", "Dark")], required=False
@@ -136,7 +140,7 @@ class TokenForm(PlainForm):
         rights = grantable_rights(user)
         initial = {"once": secrets.token_urlsafe(12), "rights": rights[:2], "name": "agent"}
         super().__init__(data, initial=initial)
-        levels = [(level, LEVEL_LABELS[level].capitalize()) for level in grantable_clearances(user)]
+        levels = _level_choices(grantable_clearances(user))
         self.fields["clearance"].choices = levels  # type: ignore[attr-defined]
         self.fields["rights"].choices = [(right, RIGHT_LABELS[right]) for right in rights]  # type: ignore[attr-defined]
         if is_confined(user):
@@ -190,7 +194,7 @@ class InviteForm(PlainForm):
         if settings.OIDC_ISSUER:
             hint = "Optional. For your organisation's sign-in, and for digests that the person turns on."
             self.fields["email"].help_text = hint
-        levels = [(level, LEVEL_LABELS[level]) for level in people.grantable_levels(inviter)]
+        levels = _level_choices(people.grantable_levels(inviter))
         named = [(role, role.capitalize()) for role in people.grantable_roles(inviter)]
         self.fields["role"].choices = [("", "None"), *named]  # type: ignore[attr-defined]
         self.fields["level"].choices = levels  # type: ignore[attr-defined]
@@ -213,10 +217,12 @@ def _including(grantable: Iterable[str], current: str) -> list[str]:
 class RightsForm(PlainForm):
     role = forms.ChoiceField(
         required=False,
-        help_text="A viewer reads, a curator also writes and corrects, a maintainer also runs maintenance and"
-        " erases, an administrator manages people as well.",
+        help_text="Viewers read. Curators also write and correct. Maintainers also run maintenance and erase"
+        " permanently. Administrators also manage people.",
     )
-    level = forms.ChoiceField(label="Can see", help_text="In projects whose membership sets no other level.")
+    level = forms.ChoiceField(
+        label="Can see", help_text="In every project for which no other level is set below."
+    )
     is_staff = forms.BooleanField(label="Can use the admin", required=False)
     is_active = forms.BooleanField(
         label="Active",
@@ -228,9 +234,9 @@ class RightsForm(PlainForm):
         now = {"role": roles.user_role(user), "level": people.permitted_level(user)}
         super().__init__(data, initial={**now, "is_staff": user.is_staff, "is_active": user.is_active})
         offered = [name for name in _including(people.grantable_roles(manager), now["role"]) if name]
-        self.fields["role"].choices = [("", "no role"), *((name, name) for name in offered)]  # type: ignore[attr-defined]
+        self.fields["role"].choices = [("", "None"), *((name, name.capitalize()) for name in offered)]  # type: ignore[attr-defined]
         levels = _including(people.grantable_levels(manager), now["level"])
-        self.fields["level"].choices = [(level, level) for level in levels]  # type: ignore[attr-defined]
+        self.fields["level"].choices = _level_choices(levels)  # type: ignore[attr-defined]
 
 
 class JoinForm(PlainForm):
@@ -239,5 +245,5 @@ class JoinForm(PlainForm):
 
     def __init__(self, manager: User, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(data)
-        levels = [(level, level) for level in people.grantable_levels(manager)]
-        self.fields["clearance"].choices = [("", "same as default"), *levels]  # type: ignore[attr-defined]
+        levels = _level_choices(people.grantable_levels(manager))
+        self.fields["clearance"].choices = [("", "Same as above"), *levels]  # type: ignore[attr-defined]

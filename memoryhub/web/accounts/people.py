@@ -164,7 +164,7 @@ def new_invitation(request: HttpRequest, name: str) -> HttpResponse:
 @button_view
 def revoke_invitation(user: User, manager: User, data: QueryDict) -> str:
     invitations.revoke_link(user, manager)
-    return f"The invitation of {user} is revoked."
+    return f"The invitation for {user} is revoked."
 
 
 @form_view("address")

@@ -81,7 +81,7 @@ class ConnectForm(PlainForm):
         levels = [(level, ACCESS_LABELS[level]) for level in grantable_clearances(user)]
         self.fields["clearance"].choices = levels  # type: ignore[attr-defined]
         if "write" in roles.grantable_rights(user):
-            self.fields["clearance"].help_text = "It can also store and change memories."
+            self.fields["clearance"].help_text = "The agent can also store and change memories."
 
 
 @require_safe

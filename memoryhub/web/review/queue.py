@@ -20,6 +20,7 @@ from memoryhub.facts import contradictions
 from memoryhub.injection.queries import find_pinned_warnings
 from memoryhub.memories.freshness import ChangedFile, changed_files
 from memoryhub.memories.schemas import MAX_CONTENT
+from memoryhub.memories.update import PROMPT_INJECTION_FLAG
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.security.prompt_injection import inspect_fields
@@ -264,8 +265,9 @@ def _drop_partial_word(text: str) -> str:
 
 
 def _flag_texts(flags: Any) -> list[str]:
-    """Format flags for display; stored flags may have any shape."""
-    return [str(flag).replace(":", ": ", 1) for flag in flags] if isinstance(flags, list) else []
+    """Return the kinds of instructions that flags name; stored flags may have any shape."""
+    found = flags if isinstance(flags, list) else []
+    return [str(flag).removeprefix(f"{PROMPT_INJECTION_FLAG}:") for flag in found]
 
 
 def _flagged_spans(title: str, text: str) -> list[MarkedSpan]:
