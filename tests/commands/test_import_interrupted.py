@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sqlite3
 from contextlib import contextmanager
 
 import pytest
@@ -66,6 +67,16 @@ def test_a_busy_store_stops_an_import_in_words(run, jsonl, interrupted):
     assert "stopped: database is locked" in ran.err
     assert "--resume" in ran.err
     assert Memory.objects.count() == 2
+
+
+def test_a_folder_without_room_for_the_map_of_ids_stops_an_import_in_words(run, jsonl, monkeypatch):
+    def fail(*args: object, **options: object) -> None:
+        raise sqlite3.OperationalError("unable to open database file")
+
+    monkeypatch.setattr(sqlite3, "connect", fail)
+    ran = run("import_memories", six(jsonl))
+    assert ran.code == 1
+    assert "stopped: unable to open database file. See manage.py doctor." in ran.err
 
 
 def test_without_resume_it_begins_anew_and_mentions_the_interruption(run, jsonl, interrupted):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import shlex
+import sqlite3
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError
@@ -127,9 +128,9 @@ class Command(StoreCommand):
         except KeyboardInterrupt:
             self._report_if_begun()
             raise CommandError(f"interrupted; stored memories stay.{retry}", returncode=INTERRUPTED) from None
-        except (UnreadableFile, DatabaseError, OSError) as error:
+        except (UnreadableFile, DatabaseError, sqlite3.Error, OSError) as error:
             self._report_if_begun()
-            hint = " See manage.py doctor." if isinstance(error, DatabaseError) else ""
+            hint = " See manage.py doctor." if isinstance(error, DatabaseError | sqlite3.Error) else ""
             words = error.strerror if isinstance(error, OSError) else ""
             words = f"{options['file']}: cannot be read: {words}" if words else str(error)
             raise CommandError(f"stopped: {words}.{hint}{retry if self.tally.handled else ''}") from None
