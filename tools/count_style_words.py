@@ -1,6 +1,7 @@
 """Count the words of ``style_words.txt`` in the package and its tests: ``python -m tools.count_style_words``.
 
-Prints each file that contains some, then the total. Exits with 1 when the total exceeds ``MAX_OCCURRENCES``.
+Words in names count, too: ``test_it_is_told`` contains "told". Prints each file that contains some, then the
+total. Exits with 1 when the total exceeds ``MAX_OCCURRENCES``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def read_pattern() -> re.Pattern[str]:
 def count_words(pattern: re.Pattern[str]) -> dict[str, int]:
     """Return the number of occurrences in each Python file that has some."""
     files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
-    counts = {str(path.relative_to(ROOT)): len(pattern.findall(path.read_text("utf-8"))) for path in files}
+    texts = {str(path.relative_to(ROOT)): path.read_text("utf-8").replace("_", " ") for path in files}
+    counts = {file: len(pattern.findall(text)) for file, text in texts.items()}
     return {file: count for file, count in counts.items() if count}
 
 

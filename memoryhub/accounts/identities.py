@@ -186,5 +186,5 @@ def connect_signals() -> None:
     validators = User._meta.get_field("username").validators
     if validate_username_not_former not in validators:
         validators.append(validate_username_not_former)
-    pre_save.connect(_forbid_reuse_and_rename, sender=User, dispatch_uid="names are for good")
+    pre_save.connect(_forbid_reuse_and_rename, sender=User, dispatch_uid="names are never reused")
     pre_delete.connect(_record_deletion, sender=User, dispatch_uid="deleted names are kept")

@@ -255,8 +255,6 @@ class _Server(AuthorizationServer):  # type: ignore[misc]
         return _Request(request)
 
     def query_client(self, client_id: str) -> _Client | None:
-        if "\x00" in client_id:  # PostgreSQL cannot compare it
-            return None
         found = oauth.usable_clients().filter(uid=client_id).first()
         return None if found is None else _Client(found)
 

@@ -287,7 +287,7 @@ def list_sessions(request: HttpRequest) -> list[BrowserSession]:
 
 
 def end_all_sessions(user: User) -> None:
-    """End all sessions of an account for good, even if a closed account is opened again."""
+    """End all sessions of an account, even if a closed account is opened again."""
     Session.objects.filter(pk__in=[row.pk for row, _ in _account_sessions(user.pk)]).delete()
 
 

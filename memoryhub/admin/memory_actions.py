@@ -137,7 +137,7 @@ def _undoable_action(
 
 @admin.action(description="Erase permanently…", permissions=["erase"])
 def erase(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> ActionResponse:
-    """Erase memories for good after a confirmation page that lists every one of them."""
+    """Erase memories permanently after a confirmation page that lists every one of them."""
     rows = select_rows(model_admin, request, queryset, "title", most=MAX_ERASED)
     if not rows:
         return None

@@ -15,6 +15,7 @@ TRIGRAM_LENGTH = 3  # the shortest text that the trigram index can find
 _QUOTED = re.compile(r'(?<!\S)"([^"]+)"(?!\w)')  # f("x") is code
 _JOINED_WORDS = re.compile(r"\w[\w\-]*")  # "--name" is code
 _POSSESSIVE = re.compile(r"^(\w{2,})['’]s$", re.IGNORECASE)  # the owner's name counts, as a word
+_CONTRACTION = re.compile(r"\w+['’](?:t|re|ve|ll|d|m)")
 _CAMEL_CASE = re.compile(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 MAX_JOINED_WORDS = 3  # of a name in camel case
 _EDGES = "\"'`,;:!?()[]{}<>…“”‘’。，、！？；：（）「」『』"
@@ -82,7 +83,9 @@ def parse_query(typed: str) -> Query:
     chunks = _QUOTED.sub(" ", typed).split()
     terms = _join_words([term for chunk in chunks for term in _chunk_terms(chunk)])
     useful = phrases + [term for term in terms if _is_useful(term)]
-    if not phrases and len(chunks) == 1 and len(useful) < len(terms) > 1:  # node_7, plan-b
+    if not phrases and len(chunks) == 1 and not WORD.search(chunks[0]):  # ->
+        useful = [_phrase_term(chunks[0])]
+    elif not phrases and len(chunks) == 1 and len(useful) < len(terms) > 1:  # node_7, plan-b
         useful = [_phrase_term(chunks[0].strip(_EDGES))]
     line = " ".join(typed.split())
     return Query(fold(line), tuple(dict.fromkeys(useful or terms))[:MAX_TERMS], line)
@@ -104,10 +107,15 @@ def _join_words(terms: list[Term]) -> list[Term]:
 
 
 def _is_useful(term: Term) -> bool:
-    """Return whether a term counts next to others: no stop word and no single character but CJK and emoji."""
+    """Return whether a term counts next to others: no stop word and no single character but CJK and emoji.
+
+    A contraction such as "don't" is a stop word.
+    """
     text = term.literal or term.words[0]
     if len(text) == 1:
         return bool(CJK.match(text)) or unicodedata.category(text) == "So"
+    if _CONTRACTION.fullmatch(text):
+        return not STOP_WORDS.issuperset(term.words[:1])
     return bool(term.literal) or text not in STOP_WORDS
 
 

@@ -3,7 +3,7 @@
 All processes of a store share them in a mapped file (:mod:`memoryhub.backends.vector_file`), which takes 4
 bytes for each dimension of each vector: 104 MB for 100 000 vectors of 256. Each use applies the changes since
 the last one (:mod:`memoryhub.backends.change_log`), so it is correct after every write of every process.
-Deleted vectors are overwritten at once. The file is written anew when a quarter of it is deleted vectors.
+Deleted vectors are overwritten at once. The file is rewritten when a quarter of it is deleted vectors.
 
 On PostgreSQL, :func:`get_index` returns :mod:`memoryhub.backends.postgres.vectors`.
 """
@@ -41,8 +41,8 @@ from memoryhub.core.database import store_path
 
 STORED_TYPE = np.dtype("<f2")
 PAGE_SIZE = 10_000  # vectors fetched at a time
-MIN_DEAD_ROWS = 1024  # deleted rows before a file is written anew, at least
-MAX_DEAD_SHARE = 0.25  # share of deleted rows from which a file is written anew
+MIN_DEAD_ROWS = 1024  # deleted rows before a file is rewritten, at least
+MAX_DEAD_SHARE = 0.25  # share of deleted rows from which a file is rewritten
 MAX_INDEXES = 2  # while vectors of a new model replace the old ones, there are two
 RETRY_SECONDS = 60.0  # after the file could not be written
 _MAX_LENGTH_ERROR = 0.01  # of the vectors in an undamaged file
@@ -150,7 +150,7 @@ class VectorIndex:
         return self._update_file(now, path, identity)
 
     def _advance(self, file: VectorFile, known: VectorView, now: LogPosition) -> VectorView | None:
-        """Append new vectors and overwrite deleted ones. Return None for a file to write anew."""
+        """Append new vectors and overwrite deleted ones. Return None if the file must be rewritten."""
         _, last = file.counts()
         for page in self._read(last, now.last_vector):
             file.append(*page)

@@ -27,7 +27,7 @@ from memoryhub.capture.segments import SessionState, locked_state
 from memoryhub.capture.services import compress, consolidate
 from memoryhub.capture.statements import failure_line
 from memoryhub.core import damage
-from memoryhub.core.database import is_database_busy
+from memoryhub.core.database import STORE_UNAVAILABLE, is_database_busy
 from memoryhub.core.dates import parse_moment
 from memoryhub.hooks import (
     CHECKPOINT,
@@ -359,5 +359,5 @@ def _failure_reason(error: Exception) -> str:
     if is_database_busy(error):
         return "the database is busy"
     if isinstance(error, DatabaseError):
-        return "the database cannot serve this; see /readyz"
+        return STORE_UNAVAILABLE
     return "an unexpected error; the log has the details"

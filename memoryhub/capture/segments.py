@@ -105,7 +105,7 @@ def locked_state(session: Session, at: datetime | None = None) -> Iterator[Sessi
 BOUNDARY_PREDICATE = "boundary_at"
 BOUNDARY_FACTS = Q(predicate=BOUNDARY_PREDICATE, subject__startswith="session:")
 # Factors of the configured threshold. A change of subject is likely right after a prompt. Between prompts the
-# work goes on, so a boundary needs one output that shares next to nothing with the window, such as one word
+# work continues, so a boundary needs one output that shares next to nothing with the window, such as one word
 # of forty, or two in a row that share little. In a session without prompts, one below the threshold suffices.
 AFTER_PROMPT_FACTOR = 2.0
 BETWEEN_PROMPTS_FACTOR = 0.5

@@ -28,7 +28,7 @@ from memoryhub.core import damage
 
 logger = logging.getLogger(__name__)
 _writer_lock = threading.RLock()  # reentrant: an on-commit callback may write
-LOCK_TIMEOUT_SECONDS = 20.0  # seconds
+LOCK_TIMEOUT_SECONDS = 20.0
 WRITER_LOCK = 7_206_001  # the number of PostgreSQL's advisory lock
 _RETRY_SECONDS = 0.001  # between two checks whether another process is writing
 _OPENED_FILE = "opened_file"  # attribute of a connection
@@ -160,9 +160,18 @@ def _require_same_file() -> None:
     """Raise OperationalError if the file was removed or replaced: what is written to the open one is lost."""
     opened = getattr(connection, _OPENED_FILE, None)
     if opened and opened != _identify_file(connection):
+        _empty_log()
         raise OperationalError(
-            "the file of the store was removed or replaced; put it back, or restart the hub"
+            "the file of the store was removed or replaced; put it back, or stop the hub and restore a backup"
         )
+
+
+def _empty_log() -> None:
+    """Move the write-ahead log into the open file. SQLite would apply it to the new one at the next start."""
+    try:
+        connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    except sqlite3.Error as error:
+        logger.warning("the write-ahead log of the removed store was not moved into it: %s", error)
 
 
 def _identify_file(connection: BaseDatabaseWrapper) -> tuple[int, int] | None:
@@ -189,6 +198,9 @@ def side_write(what: str, write: Callable[[], object], patience: float = SIDE_WR
     return True
 
 
+STORE_UNAVAILABLE = (
+    "the store cannot be used now; /readyz has the reason, and the operator can run: manage.py doctor"
+)
 _UNAVAILABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _READ_ONLY_STATE = "25006"
 # PostgreSQL's codes: no connection, no resources, the server stops, a failing disk, a standby.
@@ -222,7 +234,7 @@ _SECONDS_TO_ANSWER = 5.0  # after the limit of a read, which the server keeps
 
 
 class DeadlinePassed(Exception):
-    """The deadline has passed."""
+    """The deadline has passed, or certainly will. The argument, if any, says until when."""
 
 
 class Deadline:
@@ -333,12 +345,12 @@ def _limit_statement(execute: Callable[..., Any], query: str, params: Any, many:
 
     A setting for the transaction must end with the statement, so it is reset in the same round trip.
     """
-    seconds, inside = _limit.seconds, context["connection"].in_atomic_block
-    if _limit.deadline is not None:
-        seconds = max(_limit.deadline.left(), 0.001)
-    elif inside:
-        seconds = 0.0
-    if many or seconds <= 0 or not query.lstrip().upper().startswith(("SELECT", "WITH")):
+    inside = context["connection"].in_atomic_block
+    seconds = max(_limit.deadline.left(), 0.001) if _limit.deadline else 0.0 if inside else _limit.seconds
+    is_read = not many and query.lstrip()[:6].upper().startswith(("SELECT", "WITH"))
+    if is_read and isinstance(params, list | tuple):  # PostgreSQL refuses NUL, which no stored text contains
+        params = [one.replace("\x00", "\uffff") if isinstance(one, str) else one for one in params]
+    if not is_read or seconds <= 0:
         return _execute(execute, query, params, many, context)
     before = f"SELECT set_config('statement_timeout', '{seconds * 1000:.0f}', true);"
     after = "; SELECT set_config('statement_timeout', '0', true)" if inside else ""

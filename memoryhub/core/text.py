@@ -148,7 +148,7 @@ def without_title_line(content: str, title: str, *, under_title: bool = False) -
     """Return the content without a first line that repeats the title, unless that line begins a paragraph.
 
     Markdown marks, whitespace and a final full stop or colon do not count. ``under_title``: the title is the
-    line before, so the paragraph goes on.
+    line before, so the paragraph continues.
     """
     first, _, rest = content.strip().partition("\n")
     if not title.strip() or _comparable(first) != _comparable(title):

@@ -21,7 +21,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.parser import Parser
 
 from memoryhub.core import agent_hooks, damage
-from memoryhub.core.database import is_database_busy, is_interrupted
+from memoryhub.core.database import STORE_UNAVAILABLE, is_database_busy, is_interrupted
 from memoryhub.core.pagination import InvalidCursor, Page
 from memoryhub.http.rate_limit import RateLimitExceeded
 from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
@@ -217,7 +217,7 @@ def _(exc: Http404) -> Problem:
 
 @to_problem.register
 def _(exc: OperationalError) -> Problem:
-    code, detail = "database_unavailable", "the database cannot serve this; see /readyz"
+    code, detail = "database_unavailable", STORE_UNAVAILABLE
     if damage.is_damage(exc):
         return store_damaged()
     if is_database_busy(exc):

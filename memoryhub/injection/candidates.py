@@ -17,6 +17,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Clearance
 from memoryhub.backends.fts_query import Query, Term
 from memoryhub.backends.statements import read_about_files
+from memoryhub.core.database import DeadlinePassed
 from memoryhub.core.text import fold
 from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType, Scope
 from memoryhub.injection.project_page import PageEntry
@@ -45,6 +46,7 @@ from memoryhub.search.prompts import (
     words_query,
 )
 from memoryhub.search.text_matching import TextMatch
+from memoryhub.search.visible_rows import is_loading
 
 # Limits of the parsed prompt.
 MAX_TERMS = 8  # about as many as in a normal search
@@ -131,6 +133,12 @@ def _injectable_memories(clearance: Clearance, project: str) -> MemoryQuerySet:
     if project:
         memories = memories.filter(Q(project__in=(project, "")) | Q(scope=Scope.TEAM.value))
     return memories
+
+
+def require_loaded(memories: MemoryQuerySet) -> None:
+    """Raise DeadlinePassed while another thread reads the rows of a large store for their first search."""
+    if is_loading(memories):
+        raise DeadlinePassed("until the memories are loaded")
 
 
 def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> list[Candidate]:
@@ -343,7 +351,9 @@ def find_repairs(memories: MemoryQuerySet, failure: str, now: datetime) -> list[
 
     They contain every name in the failure, because another module or test is another failure.
     """
-    candidates = find_candidates(memories.filter(type=MemoryType.BUGFIX.value), failure, now)
+    bugfixes = memories.filter(type=MemoryType.BUGFIX.value)
+    require_loaded(bugfixes)
+    candidates = find_candidates(bugfixes, failure, now)
     names = {fold(name) for groups in _NAME.findall(failure) for name in groups if name}
     min_match = MIN_REPAIR_MATCH if names else MIN_UNNAMED_MATCH
     repairs = [

@@ -31,6 +31,7 @@ from memoryhub.injection.candidates import (
     find_repairs,
     full_match,
     injectable_memories,
+    require_loaded,
 )
 from memoryhub.injection.project_page import (
     PageEntry,
@@ -139,7 +140,12 @@ def inject_context(
 
     With ``record`` False, nothing is logged and no access is counted.
     """
-    return _inject(candidates_for_prompt, request, actor, now=now, record=record)
+
+    def find(request: InjectionRequest, clearance: Clearance, now: datetime) -> CandidateSet:
+        require_loaded(injectable_memories(clearance, request.project, now))
+        return candidates_for_prompt(request, clearance, now)
+
+    return _inject(find, request, actor, now=now, record=record)
 
 
 def inject_at_session_start(
@@ -230,9 +236,10 @@ def _inject(
     now, request = now or timezone.now(), with_default_project(request, actor)
     try:
         return _inject_in_time(find, request, actor, now, deadline, record)
-    except DeadlinePassed:
-        logger.warning("an injection was not ready after %g ms and left out", deadline.milliseconds)
-        reason = f"injection: not ready after {deadline.milliseconds:g} ms"
+    except DeadlinePassed as passed:
+        cause = passed.args[0] if passed.args else f"after {deadline.milliseconds:g} ms"
+        reason = f"injection: not ready {cause}"
+        logger.warning("an injection was left out, not ready %s", cause)
         # The first search of a large store reads all visible rows, which can take longer than the deadline.
         load_in_background(injectable_memories(request.clearance(actor), request.project, now))
     except Exception as error:

@@ -226,7 +226,7 @@ class _McpExchange:
 
     def _session(self) -> McpSession | None:
         """Return the session of the request, if it names one; 404 for an unknown one, so that the client
-        starts anew.
+        starts a new session.
         """
         raw = self.request.headers.get(SESSION_HEADER)
         if raw is None:

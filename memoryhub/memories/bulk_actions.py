@@ -133,7 +133,7 @@ def prepare_action(
     reason: str = "",
     now: datetime | None = None,
 ) -> ActionContext:
-    """Validate an action. ``uid``: the memory, if it is one. ``act``: the id of an action that goes on.
+    """Validate an action. ``uid``: the memory, if it is one. ``act``: the id of an action that continues.
 
     Raise the errors of :func:`apply_bulk_action`.
     """

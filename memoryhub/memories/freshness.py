@@ -78,7 +78,7 @@ def compare_with_code(
 ) -> list[Memory]:
     """Mark the memories of a project whose lines are gone, and unmark those whose lines are back.
 
-    Memories that the actor may not see, or that readers below the level of the event may see, are left alone.
+    Memories that the actor may not see, or that readers below the level of the event may see, stay unchanged.
     Return the memories whose mark changed.
     """
     if not any(_find_changed(change, project, level, actor, at) for change in changes):

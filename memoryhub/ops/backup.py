@@ -74,13 +74,13 @@ class Contents:
 
 
 def live_path() -> Path:
-    """Return the file of the store. Raise BackupError for a store on PostgreSQL."""
+    """Return the file of the store, also behind a link. Raise BackupError for a store on PostgreSQL."""
     if is_postgres():
         raise BackupError(
             "the store is on PostgreSQL: back it up with pg_dump and restore it with pg_restore"
             " (docs/deployment.md)"
         )
-    return store_path()
+    return store_path().resolve()
 
 
 def default_folder() -> Path:
@@ -179,10 +179,10 @@ def _altered_memories(file: sqlite3.Connection) -> Iterator[str]:
 
 
 def copy_with_log(file: Path, copy: Path) -> None:
-    """Copy a store that is not in use, and its write-ahead log."""
+    """Copy a store that is not in use, and its write-ahead log. The log of a link is next to its target."""
     for end in ("", "-wal"):
         with contextlib.suppress(FileNotFoundError):
-            copy_privately(Path(f"{file}{end}"), Path(f"{copy}{end}"))
+            copy_privately(Path(f"{file.resolve()}{end}"), Path(f"{copy}{end}"))
 
 
 def _copy_live(target: Path) -> None:
@@ -226,7 +226,8 @@ def into_one_file(copy: Path, file: Path) -> None:
         with closing(open_store(copy)) as connected:
             connected.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.DatabaseError as error:
-        raise BackupError(f"{file} is damaged or not an SQLite database: {error}") from None
+        state = "is damaged or not an SQLite database" if is_damage(error) else "could not be copied"
+        raise BackupError(f"{file} {state}: {error}") from None
 
 
 def open_store(path: Path, timeout: float = _BUSY_SECONDS) -> sqlite3.Connection:

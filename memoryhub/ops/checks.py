@@ -140,20 +140,10 @@ def postgres_is_able(**kwargs: Any) -> list[CheckMessage]:
     from memoryhub.backends.postgres import server
 
     try:
-        facts = server.read_facts()
+        problems = list(server.find_problems(server.read_facts()))
     except DatabaseError as error:
-        text = str(error).strip().splitlines()[0]
-        return [
-            Error(
-                f"PostgreSQL does not answer: {text}",
-                hint="Start it, or correct DATABASE_URL.",
-                id="memoryhub.E007",
-            )
-        ]
-    return [
-        (Error if one.is_serious else Warning)(one.text, hint=one.fix, id=one.id)
-        for one in server.find_problems(facts)
-    ]
+        problems = [server.find_connection_problem(error)]
+    return [(Error if one.is_serious else Warning)(one.text, hint=one.fix, id=one.id) for one in problems]
 
 
 @register(INSTALLATION)

@@ -55,7 +55,7 @@ def put_in_place(copy: Path, copy_of: Path) -> Path | None:
     """Replace the store with ``copy`` and its mirror with the one next to ``copy_of``; then migrate it.
 
     Return the new path of the previous store, or None if there was no store. There is a complete store at any
-    moment, the old one or the new one. If the migration fails, the old one is put back.
+    moment, the old one or the new one. If the migration fails, the old one is restored.
     """
     live, log = live_path(), mirror.mirror_path()
     connections.close_all()

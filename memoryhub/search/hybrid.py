@@ -34,7 +34,7 @@ from memoryhub.search.lexical import (
     default_weights,
     match_texts,
 )
-from memoryhub.search.prompts import clean_prompt, match_prompt
+from memoryhub.search.prompts import clean_prompt, match_prompt, without_chatter
 from memoryhub.search.scoring import (
     MATCH_CURVE,
     NEIGHBOUR_WORD_SHARES,
@@ -136,6 +136,7 @@ def search_memories(
     limit = config.search_limit if limit is None else limit
     min_score = config.min_score if min_score is None else min_score
     query = queries.parse_query(clean_prompt(typed) if is_prompt else typed)
+    query = without_chatter(query) if is_prompt else query
     if not query.terms:
         return SearchResults(mode=mode)
     now = now or timezone.now()
@@ -157,7 +158,7 @@ def search_memories(
         found = _pinned_first(found, words.rows, match, ranking.min_match)
     page = found[offset : offset + limit].tolist()
     return SearchResults(
-        _load_hits(page, scorer, scores, match, query if snippets else None),
+        _load_hits(page, scorer, scores, match, words.query if snippets else None),
         len(found),
         words.rows.pks[found],
         mode=ranking.mode,

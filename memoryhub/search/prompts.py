@@ -47,6 +47,7 @@ class PromptWords(RuleSchema):
     german: Words
     german_ambiguous: Words
     without_spaces: tuple[str, ...]
+    questions_without_spaces: tuple[str, ...]
 
 
 _WORDS = load_rule_file(Path(__file__).with_name("prompt_words.toml"), PromptWords)
@@ -57,6 +58,7 @@ _GERMAN = GERMAN_STOP_WORDS | _WORDS.german_ambiguous
 _ORDER_WORDS = STOP_WORDS | _WORDS.actions | _WORDS.interjections | _WORDS.german | GERMAN_STOP_WORDS
 _CLEARLY_GERMAN = (_WORDS.german | _WORDS.questions) - STOP_WORDS - GERMAN_STOP_WORDS
 _CHATTER_WITHOUT_SPACES = re.compile(rf"(?<!\w)(?:[ぁ-ゟー]|{'|'.join(_WORDS.without_spaces)})+(?!\w)")
+_QUESTION_WITHOUT_SPACES = re.compile("|".join(_WORDS.questions_without_spaces))
 _PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
 _LINE_NUMBER = re.compile(r"(\.[A-Za-z]\w{0,7})(?::\d+){1,2}\b")  # of a path
 # A topic that is left out: "not about Kubernetes, but about Redis".
@@ -131,12 +133,19 @@ def clean_prompt(prompt: str) -> str:
     """
     prompt = _EXCLUDED.sub(" ", _LINE_NUMBER.sub(r"\1", prompt))
     if CJK.search(prompt):
-        prompt = _CHATTER_WITHOUT_SPACES.sub(" ", prompt)
+        prompt = _QUESTION_WITHOUT_SPACES.sub(" ", _CHATTER_WITHOUT_SPACES.sub(" ", prompt))
     found = set(words(prompt))
     count = len(found & GERMAN_STOP_WORDS) + 2 * len(found & _CLEARLY_GERMAN)
     if count + (not found.isdisjoint(_WORDS.german_ambiguous)) < MIN_GERMAN_WORDS:
         return prompt
     return WORD.sub(lambda word: "" if fold(word[0]) in _GERMAN else word[0], prompt)
+
+
+def without_chatter(query: Query) -> Query:
+    """Leave the words of conversation and orders out of a sentence if others remain: "run black on it"."""
+    terms = tuple(term for term in query.terms if not term.stems or not CHATTER.issuperset(term.stems))
+    is_sentence = len(words(query.text)) >= MIN_SENTENCE_WORDS
+    return replace(query, terms=terms) if terms and is_sentence else query
 
 
 def _find_files(prompt: str) -> tuple[str, ...]:
@@ -232,11 +241,11 @@ def min_share_of_best(words: int) -> float:
 def match_prompt(words_found: TermMatches, prompt: str, match: Scores) -> Scores:
     """Return the match of every row with a prompt, given its match and words with the prompt as a query.
 
-    One word is a search query. Two or more of which none is informative ("go on") match nothing. From three
-    words on, matches far below the best one are coincidences.
+    One word or name (``a.b.c``) is a search query. Two or more words of which none is informative ("go on")
+    match nothing. From three words on, matches far below the best one are coincidences.
     """
     rows, count = words_found.rows, len(words(prompt)) + len(CJK.findall(prompt)) // CJK_CHARS_OF_WORD
-    if count < 2:
+    if count < 2 or words_found.query.is_literal:
         return match
     parsed = parse_prompt(prompt)
     if not parsed.terms:

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -213,6 +214,20 @@ def parse_speaker(text: str) -> str:
     """Return the folded speaker of a text like ``Ada: I moved``, or an empty string."""
     found = _SPEAKER_PREFIX.match(text)
     return fold(found.group(1)) if found else ""
+
+
+class SpeakerNumbers:
+    """Numbers of the names of speakers, for arrays. A name may have two if two threads add it at once."""
+
+    def __init__(self) -> None:
+        self._numbers, self.names, self._unused = {"": 0}, {0: ""}, count(1)
+
+    def number_of(self, name: str) -> int:
+        if name not in self._numbers:
+            number = next(self._unused)
+            self.names[number] = name
+            self._numbers[name] = number
+        return self._numbers[name]
 
 
 def cosine_weight(total_weight: float) -> float:

@@ -6,6 +6,7 @@ The best results are then reordered: by the times in their texts, and by their l
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,8 @@ MIN_WORD_WEIGHT = 0.2
 LEXICAL_ONLY = "searched by words only"
 MODEL_CHANGING = "the embedding model changed: memories without a new vector are found by words only"
 NOT_CONFIGURED = "no embeddings are configured; found by words only"
+ENGLISH_MODEL = "wordllama/"
+_LATIN_LETTER = re.compile("[a-z]")
 _HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 # Descriptions of the similarity of two memories, by minimum cosine.
 _SIMILARITY_LABELS = (
@@ -169,6 +172,16 @@ class SemanticMatches:
         return np.asarray(vectors @ direction / max(float(np.linalg.norm(direction)), MIN_LENGTH), np.float32)
 
 
+def _is_unreadable(query: Query, frequencies: TermFrequencies, model: str) -> bool:
+    """Return whether the vector of a query says nothing: no row has its words, and the model no words of it.
+
+    The vectors of a model of English texts consist of letters in other scripts, so any two texts in Arabic
+    are near.
+    """
+    is_known = not query.words or any(frequencies.of_stems.values())
+    return model.startswith(ENGLISH_MODEL) and not is_known and not _LATIN_LETTER.search(query.text)
+
+
 def match_meaning(
     memories: MemoryQuerySet,
     rows: VisibleRows,
@@ -190,6 +203,8 @@ def match_meaning(
     except EmbeddingError as error:
         log_failure(logger, LEXICAL_ONLY, error)
         return SemanticMatches(failure=f"{LEXICAL_ONLY}: {error}")
+    if _is_unreadable(query, frequencies, embedder.name):
+        return SemanticMatches(model=embedder.name)
     other_models = set(rows.position.models) - {embedder.name, ""}
     note = MODEL_CHANGING if other_models else ""
     try:

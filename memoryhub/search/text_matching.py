@@ -187,7 +187,7 @@ def _compile_name(text: str) -> re.Pattern[str]:
     """Return a pattern for a word, or for words next to each other, with any ending."""
     stems = ((word, stem(word)) for word in words(text))
     starts = (re.escape(one if word.startswith(one) else one[:-1]) for word, one in stems)
-    return re.compile(r"(?<![^\W_])" + r"[^\W_]*[\W_]+".join(starts))
+    return re.compile(r"(?<![^\W_])" + r"[^\W_]*[\W_]+".join(starts) + r"[^\W_]*")
 
 
 def _find_words(text: str, wanted: str, limit: int) -> list[tuple[int, int]]:
@@ -262,6 +262,8 @@ def _find_hits(query: Query, line: str) -> list[tuple[int, int]]:
     folded = line.lower() if line.isascii() else line.translate(_FOLDED)
     stems = {one for term in query.terms for one in term.stems}
     found = [span for one in stems for span in _find_words(folded, one, _MAX_HITS)]
+    for pattern in (_compile_name(text) for term in query.terms for text in term.same):
+        found += [hit.span() for hit in islice(pattern.finditer(folded), _MAX_HITS)]
     spans = sorted(found)[:_MAX_HITS]
     literals = [*query.literals, *([query.text] if query.is_literal else [])]
     # Words inside other words are marked only if there is no better hit.

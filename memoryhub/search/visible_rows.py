@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cached_property
-from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +30,7 @@ from memoryhub.backends.statements import CurrentMoment, key_list, read_ranking_
 from memoryhub.backends.vector_view import Keys
 from memoryhub.core.dates import expiry_time, start_of_day, unconfirmed_lead
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.scoring import Pairs, length_factor, parse_speaker
+from memoryhub.search.scoring import Pairs, SpeakerNumbers, length_factor, parse_speaker
 
 # Moments are Julian days; rows without expiry expire in an infinite time, rows without session or replacement
 # have 0. Speakers are numbers of ``_speakers``.
@@ -54,7 +53,6 @@ COLUMNS = np.dtype(
 )
 _WHOLE_ROWS = np.dtype(f"V{COLUMNS.itemsize}")  # NumPy copies rows ten times faster than their fields
 logger = logging.getLogger(__name__)
-_loading = threading.Lock()  # held by the thread of load_in_background
 MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 90 bytes, and up to as many for derived values
 MAX_DOUBLINGS = 20  # each doubles the replacements that are followed: enough for a chain of a million
 MAX_HALF_LIVES = 1000  # that a row is in the future
@@ -76,21 +74,7 @@ def is_among(values: Positions, ascending: Positions) -> NDArray[np.bool_]:
     return np.asarray(ascending[places] == values)
 
 
-class _Speakers:
-    """Numbers of the names of speakers, for arrays. A name may have two if two threads add it at once."""
-
-    def __init__(self) -> None:
-        self._numbers, self.names, self._unused = {"": 0}, {0: ""}, count(1)
-
-    def number_of(self, name: str) -> int:
-        if name not in self._numbers:
-            number = next(self._unused)
-            self.names[number] = name
-            self._numbers[name] = number
-        return self._numbers[name]
-
-
-_speakers = _Speakers()
+_speakers = SpeakerNumbers()
 
 
 @dataclass(frozen=True)
@@ -255,24 +239,43 @@ def count_rows(memories: MemoryQuerySet) -> int:
     return len(rows if scope.now is None else rows.live_at(scope.now))
 
 
+_queue: dict[tuple[Any, ...], MemoryQuerySet] = {}  # by the key of their scope, in order
+_queue_lock = threading.Lock()
+
+
 def load_in_background(memories: MemoryQuerySet) -> None:
     """Load the rows of a queryset in another thread, for the next call. The caller had no time to read them.
 
-    Does nothing inside a transaction, whose rows are not cached, and while another load is running.
+    One thread loads one queryset after another. Does nothing inside a transaction, whose rows are not cached,
+    and for querysets that are never cached.
     """
-    if connection.in_atomic_block or not _loading.acquire(blocking=False):
+    key = _Scope.of(memories).key
+    if connection.in_atomic_block or key is None:
         return
+    with _queue_lock:
+        if not _queue:
+            threading.Thread(target=_load_queued, name="visible-rows", daemon=True).start()
+        _queue.setdefault(key, memories)
 
-    def load() -> None:
+
+def is_loading(memories: MemoryQuerySet) -> bool:
+    """Return whether the other thread will load the rows of a queryset. To read them here delays it."""
+    return bool(_queue) and _Scope.of(memories).key in _queue
+
+
+def _load_queued() -> None:
+    has_more = True
+    while has_more:
+        with _queue_lock:
+            key, memories = next(iter(_queue.items()))
         try:
             load_visible_rows(memories)
         except Exception:
             logger.exception("the rows for searches could not be loaded")
-        finally:
-            connection.close()
-            _loading.release()
-
-    threading.Thread(target=load, name="visible-rows", daemon=True).start()
+        with _queue_lock:
+            del _queue[key]
+            has_more = bool(_queue)
+    connection.close()
 
 
 def clear_cache() -> None:
@@ -375,7 +378,7 @@ def _bring_up_to_date(known: VisibleRows, scope: _Scope, position: LogPosition) 
     if not changed:
         return VisibleRows(position, known.columns, known.cached)
     kept = np.delete(known.columns.view(_WHOLE_ROWS), known.find(np.array(changed)))
-    # As a filter of the queryset: beside it, SQLite would read all its keys.
+    # A condition of the queryset. As a separate one, SQLite would read all keys of the queryset.
     added = _read_columns(scope.memories.filter(pk__in=key_list(changed)))
     places = np.searchsorted(kept.view(COLUMNS)["pk"], added["pk"])
     return VisibleRows(position, np.insert(kept, places, added.view(_WHOLE_ROWS)).view(COLUMNS))

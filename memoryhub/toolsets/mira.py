@@ -94,8 +94,8 @@ class MemoryArguments(ToolArguments, AccessParams):
     ttl_days: TtlDays | None = Field(None, description="For remember: days until it expires. Default: never.")
     project: Name = Field(
         "",
-        description="For remember: the project it belongs to. For recall: this project's memories beside the "
-        "team's, one's own personal ones and those of no project.",
+        description="For remember: the project it belongs to. For recall: this project's memories as well as "
+        "the team's, one's own personal ones and those of no project.",
     )
     session_id: Name = Field("", description="The conversation this belongs to: evidence counts sessions.")
     sensitivity: Sensitivity = Field(

@@ -157,7 +157,7 @@ def _add_messages(request: HttpRequest, done: Corrected, back: str) -> None:
 
 @require_POST
 def project_page_settings(request: HttpRequest, name: str) -> HttpResponse:
-    """Send the page at the start of sessions or not, or put back the facts that it leaves out."""
+    """Send the page at the start of sessions or not, or include the facts again that it leaves out."""
     _find_project(request, name)
     if not request.user.has_perm(CONFIGURE_PERMISSION):
         raise PermissionDenied

@@ -49,7 +49,7 @@
     const stamp = time.dateTime || time.dataset.at; // an axis label has no datetime
     let text = format in FORMATS ? absolute(stamp, format) : ago(stamp);
     if (format === "dated" && Math.abs(Date.now() - Date.parse(stamp)) >= RELATIVE_MS) {
-      text = absolute(stamp, "day").replaceAll(" ", NO_BREAK) + NO_BREAK + "· " + text;
+      text = `${absolute(stamp, "day").replaceAll(" ", NO_BREAK)} (${text})`;
     }
     if (format in FORMATS && !locale.startsWith("en")) time.setAttribute("lang", locale);
     if (time.textContent !== text) time.textContent = text;

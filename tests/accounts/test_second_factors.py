@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from allauth.mfa.models import Authenticator
-from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
+from allauth.mfa.totp.internal import auth
 from django.conf import settings as django_settings
 from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
@@ -28,7 +29,14 @@ STEP, SET_UP, CODES = "/login/step/", "/you/authenticator/", "/you/codes/"
 
 def code_of(secret: str, later: int = 0) -> str:
     """Return the code that an authenticator app shows now, or ``later`` periods from now."""
-    return str(format_hotp_value(hotp_value(secret, int(time.time()) // 30 + later)))
+    return str(auth.format_hotp_value(auth.hotp_value(secret, int(auth.time.time()) // 30 + later)))
+
+
+@pytest.fixture(autouse=True)
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop the clock of the codes: on a busy machine, one could expire before it is checked."""
+    now = time.time()
+    monkeypatch.setattr(auth, "time", SimpleNamespace(time=lambda: now))
 
 
 def confirmed(client: Client) -> Client:

@@ -20,9 +20,10 @@ from tests.accounts.conftest import seen
 from tests.accounts.passkey import confirm_session, create_passkey
 from tests.accounts.provider import OTHER_KEY, Provider
 from tests.accounts.sign_on_client import BACK, START, go, name_of, refused
-from tests.accounts.test_second_factors import code_of, set_up
+from tests.accounts.test_second_factors import code_of, set_up, stopped_clock
 from tests.clients import PASSWORD, signed_in_client
 
+__all__ = ["stopped_clock"]
 pytest.importorskip("oauthlib")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import run_in_new_process
+from tests.database import run_in_new_process
 
 STORY = """
 import json, os

@@ -219,6 +219,7 @@ def test_other_database_failure_is_503_without_its_message(bot, monkeypatch):
     monkeypatch.setattr(memories, "create_memory", broken)
     problem = is_problem(bot.post("/memories", {"content": "x"}), 503, "database_unavailable")
     assert "table" not in problem["detail"]
+    assert "manage.py doctor" in problem["detail"]
 
 
 @pytest.mark.parametrize("debug", [False, True])

@@ -12,7 +12,7 @@ from memoryhub.core.pagination import seal
 from memoryhub.models import Event, JournalEntry, Memory, Session
 from tests.api.conftest import bad_fields, is_problem
 from tests.cases import each
-from tests.conftest import cut_journal, without_journal_triggers
+from tests.database import cut_journal, without_journal_triggers
 
 
 def day(n):

@@ -27,7 +27,7 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import memory_journal
 from memoryhub.models import JournalEntry, Memory
 from tests.cases import rolled_back
-from tests.conftest import run_sql, without_journal_triggers
+from tests.database import run_sql, without_journal_triggers
 
 TABLE = "memoryhub_journalentry"
 COLUMNS = [

@@ -14,7 +14,7 @@ from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry
-from tests.conftest import cut_journal, without_journal_triggers
+from tests.database import cut_journal, without_journal_triggers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

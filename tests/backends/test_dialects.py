@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
-from django.db import OperationalError, connection
+from django.db import NotSupportedError, OperationalError, connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 from psycopg_pool.base import AttemptWithBackoff
@@ -33,10 +33,11 @@ from memoryhub.backends.word_keys import matching_keys
 from memoryhub.core import database
 from memoryhub.core.text import stem, words
 from memoryhub.http import rate_limit
+from memoryhub.models import Memory
 from memoryhub.ops import checks
 from memoryhub.ops.doctor import Status, store
 from memoryhub.settings import _postgres
-from tests.conftest import run_sql
+from tests.database import run_sql
 
 ROOT = Path(__file__).parents[2]
 ABLE = server.ServerFacts(18, "UTF8", True, "0.8.0", "0.8.0", True)
@@ -99,6 +100,29 @@ def test_extension_that_the_first_migrate_creates_is_not_reported() -> None:
 
 def test_able_server_has_no_problems() -> None:
     assert list(server.find_problems(ABLE)) == []
+
+
+def test_version_that_django_refuses_is_refused_like_other_old_ones() -> None:
+    error = NotSupportedError("PostgreSQL 14 or later is required (found 13.4).")
+    found = server.find_connection_problem(error)
+    assert (found.id, found.text) == ("memoryhub.E008", "PostgreSQL 14 or later is required (found 13.4)")
+    assert found.fix == "Upgrade the server to PostgreSQL 15 or newer."
+
+
+@only_postgres
+@pytest.mark.django_db
+def test_reason_is_reported_when_the_pool_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connection.settings_dict, "NAME", "no_such_database")
+    found = server.find_connection_problem(OperationalError("couldn't get a connection after 10.00 sec"))
+    assert 'database "no_such_database" does not exist' in found.text
+
+
+@pytest.mark.django_db
+def test_read_that_compares_nul_finds_nothing() -> None:
+    Memory.objects.create(content="is stored")
+    for text in ("\x00", "is stored\x00"):
+        assert not Memory.objects.filter(content=text).exists()
+        assert not Memory.objects.filter(content__in=[text]).exists()
 
 
 def test_unreachable_server_is_reported_with_the_fix(tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ def test_codes_of_deleted_vectors_are_overwritten(many):
     assert not before.codes.planes[:, :, 2].any()
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("clearance", [Clearance(), Clearance.up_to("private"), Clearance.up_to("secret")])
 def test_nearest_visible_memories_are_the_same_with_and_without_codes(many, monkeypatch, clearance):
     rows = Memory.objects.visible_to(clearance).live()
@@ -98,6 +99,7 @@ def test_nearest_visible_memories_are_the_same_with_and_without_codes(many, monk
         assert [cosine for _, cosine in found] == pytest.approx([cosine for _, cosine in exact], abs=1e-5)
 
 
+@pytest.mark.sqlite
 def test_hidden_memories_do_not_change_estimates(many, monkeypatch):
     monkeypatch.setattr(vector_view, "MIN_NEAREST", 10)  # the other visible memories keep estimates
     memories = Memory.objects.visible_to(Clearance()).live()
@@ -111,6 +113,7 @@ def test_hidden_memories_do_not_change_estimates(many, monkeypatch):
     assert cosines() == before
 
 
+@pytest.mark.sqlite
 def test_results_of_a_search_have_exact_cosines(transactional_db, embedding, corpus, monkeypatch):
     def found():
         return [

@@ -87,6 +87,7 @@ def test_vectors_of_another_model_are_left_out(db, index):
     assert list(vectors_of(index)) == [other.pk]
 
 
+@pytest.mark.sqlite
 @pytest.mark.django_db(transaction=True)
 class TestBetweenTransactions:
     def test_inserts_and_deletes_are_seen_at_the_next_use(self, index):
@@ -240,6 +241,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.sqlite
 @pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)

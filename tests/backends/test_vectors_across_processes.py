@@ -125,6 +125,7 @@ def test_purge_by_another_process_is_noticed(other, remember):
     assert not Embedding.objects.exists()
 
 
+@pytest.mark.sqlite
 def test_erased_memory_leaves_no_byte_of_its_vector(remember, actor, embedding: Embedder):
     kept, one = remember("kettles boil water"), remember("zebras have stripes")
     index = vector_index.get_index(embedding.name, embedding.dimensions)

@@ -58,7 +58,9 @@ def test_an_opened_node_shows_its_memory_in_the_panel(
     expect(title(page)).to_have_text("Mara")
     expect(page).to_have_url(re.compile(r"/facts/graph/\?node=Mara$"))
     expect(node(page, "Django")).to_have_count(0)
-    expect(page.locator("#panel").get_by_role("link", name="Mara took the board over")).to_be_visible()
+    expect(
+        page.locator(".graph-memories").get_by_role("link", name="Mara took the board over")
+    ).to_be_visible()
     dot(page, "board").click()
     expect(title(page)).to_have_text("board")
     expect(node(page, "Django")).to_be_visible()

@@ -18,6 +18,15 @@ from memoryhub.web import saved_searches
 from tests.browser.conftest import PHONE, OpenPage
 from tests.browser.page_checks import find_state_problems
 
+# Whether the icon after the title lies over one of its lines.
+COVERED_BY_LINK = """() => {
+  const text = document.createRange();
+  text.selectNodeContents(document.querySelector("#field-title h1"));
+  const icon = document.querySelector("#field-title svg").getBoundingClientRect();
+  return [...text.getClientRects()].some((line) => icon.left < line.right && line.left < icon.right
+    && icon.top < line.bottom && line.top < icon.bottom);
+}"""
+
 
 @pytest.fixture
 def ada(person: Any) -> User:
@@ -82,6 +91,14 @@ class TestFields:
         expect(page.get_by_label("Title", exact=True)).to_be_focused()
         # What stood open stays open.
         expect(page.get_by_label("Importance", exact=True)).to_have_value("0.9")
+
+    def test_the_link_of_a_title_from_right_to_left_does_not_cover_it(
+        self, open_page: OpenPage, ada: User, remember: Any
+    ) -> None:
+        title = "قررنا استخدام قاعدة بيانات واحدة لكل مشروع لأن النسخ الاحتياطي أسهل"
+        page = open_page(f"/memories/{remember('text', title=title).uid}/", ada, viewport=PHONE)
+        expect(page.locator("#field-title svg")).to_be_visible()
+        assert not page.evaluate(COVERED_BY_LINK)
 
     def test_an_error_is_shown_in_place_and_the_typed_text_stays(
         self, open_page: OpenPage, ada: User, memory: Memory, watch: Any

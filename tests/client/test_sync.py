@@ -15,7 +15,7 @@ from memoryhub.client import Client
 from memoryhub.client.sync_files import CONFLICT_SUFFIX, STATE_FILE, Document, parse_document
 from memoryhub.core.vocabulary import TYPES
 from memoryhub.models import Memory
-from tests.conftest import without_journal_triggers
+from tests.database import without_journal_triggers
 
 KEY = "AKIA" + "QWERTYUIOPASDFGH"
 Run = Callable[..., int]

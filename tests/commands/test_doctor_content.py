@@ -18,7 +18,7 @@ from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.ops.doctor import Status, ok
 from tests.accounts.passkey import create_passkey
 from tests.commands.examining import WRITER, look, look_first, named, remember
-from tests.conftest import without_journal_triggers
+from tests.database import without_journal_triggers
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store", "on_loopback")]
 

@@ -16,7 +16,7 @@ from memoryhub.models import Memory
 from memoryhub.ops.doctor import Status, examine, fail
 from tests.commands.conftest import spoil, tamper
 from tests.commands.examining import look, named, remember
-from tests.conftest import cut_journal, without_journal_triggers
+from tests.database import cut_journal, without_journal_triggers
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store", "on_loopback")]
 

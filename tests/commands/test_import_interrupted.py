@@ -13,7 +13,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Fact, Memory
 from memoryhub.transfer import loader
-from tests.conftest import without_journal_triggers
+from tests.database import without_journal_triggers
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("home")]
 

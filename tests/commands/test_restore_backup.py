@@ -185,6 +185,30 @@ def test_a_raw_copy_with_its_log_beside_it_is_taken_and_left_as_it_is(run, own_s
     assert {path: path.read_bytes() for path in tmp_path.glob("raw.db*")} == before
 
 
+def test_the_log_of_a_linked_copy_is_read_next_to_its_target(run, own_store, tmp_path):
+    remember("of before")
+    for end in ("", "-wal"):
+        shutil.copyfile(f"{own_store}{end}", tmp_path / f"raw.db{end}")
+    (tmp_path / "link.db").symlink_to("raw.db")
+    remember("of after")
+    assert run("restore_backup", tmp_path / "link.db", "--yes").code == 0
+    assert contents() == {"of before"}
+
+
+def test_a_store_behind_a_link_is_replaced_where_it_is(run, saved, own_store, tmp_path):
+    connection.close()
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    target = own_store.rename(disk / "memory.db")
+    own_store.symlink_to(target)
+    remember("of after")
+    assert run("restore_backup", saved, "--yes").code == 0
+    assert own_store.is_symlink()
+    assert contents() == {"of before"}
+    assert run("restore_backup", kept_aside(target), "--yes").code == 0
+    assert contents() == {"of before", "of after"}
+
+
 @pytest.mark.parametrize(
     ("raw", "said"),
     [(b"no database at all" * 100, "not an SQLite database"), (b"", "it lacks django_migrations")],
@@ -296,7 +320,7 @@ def test_when_its_migration_fails_the_present_store_is_back(run, saved, own_stor
     monkeypatch.setattr(restore, "call_command", fail)
     ran = run("restore_backup", saved, "--yes")
     assert ran.code == 1
-    assert "The current store was put back" in ran.err
+    assert "The current store is as it was before" in ran.err
     assert contents() == {"of before", "of after"}
     assert verification.compare_mirror() == settings_log
     assert list(own_store.parent.glob("*before-restore*")) == []

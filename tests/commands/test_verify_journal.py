@@ -11,7 +11,7 @@ from django.db import connection
 
 from memoryhub.audit import verification
 from memoryhub.models import JournalEntry
-from tests.conftest import cut_journal, without_journal_triggers
+from tests.database import cut_journal, without_journal_triggers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

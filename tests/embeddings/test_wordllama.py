@@ -131,10 +131,16 @@ def test_token_beyond_the_table_uses_the_last_row(static: StaticEmbedder):
     assert np.linalg.norm(row) == pytest.approx(1, abs=1e-5)
 
 
+@pytest.fixture
+def load():
+    """Load the model from its files, not the one that the tests share (``tests/conftest.py``)."""
+    return StaticEmbedder.load.__wrapped__
+
+
 @pytest.mark.parametrize(
     "content", ["", "no tensors", (b"\x02" + bytes(7)).decode() + "{}"], ids=["empty", "text", "no table"]
 )
-def test_load_error_is_reported(monkeypatch, tmp_path, content):
+def test_load_error_is_reported(monkeypatch, tmp_path, load, content):
     folder = Path(wordllama.__file__).parent
     shutil.copytree(folder / "tokenizers", tmp_path / "wordllama" / "tokenizers")
     (tmp_path / "wordllama" / "weights").mkdir()
@@ -142,16 +148,16 @@ def test_load_error_is_reported(monkeypatch, tmp_path, content):
     weights.write_text(content)
     monkeypatch.setattr(metadata.PathDistribution, "locate_file", lambda self, name: tmp_path / name)
     with pytest.raises(EmbeddingError, match="wordllama cannot be loaded"):
-        StaticEmbedder.load()
+        load()
 
 
-def test_missing_package_is_reported(monkeypatch):
+def test_missing_package_is_reported(monkeypatch, load):
     def find(name: str) -> None:
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "distribution", find)
     with pytest.raises(EmbeddingError, match="wordllama cannot be loaded"):
-        StaticEmbedder.load()
+        load()
 
 
 @pytest.mark.slow
@@ -165,11 +171,11 @@ def test_commands_that_do_not_embed_do_not_load_it():
     assert ran.stdout.strip() == "[]"
 
 
-def test_missing_weights_are_not_downloaded(monkeypatch):
+def test_missing_weights_are_not_downloaded(monkeypatch, load):
     def refuse(*args: object, **kwargs: object) -> None:
         raise AssertionError("it asked the network")
 
     monkeypatch.setattr(socket, "create_connection", refuse)
     monkeypatch.setattr(module, "DIMENSIONS", 64)  # its weights are not in the wheel
     with pytest.raises(EmbeddingError, match="FileNotFoundError"):
-        StaticEmbedder.load()
+        load()

@@ -73,3 +73,32 @@ def test_a_backup_to_a_full_disk_leaves_nothing_behind(own_store, remember, smal
     ran = run("backup", small_disk / "copy.db")
     assert ran.code == 1
     assert [path.name for path in small_disk.iterdir()] == ["filler"]
+
+
+def test_a_restore_on_a_full_disk_names_the_folder_and_keeps_the_store(
+    store_on_small_disk, remember, run, tmp_path
+):
+    remember("saved")
+    assert run("backup", tmp_path / "saved.db").code == 0
+    remember("after the backup")
+    filler = store_on_small_disk.parent / "filler"
+    with filler.open("ab") as file:
+        file.write(bytes(shutil.disk_usage(filler).free - MEGABYTE // 4))
+    ran = run("restore_backup", tmp_path / "saved.db", "--yes")
+    assert ran.code == 1
+    assert f"{store_on_small_disk}: No space left on device" in ran.err
+    assert "The current store is as it was before" in ran.err
+    assert set(Memory.objects.values_list("content", flat=True)) == {"saved", "after the backup"}
+
+
+def test_a_full_disk_is_not_taken_for_a_damaged_backup(store_on_small_disk, remember, run, tmp_path):
+    remember("saved " + "x" * 50_000)
+    for end in ("", "-wal"):
+        shutil.copyfile(f"{store_on_small_disk / 'memory.db'}{end}", tmp_path / f"raw.db{end}")
+    size = sum(path.stat().st_size for path in tmp_path.glob("raw.db*"))
+    filler = store_on_small_disk.parent / "filler"
+    with filler.open("ab") as file:
+        file.write(bytes(shutil.disk_usage(filler).free - size - MEGABYTE // 64))
+    ran = run("restore_backup", tmp_path / "raw.db", "--yes")
+    assert ran.code == 1
+    assert "damaged" not in ran.err

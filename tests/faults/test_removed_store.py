@@ -32,7 +32,7 @@ def replace(store: Path) -> None:
 def test_a_write_to_a_lost_file_is_refused_and_reads_work(own_store, lose):
     remember("one whale")
     lose(own_store)
-    with pytest.raises(Exception, match="removed or replaced; put it back, or restart the hub") as refused:
+    with pytest.raises(Exception, match="removed or replaced; put it back, or stop the hub") as refused:
         remember("two whales")
     assert to_problem(refused.value).status == 503
     assert [memory.content for memory in Memory.objects.all()] == ["one whale"]
@@ -45,6 +45,24 @@ def test_readyz_reports_a_lost_file(own_store, lose):
     [error] = find_store_errors()
     assert "the file of the store was removed or replaced" in error["message"]
     assert Client().get("/readyz").status_code == 503
+
+
+def test_the_log_of_a_replaced_file_is_not_applied_to_the_new_one(own_store):
+    older = own_store.with_name("older.db")
+    remember("one whale")
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    shutil.copyfile(own_store, older)
+    for number in range(50):
+        remember(f"{number} lost dolphins")
+    older.replace(own_store)
+    with pytest.raises(Exception, match="removed or replaced"):
+        remember("two whales")
+    connection.close()
+    assert [memory.content for memory in Memory.objects.all()] == ["one whale"]
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA integrity_check")
+        assert cursor.fetchall() == [("ok",)]
 
 
 def test_a_file_that_is_put_back_takes_writes_again(own_store):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from memoryhub.access.policy import Clearance
@@ -43,3 +45,12 @@ def test_search_finds_the_other_spelling_first(remember, prompt, content, is_pro
 def test_injection_brings_the_other_spelling(remember, ask, prompt, content):
     made = remember(content)
     assert made.uid in [one.uid for one in ask(prompt).injected]
+
+
+@pytest.mark.parametrize(("typed", "content"), [("foreignKeys", CASES[0][1]), ("foreign keys", CASES[1][1])])
+def test_other_spelling_is_highlighted(remember, typed, content):
+    remember(content)
+    memories = Memory.objects.visible_to(Clearance()).live()
+    best = search_memories(memories, typed).hits[0]
+    assert best.memory.content == content
+    assert re.findall("<mark>(.*?)</mark>", best.snippet) in (["foreign keys"], ["foreignKeys"])

@@ -1,14 +1,46 @@
-"""The first injection of a large store may miss the deadline; the next one does not."""
+"""The first injection of a large store may miss the deadline. Those after the rows are loaded do not."""
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 
 from memoryhub.access.policy import Actor, Clearance
+from memoryhub.core.vocabulary import MemoryType
 from memoryhub.injection import services
+from memoryhub.injection.candidates import injectable_memories
+from memoryhub.injection.requests import InjectionRequest
 from memoryhub.search import visible_rows
+
+ACTOR = Actor("agent:tests", Clearance())
+
+
+def wait_until_loaded():
+    for _ in range(600):
+        if not visible_rows._queue:
+            return
+        time.sleep(0.05)
+    raise AssertionError("the rows were not loaded")
+
+
+@pytest.fixture
+def loading(transactional_db, remember, monkeypatch):
+    """Let another thread load rows, and return the event that lets it end. Reads of this thread fail."""
+    remember("zebra stripes", type=MemoryType.BUGFIX.value, project="zoo")
+    visible_rows.clear_cache()
+    may_end, real, this_thread = threading.Event(), visible_rows._read_columns, threading.current_thread()
+
+    def read(memories):
+        assert threading.current_thread() is not this_thread
+        may_end.wait(30)
+        return real(memories)
+
+    monkeypatch.setattr(visible_rows, "_read_columns", read)
+    yield may_end
+    may_end.set()
+    wait_until_loaded()
 
 
 @pytest.mark.django_db(transaction=True)
@@ -16,13 +48,40 @@ def test_missed_injection_loads_the_rows_for_the_next_one(remember, monkeypatch)
     def find(*args):
         raise services.DeadlinePassed
 
-    actor = Actor("agent:tests", Clearance())
     remember("zebra stripes")
     visible_rows.clear_cache()
-    request = services.InjectionRequest("zebra stripes")
-    assert services._inject(find, request, actor, record=False).context == ""
-    for _ in range(600):
-        if visible_rows._cache._rows and not visible_rows._loading.locked():
-            break
-        time.sleep(0.05)
+    assert services._inject(find, InjectionRequest("zebra stripes"), ACTOR, record=False).context == ""
+    wait_until_loaded()
     assert [len(rows) for rows in visible_rows._cache._rows.values()] == [1]
+
+
+def test_injection_does_not_read_rows_that_another_thread_loads(loading):
+    request = InjectionRequest("zebra stripes", project="zoo")
+    memories = injectable_memories(ACTOR.clearance, "zoo", services.timezone.now())
+    visible_rows.load_in_background(memories)
+    missed = services.inject_context(request, ACTOR)
+    assert missed.skipped == ["injection: not ready until the memories are loaded"]
+    loading.set()
+    wait_until_loaded()
+    assert len(services.inject_context(request, ACTOR).injected) == 1
+
+
+def test_failed_tool_call_does_not_read_rows_that_another_thread_loads(loading):
+    now = services.timezone.now()
+    memories = injectable_memories(ACTOR.clearance, "zoo", now).filter(type=MemoryType.BUGFIX.value)
+    visible_rows.load_in_background(memories)
+    request = InjectionRequest("", project="zoo")
+    missed = services.inject_for_tool_call(request, [], "zebra stripes failed", ACTOR, now)
+    assert missed.skipped == ["injection: not ready until the memories are loaded"]
+
+
+def test_one_thread_loads_the_rows_of_several_querysets(loading):
+    for project in ("zoo", "park", "zoo"):
+        visible_rows.load_in_background(
+            injectable_memories(ACTOR.clearance, project, services.timezone.now())
+        )
+    assert len(visible_rows._queue) == 2
+    assert [thread.name for thread in threading.enumerate()].count("visible-rows") == 1
+    loading.set()
+    wait_until_loaded()
+    assert sorted(len(rows) for rows in visible_rows._cache._rows.values()) == [0, 1]

@@ -261,3 +261,22 @@ def test_recall_of_a_time_returns_what_was_stored_then(remember, recalled):
     made = remember("Probes are calibrated by hand", created_at=timezone.now() - timedelta(days=7))
     remember("The port of the broker is open")
     assert recalled("what did we change last week?") == [made.uid]
+
+
+def test_chinese_question_words_do_not_count(ask, remember, recalled):
+    memory = remember("数据库迁移在每周一凌晨两点执行,失败时回滚。", title="数据库迁移")
+    other = remember("什么时候开会由小组决定。")
+    for prompt in ("数据库迁移什么时候执行?", "请问数据库迁移怎么执行?"):
+        assert shown(ask(prompt)) == [memory.uid]
+    assert other.uid not in recalled("数据库迁移什么时候执行?")
+
+
+def test_words_of_an_order_bring_no_memory_next_to_a_name(remember, recalled):
+    formatter = remember("Python code has lines of 110 characters", title="Black formatter")
+    remember("Hourly backups run at night and are kept for a week")
+    assert recalled("run black on it") == [formatter.uid]
+
+
+def test_name_with_punctuation_is_recalled(remember, recalled):
+    memory = remember("The call fails when the option is set, see a.b.c")
+    assert recalled("a.b.c") == [memory.uid]

@@ -10,7 +10,7 @@ from memoryhub.facts import services
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Event, JournalEntry, Memory, Session
-from tests.conftest import index_is_sound
+from tests.database import index_is_sound
 from tests.maintenance.conftest import DAY, whole_store
 from tests.memories.test_erase import bytes_of_the_store
 

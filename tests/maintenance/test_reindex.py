@@ -15,7 +15,7 @@ from memoryhub.core.database import is_postgres
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Memory
-from tests.conftest import index_is_sound, run_sql
+from tests.database import index_is_sound, run_sql
 from tests.maintenance.conftest import whole_store
 
 reindex = OPERATIONS["reindex"]

@@ -10,7 +10,7 @@ from memoryhub.audit import verification
 from memoryhub.memories import StoreError, StoreResult
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, Label, Memory, Session
-from tests.conftest import index_is_sound
+from tests.database import index_is_sound
 
 
 def batch(actor, *drafts, **options):

@@ -20,7 +20,7 @@ from memoryhub.core import database
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Fact, JournalEntry, Memory, Revision
-from tests.conftest import index_is_sound
+from tests.database import index_is_sound
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 THREADS = 8

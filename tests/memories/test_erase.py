@@ -21,7 +21,7 @@ from memoryhub.maintenance.operations import run_now
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
 from tests import disk
-from tests.conftest import index_is_sound
+from tests.database import index_is_sound
 
 
 def bytes_of_the_store() -> bytes:

@@ -18,7 +18,7 @@ from memoryhub.models import Entity, Fact, FileLink, JournalEntry, Label, Memory
 from memoryhub.search.hybrid import search_memories
 from memoryhub.stats.timeline import load_timeline
 from tests.cases import rolled_back
-from tests.conftest import index_is_sound
+from tests.database import index_is_sound
 
 DAY = timedelta(days=1)
 

@@ -24,7 +24,7 @@ from memoryhub.memories import StoreError, StoreResult
 from memoryhub.memories.rows import LIST_FIELDS, join_aliases, list_values
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
-from tests.conftest import index_is_sound
+from tests.database import index_is_sound
 
 ACTORS = {
     "full": Actor("user:ada", Clearance.up_to("secret", owner="ada")),

@@ -13,7 +13,7 @@ from memoryhub.memories import Conflict, NotFound
 from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory, Revision, Session
-from tests.conftest import index_is_sound
+from tests.database import index_is_sound
 
 
 def change(memory, actor, now=None, **fields):

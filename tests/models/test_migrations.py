@@ -17,7 +17,7 @@ from memoryhub.backends import schema
 from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
-from tests.conftest import index_is_sound, run_in_new_process, run_sql
+from tests.database import index_is_sound, run_in_new_process, run_sql
 
 OF_MARKS = ("memory", "session", "event")
 TRIGGERS = {

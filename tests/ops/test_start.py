@@ -18,7 +18,7 @@ from memoryhub.ops import checks, serving
 from tests.api.conftest import Agent, is_problem
 from tests.commands.conftest import home, own_store  # noqa: F401 fixtures
 from tests.commands.examining import named, remember
-from tests.conftest import cut_journal
+from tests.database import cut_journal
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store")]
 

@@ -20,6 +20,7 @@ CODE = [
     ("path/to/file.py:42", ["file.py in path to 42", "the path to the file py 42", "42 files"]),
     ("C++", ["C and C and C", "plus and plus"]),
     ("node_7", ["node_8 is a node", "a node with 7 nodes"]),
+    ("->", ["a re-used name", "- one - two", "3 > 2"]),
 ]
 
 
@@ -50,6 +51,17 @@ def test_old_memory_with_the_exact_code_comes_before_new_ones_with_its_words(
 def test_exact_code_is_one_highlight_without_single_characters(code):
     assert marks(code, f"The log says {code} at night: a b c x, 7 and 42.")[0] == code
     assert all(len(one) > 1 for one in marks(code, f"The log says {code} at night: a b c x 7."))
+
+
+@pytest.mark.parametrize("typed", ["don't use pgbouncer", "why can’t we'll use pgbouncer", "isn't pgbouncer"])
+def test_contraction_does_not_count_next_to_other_words(typed):
+    words = {word for term in parse_query(typed).terms for word in term.words}
+    assert words - {"use"} == {"pgbouncer"}
+
+
+def test_contraction_alone_finds_its_text(remember):
+    expected = remember("The tests don't run on Sundays")
+    assert [hit.memory for hit in search("don't", mode="lexical")] == [expected]
 
 
 def test_exact_code_in_a_question_counts_more_than_its_words(embedding, remember):

@@ -6,6 +6,7 @@ import pytest
 
 from memoryhub.access.policy import Clearance
 from memoryhub.models import Memory
+from memoryhub.search.fallback import search_with_fallback
 from memoryhub.search.hybrid import search_memories
 
 
@@ -184,3 +185,26 @@ def test_word_of_hidden_memories_is_found_inside_visible_words(remember, low):
 def test_substring_in_an_old_memory_passes_the_usual_floor(remember):
     memory = remember("the reindexingqueue was drained", created_at="2019-01-01T00:00:00Z", title="Old news")
     assert found("indexingque", min_score=None) == [memory]
+
+
+@pytest.mark.parametrize(
+    ("text", "unrelated", "inflected"),
+    [
+        ("يتم تشغيل النسخ الاحتياطي كل ليلة", "سيارة حمراء", "تشغيل"),
+        ("הגיבוי רץ בכל לילה בשעה שתיים", "מכונית אדומה", "גיבוי"),
+        ("Τα αντίγραφα γίνονται κάθε βράδυ", "Καλημέρα", "αντίγραφα"),
+        ("परिनियोजन शुक्रवार को नहीं किया जाता", "नमस्ते", "परिनियोजन"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["hybrid", "semantic"])
+def test_words_of_a_script_that_the_model_cannot_read_find_only_texts_with_them(
+    embedding, remember, text, unrelated, inflected, mode
+):
+    memory = remember(text)
+    remember("The cache is cleared at night")
+    memories = Memory.objects.all()
+    assert search_memories(memories, unrelated, mode=mode, min_score=0.0).hits == []
+    found = search_with_fallback(memories, unrelated, limit=5)
+    assert found == []
+    if mode == "hybrid":
+        assert [hit.memory for hit in search_memories(memories, inflected).hits] == [memory]

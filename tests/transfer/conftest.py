@@ -37,7 +37,7 @@ from memoryhub.transfer.reader import IdMap, open_import
 from memoryhub.transfer.records import ReadOptions
 from memoryhub.transfer.reports import Tally
 from tests.commands.conftest import home, jsonl, run
-from tests.conftest import without_journal_triggers
+from tests.database import without_journal_triggers
 
 __all__ = ["home", "jsonl", "run"]
 

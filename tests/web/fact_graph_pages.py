@@ -32,5 +32,5 @@ def nodes(response: Any) -> dict[str, str]:
 
 
 def panel_of(response: Any) -> Page:
-    """Return the panel next to the picture."""
-    return Page(response.content.decode().partition('<aside id="panel"')[2].partition("</aside>")[0])
+    """Return the panel next to the picture, and the memories below it."""
+    return Page(response.content.decode().partition('<aside id="panel"')[2].partition("</main>")[0])

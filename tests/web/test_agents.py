@@ -83,6 +83,14 @@ class TestAgent:
         assert "4 prompts: 3 received memories, which helped in 1 of 2 cases. 2,100 tokens." in words
         assert "a question without an answer" in words
 
+    def test_one_case_is_counted_in_the_singular(
+        self, visitor: Client, remember: Remember, session: Session
+    ) -> None:
+        Event.objects.create(session=session, event="tool:post")
+        shown = [{"id": remember().uid}]
+        Injection.objects.create(session=session, project="p", injected=shown, helped=True)
+        assert "which helped in 1 of 1 case." in main(visitor.get(PAGE)).words
+
     def test_failed_handlers_and_refused_secrets_are_errors(
         self, visitor: Client, agent: Actor, session: Session
     ) -> None:

@@ -76,13 +76,17 @@ def live() -> int:
 
 def test_exact_number_is_confirmed_before_anything_changes(editor: Client, three: list[Memory]) -> None:
     page = ask(editor, "trash")
-    assert "Trash: 3 memories?" in page.words
+    assert "Trash 3 memories?" in page.words
     assert not MaintenanceRun.objects.exists()
     assert live() == 3
 
 
+def test_action_with_a_value_is_named_in_the_question(editor: Client, three: list[Memory]) -> None:
+    assert "Set project Hub for 3 memories?" in ask(editor, "set-project", project="Hub").words
+
+
 def test_more_than_was_confirmed_is_asked_again(editor: Client, three: list[Memory]) -> None:
-    assert "Trash: 3 memories?" in ask(editor, "trash", confirmed="2").words
+    assert "Trash 3 memories?" in ask(editor, "trash", confirmed="2").words
     assert not MaintenanceRun.objects.exists()
 
 
@@ -337,7 +341,7 @@ def test_more_memories_than_a_request_may_change_really_change(sign_in: SignIn, 
     copies = [Memory(**values | {"uid": f"copy-{n}", "copy": n}) for n in range(1, 2001)]
     Memory.objects.bulk_create(copies)
     client = sign_in("delete_memory")
-    assert "Trash: 2,001 memories?" in ask(client, "trash").words
+    assert "Trash 2,001 memories?" in ask(client, "trash").words
     run = finish(start(client, "trash"))
     assert run.result["counts"] == {"change": 2001}
     assert live() == 0

@@ -55,6 +55,7 @@ class TestPagesOfOne:
     def test_the_table_leads_to_each_fact_and_from_there_on(self, visitor: Client, fact: Fact) -> None:
         assert f'href="/facts/{fact.uid}/"' in visitor.get("/facts/").content.decode()
         page = visitor.get(f"/facts/{fact.uid}/").content.decode()
+        assert '<p class="back"><a href="/facts/" data-back>' in page
         assert "zebra" in page
         assert "/facts/?subject=zebra&amp;predicate=eats&amp;state=all" in page
 

@@ -22,7 +22,7 @@ from memoryhub.facts import services
 from memoryhub.maintenance import executor, runs
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Injection, JournalEntry, Membership, Memory
-from tests.conftest import cut_journal
+from tests.database import cut_journal
 
 
 def text(response: Any) -> str:

@@ -16,6 +16,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Event, Injection, Memory, Session
+from tests.cases import each
 
 MAX_STATEMENTS = 12
 MAX_MAINTENANCE = 16
@@ -91,22 +92,25 @@ def count_statements(client: Client, page: str) -> int:
     return len([row for row in captured if not row["sql"].startswith(TRANSACTION)])
 
 
-@pytest.mark.parametrize("page", PAGES)
 class TestStatements:
+    @each("page", PAGES)
     def test_unchanged_store_takes_few(self, admin_client: Client, page: str) -> None:
         client = admin_client
         client.get(page)
         assert count_statements(client, page) <= MAX_STATEMENTS
 
+    @each("page", PAGES)
     def test_person_with_permissions_takes_few(self, curator: Client, page: str) -> None:
         curator.get(page)
         assert count_statements(curator, page) <= MAX_STATEMENTS
 
+    @each("page", PAGES)
     def test_event_is_no_change_of_memories(self, admin_client: Client, page: str) -> None:
         admin_client.get(page)
         Event.objects.create(session=Session.objects.get(session_id="night"), event="tool:post")
         assert count_statements(admin_client, page) <= MAX_STATEMENTS
 
+    @each("page", PAGES)
     def test_changed_store_takes_a_few_more(
         self, admin_client: Client, page: str, remember: Callable[..., Memory]
     ) -> None:
@@ -115,7 +119,6 @@ class TestStatements:
         assert count_statements(admin_client, page) <= PAGES[page]
 
 
-@pytest.mark.parametrize("page", FULL_PAGES)
 class TestFullPages:
     """In a store with a memory and a session that have everything a page can list."""
 
@@ -123,11 +126,13 @@ class TestFullPages:
     def night(self, store: None, remember: Callable[..., Memory], actor: Actor) -> None:
         fill_night(remember, actor, 4)
 
+    @each("page", FULL_PAGES)
     def test_unchanged_store_takes_few(self, admin_client: Client, curator: Client, page: str) -> None:
         for client in (admin_client, curator):
             count_statements(client, page)
             assert count_statements(client, page) <= MAX_STATEMENTS
 
+    @each("page", FULL_PAGES)
     def test_changes_and_events_take_more_once(
         self, admin_client: Client, page: str, remember: Callable[..., Memory]
     ) -> None:
@@ -137,6 +142,7 @@ class TestFullPages:
         Event.objects.create(session=Session.objects.get(session_id="night"), event="tool:post")
         assert count_statements(admin_client, page) <= FULL_PAGES[page][1]
 
+    @each("page", FULL_PAGES)
     def test_more_rows_take_no_more(
         self, admin_client: Client, page: str, remember: Callable[..., Memory], actor: Actor
     ) -> None:

@@ -16,6 +16,7 @@ from memoryhub.web.sessions.picture_layout import (
     END,
     HEADER_HEIGHT,
     LANES,
+    LETTER_WIDTH,
     START,
     PictureItem,
     SessionPicture,
@@ -162,7 +163,17 @@ class TestTime:
         assert any(tick.text.startswith("2024-03-11 ") for tick in picture.ticks)
 
     def test_a_session_of_seconds_has_ticks_in_seconds(self) -> None:
-        assert drawn([event(n / 10) for n in range(200)]).ticks[0].text == "12:00:00"
+        picture = drawn([event(n / 10) for n in range(200)])
+        [first, *_] = picture.ticks
+        assert first.text == "12:00:00"
+        assert first.x * picture.width / 100 >= len(first.text) * LETTER_WIDTH / 2  # fits left of its mark
+
+    def test_pauses_are_named_only_where_the_words_fit(self) -> None:
+        lanes, night = ("read", "search", "write"), 14 * 3600
+        one = drawn([*(event(n * 20) for n in range(9)), event(night)])
+        three = drawn([*(event(n * 20, lanes[n % 3]) for n in range(9)), event(night)])
+        assert [len(picture.folds) for picture in (one, three)] == [1, 1]
+        assert [picture.names_pauses for picture in (one, three)] == [False, True]
 
     @pytest.mark.parametrize(
         ("minutes", "words"),

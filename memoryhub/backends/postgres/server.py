@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from django.db import connection
+from django.db import DatabaseError, NotSupportedError, connection
 
 MIN_VERSION = 15
 MIN_VECTOR = (0, 8)  # the first with iterative scans
@@ -74,14 +74,37 @@ def write_temporary_file() -> None:
         cursor.execute("SELECT count(*) FROM generate_series(1, 50000)")
 
 
+def find_connection_problem(error: DatabaseError) -> ServerProblem:
+    """Return why the hub cannot connect to the server."""
+    if isinstance(error, NotSupportedError):  # Django refuses versions that are older still
+        return _too_old(str(error).rstrip("."))
+    error = _error_without_pool() or error
+    return ServerProblem(
+        "memoryhub.E007",
+        f"PostgreSQL does not answer: {str(error).strip().splitlines()[0]}",
+        "Start it, or correct DATABASE_URL.",
+    )
+
+
+def _error_without_pool() -> DatabaseError | None:
+    """Return why a new connection fails. The pool only reports how long it waited for one."""
+    options = {**connection.get_connection_params(), "connect_timeout": 5}
+    try:
+        with connection.wrap_database_errors:
+            connection.Database.connect(**options).close()  # type: ignore[attr-defined]
+    except DatabaseError as error:
+        return error
+    return None
+
+
+def _too_old(text: str) -> ServerProblem:
+    return ServerProblem("memoryhub.E008", text, f"Upgrade the server to PostgreSQL {MIN_VERSION} or newer.")
+
+
 def find_problems(facts: ServerFacts) -> Iterator[ServerProblem]:
     """Yield why the hub cannot use this server, or not all of its features."""
     if facts.version < MIN_VERSION:
-        yield ServerProblem(
-            "memoryhub.E008",
-            f"PostgreSQL {facts.version} is too old",
-            f"Upgrade the server to PostgreSQL {MIN_VERSION} or newer.",
-        )
+        yield _too_old(f"PostgreSQL {facts.version} is too old")
     if facts.encoding != "UTF8":
         yield ServerProblem(
             "memoryhub.E009",

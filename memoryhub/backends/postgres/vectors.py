@@ -1,7 +1,7 @@
 """The vectors of a model in PostgreSQL: the nearest of the visible memories, found with pgvector.
 
 Triggers copy each vector from its row to a table with a column of pgvector. An HNSW index for each model
-finds the nearest under the access filter: an iterative scan goes on until it has found enough visible
+finds the nearest under the access filter: an iterative scan continues until it has found enough visible
 memories. A few visible memories are compared one by one.
 """
 

@@ -1,6 +1,6 @@
 """Read the rows of an SQLite file page by page, also past damaged pages, where SQLite itself stops.
 
-Only tables are read, because indexes can be made anew from their rows. The format of the file:
+Only tables are read, because indexes can be rebuilt from their rows. The format of the file:
 https://www.sqlite.org/fileformat2.html
 """
 

@@ -129,7 +129,7 @@ _MAX_LINE_BYTES = 64 * 2**20  # larger than a message may be: the id of one that
 class StdioConnection:
     """The connection of one client.
 
-    ``admit`` authenticates the client anew for each message, because a token may be revoked meanwhile; it
+    ``admit`` authenticates the client for each message, because its token may be revoked at any time; it
     raises a Problem if that fails. ``longest``: maximum bytes of a line, as of an API body.
     """
 

@@ -14,6 +14,8 @@ from memoryhub.audit import journal
 from memoryhub.management.operator import operator
 from memoryhub.ops import backup, restore
 
+_UNCHANGED = "The current store is as it was before."
+
 
 class Command(BaseCommand):
     help = (
@@ -40,8 +42,11 @@ class Command(BaseCommand):
                     self._put_in_place(copy, contents, options)
         except backup.BackupError as error:
             raise CommandError(f"{error}\nNothing was changed.") from None
-        except (DatabaseError, OSError) as error:
-            raise CommandError(f"{error}\nThe current store was put back.") from None
+        except OSError as error:
+            place = error.filename or backup.live_path().parent
+            raise CommandError(f"{place}: {error.strerror or error}\n{_UNCHANGED}") from None
+        except DatabaseError as error:
+            raise CommandError(f"{error}\n{_UNCHANGED}") from None
 
     def _verified(self, copy: Path, options: dict[str, Any]) -> backup.Contents:
         contents = backup.inspect(copy, options["file"])

@@ -1,10 +1,9 @@
-"""Decoding of hidden text: base64, base32, hexadecimal, binary, Morse, rot13, parts and others. No Django."""
+"""Decoding of hidden text: base64, hexadecimal, binary, Morse, Braille, parts and others. No Django."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import codecs
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from memoryhub.core.rule_files import PatternFile, Regex, load_rule_file
+from memoryhub.security.prompt_injection.ciphers import MAYBE_PIG_LATIN, PIG_LATIN, decode_pig_latin
 
 _BASE64 = re.compile(r"(?<![\w+/])[A-Za-z0-9+/_-]{16,8000}={0,2}(?![\w+/])")
 _MAYBE_SPACED_CODE = re.compile(
@@ -21,10 +21,22 @@ _HEX = re.compile(
     r"(?<![0-9a-fA-F])(?:(?:0x|U\+00)?[0-9a-fA-F]{2}[ :,-]{0,2}){11,4000}"
     r"(?:0x|U\+00)?[0-9a-fA-F]{2}(?![0-9a-fA-F])"
 )
+_LONG_WORD = re.compile(r"\S{16,}")
+_CHUNK = re.compile(r"[^\s+/#>*|-]\S+|[+/-]\S{3,}")  # no sign that joins or quotes
+_PUNCTUATION = "\"'`,.;:()[]{}"
 _HEX_SIGNS = re.compile(r"0x|U\+00|[ :,-]")
 _CHARACTER_CODES = re.compile(r"(?<!\d)(?:\d{2,3}[ ,]{1,2}){11,2000}\d{2,3}(?!\d)")
+# Five characters are four bytes. The first one is in a small range if they are ASCII.
+_BASE85 = re.compile(
+    r"(?:[A-Zabcdef][\w!#$%&()+;*<=>?@^`{|}~-]{4}){4,1600}[\w!#$%&()+;*<=>?@^`{|}~-]{0,4}", re.ASCII
+)
+_ASCII85 = re.compile(r"(?:[+-J][!-u]{4}){4,1600}[!-u]{0,4}")
 _BASE32 = re.compile(r"(?<![\w+/])[A-Z2-7]{16,8000}={0,6}(?![\w+/])")
 _MAYBE_BINARY = re.compile("000")
+_BRAILLE = re.compile("[\u2801-\u283f][\u2800-\u283f ]{8,4000}")
+_BRAILLE_LETTERS = str.maketrans(
+    dict(zip("⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵\u2800⠂⠲⠖⠦⠄⠤", "abcdefghijklmnopqrstuvwxyz ,.!?'-", strict=True))
+)
 _MORSE = re.compile(r"(?<![.-])(?:[.-]{1,5}[ /|]{1,3}){11,2000}[.-]{1,5}(?![.-])")
 _MAYBE_MORSE = re.compile(r"[.-]{1,5} [.-]{1,5} [.-]{1,5} ")
 _MORSE_LETTERS = dict(
@@ -39,28 +51,18 @@ _MORSE_SIGNS = re.compile(r"([.-]+)( ?[/|] ?|  +)?")
 # A byte can be hidden in an invisible character that selects a variant of the character before it.
 _VARIATION_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{8,2000}")
 _BINARY = re.compile(r"(?<!\d)(?:[01]{8}[ ,]{0,2}){8,4000}(?!\d)")
-# Frequent words of English, of German and of orders. A clause that has more of them once it is decoded was
-# encoded.
-_COMMON_WORDS = frozenset(
-    """the and you your that what all with now are from not this say tell me to of is in it for
-    der die das und ist nicht alle dein deine mir ein eine den auf mit ignore disregard forget previous
-    instructions prompt reveal""".split()
-)
-_PLAIN_WORD = re.compile(r"[a-z]{2,12}")
-_CLAUSE_END = re.compile(r"[\n.:!?]")
 _PART = re.compile(
-    r"""(?:[=:(\[,]|\b(?:is|be|and|y|part|half|take|add|ist|und|है))[ ]?"""
-    r"""(?:"([^"\n]{1,80})"|'([^'\n]{1,80})')"""
+    r"""(?:[=:(\[,+]|\b(?:is|be|and|y|part|half|take|add|join|combine|with|plus|ist|und|है))[ ]?"""
+    r"""(?:"([^"\n]{1,80})"|'([^'\n]{1,80})'|`([^`\n]{1,80})`)"""
 )
 _JOINING = re.compile(
     r"\+|\b(?:concat|combin|join|glue|together|halves|parts|fragments|sentence|in order|evaluate)"
     r"|\b(?:verbind|zusammen)|जोड़"
 )
 _MAX_PARTS = 20
-_MIN_COMMON_WORDS = 2  # in a clause
-_MIN_COMMON_SHARE = 0.15  # of its words
 _MIN_CODE_LENGTH = 16
-_MAX_CANDIDATES = 40  # in one text
+_MIN_GROUPS_LENGTH = 20
+_MIN_PASSAGES, _CHARS_PER_PASSAGE = 40, 300  # decoded passages of a text that are inspected
 _MIN_READABLE_SHARE = 0.9  # share of letters, digits, blanks and punctuation in decoded text
 
 
@@ -77,10 +79,7 @@ class DecodedPassage:
 def find_encoded_passages(text: str) -> Iterator[DecodedPassage]:
     """Yield the passages of the original text that decode to readable text."""
     yield from _join_parts(text)
-    for match, code, decode in islice(_candidates(text), _MAX_CANDIDATES):
-        plain = decode(match.group())
-        if plain:
-            yield DecodedPassage(match.start(), match.end(), plain, code)
+    yield from islice(_decode_candidates(text), max(_MIN_PASSAGES, len(text) // _CHARS_PER_PASSAGE))
 
 
 def _join_parts(text: str) -> Iterator[DecodedPassage]:
@@ -90,61 +89,52 @@ def _join_parts(text: str) -> Iterator[DecodedPassage]:
     parts = list(islice(_PART.finditer(text), _MAX_PARTS))
     if len(parts) > 1:
         for between in ("", " "):
-            joined = between.join(part[1] or part[2] for part in parts)
+            joined = between.join(part[part.lastindex or 0] for part in parts)
             yield DecodedPassage(parts[0].start(), parts[-1].end(), joined, "parts")
 
 
-def _candidates(text: str) -> Iterator[tuple[re.Match[str], str, Callable[[str], str]]]:
-    end = 0
-    for word in text.split():
-        if len(word) < _MIN_CODE_LENGTH:
-            continue
-        start = text.index(word, end)
-        end = start + len(word)
+def _decode_candidates(text: str) -> Iterator[DecodedPassage]:
+    for word in _LONG_WORD.finditer(text):
         for pattern, code, decode in _CODES:
-            for match in pattern.finditer(text, start, end):
-                yield match, code, decode
+            for match in pattern.finditer(text, *word.span()):
+                if plain := decode(match.group()):
+                    yield DecodedPassage(*match.span(), plain, code)
+    for chunks in _find_chunks(text):
+        yield from _join_chunks(chunks)
     for maybe, pattern, code, decode in _SPACED_CODES:
         if maybe.search(text):
             for match in pattern.finditer(text):
-                yield match, code, decode
+                if plain := decode(match.group()):
+                    yield DecodedPassage(*match.span(), plain, code)
 
 
-def decode_rot13(plain: str) -> str | None:
-    """Return the decoded text if the normalised text may be in rot13."""
-    turned = codecs.encode(plain, "rot13")
-    return turned if _is_plainer(turned, plain) else None
+def _find_chunks(text: str) -> Iterator[list[re.Match[str]]]:
+    """Yield the words of one length that follow each other, with the next one if that is shorter."""
+    chunks: list[re.Match[str]] = []
+    size = 0
+    for word in _CHUNK.finditer(text):
+        length = word.end() - word.start()
+        if length != size:
+            if size * len(chunks) >= _MIN_CODE_LENGTH and len(chunks) > 1:
+                yield [*chunks, word] if length < size else chunks
+            chunks, size = [], length
+        chunks.append(word)
+    if size * len(chunks) >= _MIN_CODE_LENGTH and len(chunks) > 1:
+        yield chunks
 
 
-def reverse_text(plain: str) -> str | None:
-    """Return the reversed text if the normalised text may be written backwards."""
-    turned = plain[::-1]
-    return turned if _is_plainer(turned, plain) else None
-
-
-def _is_plainer(turned: str, plain: str) -> bool:
-    """Return True if a clause of the turned text has more common words than before."""
-    if not _COMMON_WORDS.intersection(_PLAIN_WORD.findall(turned)):
-        return False
-    return any(_is_plainer_clause(new, old) for new, old in _clause_pairs(turned, plain))
-
-
-def _is_plainer_clause(turned: str, plain: str) -> bool:
-    words = _PLAIN_WORD.findall(turned)
-    common = sum(word in _COMMON_WORDS for word in words)
-    if common < max(_MIN_COMMON_WORDS, _MIN_COMMON_SHARE * len(words)):
-        return False
-    return common >= 2 * sum(word in _COMMON_WORDS for word in _PLAIN_WORD.findall(plain))
-
-
-def _clause_pairs(turned: str, plain: str) -> Iterator[tuple[str, str]]:
-    """Yield each clause of the turned text with the characters at the same distance from its end or start."""
-    start = 0
-    is_reversed = turned[:1] == plain[-1:] and turned == plain[::-1]
-    for clause in _CLAUSE_END.split(turned):
-        end = start + len(clause)
-        yield clause, plain[len(plain) - end : len(plain) - start] if is_reversed else plain[start:end]
-        start = end + 1
+def _join_chunks(chunks: list[re.Match[str]]) -> Iterator[DecodedPassage]:
+    """Yield what the chunks of a code give together. Words before them, and one after them, are left out."""
+    parts = [chunk.group().strip(_PUNCTUATION) for chunk in chunks]
+    first = next(
+        (place for place, part in enumerate(parts) if not (part.isalpha() and part[1:].islower())), len(parts)
+    )
+    for last in (len(parts), len(parts) - 1):
+        joined = "".join(parts[first:last])
+        for pattern, code, decode in _CODES:
+            if pattern.fullmatch(joined) and (plain := decode(joined)):
+                yield DecodedPassage(chunks[first].start(), chunks[last - 1].end(), plain, code)
+                return
 
 
 def _decode_base64(code: str) -> str:
@@ -156,6 +146,29 @@ def _decode_base64(code: str) -> str:
     except (binascii.Error, ValueError):
         return ""
     return _to_readable_text(raw)
+
+
+def _decode_base85(code: str) -> str:
+    return _decode_groups(code, base64.b85decode)
+
+
+def _decode_ascii85(code: str) -> str:
+    return _decode_groups(code, base64.a85decode)
+
+
+def _decode_groups(code: str, decode: Callable[[str], bytes]) -> str:
+    """Decode groups of five. The last characters may be punctuation that follows the code."""
+    if not _read_groups(code[:_MIN_GROUPS_LENGTH], decode):
+        return ""
+    readings = (_read_groups(code[: len(code) - cut], decode) for cut in range(5))
+    return next(filter(None, readings), "")
+
+
+def _read_groups(code: str, decode: Callable[[str], bytes]) -> str:
+    try:
+        return _to_readable_text(decode(code))
+    except ValueError:
+        return ""
 
 
 def _decode_base32(code: str) -> str:
@@ -186,6 +199,10 @@ def _decode_morse(code: str) -> str:
     return "".join(_MORSE_LETTERS.get(letter, "") + " " * bool(gap) for letter, gap in signs)
 
 
+def _decode_braille(code: str) -> str:
+    return re.sub("[\u2800-\u28ff]", "", code.translate(_BRAILLE_LETTERS))
+
+
 def _decode_variation_selectors(code: str) -> str:
     places = (ord(sign) for sign in code)
     return _to_readable_text(bytes(n - 0xFE00 if n < 0x10000 else n - 0xE0100 + 16 for n in places))
@@ -195,11 +212,15 @@ _CODES = (
     (_BASE64, "base64", _decode_base64),
     (_HEX, "hexadecimal", _decode_hex),
     (_BASE32, "base32", _decode_base32),
+    (_BASE85, "base85", _decode_base85),
+    (_ASCII85, "Ascii85", _decode_ascii85),
 )
 # Codes that may contain blanks: a quick test, the pattern, the name and the decoder.
 _SPACED_CODES = (
     (_VARIATION_SELECTORS, _VARIATION_SELECTORS, "variation selectors", _decode_variation_selectors),
     (_MAYBE_MORSE, _MORSE, "Morse code", _decode_morse),
+    (_BRAILLE, _BRAILLE, "Braille", _decode_braille),
+    (MAYBE_PIG_LATIN, PIG_LATIN, "Pig Latin", decode_pig_latin),
     (_MAYBE_BINARY, _BINARY, "binary", _decode_binary),
     (_MAYBE_SPACED_CODE, _HEX, "hexadecimal", _decode_hex),
     (_MAYBE_SPACED_CODE, _CHARACTER_CODES, "character codes", _decode_character_codes),

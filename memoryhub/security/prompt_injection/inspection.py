@@ -13,12 +13,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memoryhub.security.prompt_injection.decoding import (
-    decode_rot13,
-    find_encoded_passages,
-    find_markup,
-    reverse_text,
-)
+from memoryhub.security.prompt_injection.ciphers import decode_clauses
+from memoryhub.security.prompt_injection.decoding import find_encoded_passages, find_markup
 from memoryhub.security.prompt_injection.normalisation import NormalisedText, normalise
 
 if TYPE_CHECKING:
@@ -30,6 +26,8 @@ MAX_CACHED_MEMORIES = 1024  # some megabytes in each process
 MAX_ROUNDS = 6  # inspections of a redacted text
 _MAX_FIELDS_LEFT_OUT = 12  # fields that are tested for being necessary to an order
 _MAX_NESTED_CODES = 2
+_MAX_ENCODED_ORDERS = 12  # of a text whose rest stays
+_IN_CODE = " (in "
 _DIGEST_SIZE = 20
 _FULL_STOPS = re.compile(r"[.!?。！？…]+")
 _OPENING = {")": "(", "]": "[", "}": "{", ">": "<", '"': '"', "”": "“", "»": "«", "」": "「"}
@@ -112,6 +110,8 @@ def _inspect(text: str) -> Verdict:
         if not further:
             return Verdict(clean, findings, _is_empty_of_words(clean, findings))
         findings = _merge_findings([*findings, *further])
+        if sum(_IN_CODE in finding.reason for finding in findings) > _MAX_ENCODED_ORDERS:
+            break
     whole = Finding(findings[0].kind, 0, len(text), findings[0].reason)
     return Verdict(INSTRUCTION_REMOVED, [whole], True)
 
@@ -258,7 +258,7 @@ def _find(text: str, depth: int = 0) -> list[Finding]:
         for passage in find_encoded_passages(text):
             inner = [finding for finding in _find(passage.text, depth + 1) if finding.removed]
             if inner:
-                reason = f"{inner[0].reason} (in {passage.code})"
+                reason = f"{inner[0].reason}{_IN_CODE}{passage.code})"
                 found.append(Finding(inner[0].kind, passage.start, passage.end, reason))
     return found
 
@@ -287,15 +287,15 @@ def _sentence_end(text: str, start: int, end: int) -> int:
 
 
 def _find_turned_orders(plain: NormalisedText) -> Iterator[Finding]:
-    """Yield orders in rot13 or in reversed text."""
-    size = len(plain.text)
-    turned = decode_rot13(plain.text)
+    """Yield orders in a cipher of letters, or in reversed text."""
+    turned, may_be_reversed = decode_clauses(plain.text)
     if turned:
         for detection in _detect(NormalisedText(turned), turned, True):
             span = plain.span(detection.start, detection.end)
-            yield Finding(detection.kind, *span, f"{detection.evidence[0]} (in rot13)")
-    turned = reverse_text(plain.text)
-    if turned:
+            yield Finding(detection.kind, *span, f"{detection.evidence[0]} (in a cipher)")
+    if may_be_reversed:
+        size = len(plain.text)
+        turned = plain.text[::-1]
         for detection in _detect(NormalisedText(turned), turned, True):
             span = plain.span(size - detection.end, size - detection.start)
             yield Finding(detection.kind, *span, f"{detection.evidence[0]} (written backwards)")

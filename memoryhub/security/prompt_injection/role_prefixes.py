@@ -18,9 +18,12 @@ _BEGINNING_CHARS = 300
 _MIN_JUDGED, _CHARS_PER_JUDGED = 20, 100  # lines of a text that are tested for speech
 
 _SPEAKERS = frozenset({"assistant", "human"})  # never the name of a setting
+_TITLED = ("system", "user", "ai", "model", "assistant", "human")
+_NOUNS = ("message", "prompt", "response", "reply", "output", "turn", "input", "answer")
 _ROLES = sorted(
     {"system", "user", "developer", "ai", "model", "bot", "chatbot", "admin", "operator", "tool", "function"}
-    | {f"{role} {noun}" for role in ("system", "developer") for noun in ("message", "prompt")}
+    | {f"{role}-{noun}" for role in ("system", "developer") for noun in ("message", "prompt")}
+    | {f"{role} {noun}" for role in _TITLED for noun in _NOUNS}
     | _SPEAKERS,
     key=len,
     reverse=True,
@@ -29,7 +32,9 @@ _INVISIBLE = "\u200b"  # replaces every invisible character in a folded text
 _BLANK = f"[ {_INVISIBLE}]"
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _COLONS = "：﹕︓\u02d0\u0589\u05c3\u2236\ua789"  # full-width ones, and letters and signs that look like one
-_ROLE = "|".join(f"{_INVISIBLE}*+".join(role.replace(" ", "-")) for role in _ROLES).replace("-", "[ _-]")
+_ROLE = "|".join(f"{_INVISIBLE}*+".join(role) for role in _ROLES).replace("-", "[ _-]")
+# "assistant (final)"
+_NOTE = rf"{_BLANK}{{0,3}}\([^():：\n]{{1,20}}\)"
 
 # The markup of turns in templates of Llama and Mistral, which is not part of a name such as "[install]".
 _BRACKETED = r"\[/?(?:inst|system_prompt|available_tools|tool_(?:calls|results|content))\]"
@@ -42,13 +47,16 @@ _HTML_TAG = rf"</?(?!(?:{_ROLE})[ />])[a-z][a-z0-9]{{0,9}} ?/?>"
 _PREFIX = re.compile(
     rf"(?P<lead>(?>(?:\[instruction removed\]|{_TURN_MARKUP}|{_HTML_TAG}|[\W\d_]"
     r"|[^\W\d_](?=[.)\]])|[ivx]{1,4}(?=[.)]))*))"
-    rf"(?P<role>{_ROLE}|(?<=### )(?:instruction|response|input))(?>(?:{_HTML_TAG}|[*_~\])}}> {_INVISIBLE}])*)"
+    rf"(?P<role>{_ROLE}|(?<=### )(?:instruction|response|input))(?:{_NOTE})?"
+    rf"(?>(?:{_HTML_TAG}|[*_~\])}}> {_INVISIBLE}])*)"
     rf"(?P<colon>[:：](?!//|:++\w|(?<=tool:)\w|(?<=function:)\w)[:：]*+)[*_~\])}}>]*+{_BLANK}*+"
 )
 _LINE = re.compile(r"[^\n]+")
 # "List<User>" is code.
 _ROLE_TAG = re.compile(
     rf"(?:(?<!\w)|(?=<[ /]*+system))<{_BLANK}{{0,3}}/?{_BLANK}{{0,3}}(?:{_ROLE})(?=[ />])[^<>\n]{{0,80}}>?"
+    rf"|<[a-z][\w:-]{{0,20}} [^<>\n]{{0,80}}?\b(?:role|from|speaker|author)[ ]?=[ ]?"
+    rf"[\"']?(?:{_ROLE})(?=[\"' />])[^<>\n]{{0,80}}>?"
 )
 _CHAT_TOKEN = re.compile(
     rf"(?:<(?:\|[a-z]{{2}}[^|<>:：\n]{{0,38}}+\||/?(?:start|end)_of_turn)>|<</?sys>>|{_BRACKETED})"
@@ -95,7 +103,7 @@ def _strip_line(line: str, first: re.Match[str], judge: bool) -> str:
         last = following
     role = first["role"].replace(_INVISIBLE, "")
     rest = line[last.end() :]
-    if first is not last or role in _SPEAKERS or (judge and _is_speech(rest)):
+    if first is not last or role.split(" ")[0] in _SPEAKERS or (judge and _is_speech(rest)):
         return line[: len(_without_opening_marks(first["lead"]))] + rest
     start, end = first.span("colon")
     if not rest:

@@ -116,7 +116,7 @@ def fact(request: HttpRequest, uid: str) -> HttpResponse:
 @require_POST
 @permission_required("memoryhub.delete_fact", raise_exception=True)
 def fact_delete(request: HttpRequest, uid: str) -> HttpResponse:
-    """Ask for confirmation before one fact is deleted for good; the form posts to ``facts_delete``."""
+    """Ask for confirmation before one fact is deleted; the form posts to ``facts_delete``."""
     found = get_object_or_404(Fact.objects.visible_to(request_clearance(request)), uid=uid)
     context = {"chosen": [found], "back": return_url(request, _FACTS_URL), "action": reverse("facts-delete")}
     return render(request, "facts/delete.html", context)
@@ -162,7 +162,7 @@ def facts_end_undo(request: HttpRequest, uid: str) -> HttpResponse:
 @require_POST
 @permission_required("memoryhub.delete_fact", raise_exception=True)
 def facts_delete(request: HttpRequest) -> HttpResponse:
-    """Delete the facts in ``uid`` for good, after a confirmation page that lists them."""
+    """Delete the facts in ``uid`` after a confirmation page that lists them."""
     back = return_url(request, _FACTS_URL)
     found = parse_ticked(request.POST.getlist("uid")[: fact_store.MAX_FACTS])
     visible = Fact.objects.visible_to(request_clearance(request)).filter(uid__in=found.uids)
@@ -206,8 +206,6 @@ def thing(request: HttpRequest) -> HttpResponse:
     """Show facts, memories and contradictions about ``name``, newest first, its aliases and neighbours."""
     if not (asked := request.GET.get("name", "")):
         return redirect("facts")
-    if "\x00" in asked:  # PostgreSQL cannot compare it
-        raise Http404
     project = request.GET.get("project", "")
     clearance = narrow_to_project(request_clearance(request), project)
     facts = query_facts(clearance, ended=None).exclude(BOUNDARY_FACTS)

@@ -246,9 +246,9 @@ def _change_in_background(
         for name in ("act", "every", "list", "next", "tag", *SETTABLE_FIELDS)
         if name in request.POST
     ]
-    words = [*request.POST["act"].replace("_", "-").split("-"), *map(str, values.values())]
-    label = " ".join([words[0].capitalize(), *words[1:]])
-    context = {"label": label, "count": count, "fields": fields, "back": back}
+    verb, *rest = [*request.POST["act"].replace("_", "-").split("-"), *map(str, values.values())]
+    label = " ".join([verb.capitalize(), *rest, "for"] if rest else [verb.capitalize()])
+    context = {"what": f"{label} {count:,} memories", "count": count, "fields": fields, "back": back}
     return render(request, "acts/confirm.html", context)
 
 

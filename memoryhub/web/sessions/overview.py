@@ -38,13 +38,13 @@ class SessionRow:
 
     @property
     def version(self) -> tuple[Any, ...]:
-        """Return the values that change as the session goes on."""
+        """Return the values that change during a session."""
         texts = (self.summary and self.summary.title, self.prompt and self.prompt.pk)
         return (*session_version(self.session), self.skipped, *texts)
 
 
 def session_version(session: Any) -> tuple[Any, ...]:
-    """Return what changes of a session of ``sessions_with_counts`` as it goes on."""
+    """Return what changes of a session of ``sessions_with_counts`` during it."""
     counts = (session.memory_count, session.event_count)
     return (session.session_id, session.project, *counts, session.last_seen, session.ended_seen)
 

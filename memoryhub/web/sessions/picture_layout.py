@@ -132,6 +132,11 @@ class SessionPicture:
         return (HEADER_HEIGHT + self.lanes_bottom) // 2
 
     @property
+    def names_pauses(self) -> bool:
+        """Whether the lanes are high enough for the words of a pause, which run upwards."""
+        return len(self.lanes) > 2
+
+    @property
     def curve_height(self) -> int:
         return CURVE_HEIGHT
 

@@ -15,7 +15,7 @@ from statistics import median
 
 # Pixels
 MIN_WIDTH = 720.0
-MARGIN = 16.0  # left of the first item and right of the last
+MARGIN = 30.0  # left of the first item, whose label is centred on it, and right of the last
 FOLD_WIDTH = 46.0
 TICK_SPACING, DATE_SPACING = 62.0, 108.0
 LETTER_WIDTH = 8.5
