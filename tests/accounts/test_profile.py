@@ -68,6 +68,10 @@ class TestRights:
         assert "badge-private" in text
         assert "badge-secret" not in text
 
+    def test_levels_are_named_only_if_the_person_can_see_them(self, member):
+        member(barn="")
+        assert "Private and secret memories" not in page(sign_in())
+
     def test_page_says_when_no_project_is_visible(self, member):
         member(farm="").memberships.all().delete()
         assert "You have no projects" in page(sign_in())
@@ -76,7 +80,7 @@ class TestRights:
         from django.contrib.auth.models import Group
 
         member().groups.add(Group.objects.get(name="curator"))
-        assert "You are a curator" in page(sign_in())
+        assert "Curator: writes and corrects memories" in page(sign_in())
 
 
 class TestTokens:

@@ -83,7 +83,7 @@ def test_an_installation_without_an_administrator_is_warned_about(own_store):
     User.objects.create_superuser("gone", password="x", is_active=False)
     assert look(named("administrator")).status is Status.WARN
     User.objects.create_superuser("ada", password="x")
-    assert look(named("administrator")) == ok("1 of 2 who can log in")
+    assert look(named("administrator")) == ok("1 of 2 people who can sign in")
 
 
 def test_accounts_of_an_earlier_openid_provider_are_warned_about(own_store, settings):

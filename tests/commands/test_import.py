@@ -242,7 +242,7 @@ def test_below_the_cap_or_without_one_nothing_is_warned_about(run, jsonl, config
 
 def test_lines_without_a_ttl_are_told_to_expire(run, jsonl, configure):
     ran = run("import_memories", jsonl({"content": "a"}, {"content": "b", "ttl_days": 0}))
-    assert "1 memory without ttl_days: to expire in 90 days" in ran.out
+    assert "1 memory without ttl_days will expire in 90 days" in ran.out
     configure(default_ttl_days=0)
     assert "expire" not in run("import_memories", jsonl({"content": "c"})).out
 

@@ -245,13 +245,13 @@ class Command(StoreCommand):
         if unknown := tally.ignored:
             listed = ", ".join(f"{shown(name)} ({plural(n, 'line')})" for name, n in unknown.most_common())
             yield f"Unknown fields, ignored: {listed}"
+        expire = "would expire" if self.options["dry_run"] else "will expire"
         if tally.first_expiry:
-            expire = "would expire" if self.options["dry_run"] else "will expire"
             yield f"{plural(tally.expiring, 'memory')} {expire}, the first on {tally.first_expiry:%Y-%m-%d}"
         if tally.without_ttl and days:
             memories = plural(tally.without_ttl, "memory")
             yield (
-                f"{memories} without ttl_days: to expire in {days} days (default_ttl_days);"
+                f"{memories} without ttl_days {expire} in {days} days (default_ttl_days);"
                 " use --ttl never to keep them"
             )
         if n := tally.restored.total():

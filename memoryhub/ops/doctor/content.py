@@ -147,7 +147,7 @@ def administrator() -> Iterator[Finding]:
     people = get_user_model().objects.filter(is_active=True)
     admins = people.filter(is_superuser=True).count()
     if admins:
-        yield ok(f"{admins} of {people.count()} who can log in")
+        yield ok(f"{admins} of {people.count()} people who can sign in")
     else:
         yield warn("there is no administrator", "manage.py createsuperuser")
 
