@@ -72,10 +72,10 @@ def seen(text: str) -> set[tuple[str, str]]:
 @pytest.fixture
 def world(remember: Callable[..., Memory]) -> dict[tuple[str, str], Memory]:
     """Nine memories with everything attached to them, and a session in each project."""
-    return {(p, level): _furnish(remember, p, level) for p in PROJECTS for level in LEVELS}
+    return {(p, level): _create_with_everything(remember, p, level) for p in PROJECTS for level in LEVELS}
 
 
-def _furnish(remember: Callable[..., Memory], project: str, level: str) -> Memory:
+def _create_with_everything(remember: Callable[..., Memory], project: str, level: str) -> Memory:
     unique = word(project, level)
     memory = remember(
         f"zebra {unique}",

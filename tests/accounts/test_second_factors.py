@@ -91,14 +91,14 @@ def test_password_alone_no_longer_signs_in(app):
     assert "login" not in operations()
 
 
-def test_code_completes_the_sign_in_and_leads_to_the_page_that_was_asked_for(app):
+def test_code_completes_the_sign_in_and_redirects_to_the_requested_page(app):
     client = first_step(target="/trash/")
     assert client.post(STEP, {"code": code_of(app[0])})["Location"] == "/trash/"
     assert is_signed_in(client)
     assert operations()[-1] == "login"
 
 
-def test_second_step_leads_to_no_other_site(app):
+def test_second_step_does_not_redirect_to_another_site(app):
     client = first_step(target="https://elsewhere.example/")
     answer = client.post(f"{STEP}?next=https://elsewhere.example/", {"code": code_of(app[0])})
     assert answer["Location"] == "/"
@@ -174,7 +174,7 @@ def test_cancel_leaves_the_second_step(app):
     assert client.get("/login/").status_code == 200
 
 
-def test_second_step_without_the_first_leads_to_the_sign_in(app):
+def test_second_step_without_the_first_redirects_to_the_sign_in(app):
     assert Client().get(STEP)["Location"] == "/login/"
     assert Client().post(STEP, {"code": code_of(app[0])})["Location"] == "/login/"
 
@@ -239,7 +239,7 @@ class TestOwnPages:
         assert client.post("/login/confirm/code/", code)["Location"] == "/"
         assert client.get("/you/authenticator/remove/").status_code == 200
 
-    def test_confirmation_leads_to_no_other_site(self, ada):
+    def test_confirmation_does_not_redirect_to_another_site(self, ada):
         form = {"password": PASSWORD, "next": "//elsewhere.example/"}
         assert signed_in_client(ada).post("/login/confirm/", form)["Location"] == "/"
 

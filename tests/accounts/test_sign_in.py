@@ -84,7 +84,7 @@ def test_login_page_shows_the_wait(ada, door):
 
 
 @pytest.mark.parametrize("door", ["/login/", "/admin/login/"])
-def test_form_of_a_throttled_login_leads_back_to_the_page(ada, door):
+def test_form_of_a_throttled_login_keeps_the_requested_page(ada, door):
     fail(accounts_sign_in.PER_PAIR)
     form = {"username": "ada", "password": GOOD, "next": "/admin/memoryhub/"}
     page = Client(REMOTE_ADDR="10.0.0.1").post(door, form).content.decode()

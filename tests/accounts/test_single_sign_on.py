@@ -170,7 +170,7 @@ def test_login_page_offers_it_and_keeps_the_target(provider, settings):
     assert "Sign in with Example &amp; Sons" in text
 
 
-def test_nothing_is_offered_without_a_provider(db, client):
+def test_single_sign_on_is_not_offered_without_a_provider(db, client):
     assert client.get(START).status_code == 404
     assert client.get(BACK).status_code == 404
     assert "organisation" not in client.get("/login/").content.decode()
@@ -281,7 +281,7 @@ class TestChangedProvider:
         SocialAccount.objects.create(user=ada, provider="https://old.example", uid="person-1")
         return ada
 
-    def test_person_is_told_to_sign_in_with_the_password_and_connect(self, provider, ada):
+    def test_person_is_asked_to_sign_in_with_the_password_and_connect(self, provider, ada):
         client, answer = go(provider)
         assert answer["Location"] == "/login/?failed=provider"
         page = client.get(answer["Location"]).content.decode()

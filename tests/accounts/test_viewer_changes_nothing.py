@@ -45,7 +45,7 @@ KEPT = (
 OWN = "you/", "searches/", "switch/", "login/", "logout/", "review/looked/"
 
 
-def doors() -> list[str]:
+def changing_urls() -> list[str]:
     named = [str(one.pattern) for one in urls.urlpatterns if isinstance(one, URLPattern)]
     return [one for one in named if not one.startswith(OWN)]
 
@@ -104,7 +104,7 @@ def forms() -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@each("door", doors())
+@each("door", changing_urls())
 def test_a_viewer_changes_nothing(viewer, read_names, door):
     """All actions are sent to the views that read an action; to others the forms are the same."""
     before = state()

@@ -40,7 +40,7 @@ def test_a_change_is_journaled_with_its_fields(token, actor):
     assert row.detail["rights"] == ["read"]
 
 
-def test_a_token_left_as_it_is_leaves_no_journal_row(token, actor):
+def test_an_unchanged_token_writes_no_journal_row(token, actor):
     tokens.change_token(token.uid, actor, **SAME)
     assert not JournalEntry.objects.filter(operation="update").exists()
 
@@ -51,7 +51,7 @@ def test_a_revoked_token_cannot_be_changed(token, actor):
         tokens.change_token(token.uid, actor, **SAME)
 
 
-def test_a_token_that_is_not_there_cannot_be_changed(actor):
+def test_a_missing_token_cannot_be_changed(actor):
     with pytest.raises(NotFound):
         tokens.change_token("nothing", actor, **SAME)
 
@@ -74,7 +74,7 @@ def test_a_bad_value_is_named(token, actor, field, value):
     assert refusal.value.field == field
 
 
-def test_a_token_that_has_run_out_can_still_be_renamed(token, actor):
+def test_an_expired_token_can_still_be_renamed(token, actor):
     past = timezone.now() - timedelta(days=1)
     type(token).objects.update(expires_at=past)
     tokens.change_token(token.uid, actor, **SAME | {"name": "old scribe", "expires_at": past})
@@ -83,7 +83,7 @@ def test_a_token_that_has_run_out_can_still_be_renamed(token, actor):
 
 
 @pytest.mark.parametrize("field", ["projects", "rights"])
-def test_an_empty_list_is_refused_when_a_token_is_issued_for_it_could_mean_none(db, actor, field):
+def test_an_empty_list_of_projects_is_refused_for_a_new_token(db, actor, field):
     with pytest.raises(StoreError) as refusal:
         tokens.issue_token("scribe", "ada", actor=actor, **{field: []})
     assert refusal.value.field == field

@@ -70,7 +70,7 @@ def test_a_fact_is_corrected(keeper, fact):
     assert JournalEntry.objects.get(operation="update").actor == "user:cleo"
 
 
-def test_a_form_sent_back_as_it_was_changes_nothing(keeper, fact):
+def test_an_unchanged_form_changes_nothing(keeper, fact):
     keeper.post(page(Fact, "change", fact.pk), form_of(keeper, fact))
     assert not JournalEntry.objects.filter(operation="update").exists()
 
@@ -111,7 +111,7 @@ def test_a_hidden_memory_cannot_be_named_as_source(keeper, remember):
     assert said == errors(missing)["memory_id"][0].replace("m" * 16, "")
 
 
-def test_a_fact_changed_meanwhile_is_not_overwritten(keeper, fact, actor):
+def test_a_fact_changed_since_it_was_opened_is_not_overwritten(keeper, fact, actor):
     mine = form_of(keeper, fact, object="mine")
     services.create_fact(
         FactDraft(subject="hub", predicate="runs on", object="SQLite", confidence=0.1), actor
@@ -150,7 +150,7 @@ def test_many_facts_are_deleted_after_a_question(keeper, actor):
     }
 
 
-def test_facts_deleted_meanwhile_are_no_error(keeper, fact, actor):
+def test_facts_deleted_before_the_confirmation_are_no_error(keeper, fact, actor):
     asked = act(keeper, "delete", fact)
     services.delete_fact(fact.uid, actor)
     response = confirm(keeper, asked)
@@ -201,14 +201,14 @@ def test_a_link_by_memory_opens_no_hidden_fact(boss, remember, actor):
         ("?what=nonsense", set()),
     ],
 )
-def test_the_hubs_own_notes_are_left_out_unless_asked_for(boss, actor, query, shown):
+def test_the_hubs_own_notes_are_listed_only_on_request(boss, actor, query, shown):
     for subject, predicate in (("tide", "turns_at"), ("session:s1", "boundary_at")):
         services.create_fact(FactDraft(subject=subject, predicate=predicate, object="x"), actor)
     rows = boss.get(page(Fact, "changelist") + query).context["cl"].queryset
     assert {row.subject for row in rows} == shown
 
 
-def test_a_confidence_of_many_digits_is_shown_with_two_and_left_as_it_is(keeper, fact):
+def test_a_confidence_is_shown_with_two_digits_and_not_changed(keeper, fact):
     Fact.objects.update(confidence=0.488698496846991)
     fields = form_of(keeper, fact, object="files")
     assert fields["confidence"] == "0.49"

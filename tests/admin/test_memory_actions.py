@@ -122,7 +122,7 @@ def test_a_bad_value_is_refused_on_the_page_that_asked(curator, three, action, v
     assert list(Memory.objects.values()) == before
 
 
-def test_one_refusal_does_not_stop_the_rest(curator, remember, actor):
+def test_one_refusal_does_not_stop_the_others(curator, remember, actor):
     twin = remember("the same words", sensitivity="private")
     store.update_memory(twin.uid, MemoryPatch(title="a private twin"), actor)
     first, second = remember("other words"), remember("more words")
@@ -164,7 +164,7 @@ def test_many_changes_go_through_in_chunks(curator, remember, monkeypatch):
     assert Memory.objects.filter(category="ops").count() == 5
 
 
-def test_what_is_confirmed_is_what_was_shown(curator, three, remember):
+def test_action_changes_only_the_memories_on_the_confirmation_page(curator, three, remember):
     asked = curator.post(
         page(Memory), {"action": "set_category", "select_across": "1", "_selected_action": [three[0].pk]}
     )
@@ -228,7 +228,7 @@ def test_erasing_asks_with_every_title_and_the_count(eraser, remember):
     assert Memory.objects.count() == 120
 
 
-def test_erased_memories_are_gone_but_for_the_hash_in_the_journal(eraser, three, actor):
+def test_only_the_hash_of_erased_memories_stays_in_the_journal(eraser, three, actor):
     store.update_memory(three[0].uid, MemoryPatch(content="changed"), actor)
     confirm(eraser, act(eraser, "erase", *three[:2]))
     assert list(Memory.objects.values_list("uid", flat=True)) == [three[2].uid]

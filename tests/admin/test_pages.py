@@ -82,7 +82,7 @@ def pages():
 
 
 @pytest.mark.slow
-def test_every_page_answers_and_holds_nothing_inline(boss, filled):
+def test_every_page_answers_without_inline_scripts_or_styles(boss, filled):
     turn_on_levels(boss, "private", "secret")
     for address in pages():
         response = boss.get(address)
@@ -95,7 +95,7 @@ def test_every_page_answers_and_holds_nothing_inline(boss, filled):
 
 
 @pytest.mark.parametrize("action", ["set_sensitivity", "set_importance", "set_category", "erase"])
-def test_every_intermediate_page_holds_nothing_inline(boss, filled, action):
+def test_every_intermediate_page_has_no_inline_scripts_or_styles(boss, filled, action):
     response = act(boss, action, *Memory.objects.all())
     assert response.status_code == 200
     assert INLINE.findall(response.content.decode()) == []
@@ -136,7 +136,7 @@ def test_a_search_costs_the_same_for_any_number_of_rows(boss, remember, actor):
 
 
 @pytest.mark.slow
-def test_a_memorys_page_costs_the_same_however_much_hangs_on_it(boss, remember, actor):
+def test_query_count_of_a_memory_page_does_not_grow_with_its_rows(boss, remember, actor):
     memory = remember("one", tags=["a"], files_read=["a"], entities=[{"entity": "a"}])
     address = page(Memory, "change", memory.pk)
     queries_of(boss, address)

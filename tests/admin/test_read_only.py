@@ -10,7 +10,7 @@ from memoryhub.accounts import tokens
 from memoryhub.audit import verification
 from memoryhub.models import Event, Injection, JournalEntry, Memory, Session
 from tests.admin.conftest import act, page
-from tests.conftest import without_journal_triggers
+from tests.database import without_journal_triggers
 
 MODELS = [JournalEntry, Session, Event, Injection]
 

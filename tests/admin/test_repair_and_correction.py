@@ -77,7 +77,7 @@ def test_a_fact_is_corrected_and_the_journal_names_the_fields(fact, actor):
     }
 
 
-def test_a_fact_that_stays_as_it_is_leaves_no_journal_row(fact, actor):
+def test_an_unchanged_fact_writes_no_journal_row(fact, actor):
     services.update_fact(fact.uid, FactDraft(subject="hub", predicate="runs on", object="SQLite"), actor)
     assert not JournalEntry.objects.filter(operation="update").exists()
 

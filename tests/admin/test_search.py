@@ -83,7 +83,7 @@ def test_search_orders_like_the_hub(curator, remember):
     assert expected[0] == "zebra crossing"
 
 
-def test_a_chosen_order_goes_before_the_score(curator, remember):
+def test_a_chosen_order_takes_precedence_over_the_score(curator, remember):
     remember("zebra zebra zebra", title="b zebra")
     remember("a zebra somewhere in a longer text", title="a thing")
     assert found(curator, q="zebra", o="1") == ["a thing", "b zebra"]
@@ -241,7 +241,7 @@ def test_memories_are_filtered_by_level_and_scope(boss, remember):
         {"owner": "ada"},
     ],
 )
-def test_a_lookup_that_no_filter_offers_is_turned_away(boss, remember, query):
+def test_a_lookup_that_no_filter_offers_is_refused(boss, remember, query):
     remember("x")
     response = boss.get(page(Memory), query)
     assert response.status_code == 302
@@ -265,13 +265,13 @@ def test_a_filter_is_safe_for_any_value(boss, remember, name, value):
     assert boss.get(page(Memory) + "?" + urlencode({name: value})).status_code == 200
 
 
-def test_a_page_that_is_not_there_leads_back_to_the_list(curator, remember):
+def test_a_missing_row_redirects_to_the_list(curator, remember):
     for n in range(51):
         remember(f"number {n}")
     assert curator.get(page(Memory), {"p": "3"}).url == page(Memory) + "?e=1"
 
 
-def test_a_session_leads_to_its_memories(boss, remember):
+def test_a_session_links_to_its_memories(boss, remember):
     remember("in it", title="in it", session_id="s 1&x", project="p")
     remember("not in it", title="not in it", session_id="s 2", project="p")
     session = Session.objects.get(session_id="s 1&x")

@@ -50,7 +50,7 @@ def errors(response) -> dict[str, list[str]]:
     return response.context["adminform"].form.errors
 
 
-def test_a_new_token_works_and_is_what_was_asked_for(manager):
+def test_a_new_token_works_and_has_the_requested_access(manager):
     raw = issued(manager.post(page(AgentToken, "add"), FORM))
     token = tokens.authenticate_token(raw)
     assert (token.name, token.owner, token.clearance) == ("scribe", "cleo", "public")
@@ -59,7 +59,7 @@ def test_a_new_token_works_and_is_what_was_asked_for(manager):
     assert (row.actor, row.operation, row.object_id) == ("user:cleo", "issue", token.uid)
 
 
-def test_a_token_is_shown_once_and_kept_nowhere(manager, caplog):
+def test_a_token_is_shown_once_and_stored_nowhere(manager, caplog):
     with caplog.at_level(logging.DEBUG):
         response = manager.post(page(AgentToken, "add"), FORM)
     raw = issued(response)
@@ -80,7 +80,7 @@ def test_a_token_is_shown_once_and_kept_nowhere(manager, caplog):
     assert not any(raw in text for text in kept)
 
 
-def test_a_token_for_a_time_expires(manager):
+def test_a_token_with_an_end_date_expires(manager):
     later = timezone.now() + timedelta(days=2)
     times = {"expires_at_0": f"{later:%Y-%m-%d}", "expires_at_1": f"{later:%H:%M:%S}"}
     manager.post(page(AgentToken, "add"), FORM | times)
@@ -151,7 +151,7 @@ def test_a_token_is_changed_under_the_persons_name(manager, token):
     assert row.detail["fields"] == ["name", "rights", "projects"]
 
 
-def test_a_token_is_saved_as_it_was_without_a_trace(manager, token):
+def test_saving_an_unchanged_token_writes_no_journal_row(manager, token):
     form = manager.get(page(AgentToken, "change", token.pk)).context["adminform"].form
     assert form["rights"].value() == ["read", "write"]
     data = {"name": token.name, "clearance": "public", "rights": token.rights, "projects": ""}
@@ -216,7 +216,7 @@ def test_without_permission_tokens_stay_unseen(staff, token):
         assert client.get(address).status_code == 403
 
 
-def test_no_page_holds_the_digest(boss, token):
+def test_no_page_contains_the_digest(boss, token):
     for view in ("change", "history"):
         assert token.digest not in boss.get(page(AgentToken, view, token.pk)).content.decode()
     assert token.digest not in boss.get(page(AgentToken)).content.decode()

@@ -67,7 +67,7 @@ def test_the_pages_of_a_hidden_memory_are_not_found(boss, four_levels, level, vi
 
 
 @pytest.mark.parametrize("view", ["change", "history", "delete"])
-def test_hidden_and_missing_answer_alike(boss, four_levels, view):
+def test_hidden_and_missing_rows_get_the_same_answer(boss, four_levels, view):
     hidden = boss.get(page(Memory, view, four_levels["secret"].pk))
     missing = boss.get(page(Memory, view, 10_000_000))
     assert hidden.status_code == missing.status_code == 404
@@ -262,7 +262,7 @@ def test_staff_without_permissions_see_no_memory_and_no_other_row(staff, four_le
         assert client.get(page(model)).status_code == 403
 
 
-def test_one_who_is_not_staff_is_asked_to_log_in(client, four_levels):
+def test_people_who_are_not_staff_are_asked_to_log_in(client, four_levels):
     User.objects.create_user("reader", password="x")
     client.login(username="reader", password="x")
     assert "/admin/login/" in client.get(page(Memory)).url

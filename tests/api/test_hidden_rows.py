@@ -144,7 +144,7 @@ def test_toolset_has_an_old_row_without_the_hash(old_row: Memory, agent: Any) ->
     assert DIGEST not in response.content.decode()
 
 
-def test_masked_row_leaves_the_chain_whole(old_row: Memory) -> None:
+def test_masked_row_leaves_the_chain_valid(old_row: Memory) -> None:
     assert JournalEntry.objects.filter(detail__candidate_hash=DIGEST).exists()
     assert verification.verify().ok
 

@@ -228,7 +228,7 @@ def test_a_summary_of_emoji_leaves_room_for_other_entries(bot, remember):
 
 
 @pytest.mark.parametrize("query", ["日本語" * 300, "🦓" * 900, '"\\' * 500, "\u0007" * 900, "ééé" * 400])
-def test_the_smallest_budget_holds_for_any_query(bot, query):
+def test_no_query_exceeds_the_smallest_budget(bot, query):
     assert ask(bot, query, max_tokens=100)["tokens_used"] <= 100
 
 
@@ -282,7 +282,7 @@ texts = st.one_of(
     query=texts,
     budgets=st.lists(st.integers(100, 3000), min_size=3, max_size=3),
 )
-def test_budget_holds_for_any_texts(remember, memories, query, budgets):
+def test_no_texts_exceed_the_budget(remember, memories, query, budgets):
     Memory.objects.all().delete()
     for content, title in memories:
         remember(f"zebra {content}", title=title[:500].strip(), abstract=title[:2000].strip())

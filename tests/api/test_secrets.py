@@ -58,7 +58,7 @@ def test_update_with_a_credential_is_refused(bot):
     assert Memory.objects.get().content == "words"
 
 
-def test_tool_refuses_a_credential_alike(bot):
+def test_every_tool_refuses_a_credential(bot):
     problem = is_problem(bot.post("/tools/letsgo/store_memory", DRAFT), 422, "secret_detected")
     assert problem["detail"] == MESSAGE
 

@@ -148,7 +148,7 @@ def test_unrecorded_loss_can_be_acknowledged(five_rows, actor):
     assert verification.compare_mirror().in_step
 
 
-def test_nothing_is_acknowledged_without_a_loss(five_rows, actor):
+def test_acknowledging_without_a_loss_writes_no_row(five_rows, actor):
     assert acknowledge(actor) is None
     assert journal.last_seq() == 5
 

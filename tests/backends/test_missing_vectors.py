@@ -21,7 +21,7 @@ def test_statistics_count_visible_memories_without_vector(embedding, four_levels
     assert vector_statistics(Clearance.up_to("secret"))["embedding_missing"] == 3
 
 
-def test_nothing_is_missing_without_a_provider(remember):
+def test_no_vector_is_missing_without_a_provider(remember):
     remember("zebra")
     assert vector_statistics(Clearance()) == {"embedding_model": "", "embedding_missing": 0}
     assert database_sizes(Clearance.up_to("secret"))["vector_bytes"] == 0

@@ -180,7 +180,7 @@ def test_index_is_made_once_for_each_model() -> None:
     assert len(valid_indexes()) == len(before) + 2
 
 
-def test_index_that_a_killed_process_left_unfinished_is_made_anew() -> None:
+def test_index_that_a_killed_process_left_unfinished_is_rebuilt() -> None:
     vector_index.get_index(MODEL, SIZE).prepare()
     [name] = [one for one in valid_indexes() if one.startswith(vectors.TABLE)]
     with connection.cursor() as cursor:

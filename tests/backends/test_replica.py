@@ -170,7 +170,7 @@ print(json.dumps(until(lambda: client("reader").get(f"/api/v1/memories/{key}").s
 """)
 
 
-def test_read_that_writes_goes_on_with_the_primary(hub: Hub) -> None:
+def test_read_that_writes_continues_on_the_primary(hub: Hub) -> None:
     found = hub.run("""
 from memoryhub.models import JournalEntry
 owner = Actor("user:owner", Clearance.up_to("secret", owner="owner"))

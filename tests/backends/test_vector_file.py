@@ -88,7 +88,7 @@ def test_vectors_that_one_process_appends_are_in_the_views_of_all(rows, path):
     assert path.stat().st_ino == inode
 
 
-def test_process_that_is_behind_finds_what_was_appended_and_deleted_meanwhile(rows):
+def test_process_that_is_behind_reads_appended_and_deleted_vectors(rows):
     behind, ahead = new_index(), new_index()
     assert len(behind) == 10
     added = make_memories(3, project="more")

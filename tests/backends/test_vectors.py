@@ -125,7 +125,7 @@ class TestBetweenTransactions:
         fresh.scores(query, mean)
         assert extended.tolist() == pytest.approx(fresh.distances[mean.tobytes()].tolist())
 
-    def test_rollback_leaves_no_trace(self, index):
+    def test_rollback_leaves_no_row(self, index):
         rows = make_memories(4)
         insert_vectors(zip(rows[:2], random_units(2), strict=True))
         before = vectors_of(index)

@@ -72,7 +72,7 @@ class TestEachList:
         rows = page.locator(f"main {row.removesuffix(' >> nth=0')}")
         there_and_back(page, rows.nth(min(18, rows.count() - 1)), page.go_back)
 
-    def test_the_next_page_is_an_address_to_come_back_to_also_without_scripts(
+    def test_the_next_page_has_its_own_address_without_scripts_too(
         self, open_page: Any, reader: Any, many: None, path: str, row: str
     ) -> None:
         page = open_page(path, reader, java_script_enabled=False)
@@ -126,7 +126,7 @@ def test_the_clusters_of_duplicates_survive_too(open_page: Any, reader: Any, rem
     there_and_back(page, links.last, page.go_back)
 
 
-def test_a_memory_leads_back_to_the_list_it_was_opened_from(open_page: Any, reader: Any, many: None) -> None:
+def test_a_memory_links_back_to_the_list_it_was_opened_from(open_page: Any, reader: Any, many: None) -> None:
     page = open_page("/memories/?project=zoo&order=-created_at", reader)
     there_and_back(
         page,
@@ -135,9 +135,7 @@ def test_a_memory_leads_back_to_the_list_it_was_opened_from(open_page: Any, read
     )
 
 
-def test_who_left_by_the_key_that_edits_comes_back_to_the_row(
-    open_page: Any, insider: Any, many: None
-) -> None:
+def test_back_from_the_edit_shortcut_returns_to_the_row(open_page: Any, insider: Any, many: None) -> None:
     page = open_page("/memories/?project=zoo", insider)
     for _ in range(12):
         page.keyboard.press("j")
@@ -149,13 +147,13 @@ def test_who_left_by_the_key_that_edits_comes_back_to_the_row(
     page.wait_for_function(FOCUS_IS_ON, arg="zebra 011")
 
 
-def test_who_came_from_elsewhere_sees_no_way_back(open_page: Any, reader: Any, remember: Any) -> None:
+def test_a_memory_opened_directly_has_no_back_link(open_page: Any, reader: Any, remember: Any) -> None:
     page = open_page(f"/memories/{remember('zebra').uid}/", reader)
     expect(page.get_by_role("heading", level=1)).to_have_text("zebra")
     expect(page.locator(".back")).to_be_hidden()
 
 
-def test_a_list_that_is_opened_anew_begins_at_its_top(open_page: Any, reader: Any, many: None) -> None:
+def test_a_list_that_is_opened_again_starts_at_the_top(open_page: Any, reader: Any, many: None) -> None:
     page = open_page("/memories/", reader)
     page.locator("main .row-title a").nth(14).click()
     page.wait_for_url(lambda url: not url.endswith("/memories/"))

@@ -18,7 +18,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "PAGE_SIZE", 3)
 
 
-def test_pages_survive_the_way_back_from_a_memory(
+def test_loaded_pages_are_kept_on_the_way_back_from_a_memory(
     open_page: Any, reader: Any, remember: Any, small_pages: None
 ) -> None:
     for number in range(7):
@@ -68,7 +68,7 @@ def test_filters_can_be_typed(open_page: Any, reader: Any, remember: Any) -> Non
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
 class TestTrash:
-    def test_several_are_ticked_and_come_back(
+    def test_several_selected_memories_are_restored(
         self, open_page: Any, insider: Any, remember: Any, actor: Any, scripts: bool
     ) -> None:
         made = [remember(f"chair {number}") for number in range(3)]

@@ -196,7 +196,7 @@ def test_the_trash_gives_back_and_erases_after_asking(
     expect(page.locator("#messages")).to_contain_text("1 memory erased permanently.")
 
 
-def test_facts_hold_no_more_and_again(open_page: OpenPage, insider: User, actor: Actor) -> None:
+def test_facts_are_ended_and_the_end_is_undone(open_page: OpenPage, insider: User, actor: Actor) -> None:
     for n in range(3):
         fact_store.create_fact(FactDraft(subject=f"s{n}", predicate="is", object="o"), actor)
     page = open_page("/facts/", insider)
@@ -223,7 +223,9 @@ def test_everything_works_without_scripts(open_page: OpenPage, insider: User, te
     assert live() == 10
 
 
-def test_who_may_do_nothing_sees_no_boxes(open_page: OpenPage, reader: User, ten: list[Memory]) -> None:
+def test_people_without_actions_see_no_checkboxes(
+    open_page: OpenPage, reader: User, ten: list[Memory]
+) -> None:
     for where in ("/memories/", "/memories/?q=memory", "/timeline/entries/", "/sessions/s/", "/trash/"):
         page = open_page(where, reader)
         expect(page.locator(".row-check, #bulk, [data-check-all]")).to_have_count(0)
@@ -300,7 +302,7 @@ def test_a_timeline_entry_is_edited_in_place(open_page: OpenPage, insider: User,
     assert not Memory.objects.filter(title="Another title").exists()
 
 
-def test_what_is_wrong_in_a_row_keeps_it_open_with_the_focus_in_it(
+def test_an_invalid_row_stays_open_with_the_focus_in_it(
     open_page: OpenPage, insider: User, ten: list[Memory], watch: Watch
 ) -> None:
     watch.expect(422)

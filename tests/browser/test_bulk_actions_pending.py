@@ -67,7 +67,7 @@ def test_the_bar_says_that_it_works_and_is_pressed_once(
     expect(bar.get_by_role("button", name="Trash")).to_be_enabled()
 
 
-def test_it_still_shows_when_what_was_ticked_is_unticked_meanwhile(
+def test_bar_stays_until_the_answer_if_the_rows_are_unticked(
     open_page: OpenPage, insider: User, three: list[Memory]
 ) -> None:
     page = open_page("/memories/", insider)
@@ -116,7 +116,7 @@ def test_the_undo_button_shows_progress_and_works_once(
     expect(page.locator("#messages")).to_contain_text("Undone for 3 memories.")
 
 
-def test_the_bar_of_facts_says_so_too(open_page: OpenPage, insider: User, actor: Actor) -> None:
+def test_the_bar_of_facts_shows_that_it_is_working(open_page: OpenPage, insider: User, actor: Actor) -> None:
     for n in range(2):
         fact_store.create_fact(FactDraft(subject=f"s{n}", predicate="is", object="o"), actor)
     page = open_page("/facts/", insider)

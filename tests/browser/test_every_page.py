@@ -264,7 +264,7 @@ def test_name_that_is_missing_at_one_size_is_found(open_page: OpenPage, watch: W
     assert any("link-name" in one for one in found)
 
 
-def test_text_is_compared_again_where_it_lies_over_another_colour(open_page: OpenPage, watch: Watch) -> None:
+def test_contrast_is_checked_again_over_another_background(open_page: OpenPage, watch: Watch) -> None:
     page, checks = open_page("/login/"), PageChecks()
     load_axe(page)
     page.evaluate(LAY_TEXT_OVER_WHITE)

@@ -72,7 +72,7 @@ def test_an_opened_node_shows_its_memory_in_the_panel(
         expect(page.locator(".graph-frame.is-live")).to_have_count(1)
 
 
-def test_the_way_back_closes_what_was_opened(open_page: Any, reader: Any, world: Any) -> None:
+def test_going_back_closes_opened_rows(open_page: Any, reader: Any, world: Any) -> None:
     page = open_page(GRAPH, reader)
     dot(page, "Mara").click()
     expect(title(page)).to_have_text("Mara")
@@ -82,7 +82,7 @@ def test_the_way_back_closes_what_was_opened(open_page: Any, reader: Any, world:
     expect(title(page)).to_have_text("Mara")
 
 
-def test_the_whole_path_by_keys(open_page: Any, reader: Any, world: Any) -> None:
+def test_the_whole_journey_by_keyboard(open_page: Any, reader: Any, world: Any) -> None:
     page = open_page(GRAPH, reader)
     page.get_by_label("Confidence from").focus()
     for _ in range(2):
@@ -191,7 +191,7 @@ def test_a_contradiction_is_settled_in_the_panel_and_undone(
     expect(node(page, "Bram")).to_have_count(1)
 
 
-def test_decided_in_another_tab_the_count_goes_down_with_the_refusal(
+def test_a_decision_in_another_tab_lowers_the_count_with_the_refusal(
     open_page: Any, insider: Any, world: dict[str, Fact], actor: Any, watch: Any
 ) -> None:
     watch.expect(422)
@@ -204,7 +204,7 @@ def test_decided_in_another_tab_the_count_goes_down_with_the_refusal(
     expect(page.locator("#count-open")).to_have_text("0")
 
 
-def test_both_may_hold(open_page: Any, insider: Any, world: Any) -> None:
+def test_both_facts_of_a_contradiction_can_be_true(open_page: Any, insider: Any, world: Any) -> None:
     page = open_page(CONTRADICTIONS, insider)
     page.get_by_role("button", name="All are true: board led by").click()
     expect(page.get_by_text("All 2 facts are true.")).to_be_visible()
@@ -212,7 +212,7 @@ def test_both_may_hold(open_page: Any, insider: Any, world: Any) -> None:
     expect(page.get_by_text("No facts contradict each other")).to_be_visible()
 
 
-def test_what_ended_holds_again_from_the_table(
+def test_an_ended_fact_is_made_valid_again_from_the_table(
     open_page: Any, insider: Any, world: dict[str, Fact], actor: Any
 ) -> None:
     contradictions.supersede_facts(world["new"].uid, [world["old"].uid], actor)

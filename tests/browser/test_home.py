@@ -92,7 +92,7 @@ def test_on_a_phone_the_menu_opens_over_the_page(open_page: Any, reader: Any) ->
     expect(page.get_by_role("heading", name="Memories")).to_be_visible()
 
 
-def test_nothing_makes_a_page_wider_than_its_window(
+def test_no_content_makes_a_page_wider_than_its_window(
     open_page: Any, insider: Any, watch: Any, remember: Any
 ) -> None:
     endless = "zebra" * 40

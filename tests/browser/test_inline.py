@@ -116,7 +116,7 @@ class TestFields:
         page.keyboard.press("Enter")
         expect(page.locator("#field-importance")).to_contain_text("0.40")
 
-    def test_what_someone_else_wrote_is_shown_before_it_is_replaced(
+    def test_a_change_of_another_person_is_reported_before_it_is_overwritten(
         self, open_page: OpenPage, ada: User, memory: Memory, actor: Actor, watch: Any
     ) -> None:
         watch.expect(422)
@@ -142,7 +142,7 @@ class TestFields:
         page.locator("#field-sensitivity").get_by_role("button", name="Save").click()
         expect(page.locator("#lead-meta .badge-private")).to_be_visible()
 
-    def test_the_message_stays_in_sight_and_can_be_closed(
+    def test_the_message_stays_visible_and_can_be_closed(
         self, open_page: OpenPage, ada: User, memory: Memory
     ) -> None:
         page = open_page(f"/memories/{memory.uid}/", ada, viewport=PHONE)
@@ -255,7 +255,7 @@ class TestSavedSearches:
         page.get_by_role("heading", level=1).click()
         expect(page.locator("details.saved[open]")).to_have_count(0)
 
-    def test_all_of_it_works_without_scripts(self, open_page: OpenPage, ada: User) -> None:
+    def test_saved_searches_work_without_scripts(self, open_page: OpenPage, ada: User) -> None:
         page = open_page("/memories/?type=decision", ada, java_script_enabled=False)
         page.locator("details.saved > summary").click()
         page.get_by_role("link", name="Save this search").click()
@@ -275,7 +275,7 @@ class TestSavedSearches:
 
 
 class TestAccessibly:
-    def test_axe_finds_nothing_to_mend_and_nothing_is_too_wide(
+    def test_axe_finds_no_issue_and_no_page_is_too_wide(
         self,
         open_page: OpenPage,
         ada: User,

@@ -49,7 +49,7 @@ def test_names_of_operations_are_not_broken(open_page: OpenPage, person: Callabl
     assert word.evaluate(boxes) == 1
 
 
-def test_rows_lead_to_their_memory(
+def test_rows_link_to_their_memory(
     open_page: OpenPage, person: Callable[..., User], remember: Callable[..., Memory]
 ) -> None:
     remember("words", title="The one it is about")

@@ -130,7 +130,7 @@ class TestHome:
         expect(page.get_by_role("button", name="Show what is new")).to_be_visible()
         expect(page.locator("#live-new .row")).to_have_count(1)
 
-    def test_nothing_is_asked_while_it_is_paused_and_the_choice_is_kept(
+    def test_paused_updates_send_no_request_and_the_choice_is_kept(
         self, open_live: Any, reader: Any, remember: Any
     ) -> None:
         remember("first zebra")
@@ -147,9 +147,7 @@ class TestHome:
         page.get_by_role("button", name="Resume live updates").click()
         expect(page.locator("#live-tally")).to_contain_text("2 memories")
 
-    def test_nothing_is_asked_while_the_page_is_hidden(
-        self, open_live: Any, reader: Any, remember: Any
-    ) -> None:
+    def test_hidden_page_sends_no_request(self, open_live: Any, reader: Any, remember: Any) -> None:
         remember("first zebra")
         page = open_live("/", reader)
         page.wait_for_function("() => window.isSet")  # the page's own requests are answered
@@ -164,7 +162,7 @@ class TestHome:
         with page.expect_response(lambda one: one.status == 304):
             page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
 
-    def test_a_hub_that_does_not_answer_is_asked_less_and_less(
+    def test_requests_to_an_unreachable_hub_become_less_frequent(
         self, open_live: Any, reader: Any, remember: Any, watch: Any
     ) -> None:
         watch.expect(503)
@@ -188,7 +186,7 @@ class TestHome:
             page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
         expect(page.locator("#live-turn")).to_have_text("Pause live updates")
 
-    def test_the_switch_leads_to_the_sign_in_after_the_session_ended(
+    def test_the_switch_redirects_to_the_sign_in_after_the_session_ended(
         self, open_live: Any, reader: Any, remember: Any
     ) -> None:
         remember("first zebra")
@@ -238,7 +236,7 @@ class TestSessions:
         expect(page.locator("#live-sessions td[data-label=Skipped]")).to_have_text("1")
         expect(page.get_by_role("button", name="Show what is new")).to_be_hidden()
 
-    def test_what_is_typed_is_kept_and_the_narrowed_list_is_the_one_that_is_live(
+    def test_typed_text_is_kept_and_the_filtered_list_is_updated_live(
         self, open_live: Any, reader: Any, remember: Any
     ) -> None:
         for name in ("owl", "bat"):
@@ -254,7 +252,7 @@ class TestSessions:
 
 
 class TestOpenSession:
-    def test_what_happens_is_added_at_the_end(self, open_live: Any, reader: Any, remember: Any) -> None:
+    def test_new_events_are_added_at_the_end(self, open_live: Any, reader: Any, remember: Any) -> None:
         remember("learnt one", session_id="night", project="zoo")
         page = open_live("/sessions/night/?project=zoo", reader)
         page.get_by_role("link", name="learnt one").last.focus()
@@ -277,13 +275,13 @@ class TestOpenSession:
         expect(page.locator("#live-days .timeline > li").first).to_contain_text("learnt two")
 
 
-def test_without_scripts_there_is_no_switch(open_page: Any, reader: Any, remember: Any) -> None:
+def test_without_scripts_the_switch_is_not_shown(open_page: Any, reader: Any, remember: Any) -> None:
     remember("first zebra")
     page = open_page("/", reader, java_script_enabled=False)
     expect(page.locator("#live")).to_be_hidden()
 
 
-def test_what_waits_is_accessible_and_fits(open_live: Any, reader: Any, remember: Any) -> None:
+def test_new_rows_are_accessible_and_fit(open_live: Any, reader: Any, remember: Any) -> None:
     remember("first zebra")
     page = open_live("/", reader)
     remember("second zebra")

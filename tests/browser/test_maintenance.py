@@ -60,7 +60,7 @@ def newest() -> MaintenanceRun:
     return MaintenanceRun.objects.latest("pk")
 
 
-def pretend(done: int, total: int) -> None:
+def pretend_running(done: int, total: int) -> None:
     """A run that this process is executing."""
     MaintenanceRun.objects.update(
         status=Status.RUNNING, worker=worker_id(), heartbeat_at=timezone.now(), done=done, total=total
@@ -92,10 +92,10 @@ def test_the_bar_moves_automatically_and_each_quarter_is_announced_once(
     press(page, "Consolidate", "Dry run")
     bar, said = page.get_by_role("progressbar", name="Progress"), page.locator("#run-status")
     expect(said).to_have_text("Waiting to start, 0 percent")
-    pretend(26, 100)
+    pretend_running(26, 100)
     expect(bar).to_have_js_property("value", 26)
     expect(said).to_have_text("Running, 26 percent")
-    pretend(30, 100)
+    pretend_running(30, 100)
     expect(bar).to_have_js_property("value", 30)
     expect(said).to_have_text("Running, 26 percent")
     MaintenanceRun.objects.update(status=Status.QUEUED, done=0, total=0)
@@ -118,7 +118,7 @@ def test_the_keyboard_stays_on_stop_while_the_bar_moves(
     expect(page.get_by_text("Refresh")).to_be_hidden()
     button = page.get_by_role("button", name="Stop")
     button.focus()
-    pretend(50, 100)
+    pretend_running(50, 100)
     expect(page.get_by_role("progressbar")).to_have_js_property("value", 50)
     expect(button).to_be_focused()
     page.keyboard.press("Enter")
@@ -154,7 +154,7 @@ def test_without_javascript_a_link_asks_again(open_page: OpenPage, keeper: User,
     expect(again).to_have_count(0)
 
 
-def test_what_is_lost_for_good_is_asked_about(
+def test_permanent_loss_is_confirmed_first(
     open_page: OpenPage, keeper: User, remember: Any, actor: Any
 ) -> None:
     store.apply_bulk_action("expire", [remember("old milk").uid], actor)

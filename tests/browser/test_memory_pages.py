@@ -91,7 +91,7 @@ class TestJourney:
         page.get_by_role("button", name="Store").click()
         expect(page.get_by_text("Stored.", exact=True)).to_be_visible()
 
-    def test_the_text_can_be_seen_as_it_is_stored(
+    def test_the_stored_text_can_be_shown(
         self, open_page: OpenPage, ada: User, remember: Remember, scripts: bool
     ) -> None:
         memory = remember("It is **bold**.")
@@ -150,7 +150,7 @@ class TestConveniences:
         expect(page.get_by_role("button", name="Copied")).to_be_visible()
         assert page.evaluate("navigator.clipboard.readText()") == memory.uid
 
-    def test_without_javascript_there_is_no_dead_button(
+    def test_without_javascript_no_button_does_nothing(
         self, open_page: OpenPage, ada: User, remember: Remember
     ) -> None:
         page = open_page(f"/memories/{remember().uid}/", ada, java_script_enabled=False)

@@ -44,7 +44,7 @@ def place_of_the_row(page: Page) -> int:
 
 @pytest.mark.parametrize("path", LISTS)
 class TestTheFocus:
-    def test_it_stays_on_a_facet_that_is_chosen_and_given_up(
+    def test_it_stays_on_a_facet_that_is_selected_and_cleared(
         self, open_page: OpenPage, reader: User, path: str
     ) -> None:
         page = open_page(path, reader)
@@ -55,9 +55,7 @@ class TestTheFocus:
             expect(page.locator("#facets [aria-current=true]")).to_have_count(int(chosen))
             expect(facet).to_be_focused()
 
-    def test_it_goes_to_the_list_when_a_chip_is_gone(
-        self, open_page: OpenPage, reader: User, path: str
-    ) -> None:
+    def test_removing_a_chip_focuses_the_list(self, open_page: OpenPage, reader: User, path: str) -> None:
         page = open_page(f"{path}{'&' if '?' in path else '?'}project=zoo", reader)
         chip = page.locator(".chip").filter(has_text="zoo")
         chip.focus()
@@ -85,7 +83,7 @@ class TestTheFocus:
         page.keyboard.press("j")
         assert place_of_the_row(page) == 0
 
-    def test_going_back_leads_to_where_the_page_was_left(
+    def test_going_back_restores_the_scroll_position(
         self, open_page: OpenPage, reader: User, path: str
     ) -> None:
         page = open_page(path, reader)
@@ -121,7 +119,9 @@ def test_it_stays_on_a_filter_that_is_applied(open_page: OpenPage, reader: User)
     expect(pinned).to_be_focused()
 
 
-def test_a_facet_of_the_small_screen_closes_and_leads_to_the_list(open_page: OpenPage, reader: User) -> None:
+def test_a_facet_on_a_small_screen_closes_the_sheet_and_focuses_the_list(
+    open_page: OpenPage, reader: User
+) -> None:
     page = open_page("/memories/", reader, viewport=PHONE)
     page.get_by_role("button", name="Filters", exact=True).click()
     page.locator("#facets").get_by_role("link", name=re.compile("^farm")).click()

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import OpenPage, Watch
 
 
-def test_the_summary_has_it_and_leads_to_the_field(open_page: OpenPage, watch: Watch, insider: User) -> None:
+def test_the_summary_links_to_the_field(open_page: OpenPage, watch: Watch, insider: User) -> None:
     watch.expect(422)
     page = open_page("/memories/new/", insider)
     page.get_by_role("button", name="Store").click()

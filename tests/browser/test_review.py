@@ -86,7 +86,9 @@ class TestListAndDetail:
 
 
 class TestByKeys:
-    def test_a_queue_is_worked_off(self, open_page: OpenPage, ada: User, three: list[Memory]) -> None:
+    def test_a_queue_is_reviewed_to_the_end(
+        self, open_page: OpenPage, ada: User, three: list[Memory]
+    ) -> None:
         page = open_page("/review/", ada)
         left(page, 3)
         for key, said, next_one in (("a", "Approved", 1), ("d", "Demoted", 2)):
@@ -138,7 +140,7 @@ class TestByKeys:
         expect(card(page, made[1])).to_be_visible()
         expect(page.locator(".review-card")).to_have_count(10)
 
-    def test_e_edits_and_leads_back_to_the_queue(
+    def test_e_edits_and_returns_to_the_queue(
         self, open_page: OpenPage, ada: User, three: list[Memory]
     ) -> None:
         page = open_page("/review/?tab=new", ada)
@@ -171,7 +173,7 @@ class TestByKeys:
         page.wait_for_timeout(300)
         expect(page.locator(".review-card")).to_have_count(3)
 
-    def test_what_was_changed_meanwhile_is_shown_again(
+    def test_a_memory_that_changed_is_shown_again(
         self, open_page: OpenPage, watch: Any, ada: User, three: list[Memory]
     ) -> None:
         watch.expect(422)
@@ -230,7 +232,7 @@ class TestWithoutScripts:
     @pytest.mark.parametrize(
         ("button", "said"), [("Approve", "Approved"), ("Demote", "Demoted"), ("Trash", "In the trash")]
     )
-    def test_a_button_decides_and_another_takes_it_back(
+    def test_a_button_decides_and_another_undoes_it(
         self, open_page: OpenPage, ada: User, three: list[Memory], button: str, said: str
     ) -> None:
         page = open_page("/review/?tab=new", ada, java_script_enabled=False)

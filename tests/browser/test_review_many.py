@@ -64,7 +64,9 @@ def test_cards_demoted_together_count_as_reviewed(open_page: OpenPage, ada: User
     assert memory.reviewed_at
 
 
-def test_what_comes_back_makes_the_page_no_longer(open_page: OpenPage, ada: User, remember: Remember) -> None:
+def test_a_restored_card_does_not_make_the_page_longer(
+    open_page: OpenPage, ada: User, remember: Remember
+) -> None:
     for number in range(15):
         remember(f"number {number} of many")
     page = open_page("/review/?tab=new", ada)

@@ -119,7 +119,9 @@ def test_keyboard_skips_the_filters(open_page: Any, reader: Any, zoo: None) -> N
     expect(page.locator(".row-title a").first).to_be_focused()
 
 
-def test_an_expired_login_leads_to_the_login_page_and_back(open_page: Any, reader: Any, zoo: None) -> None:
+def test_an_expired_login_redirects_to_the_login_page_and_back(
+    open_page: Any, reader: Any, zoo: None
+) -> None:
     page = open_page("/memories/", reader)
     box(page).fill("zebra")
     expect(page).to_have_url(re.compile(r"/memories/\?q=zebra$"))
@@ -132,7 +134,7 @@ def test_an_expired_login_leads_to_the_login_page_and_back(open_page: Any, reade
     expect(page).to_have_url(re.compile(r"/memories/\?q=zebra$"))
 
 
-def test_when_the_hub_does_not_answer_it_says_so(open_page: Any, reader: Any, zoo: None, watch: Any) -> None:
+def test_an_unreachable_hub_is_reported(open_page: Any, reader: Any, zoo: None, watch: Any) -> None:
     watch.expect(500)
     page = open_page("/memories/", reader)
     page.route("**/memories/?*", lambda route: route.fulfill(status=500, body="no"))
@@ -204,7 +206,7 @@ class TestFiltersByKeyboard:
         expect(opener).to_be_focused()
         expect(page.get_by_role("link", name="Giraffe sleep")).to_have_count(0)
 
-    def test_an_error_leads_to_its_field_in_the_sheet(
+    def test_an_error_focuses_its_field_in_the_sheet(
         self, open_page: Any, reader: Any, zoo: None, watch: Any
     ) -> None:
         watch.expect(422)

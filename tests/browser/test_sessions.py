@@ -95,7 +95,7 @@ def test_a_long_session_fits_its_page_and_scrolls_in_its_own_box(
     page.wait_for_function("() => document.activeElement.scrollLeft > 0")
 
 
-def test_what_was_kept_is_reached_by_the_keyboard_and_leads_to_the_memory(
+def test_stored_memories_are_reached_by_keyboard_and_link_to_their_page(
     open_page: Any, reader: Any, long: Session
 ) -> None:
     page = open_page("/sessions/long/", reader)
@@ -125,7 +125,7 @@ def test_the_log_is_one_click_away(open_page: Any, reader: Any, long: Session) -
     expect(page.locator(".injection-reason")).to_have_text(["no tokens left"] * 2)
 
 
-def test_a_month_leads_to_its_neighbour(open_page: Any, reader: Any, remember: Any) -> None:
+def test_a_month_links_to_the_next_and_previous_one(open_page: Any, reader: Any, remember: Any) -> None:
     remember("in spring", project="zoo", created_at=NOON)
     remember("in autumn", project="zoo", created_at=NOON + timedelta(days=200))
     page = open_page("/timeline/?project=zoo", reader)
@@ -136,7 +136,7 @@ def test_a_month_leads_to_its_neighbour(open_page: Any, reader: Any, remember: A
     page.get_by_text("in autumn").wait_for()
 
 
-def test_a_reload_of_the_new_token_keeps_waiting_and_back_leads_through_the_steps(
+def test_reloading_keeps_waiting_for_the_first_event_and_back_visits_each_step(
     open_page: Any, person: Any
 ) -> None:
     user = person("keeper", "add_agenttoken", "change_agenttoken", "add_memory")

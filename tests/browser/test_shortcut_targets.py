@@ -66,7 +66,7 @@ class TestWhileACardIsMerged:
         assert not Memory.objects.trashed().exists()
         assert not Memory.objects.exclude(reviewed_at=None).exists()
 
-    def test_escape_leads_back_to_the_card(self, merging: Page) -> None:
+    def test_escape_focuses_the_card(self, merging: Page) -> None:
         merging.keyboard.press("Escape")
         expect(merging.locator(".review-card article.dup")).to_have_count(0)
         expect(merging.locator(".review-card .row-title a:focus")).to_contain_text("build cache")
@@ -92,7 +92,7 @@ def test_the_first_card_is_not_acted_on_while_it_is_hidden(
     expect(page.locator(".review-done")).to_have_count(1)
 
 
-def test_who_decided_a_contradiction_goes_on_with_the_next_one(
+def test_deciding_a_contradiction_focuses_the_next_one(
     open_page: OpenPage, insider: User, actor: Any
 ) -> None:
     for subject in ("ada", "ben", "cai"):
@@ -182,7 +182,7 @@ class TestTheBarOfTheTicked:
         ticked.keyboard.press("b")
         assert focused(ticked) == row
 
-    def test_from_it_tab_leads_to_what_has_no_key(self, ticked: Page) -> None:
+    def test_tab_reaches_the_actions_without_a_shortcut(self, ticked: Page) -> None:
         ticked.keyboard.press("b")
         for _ in range(5):  # over the buttons with keys, and the project to move to
             ticked.keyboard.press("Tab")

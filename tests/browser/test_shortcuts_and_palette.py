@@ -93,7 +93,7 @@ class TestKeys:
         page.keyboard.press("e")
         page.wait_for_url(f"**/memories/{three[0].uid}/edit/?from=*")
 
-    def test_e_does_nothing_for_who_may_not_edit(self, open_page: Any, reader: Any, three: Any) -> None:
+    def test_e_does_nothing_without_permission_to_edit(self, open_page: Any, reader: Any, three: Any) -> None:
         page = open_page("/memories/", reader)
         page.keyboard.press("j")
         page.keyboard.press("e")
@@ -119,7 +119,7 @@ class TestKeys:
         expect(box).to_have_value("/jkex?")
         expect(page.get_by_role("dialog")).to_have_count(0)
 
-    def test_they_can_be_switched_off_and_on_again(self, open_page: Any, reader: Any, three: Any) -> None:
+    def test_shortcuts_can_be_switched_off_and_on(self, open_page: Any, reader: Any, three: Any) -> None:
         page = open_page("/memories/", reader)
         page.keyboard.press("?")
         keys = page.get_by_role("dialog", name="Keyboard")
@@ -164,16 +164,14 @@ class TestPalette:
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", level=1)).to_have_text("second zebra")
 
-    def test_enter_before_the_list_has_come_goes_where_the_list_says(
-        self, open_page: Any, reader: Any
-    ) -> None:
+    def test_enter_before_the_list_is_loaded_opens_its_first_item(self, open_page: Any, reader: Any) -> None:
         page = open_page("/", reader)
         palette(page)
         page.keyboard.type("timel")
         page.keyboard.press("Enter")
         page.wait_for_url("**/timeline/")
 
-    def test_a_project_leads_to_its_memories(self, open_page: Any, reader: Any, three: Any) -> None:
+    def test_a_project_opens_its_memories(self, open_page: Any, reader: Any, three: Any) -> None:
         page = open_page("/", reader)
         palette(page).fill("zoo")
         page.get_by_role("option", name="zoo 3 memories").click()

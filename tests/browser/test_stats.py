@@ -39,7 +39,7 @@ def world(remember: Any, actor: Any) -> None:
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
-def test_line_of_the_health_report_leads_to_the_list_of_its_memories(
+def test_line_of_the_health_report_links_to_its_memories(
     open_page: Any, reader: Any, world: None, scripts: bool
 ) -> None:
     page = open_page("/glance/", reader, java_script_enabled=scripts)

@@ -123,13 +123,13 @@ def addresses(client: Any) -> list[str]:
     return [address for address in found if address not in walk.fragments]
 
 
-def test_nothing_that_is_stored_runs_loads_or_leads_away(witness, monkeypatch):
-    _walks_in_peace(witness)
-    _hands_in_peace(witness)
-    _would_be_seen(witness, monkeypatch)
+def test_stored_markup_runs_loads_and_redirects_nothing(witness, monkeypatch):
+    _check_every_page(witness)
+    _check_inserted_content(witness)
+    _check_that_markup_would_be_found(witness, monkeypatch)
 
 
-def _walks_in_peace(witness: Witness) -> None:
+def _check_every_page(witness: Witness) -> None:
     wrong = {}
     found = addresses(witness.client)
     assert len(found) > 100
@@ -142,7 +142,7 @@ def _walks_in_peace(witness: Witness) -> None:
     assert not wrong
 
 
-def _hands_in_peace(witness: Witness) -> None:
+def _check_inserted_content(witness: Witness) -> None:
     """Check what scripts insert into a page: live lists, the palette and typed text."""
     page = witness.page
     for address in ("/memories/", "/facts/graph/", "/memories/"):
@@ -164,7 +164,7 @@ def _hands_in_peace(witness: Witness) -> None:
         assert not witness.open(f"/memories/?min_score=0&q={text.replace('&', '%26').replace('#', '%23')}")
 
 
-def _would_be_seen(witness: Witness, monkeypatch: pytest.MonkeyPatch) -> None:
+def _check_that_markup_would_be_found(witness: Witness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test can fail: the same pages, and what they escape let through."""
     monkeypatch.setattr("django.template.base.conditional_escape", str)
     for address in ("/memories/", "/sessions/", "/facts/", "/journal/", "/admin/memoryhub/memory/"):

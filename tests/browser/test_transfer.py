@@ -66,7 +66,7 @@ def test_a_file_is_looked_through_and_then_imported(
     assert Memory.objects.count() == 30
 
 
-def test_what_would_fail_is_accessible_and_fits(
+def test_import_errors_are_accessible_and_fit(
     open_page: OpenPage, writer: User, workers: None, notes: Path
 ) -> None:
     page = open_page("/transfer/", writer)

@@ -18,7 +18,7 @@ def some(remember: Any) -> None:
         remember(f"{name} zebra", project="zoo", tags=["oats"], sensitivity="private")
 
 
-def test_nothing_moves_for_who_wants_less_motion(open_page: OpenPage, insider: Any, some: None) -> None:
+def test_animations_are_off_with_reduced_motion(open_page: OpenPage, insider: Any, some: None) -> None:
     page = open_page("/", insider, reduced_motion="reduce")
     for path in PATHS:
         page.goto(path)
@@ -38,7 +38,7 @@ def test_nothing_moves_for_who_wants_less_motion(open_page: OpenPage, insider: A
         assert not moving, path
 
 
-def test_in_colours_of_the_system_what_is_chosen_differs(
+def test_selected_items_are_visible_with_forced_colours(
     open_page: OpenPage, insider: Any, some: None
 ) -> None:
     page = open_page("/memories/", insider, forced_colors="active")
@@ -61,7 +61,7 @@ def test_in_colours_of_the_system_what_is_chosen_differs(
     expect(chosen).to_have_css("outline-style", "solid")
 
 
-def test_in_colours_of_the_system_the_focus_shows(open_page: OpenPage, insider: Any, some: None) -> None:
+def test_focus_is_visible_with_forced_colours(open_page: OpenPage, insider: Any, some: None) -> None:
     page = open_page("/memories/", insider, forced_colors="active")
     for _ in range(12):
         page.keyboard.press("Tab")

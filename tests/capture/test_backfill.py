@@ -86,14 +86,14 @@ class TestStore:
         more = [commit("c2", "09:40", STYLE), SESSION[3]]
         assert send(bot, more)["outcomes"] == ["stored", "known"]
 
-    def test_session_that_was_reported_live_is_left_alone(
+    def test_session_that_was_reported_live_is_not_changed(
         self, bot: Agent, open_session: Callable[..., AgentSession]
     ) -> None:
         open_session("old").ok("prompt:submit", {"prompt": "Repair the importer"})
         assert send(bot)["outcomes"] == ["live"] * 4
         assert Event.objects.count() == 1
 
-    def test_nothing_is_injected_and_no_maintenance_starts(
+    def test_past_session_injects_nothing_and_starts_no_maintenance(
         self, bot: Agent, configure: Callable[..., None]
     ) -> None:
         configure(session_end_consolidation="auto", session_end_compression="auto")

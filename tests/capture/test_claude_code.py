@@ -514,7 +514,7 @@ def test_event_id_of_another_form_is_refused(bot, event_id):
     is_problem(bot.post(f"{HOOK}?event_id={event_id}", hook("SessionStart")), 422)
 
 
-def test_sender_is_told_to_keep_an_event_that_a_busy_store_did_not_take(bot, monkeypatch):
+def test_sender_is_asked_to_keep_an_event_that_a_busy_store_refused(bot, monkeypatch):
     def busy(*args, **kwargs):
         raise OperationalError("database is locked")
 

@@ -99,7 +99,7 @@ def test_first_prompt_of_a_session_does_not_update_the_session(agent_session):
     assert agent_session.row.segment == 1
 
 
-def test_event_that_another_process_recorded_meanwhile_is_recorded_once(agent_session, monkeypatch):
+def test_event_that_two_processes_record_is_stored_once(agent_session, monkeypatch):
     data = {"tool_name": "Read", "tool_input": {"file_path": "a.py"}, "tool_use_id": "t1"}
     agent_session.ok("tool:post", data)
     monkeypatch.setattr(statements_module, "SESSION_OF_EVENT", SESSION_BEFORE_THE_OTHER_PROCESS)

@@ -145,7 +145,7 @@ def test_file_with_the_same_name_in_another_folder_marks_nothing(memory, later):
     assert not is_marked(memory)
 
 
-def test_mark_goes_away_when_the_lines_are_back(memory, later):
+def test_mark_is_removed_when_the_lines_are_back(memory, later):
     write(later, REST)
     write(later, REST + "\n".join(LINES))
     assert not is_marked(memory)
@@ -171,7 +171,7 @@ def test_refused_edit_marks_nothing(memory, later):
     assert not is_marked(memory)
 
 
-def test_memory_in_the_trash_is_left_alone(memory, later, actor):
+def test_memory_in_the_trash_is_not_marked(memory, later, actor):
     memories.trash_memories([memory.uid], actor)
     write(later, REST)
     assert not is_marked(memory)

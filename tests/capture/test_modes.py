@@ -178,7 +178,7 @@ def test_next_session_gets_no_files_of_a_session_whose_memories_wait(
     assert bot.get("/projects/shop/page").json()["sections"] == []
 
 
-def test_memory_was_not_there_before_its_approval(agent_session: AgentSession, bot: Agent) -> None:
+def test_memory_did_not_exist_before_its_approval(agent_session: AgentSession, bot: Agent) -> None:
     memory = captured(agent_session)
     before = timezone.now()
     memories.apply_bulk_action("accept", [memory.uid], ADMIN)

@@ -64,7 +64,7 @@ FLAKY = [
     [[*READING, *EDITS], [*EDITS, *reversed(READING)], [*FLAKY[:2], *READING, *EDITS[:2]]],
     ids=["checks then edits", "edits then checks", "a flaky host"],
 )
-def test_nothing_of_routine_work_is_stored(agent_session, calls):
+def test_routine_work_is_not_stored(agent_session, calls):
     for name, given, response in calls:
         agent_session.tool(name, given, response)
     assert [memory.content for memory in Memory.objects.all()] == []

@@ -12,7 +12,7 @@ from memoryhub.models import Memory
 LEDGER = "the planner chose a stale index for the ledger query"
 
 
-def likest(text):
+def highest_similarity(text):
     return max(
         (jaccard(terms(text), one) for one in find_similar_terms(Memory.objects.all(), text)), default=0.0
     )
@@ -22,8 +22,8 @@ def test_similar_memory_is_found_among_many(remember):
     for n in range(40):
         remember(f"note number {n} about the weather of the harbour and its ships")
     remember(LEDGER)
-    assert likest(LEDGER) == 1.0
-    assert likest(LEDGER + " again, because of statistics") > 0.5
+    assert highest_similarity(LEDGER) == 1.0
+    assert highest_similarity(LEDGER + " again, because of statistics") > 0.5
 
 
 def test_unrelated_text_has_no_neighbours(remember):
@@ -34,7 +34,7 @@ def test_unrelated_text_has_no_neighbours(remember):
 def test_common_words_are_searched_together(remember):
     for tail in ("alpha", "beta", "gamma"):
         remember(f"{LEDGER} {tail}")
-    assert likest(LEDGER) > 0.8
+    assert highest_similarity(LEDGER) > 0.8
 
 
 def test_any_text_is_accepted(remember):

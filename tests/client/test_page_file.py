@@ -142,7 +142,7 @@ def test_dry_run_shows_the_changes_and_makes_none(
     assert "off-page" not in decisions[1].labels.values_list("value", flat=True)
 
 
-def test_nothing_changes_without_consent(
+def test_file_is_not_changed_without_consent(
     run: Run, path: Path, decisions: list[Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run("project-page", "shop", "--write", str(path)) == 1  # no terminal to ask

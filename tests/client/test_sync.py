@@ -203,7 +203,7 @@ class TestToHub:
             (b"x" * 2_000_000, "x.md: is larger than 1 MiB"),
         ],
     )
-    def test_nonsense_is_reported_with_its_line_and_the_rest_goes_on(
+    def test_invalid_line_is_reported_and_the_others_are_stored(
         self,
         sync: Run,
         client: Client,

@@ -64,7 +64,7 @@ def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
         return file.execute(sql).fetchall()
 
 
-def test_a_backup_holds_what_is_still_in_the_write_ahead_log(run, home):
+def test_a_backup_contains_rows_of_the_write_ahead_log(run, home):
     remember("in the log")
     ran = run("backup")
     assert ran.code == 0
@@ -74,7 +74,7 @@ def test_a_backup_holds_what_is_still_in_the_write_ahead_log(run, home):
     assert "journal rows 1" in ran.out
 
 
-def test_a_backup_is_one_file_with_the_mirror_beside_it_for_their_owner_alone(run, home):
+def test_a_backup_is_one_file_and_the_mirror_with_mode_0600(run, home):
     remember("words")
     run("backup")
     [copy] = copies(home / "backups")
@@ -85,7 +85,7 @@ def test_a_backup_is_one_file_with_the_mirror_beside_it_for_their_owner_alone(ru
     assert rows(copy, "PRAGMA journal_mode") == [("delete",)]
 
 
-def test_backups_taken_while_agents_write_are_whole_and_lose_nothing_of_before(run, home):
+def test_backups_during_writes_are_complete_and_contain_all_earlier_rows(run, home):
     for n in range(50):
         remember(f"before {n}")
     with writing():
@@ -160,7 +160,7 @@ def test_a_line_of_the_mirror_that_is_being_written_is_left_out(run, home, setti
     assert len(backup.mirror_beside(copy).read_bytes().splitlines()) == 1
 
 
-def test_a_backup_that_cannot_be_written_says_so_and_leaves_nothing(run, tmp_path, monkeypatch):
+def test_a_backup_that_cannot_be_written_is_reported_and_leaves_no_file(run, tmp_path, monkeypatch):
     remember("words")
 
     def full(path: Path) -> None:

@@ -61,13 +61,13 @@ def install(python: Path, make: bool = True) -> bool:
     return bootstrap.install(python, "requirements.txt", make=make)
 
 
-def test_an_old_python_is_told_what_to_install(monkeypatch):
+def test_an_old_python_gets_a_message_with_the_version_to_install(monkeypatch):
     monkeypatch.setattr(sys, "version_info", (3, 9, 2, "final", 0))
     with pytest.raises(SystemExit, match=r"needs Python 3\.11 or newer, and this is Python 3\.9"):
         runpy.run_path(str(MANAGE), run_name="__main__")
 
 
-def test_what_an_old_python_reads_holds_nothing_new():
+def test_files_that_an_old_python_reads_use_old_syntax():
     """An f-string or an annotation would be a syntax error before the message could be printed."""
     tree = ast.parse(MANAGE.read_text("ascii"))
     newer = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.Match, ast.AsyncFunctionDef)
@@ -81,7 +81,7 @@ def test_version_is_that_of_the_hub_and_not_of_django(word, capsys):
     assert capsys.readouterr().out == f"memoryhub {memoryhub.__version__}\n"
 
 
-def test_windows_is_told_about_wsl(monkeypatch):
+def test_message_on_windows_names_wsl(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(SystemExit, match="WSL"):
         runpy.run_path(str(MANAGE), run_name="__main__")
@@ -92,7 +92,7 @@ def test_this_environment_lacks_nothing():
 
 
 @pytest.mark.parametrize(("group", "file"), [("", "requirements.txt"), ("dev", "requirements-dev.txt")])
-def test_everything_that_is_asked_for_is_pinned_with_its_hash(group, file):
+def test_every_requirement_is_pinned_with_its_hash(group, file):
     """Otherwise the command would install the pinned files and still lack something."""
     project = tomllib.loads((bootstrap.ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = [*project["dependencies"], *(project["optional-dependencies"][group] if group else [])]
@@ -134,7 +134,7 @@ def test_a_second_start_installs_nothing(python, pip_runs):
     assert len(pip_runs) == 1
 
 
-def test_changed_requirements_are_installed_anew(python, pip_runs, checkout):
+def test_changed_requirements_are_installed_again(python, pip_runs, checkout):
     install(python)
     (checkout / "requirements.txt").write_text("django==5.2.1\n")
     assert install(python)
@@ -184,7 +184,7 @@ def test_a_folder_that_cannot_be_written_is_named(checkout, monkeypatch):
 
 
 @pytest.mark.parametrize("dangling", [True, False])
-def test_an_environment_of_a_python_that_is_gone_is_made_anew(dangling, checkout, monkeypatch, pip_runs):
+def test_an_environment_of_a_removed_python_is_created_again(dangling, checkout, monkeypatch, pip_runs):
     python = checkout / ".venv/bin/python"
     python.parent.mkdir(parents=True)
     python.symlink_to(checkout / "gone" if dangling else sys.executable)
@@ -202,7 +202,7 @@ def test_an_incomplete_environment_names_what_it_lacks(checkout, monkeypatch, py
         bootstrap.ensure_environment(["manage.py", "check"])
 
 
-def test_the_command_goes_on_inside_the_new_environment(checkout, monkeypatch, python, pip_runs):
+def test_the_command_continues_in_the_new_environment(checkout, monkeypatch, python, pip_runs):
     became: list[tuple[Path, list[str]]] = []
     monkeypatch.setattr(bootstrap, "missing", lambda for_tests=False: ["django>=5.2"])
     monkeypatch.setattr(bootstrap.os, "execv", lambda path, argv: became.append((path, argv)))

@@ -16,7 +16,7 @@ def test_a_list_that_names_nothing_is_refused(db, option, field):
     assert not AgentToken.objects.exists()
 
 
-def test_without_the_option_every_project_is_open_and_with_it_those_named(db, capsys):
+def test_token_has_every_project_or_those_of_the_option(db, capsys):
     call_command("create_token", "claude")
     call_command("create_token", "codex", "--projects", "b, a")
     assert [token.projects for token in AgentToken.objects.order_by("pk")] == [[], ["a", "b"]]

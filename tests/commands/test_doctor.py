@@ -47,7 +47,7 @@ def test_warnings_alone_are_no_failure(run, own_store):
     assert "No failure, 2 warnings." in ran.out
 
 
-def test_a_failure_is_told_with_its_mend_and_ends_with_code_one(run, sound):
+def test_a_failure_is_printed_with_its_fix_and_exits_with_1(run, sound):
     tamper(sound, "DROP TRIGGER memoryhub_text_insert")
     ran = run("doctor")
     assert ran.code == 1
@@ -57,7 +57,7 @@ def test_a_failure_is_told_with_its_mend_and_ends_with_code_one(run, sound):
 
 
 @pytest.mark.slow
-def test_the_findings_can_be_had_as_json(run, sound):
+def test_the_findings_are_available_as_json(run, sound):
     shape = json.loads(run("doctor", "--json").out)
     assert shape["ok"] is True
     assert [one["name"] for one in shape["checks"]] == [one.name for one in CHECKS]
@@ -70,7 +70,7 @@ def test_the_findings_can_be_had_as_json(run, sound):
     assert failed["findings"][0]["hint"]
 
 
-def test_a_quick_look_leaves_out_what_reads_the_whole_store(run, sound):
+def test_quick_checks_leave_out_those_that_read_the_whole_store(run, sound):
     out = run("doctor", "--quick").out
     assert {line.split(":")[0] for line in out.splitlines() if line.startswith("SKIP")} == {
         f"SKIP  {name}" for name in ("text index", "integrity", "journal", "mirror")
@@ -135,7 +135,7 @@ def test_unreadable_file_or_store_is_a_finding():
     assert "no such table" in look(rowless).text
 
 
-def test_a_fix_runs_only_when_asked_for_and_needed():
+def test_a_fix_runs_only_on_request_and_if_needed():
     state = {"broken": True, "fixed": 0}
 
     def repair():

@@ -52,7 +52,7 @@ def test_a_misspelt_variable_is_warned_about(settings):
     assert "MEMORYHUB_MAX_MEMORY" in second.text
 
 
-def test_a_home_that_is_not_there_or_cannot_be_written_to_fails(settings, tmp_path):
+def test_a_missing_or_read_only_home_fails(settings, tmp_path):
     settings.HOME = tmp_path / "gone"
     assert "is not there" in look(named("home")).text
     settings.HOME = Path("/proc/self")

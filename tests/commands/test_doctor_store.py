@@ -21,7 +21,7 @@ from tests.database import cut_journal, without_journal_triggers
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store", "on_loopback")]
 
 
-def test_a_store_that_is_not_there_fails_and_is_not_made(run, own_store):
+def test_a_missing_store_fails_and_is_not_created(run, own_store):
     connection.close()
     for path in own_store.parent.glob("memory.db*"):
         path.unlink()
@@ -75,7 +75,7 @@ def test_a_store_of_a_newer_version_fails(own_store):
         "DROP TABLE memoryhub_trigram",
     ],
 )
-def test_a_schema_that_lacks_something_fails_and_is_mended(sound, damage):
+def test_an_incomplete_schema_fails_and_is_fixed(sound, damage):
     connection.close()
     tamper(sound, damage)
     assert look(named("triggers")).status is Status.FAIL
@@ -93,7 +93,7 @@ def test_an_index_that_does_not_fit_fails_and_is_rebuilt(sound):
     assert Memory.objects.search("words").count() == 1
 
 
-def test_the_index_is_examined_while_somebody_writes(sound):
+def test_the_index_is_examined_while_another_process_writes(sound):
     with closing(sqlite3.connect(sound, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         assert look(named("text index")).status is Status.OK
@@ -128,7 +128,7 @@ def test_rows_that_belong_to_none_fail(sound):
     )
 
 
-def test_a_tampered_journal_fails_and_is_not_mended(sound):
+def test_a_tampered_journal_fails_and_is_not_fixed(sound):
     with without_journal_triggers(), connection.cursor() as cursor:
         cursor.execute("UPDATE memoryhub_journalentry SET actor = 'x' WHERE seq = 1")
     report = next(examine([named("journal")], fix=True))
@@ -137,7 +137,7 @@ def test_a_tampered_journal_fails_and_is_not_mended(sound):
     assert not verification.verify().ok
 
 
-def test_a_mirror_that_is_behind_is_a_warning_and_is_mended(sound, settings):
+def test_a_mirror_that_is_behind_is_a_warning_and_is_fixed(sound, settings):
     settings.MEMORY_LOG.unlink()
     assert look(named("mirror")).status is Status.WARN
     report = next(examine([named("mirror")], fix=True))

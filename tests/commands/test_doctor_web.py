@@ -47,7 +47,7 @@ def test_a_static_file_that_is_missing_fails(monkeypatch):
     assert look(named("static files")).text == "no/such/file.css is not found: pages look broken"
 
 
-def test_what_djangos_own_checks_find_is_told(settings):
+def test_findings_of_djangos_own_checks_are_printed(settings):
     settings.SILENCED_SYSTEM_CHECKS = []
     settings.X_FRAME_OPTIONS = "DENY"
     settings.LANGUAGE_CODE = "no such language"

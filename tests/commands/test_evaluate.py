@@ -101,7 +101,7 @@ def test_memories_with_the_same_content_answer_for_each_other(measured):
     assert notes["categories"]["plain"][WITHOUT_STOP_WORDS]["recall_1"] == 1.0
 
 
-def test_the_table_is_aligned_and_progress_is_told_beside_it(measured):
+def test_the_table_is_aligned_and_progress_is_printed_to_stderr(measured):
     out, err, _ = measured
     heading, *rows = [line for line in out.splitlines() if "R@10" in line or line.startswith("  ")]
     assert {len(row) for row in rows} == {len(heading)}
@@ -109,7 +109,7 @@ def test_the_table_is_aligned_and_progress_is_told_beside_it(measured):
     assert "tiny-2: 4 memories stored" in err
 
 
-def test_the_store_in_use_is_left_alone(db, remember, file_of, run):
+def test_the_store_in_use_is_not_changed(db, remember, file_of, run):
     remember("the only one")
     ran = run("evaluate", file_of(a_set()))
     assert ran.code == 0, ran.err
@@ -141,7 +141,7 @@ def test_a_provider_that_embeds_in_the_background_has_done_so_before_it_is_asked
     assert "answered as lexical" not in ran.out
 
 
-def test_a_provider_that_fails_is_told_and_words_alone_are_measured(file_of, run, monkeypatch, tmp_path):
+def test_a_failing_provider_is_reported_and_only_words_are_measured(file_of, run, monkeypatch, tmp_path):
     monkeypatch.setenv("MEMORYHUB_EMBEDDINGS", "onnx")
     monkeypatch.setenv("MEMORYHUB_EMBEDDINGS_FOLDER", str(tmp_path / "nowhere"))
     ran = run("evaluate", file_of(a_set()))
@@ -163,7 +163,7 @@ def test_a_provider_that_fails_is_told_and_words_alone_are_measured(file_of, run
         ({"queries": a_set()["queries"][:1] * 2}, "rename the second '1'"),
     ],
 )
-def test_a_bad_set_is_told_with_its_file_and_field(change, words, file_of, run):
+def test_an_invalid_set_is_reported_with_its_file_and_field(change, words, file_of, run):
     path = file_of(a_set(**change))
     ran = run("evaluate", path)
     assert ran.code == 1
@@ -172,13 +172,13 @@ def test_a_bad_set_is_told_with_its_file_and_field(change, words, file_of, run):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x00"])
-def test_what_is_no_json_of_a_set_is_told_with_the_shape_of_one(text, file_of, run):
+def test_a_file_that_is_not_json_is_reported_with_the_expected_shape(text, file_of, run):
     ran = run("evaluate", file_of(text))
     assert ran.code == 1
     assert "A set looks like" in ran.err
 
 
-def test_a_missing_file_is_told(run, tmp_path):
+def test_a_missing_file_is_reported(run, tmp_path):
     ran = run("evaluate", tmp_path / "nowhere.json")
     assert (ran.code, "cannot be read: No such file" in ran.err) == (1, True)
 

@@ -35,7 +35,7 @@ def words_of(text: str) -> set[str]:
     return {str(memory["content"]).split()[-1] for memory in exported(text)}
 
 
-def test_a_memory_goes_out_in_the_shape_of_the_api_with_its_ttl(run, remember):
+def test_a_memory_is_exported_in_the_shape_of_the_api_with_its_ttl(run, remember):
     memory = remember("the words", tags=["t"], files_read=["a.py"], ttl_days=7, project="zoo")
     [shape] = exported(run("export_memories").out)
     assert shape["id"] == memory.uid
@@ -75,7 +75,7 @@ def test_memories_go_out_in_the_order_in_which_they_were_stored(run, remember):
     ],
     ids=["nothing", "private", "secret", "both"],
 )
-def test_a_level_goes_out_only_when_asked_for_and_the_rest_is_counted(run, four_levels, asked, seen, left):
+def test_a_level_is_exported_only_on_request_and_the_others_are_counted(run, four_levels, asked, seen, left):
     ran = run("export_memories", *asked)
     assert words_of(ran.out) == seen
     assert ran.err.count("Left out") == len(left)
@@ -83,7 +83,7 @@ def test_a_level_goes_out_only_when_asked_for_and_the_rest_is_counted(run, four_
         assert f"Left out: {words}" in ran.err
 
 
-def test_an_unknown_level_never_goes_out(run, four_levels):
+def test_an_unknown_level_is_never_exported(run, four_levels):
     ran = run(
         "export_memories", "--include-private", "--include-secret", "--owner", "ada", "--project", "zoo"
     )
@@ -107,7 +107,7 @@ def test_the_left_out_are_only_those_that_the_filter_lets_through(run, four_leve
     assert "1 secret" in ran.err
 
 
-def test_exporting_secrets_leaves_a_trace_in_the_journal(run, four_levels):
+def test_exporting_secrets_is_journaled(run, four_levels):
     before = JournalEntry.objects.count()
     run("export_memories", "--include-private")
     assert JournalEntry.objects.count() == before
@@ -122,7 +122,7 @@ def test_exporting_secrets_leaves_a_trace_in_the_journal(run, four_levels):
 # Filters
 
 
-def test_filters_narrow_what_goes_out(run, remember):
+def test_filters_narrow_the_export(run, remember):
     remember("old zoo", project="zoo", type="decision", created_at="2020-01-01T00:00:00Z")
     remember("new zoo", project="zoo", created_at="2021-06-01T00:00:00Z")
     remember("other farm", project="farm", created_at="2021-06-01T00:00:00Z")
@@ -143,7 +143,7 @@ def test_a_moment_that_is_none_names_its_option(run):
     assert ran.err.startswith("--since: ")
 
 
-def test_the_trash_goes_out_instead_of_what_is_live_when_asked_for(run, remember, actor):
+def test_the_trash_is_exported_instead_of_live_memories_on_request(run, remember, actor):
     remember("live")
     memories.trash_memories([remember("trashed").uid], actor)
     assert words_of(run("export_memories").out) == {"live"}
@@ -159,7 +159,7 @@ def test_expired_memories_stay_behind(run, remember):
 # Files
 
 
-def test_a_file_is_for_its_owner_alone_and_whole(run, remember, tmp_path):
+def test_an_exported_file_is_complete_and_has_mode_0600(run, remember, tmp_path):
     remember("words")
     path = tmp_path / "out.jsonl"
     ran = run("export_memories", path)
@@ -192,13 +192,13 @@ def test_a_failed_export_leaves_the_file_of_before(run, remember, tmp_path, monk
     assert [p for p in tmp_path.iterdir() if p.is_file()] == [path]
 
 
-def test_a_folder_that_is_not_there_says_so(run, tmp_path):
+def test_a_missing_folder_is_reported(run, tmp_path):
     ran = run("export_memories", tmp_path / "gone" / "out.jsonl")
     assert ran.code == 1
     assert "No such file or directory" in ran.err
 
 
-def test_the_report_keeps_out_of_standard_output(run, remember):
+def test_the_report_is_not_printed_to_standard_output(run, remember):
     remember("words")
     ran = run("export_memories", "-")
     assert len(ran.out.splitlines()) == 1
@@ -263,7 +263,7 @@ def settable(raw: bytes) -> list[dict[str, object]]:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(DRAFTS)
-def test_what_goes_out_comes_back_with_every_settable_field(actor, tmp_path, draft):
+def test_an_export_is_imported_with_every_settable_field(actor, tmp_path, draft):
     actor = Actor("someone", Clearance.up_to("secret", "ada"))
     memories.create_memory(draft, actor)
     raw = lines_of_all()
@@ -278,7 +278,7 @@ def test_what_goes_out_comes_back_with_every_settable_field(actor, tmp_path, dra
     Memory.objects.all().delete()
 
 
-def test_a_file_written_by_the_command_is_taken_back_by_the_other(run, remember, tmp_path):
+def test_an_exported_file_is_imported_by_the_other_command(run, remember, tmp_path):
     for n in range(30):
         remember(f"memory {n}", tags=[f"t{n % 3}"], project="zoo", created_at=f"2020-01-{n + 1:02}")
     before = settable(lines_of_all())

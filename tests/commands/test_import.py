@@ -125,7 +125,7 @@ def test_a_gzip_file_is_read_whatever_its_name(run, tmp_path):
     assert contents() == {"packed"}
 
 
-def test_a_gzip_file_cut_short_says_so_and_is_no_traceback(run, tmp_path):
+def test_a_truncated_gzip_file_is_reported_without_a_traceback(run, tmp_path):
     path = tmp_path / "x.jsonl.gz"
     path.write_bytes(gzip.compress(b"".join(b'{"content":"m %d"}\n' % n for n in range(5000)))[:200])
     ran = run("import_memories", path)
@@ -152,7 +152,7 @@ def test_a_file_of_another_kind_says_what_to_do(run, tmp_path, start, hint):
     assert hint in ran.err
 
 
-def test_a_file_that_is_not_there_or_is_a_folder_says_so(run, tmp_path):
+def test_a_missing_file_or_a_folder_is_reported(run, tmp_path):
     assert "No such file" in run("import_memories", tmp_path / "gone").err
     assert "Is a directory" in run("import_memories", tmp_path).err
 
@@ -164,7 +164,7 @@ def test_an_empty_file_is_no_error(run, jsonl):
 
 
 @pytest.mark.slow
-def test_a_large_file_is_never_held_in_memory(run, jsonl, monkeypatch):
+def test_a_large_file_is_read_with_little_memory(run, jsonl, monkeypatch):
     monkeypatch.setattr(loader, "BATCH_SIZE", 50)
     lines = ({"content": f"memory {n} " + "x" * 20_000, "type": "change"} for n in range(400))
     path = jsonl(*lines)  # to detect the type of such texts takes most of the time
@@ -187,7 +187,7 @@ def test_lines_without_a_project_get_the_one_that_is_named(run, jsonl):
     assert dict(Memory.objects.values_list("content", "project")) == {"a": "zoo", "b": "zoo", "c": "own"}
 
 
-def test_the_journal_names_whoever_imports(run, jsonl):
+def test_the_journal_names_the_person_who_imports(run, jsonl):
     run("import_memories", jsonl({"content": "a"}))
     run("import_memories", jsonl({"content": "b"}), "--actor", "ada at work")
     first, second = JournalEntry.objects.order_by("seq")
@@ -223,7 +223,7 @@ def test_a_dry_run_says_what_would_happen_and_stores_nothing(run, jsonl, journal
     assert journal_mirror.read_bytes() == before
 
 
-def test_the_cap_is_not_held_but_warned_about(run, jsonl, configure):
+def test_an_import_over_the_cap_warns_and_stores_everything(run, jsonl, configure):
     configure(max_memories=3)
     path = jsonl(*({"content": f"m{n}", "project": "zoo"} for n in range(5)))
     for dry in (["--dry-run"], []):
@@ -240,7 +240,7 @@ def test_below_the_cap_or_without_one_nothing_is_warned_about(run, jsonl, config
     assert "cap" not in run("import_memories", jsonl({"content": "a"}, {"content": "b"})).out
 
 
-def test_lines_without_a_ttl_are_told_to_expire(run, jsonl, configure):
+def test_lines_without_a_ttl_are_reported_as_expiring(run, jsonl, configure):
     ran = run("import_memories", jsonl({"content": "a"}, {"content": "b", "ttl_days": 0}))
     assert "1 memory without ttl_days will expire in 90 days" in ran.out
     configure(default_ttl_days=0)
@@ -289,7 +289,7 @@ def test_source_that_is_no_tag_is_reported_as_ignored(run, jsonl, source):
     assert json.loads(lines_of.memory_to_line(Memory.objects.get()))["tags"] == []
 
 
-def test_what_lay_in_a_trash_lies_in_the_trash_here_and_is_pointed_out(run, jsonl):
+def test_trashed_memories_are_imported_into_the_trash_and_reported(run, jsonl):
     ran = run("import_memories", jsonl({"content": "a", "deleted_at": "2024-01-01T00:00:00Z"}))
     assert "1 memory in the trash or expired in the file: the same here" in ran.out
     assert Memory.objects.trashed().count() == 1

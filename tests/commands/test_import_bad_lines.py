@@ -90,7 +90,7 @@ def test_a_strict_import_stops_at_the_first_bad_line_and_keeps_those_before(run,
     assert "--strict --resume" in ran.err
 
 
-def test_a_strict_import_goes_on_where_the_mended_line_stands(run, jsonl):
+def test_a_strict_import_resumes_at_the_corrected_line(run, jsonl):
     run("import_memories", jsonl({"content": "before"}, b"bad", {"content": "after"}), "--strict")
     ran = run(
         "import_memories", jsonl({"content": "before"}, b"{}", {"content": "after"}), "--strict", "--resume"

@@ -46,7 +46,7 @@ def six(jsonl, **more):
     return jsonl(*({"content": f"memory {n}"} for n in range(6)), **more)
 
 
-def test_an_interrupted_import_says_how_to_go_on_and_goes_on_there(run, jsonl, home, interrupted):
+def test_an_interrupted_import_prints_how_to_resume_and_resumes_there(run, jsonl, home, interrupted):
     path = six(jsonl)
     with interrupted(2, KeyboardInterrupt()):
         ran = run("import_memories", path, "--project", "a zoo")
@@ -79,7 +79,7 @@ def test_a_folder_without_room_for_the_map_of_ids_stops_an_import_in_words(run, 
     assert "stopped: unable to open database file. See manage.py doctor." in ran.err
 
 
-def test_without_resume_it_begins_anew_and_mentions_the_interruption(run, jsonl, interrupted):
+def test_without_resume_it_starts_again_and_mentions_the_interruption(run, jsonl, interrupted):
     path = six(jsonl)
     with interrupted(1, KeyboardInterrupt()):
         run("import_memories", path)
@@ -97,7 +97,7 @@ def test_the_position_is_found_though_the_file_was_moved_or_packed(run, jsonl, i
     assert "Continuing after line 2" in run("import_memories", elsewhere, "--resume").out
 
 
-def test_a_file_that_grew_behind_its_beginning_is_gone_on_with(run, jsonl, interrupted):
+def test_an_import_resumes_in_a_file_that_has_grown(run, jsonl, interrupted):
     lines = [{"content": f"memory {n} " + "x" * 40_000} for n in range(6)]
     with interrupted(2, KeyboardInterrupt()):
         run("import_memories", jsonl(*lines))
@@ -142,12 +142,12 @@ def test_a_position_that_cannot_be_read_is_none(run, jsonl, home, interrupted):
     assert "No interrupted import" in run("import_memories", path, "--resume").out
 
 
-def test_what_cannot_be_resumed_says_so(run, jsonl):
+def test_an_import_that_cannot_be_resumed_is_reported(run, jsonl):
     assert "--resume cannot be combined" in run("import_memories", "-", "--resume").err
     assert "--resume cannot be combined" in run("import_memories", six(jsonl), "--resume", "--dry-run").err
 
 
-def test_a_file_of_another_kind_goes_on_by_its_items(run, tmp_path, interrupted):
+def test_an_import_of_another_format_resumes_by_its_items(run, tmp_path, interrupted):
     path = tmp_path / "CLAUDE.md"
     path.write_text("# Rules\n\n" + "".join(f"- rule number {n}\n" for n in range(6)))
     with interrupted(2, KeyboardInterrupt()):
@@ -172,7 +172,7 @@ def test_a_file_of_another_kind_that_changed_is_read_from_the_beginning(run, tmp
     assert "3 created, 4 refreshed" in ran.out
 
 
-def test_what_refers_to_something_before_the_interruption_finds_it(run, jsonl, home, interrupted):
+def test_references_to_rows_before_the_interruption_are_resolved(run, jsonl, home, interrupted):
     memories = [{"content": f"memory {n}", "id": f"id{n}", "project": "zoo"} for n in range(4)]
     fact = {
         "kind": "fact",

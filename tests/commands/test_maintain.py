@@ -40,7 +40,7 @@ def faded() -> int:
     return Memory.objects.filter(importance__lt=0.5).count()
 
 
-def test_without_names_it_does_what_the_schedule_does(run, aged, configure):
+def test_without_names_the_scheduled_operations_run(run, aged, configure):
     configure(maintenance_operations="evict,consolidate")
     ran = run("maintain")
     assert ran.code == 0
@@ -88,7 +88,7 @@ def test_a_long_table_is_cut(run, aged, monkeypatch):
     assert "… and 2 more; see run" in out
 
 
-def test_a_line_about_several_things_stands_for_all_of_them(run, db):
+def test_a_change_of_several_memories_is_one_line(run, db):
     old = timezone.now() - timedelta(days=1000)
     for name in "abc":
         Session.objects.create(session_id=name, project="p", started_at=old, last_at=old)
@@ -127,7 +127,7 @@ def test_parameters_are_given_by_name(run, remember):
         (["consolidate", "--project", "a\x00b"], "--project"),
     ],
 )
-def test_what_cannot_be_is_explained(run, db, arguments, words):
+def test_an_impossible_request_is_explained(run, db, arguments, words):
     ran = run("maintain", *arguments)
     assert ran.code == 1
     assert words in ran.err
@@ -141,7 +141,7 @@ def test_a_misspelt_schedule_is_no_silent_success(run, db, configure):
     assert "dance" in ran.err
 
 
-def test_a_failure_is_told_and_the_others_go_on(run, aged, lifting, configure):  # noqa: F811
+def test_a_failure_is_reported_and_the_other_runs_continue(run, aged, lifting, configure):  # noqa: F811
     configure(maintenance_operations="lift,consolidate")
     lifting.before = lambda number: 1 / 0
     ran = run("maintain")
@@ -164,19 +164,19 @@ def test_the_operations_the_schedule_and_the_latest_runs_are_listed(run, aged, c
     assert "done, 3 changes, by command:" in out
 
 
-def test_what_waits_is_worked_on_and_nothing_is_started(run, aged, actor):
+def test_queued_runs_are_executed_and_none_is_started(run, aged, actor):
     runs.enqueue("consolidate", {}, actor)
     assert "consolidate: 3 decay" in run("maintain", "--waiting").out
     assert run("maintain", "--waiting").out == "Nothing to do.\n"
 
 
-def test_without_names_what_waits_comes_first(run, aged, actor, configure):
+def test_without_names_queued_runs_come_first(run, aged, actor, configure):
     configure(maintenance_operations="evict")
     runs.enqueue("consolidate", {"project": "p"}, actor)
     assert [line.split(":")[0] for line in run("maintain").out.splitlines()] == ["consolidate", "evict"]
 
 
-def test_one_is_taken_back(run, aged):
+def test_a_run_is_undone(run, aged):
     run("maintain", "consolidate")
     uid = MaintenanceRun.objects.get().uid
     assert "3 undone" in run("maintain", "--undo", uid).out
@@ -184,7 +184,7 @@ def test_one_is_taken_back(run, aged):
     assert f"(undoes {uid})" in run("maintain", "--list").out
 
 
-def test_an_interrupted_one_goes_on(run, aged, actor):
+def test_an_interrupted_run_continues(run, aged, actor):
     one = runs.enqueue("consolidate", {}, actor)
     MaintenanceRun.objects.update(
         status=Status.RUNNING, worker="elsewhere/1/1/1", heartbeat_at=one.created_at
@@ -208,7 +208,7 @@ def test_ctrl_c_stops_all_of_it(run, aged, lifting, configure):  # noqa: F811
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_it_waits_for_a_run_of_the_server_and_says_so(run, aged, lifting, actor):  # noqa: F811
+def test_it_waits_for_a_run_of_the_server_and_prints_it(run, aged, lifting, actor):  # noqa: F811
     inside, go_on = threading.Event(), threading.Event()
     lifting.before = lambda number: (inside.set(), go_on.wait(20))
     other = runs.enqueue("lift", {}, actor)
@@ -234,7 +234,7 @@ def test_it_waits_for_a_run_of_the_server_and_says_so(run, aged, lifting, actor)
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_what_the_server_took_first_is_looked_on_at(run, aged, lifting, actor, monkeypatch):  # noqa: F811
+def test_the_command_follows_a_run_that_the_server_claimed(run, aged, lifting, actor, monkeypatch):  # noqa: F811
     inside = threading.Event()
     lifting.before = lambda number: (inside.set(), time.sleep(1))
     work = executor.execute
@@ -263,7 +263,7 @@ def finding(check: doctor.Check) -> doctor.Finding:
     return found
 
 
-def test_doctor_finds_runs_that_nobody_works_on(run, aged, actor):
+def test_doctor_finds_runs_without_a_worker(run, aged, actor):
     assert finding(doctor.content.maintenance_runs).status is Found.OK
     one = runs.enqueue("consolidate", {}, actor)
     hour = timedelta(hours=1)
@@ -286,12 +286,12 @@ def test_doctor_leaves_alone_what_lives(aged, actor):
     assert finding(doctor.content.maintenance_runs).status is Found.OK
 
 
-def test_doctor_finds_runs_that_wait_in_vain(aged, actor):
+def test_doctor_finds_queued_runs_that_no_worker_claims(aged, actor):
     runs.enqueue("consolidate", {}, actor, now=timezone.now() - timedelta(hours=2))
     assert "manage.py maintain --waiting" in finding(doctor.content.maintenance_runs).hint
 
 
-def test_doctor_misses_a_schedule_that_nobody_keeps(db, configure):
+def test_doctor_warns_about_a_schedule_without_runs(db, configure):
     configure(maintenance_at="03:30")
     assert finding(doctor.content.daily_maintenance).status is Found.OK
     MigrationRecorder.Migration.objects.update(applied=timezone.now() - timedelta(days=5))

@@ -79,7 +79,7 @@ def stop(process: Any) -> None:
     hubs.wait_until_it_ended(process)
 
 
-def test_a_run_is_done_beside_the_requests_and_an_idle_server_ends_at_once(hub, token, aged):
+def test_a_run_executes_during_requests_and_an_idle_server_stops_at_once(hub, token, aged):
     port = hubs.free_port()
     with serve(hub, port) as process:
         run = call(port, token, "/maintenance", {"operation": "consolidate"})
@@ -119,7 +119,7 @@ def test_run_of_a_server_that_was_killed_continues_at_the_next_start(hub, token,
         assert call(port, token, f"/maintenance/{uid}")["result"]["counts"] == {"decay": MANY}
 
 
-def test_where_the_worker_is_switched_off_the_command_does_it(hub, token, aged):
+def test_the_command_executes_runs_if_the_worker_is_switched_off(hub, token, aged):
     port = hubs.free_port()
     with serve(hub, port, MEMORYHUB_MAINTENANCE_WORKER="false"):
         run = call(port, token, "/maintenance", {"operation": "consolidate", "dry_run": True})

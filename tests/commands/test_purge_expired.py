@@ -28,7 +28,7 @@ def left() -> set[str]:
     return set(Memory.objects.values_list("content", flat=True))
 
 
-def test_all_that_is_expired_goes_and_the_rest_stays(run, remember, expired):
+def test_expired_memories_are_deleted_and_the_others_stay(run, remember, expired):
     remember("lives")
     expired("gone", 0.01, project="zoo")
     ran = run("purge_expired")
@@ -46,7 +46,7 @@ def test_each_purged_memory_leaves_a_row_of_the_journal(run, expired):
     assert row.actor.startswith("command:")
 
 
-def test_a_grace_spares_what_expired_lately_and_says_so(run, expired):
+def test_a_grace_period_keeps_recently_expired_memories_and_is_printed(run, expired):
     expired("lately", 3)
     expired("long ago", 8)
     ran = run("purge_expired", "--grace-days", 7)
@@ -81,7 +81,7 @@ def test_every_known_level_and_everyones_personal_memories_are_purged(run, expir
     assert left() == set()
 
 
-def test_an_unknown_level_is_left_for_whoever_repairs_it(run, expired):
+def test_a_memory_of_an_unknown_level_is_not_purged(run, expired):
     odd = expired("odd", 1)
     Memory.objects.filter(pk=odd.pk).update(sensitivity="cosmic")
     assert "Purged 0" in run("purge_expired").out

@@ -62,14 +62,14 @@ def test_the_first_start_prints_password_and_token(prepared):
     assert re.fullmatch(r"\d+ memories, \d+ facts, \d+ sessions", line(output, "Loaded"))
 
 
-def test_the_demo_lives_beside_manage_py_and_nothing_in_the_home(prepared):
+def test_the_demo_is_next_to_manage_py_and_the_home_stays_empty(prepared):
     hub, output = prepared
     assert line(output, "Demo store") == str(hub.folder / ".demo")
     assert {path.name for path in (hub.folder / ".demo").iterdir()} >= {"memory.db", "logs", demo.MARKER}
     assert list(hub.home.iterdir()) == []
 
 
-def test_a_second_start_keeps_everything_and_says_so(prepared):
+def test_a_second_start_keeps_the_data_and_reports_it(prepared):
     hub, first = prepared
     second = hub.run("quickstart", "--prepare-only").stdout
     assert line(second, "Contains") == line(first, "Loaded")
@@ -108,7 +108,7 @@ def test_it_ignores_where_the_real_store_is(hub, tmp_path):
     assert int(line(done.stdout, "Loaded").split()[0]) > 150
 
 
-def test_a_real_store_in_the_demos_folder_is_left_alone(hub):
+def test_a_real_store_in_the_demo_folder_is_not_changed(hub):
     home = {"LETSGO_HOME": ".demo"}
     hub.run("quickstart", "--no-demo", "--prepare-only", **home)
     hub.run("create_token", "mine", **home)
@@ -193,7 +193,7 @@ def test_it_serves_until_ctrl_c_and_starts_again(hub):
     assert (line(output, "Contains"), errors) == (line(first, "Loaded"), "")
 
 
-def test_the_demo_has_a_team_that_nobody_can_sign_in_as(prepared):
+def test_no_one_can_sign_in_as_the_team_of_the_demo(prepared):
     hub, _ = prepared
     with sqlite3.connect(hub.folder / ".demo/memory.db") as store:
         people = dict(store.execute("SELECT username, password FROM auth_user WHERE username <> 'admin'"))

@@ -94,7 +94,7 @@ def test_every_block_of_shell_is_run_or_says_why_not(document):
 
 @pytest.mark.skipif(not (shutil.which("bash") and shutil.which("curl")), reason="needs bash and curl")
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_what_it_says_works(document, tmp_path):
+def test_commands_of_the_readme_work(document, tmp_path):
     with ExitStack() as stack:
         reader = Reader(hubs.copy(tmp_path), stack)
         for block in blocks(document):
@@ -105,7 +105,7 @@ def test_what_it_says_works(document, tmp_path):
 
 
 @pytest.mark.parametrize("document", PAGES)
-def test_its_links_lead_somewhere(document):
+def test_links_of_the_readme_have_targets(document):
     page = ROOT / document
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []

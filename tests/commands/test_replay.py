@@ -87,7 +87,7 @@ def test_playing_it_again_adds_nothing(run, transcript):
     assert (Event.objects.count(), Memory.objects.count(), Session.objects.get().started_at) == before
 
 
-def test_an_interrupted_replay_goes_on_with_the_rest(run, transcript):
+def test_an_interrupted_replay_continues_with_the_rest(run, transcript):
     path = transcript(*SESSION[:3])
     run("replay", path)
     again = run("replay", transcript(*SESSION))
@@ -128,7 +128,7 @@ def test_a_file_that_is_no_transcript_is_refused_with_its_first_line(run, transc
     assert not AgentToken.objects.exists()
 
 
-def test_a_file_that_cannot_be_read_is_told(run, tmp_path):
+def test_a_file_that_cannot_be_read_is_reported(run, tmp_path):
     done = run("replay", tmp_path / "none.jsonl")
     assert done.code == 1
     assert "cannot be read: No such file" in done.err
@@ -185,7 +185,7 @@ def test_a_running_hub_is_played_to_over_http(live_server, transcript, actor, ca
         call_command("replay", str(transcript(*SESSION)), url=live_server.url, token="mh_wrong")
 
 
-def test_what_the_hub_refuses_is_told_and_the_rest_is_played(run, transcript):
+def test_a_refused_hook_is_reported_and_the_rest_is_played(run, transcript):
     long = hook(30, "UserPromptSubmit", session="s" * 201, prompt="x")
     done = run("replay", transcript(*SESSION[:2], long, *SESSION[2:]))
     assert done.code == 1

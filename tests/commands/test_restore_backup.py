@@ -66,7 +66,7 @@ def test_the_restored_store_can_be_searched_and_written_to(run, saved):
     assert Memory.objects.search("new").count() == 1
 
 
-def test_the_store_that_is_replaced_is_kept_whole_under_another_name(run, saved, own_store):
+def test_the_replaced_store_is_kept_under_another_name(run, saved, own_store):
     remember("of after")
     ran = run("restore_backup", saved, "--yes")
     kept = kept_aside(own_store)
@@ -75,7 +75,7 @@ def test_the_store_that_is_replaced_is_kept_whole_under_another_name(run, saved,
         assert sorted(file.execute("SELECT content FROM memoryhub_memory")) == [("of after",), ("of before",)]
 
 
-def test_the_store_that_was_replaced_can_be_taken_back(run, saved, own_store):
+def test_the_replaced_store_can_be_restored(run, saved, own_store):
     remember("of after")
     run("restore_backup", saved, "--yes")
     assert run("restore_backup", kept_aside(own_store), "--yes").code == 0
@@ -83,7 +83,7 @@ def test_the_store_that_was_replaced_can_be_taken_back(run, saved, own_store):
     assert verification.compare_mirror().in_step
 
 
-def test_the_journal_and_its_mirror_go_on_from_the_backup(run, saved):
+def test_the_journal_and_its_mirror_continue_from_the_backup(run, saved):
     remember("of after")
     run("restore_backup", saved, "--yes")
     assert [row.operation for row in JournalEntry.objects.order_by("seq")] == ["insert", "restore_backup"]
@@ -93,7 +93,7 @@ def test_the_journal_and_its_mirror_go_on_from_the_backup(run, saved):
     assert verification.compare_mirror().in_step
 
 
-def test_without_a_mirror_beside_the_backup_one_is_written_anew(run, saved):
+def test_a_backup_without_a_mirror_gets_a_new_one(run, saved):
     backup.mirror_beside(saved).unlink()
     remember("of after")
     run("restore_backup", saved, "--yes")
@@ -119,7 +119,7 @@ def test_without_yes_nothing_is_replaced_and_both_are_described(run, saved):
     assert contents() == {"of before", "of after"}
 
 
-def test_where_there_is_no_store_yet_no_yes_is_needed(run, saved, own_store):
+def test_restoring_without_a_present_store_needs_no_confirmation(run, saved, own_store):
     connection.close()
     for path in own_store.parent.glob("memory.db*"):
         path.unlink()
@@ -146,7 +146,7 @@ def test_a_store_in_use_is_not_replaced(run, saved, own_store):
     assert list(own_store.parent.glob("*before-restore*")) == []
 
 
-def test_nothing_is_left_beside_the_store(run, saved, own_store):
+def test_no_file_is_left_next_to_the_store(run, saved, own_store):
     run("restore_backup", saved, "--yes")
     run("restore_backup", saved.parent / "gone.db", "--yes")
     connection.close()
@@ -173,7 +173,7 @@ def test_a_round_trip_under_writers_keeps_every_memory_of_the_copy(run, tmp_path
 # Which files are taken
 
 
-def test_a_raw_copy_with_its_log_beside_it_is_taken_and_left_as_it_is(run, own_store, tmp_path):
+def test_a_raw_copy_with_its_log_is_restored_and_not_changed(run, own_store, tmp_path):
     remember("in the log")
     raw = tmp_path / "raw.db"
     for end in ("", "-wal"):
@@ -213,7 +213,7 @@ def test_a_store_behind_a_link_is_replaced_where_it_is(run, saved, own_store, tm
     ("raw", "said"),
     [(b"no database at all" * 100, "not an SQLite database"), (b"", "it lacks django_migrations")],
 )
-def test_what_is_no_store_is_refused(run, tmp_path, raw, said):
+def test_a_file_that_is_not_a_store_is_refused(run, tmp_path, raw, said):
     remember("stays")
     path = tmp_path / "x.db"
     path.write_bytes(raw)
@@ -240,7 +240,7 @@ def test_a_backup_cut_short_is_refused(run, saved):
     assert contents() == {"of before", "stays"}
 
 
-def test_a_file_that_is_not_there_or_in_use_as_the_store_is_refused(run, tmp_path, own_store):
+def test_a_missing_file_or_the_store_in_use_is_refused(run, tmp_path, own_store):
     assert "there is no such file" in run("restore_backup", tmp_path / "gone.db").err
     assert "is the store in use" in run("restore_backup", own_store, "--yes").err
 
@@ -283,7 +283,7 @@ def test_a_backup_with_a_changed_text_is_taken_only_by_force(run, saved):
     assert run("restore_backup", saved, "--yes", "--force").code == 0
 
 
-def test_a_backup_of_a_store_with_a_changed_text_says_so(run, own_store):
+def test_a_backup_of_a_store_with_a_changed_text_is_reported(run, own_store):
     uid = remember("of before").uid
     tamper(own_store, "UPDATE memoryhub_memory SET content = 'of bEfore'")
     ran = run("backup")
@@ -455,7 +455,7 @@ def missing(own_store: Path) -> Path:
     "command", [["serve", "--port", "8765"], ["migrate"], ["quickstart", "--no-demo", "--prepare-only"]]
 )
 @pytest.mark.parametrize("connected_before", [False, True])
-def test_a_missing_store_is_not_made_anew_next_to_one_set_aside(
+def test_no_empty_store_is_created_next_to_one_that_was_set_aside(
     missing, own_store, command, connected_before
 ):
     if connected_before:

@@ -35,7 +35,7 @@ def fits(held) -> bool:
     )
 
 
-def test_a_backup_that_is_put_back_over_a_store_that_went_on(run, tmp_path, held):
+def test_vectors_match_after_an_older_backup_is_restored(run, tmp_path, held):
     remember("of before")
     assert run("backup", tmp_path / "saved.db").code == 0
     after = remember("of after", "and later")
@@ -48,7 +48,7 @@ def test_a_backup_that_is_put_back_over_a_store_that_went_on(run, tmp_path, held
     assert fits(held)
 
 
-def test_a_file_that_somebody_moved_into_its_place(own_store, tmp_path, run, held):
+def test_vectors_match_after_another_file_is_moved_into_place(own_store, tmp_path, run, held):
     from django.db import connection
 
     remember("zebra")

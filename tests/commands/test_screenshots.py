@@ -40,7 +40,7 @@ def test_every_page_is_pictured_or_it_is_said_why_not():
     assert sorted(named - PICTURED - set(LEFT_OUT)) == []
 
 
-def test_none_is_left_out_that_is_pictured_or_not_there():
+def test_excluded_pages_exist_and_are_not_pictured():
     named = {one.name for one in urls.urlpatterns}
     assert sorted(set(LEFT_OUT) - named) == []
     assert sorted(set(LEFT_OUT) & PICTURED) == []
@@ -68,7 +68,7 @@ def test_error_for_an_unknown_name_lists_the_known_ones(monkeypatch, settings):
         call_command(Command(), "--only", "hoem")
 
 
-def test_what_is_missing_is_named(monkeypatch, settings, tmp_path):
+def test_missing_package_is_named_with_its_fix(monkeypatch, settings, tmp_path):
     monkeypatch.setattr(temporary_store, "home", settings.HOME)
     for name in ("browser", "chromium"):
         monkeypatch.delitem(sys.modules, f"tools.screenshots.{name}", raising=False)
@@ -121,7 +121,7 @@ def test_the_pictures_that_the_documentation_shows_are_there_few_and_small():
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/dashboard.md"])
-def test_what_a_document_shows_is_there(document):
+def test_pictures_of_documents_exist(document):
     page = ROOT / document
     shown = re.findall(r'(?:src|srcset)="([^"]+)"', page.read_text("utf-8"))
     assert shown

@@ -225,7 +225,7 @@ def test_worker_that_has_not_begun_ends_with_the_server(hub):
         hubs.wait_until_it_ended(process)
 
 
-def test_clients_that_stop_sending_hold_up_nobody_else(hub):
+def test_clients_that_stop_sending_do_not_block_others(hub):
     port = hubs.free_port()
     head = b"POST /api/v1/memories HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
     with hub.serving(port, "serve", "--port", str(port), "--workers", "1"), ExitStack() as stack:
@@ -234,7 +234,7 @@ def test_clients_that_stop_sending_hold_up_nobody_else(hub):
         assert status(port) == 401
 
 
-def test_a_form_of_a_stranger_that_never_ends_holds_up_nobody_else(hub):
+def test_an_endless_form_of_a_visitor_does_not_block_others(hub):
     """Its cookie is what makes the check of forms read on, for the token."""
     port = hubs.free_port()
     with hub.serving(port, "serve", "--port", str(port), "--workers", "1"), ExitStack() as stack:

@@ -34,13 +34,13 @@ def test_a_misspelt_variable_is_pointed_out(run, loaded):
     assert "MEMORYHUB_MAX_MEMORY is not a setting" in run("show_config").out
 
 
-def test_only_what_was_changed_is_shown_when_asked_for(run, loaded):
+def test_only_changed_settings_are_shown_on_request(run, loaded):
     out = run("show_config", "--changed").out
     assert "max_memories = 5" in out
     assert "default_ttl_days" not in out
 
 
-def test_the_whole_can_be_had_as_json(run, loaded):
+def test_the_configuration_is_available_as_json(run, loaded):
     shape = json.loads(run("show_config", "--json").out)
     tunables = {one["name"]: one for one in shape["tunables"]}
     assert set(tunables) == set(Config.model_fields)
@@ -71,7 +71,7 @@ def test_no_secret_is_shown(run, settings, monkeypatch, shape):
     assert "swordfish" not in run("show_config", *shape).out
 
 
-def test_a_secret_tells_its_length_and_where_it_came_from(run, settings, monkeypatch):
+def test_a_secret_is_shown_as_its_length_and_source(run, settings, monkeypatch):
     settings.SECRET_KEY = "x" * 60
     monkeypatch.setenv("MEMORYHUB_SECRET_KEY_FILE", "/run/secrets/key")
     assert "MEMORYHUB_SECRET_KEY = set, 60 characters  [MEMORYHUB_SECRET_KEY_FILE]" in run("show_config").out
@@ -91,5 +91,5 @@ def test_each_operator_setting_shows_what_is_in_force(settings):
     assert shown["MEMORYHUB_HTTPS"] == "false"
 
 
-def test_a_range_that_is_open_above_says_so(run):
+def test_a_range_without_a_maximum_is_described(run):
     assert "age at which the session scale ends, in minutes (0 or more)" in run("show_config").out

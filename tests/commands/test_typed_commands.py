@@ -53,7 +53,7 @@ def test_a_command_of_a_page_is_there_and_takes_its_options(page, name, rest):
 
 
 @pytest.mark.parametrize(("page", "path"), addresses())
-def test_an_address_of_a_page_leads_somewhere(page, path):
+def test_an_address_of_a_page_is_resolved(page, path):
     try:
         resolve(path)
     except Resolver404:

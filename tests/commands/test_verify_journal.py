@@ -55,7 +55,7 @@ def test_one_changed_byte_in_the_database_is_found_in_both(run, ten):
     assert "the journal is not intact" in ran.err
 
 
-def test_a_cut_tail_is_a_whole_chain_but_the_mirror_still_holds_it(run, ten):
+def test_rows_cut_from_the_end_are_found_in_the_mirror(run, ten):
     sql("DELETE FROM memoryhub_journalentry WHERE seq > 7")
     ran = run("verify_journal")
     assert ran.code == 1
@@ -116,21 +116,21 @@ def test_rows_left_out_in_the_middle_are_found(run, ten):
     assert "rows left out in its middle: 3" in ran.out
 
 
-def test_a_mirror_behind_is_told_of_and_no_failure(run, ten):
+def test_a_mirror_that_is_behind_is_reported_without_failure(run, ten):
     edit(ten, lambda lines: lines[:6])
     ran = run("verify_journal")
     assert ran.code == 0
     assert "newest rows not written yet: 4" in ran.out
 
 
-def test_a_torn_last_line_is_told_of_and_no_failure(run, ten):
+def test_an_incomplete_last_line_is_reported_without_failure(run, ten):
     ten.write_bytes(ten.read_bytes()[:-20])
     found = verification.compare_mirror()
     assert (found.torn, found.behind, found.ok) == (True, 1, True)
     assert run("verify_journal").code == 0
 
 
-def test_a_mirror_that_is_not_there_is_told_of_and_no_failure(run, ten):
+def test_a_missing_mirror_is_reported_without_failure(run, ten):
     ten.unlink()
     ran = run("verify_journal")
     assert ran.code == 0
@@ -146,7 +146,7 @@ def test_bytes_in_the_database_that_are_no_text_are_no_traceback(run, ten):
     assert "differ from their rows: 1, from 2 on" in ran.out
 
 
-def test_the_result_can_be_had_as_json(run, ten):
+def test_the_result_is_available_as_json(run, ten):
     sql("DELETE FROM memoryhub_journalentry WHERE seq > 7")
     ran = run("verify_journal", "--json")
     shape = json.loads(ran.out)
@@ -168,7 +168,7 @@ def test_the_result_can_be_had_as_json(run, ten):
     ],
     ids=["gone", "behind", "torn"],
 )
-def test_what_is_missing_at_the_end_is_written(ten, damage):
+def test_missing_last_lines_are_appended(ten, damage):
     before = ten.read_bytes()
     damage(ten)
     assert verification.repair_mirror(verification.compare_mirror())
@@ -176,7 +176,7 @@ def test_what_is_missing_at_the_end_is_written(ten, damage):
     assert verification.compare_mirror().in_step
 
 
-def test_gaps_are_filled_and_the_file_of_before_is_kept(ten):
+def test_gaps_are_filled_and_the_earlier_file_is_kept(ten):
     before = ten.read_bytes()
     edit(ten, lambda lines: [*lines[:2], *lines[5:]])
     assert verification.repair_mirror(verification.compare_mirror())

@@ -50,7 +50,7 @@ def test_values_are_defaults_without_configuration(tmp_path):
     "guide-115",
     "store-30",
 )
-def test_the_documented_defaults_hold():
+def test_the_documented_defaults_apply():
     config = Config()
     assert (config.max_memories, config.default_ttl_days, config.token_budget) == (1000, 90, 2000)
     assert (config.memorability_threshold, config.compression_min_age_days) == (0.30, 7)

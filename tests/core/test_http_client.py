@@ -77,7 +77,7 @@ def test_setting_allows_public_names_of_the_private_network() -> None:
     assert not is_allowed_peer(PUBLIC_NAME, "169.254.169.254", private_names=True)
 
 
-def test_public_name_that_leads_inside_is_sent_nothing(lookups: list[str]) -> None:
+def test_public_name_with_a_private_address_gets_no_request(lookups: list[str]) -> None:
     """As after DNS rebinding: the address of the connection is checked, and the name is looked up once."""
     with serving() as endpoint:
         with pytest.raises(Unreachable, match="endpoint_private_names") as refused:

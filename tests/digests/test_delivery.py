@@ -98,7 +98,7 @@ def test_hostile_titles_are_text_in_every_form(
     ]
 
 
-def test_nothing_is_sent_without_news(mail: MailServer, subscribe: Subscribe) -> None:
+def test_digest_without_news_is_not_sent(mail: MailServer, subscribe: Subscribe) -> None:
     digest = deliver(subscribe())
     assert mail.received == []
     assert digest.next_at > timezone.now()
@@ -233,7 +233,7 @@ def test_addresses_inside_the_network_are_refused(subscribe: Subscribe, url: str
     assert not Digest.objects.exists()
 
 
-def test_public_name_that_leads_inside_is_sent_nothing(
+def test_public_name_with_a_private_address_gets_no_request(
     monkeypatch: pytest.MonkeyPatch, subscribe: Subscribe, remember: Remember, configure: Callable[..., None]
 ) -> None:
     """As after DNS rebinding: the address of the connection decides, not an earlier lookup."""
@@ -340,7 +340,7 @@ def test_processes_that_send_at_the_same_time_send_once(
     assert len(mail.received) == 1
 
 
-def test_nothing_is_queued_after_a_failed_run_or_for_a_disabled_person(
+def test_no_digest_is_queued_after_a_failed_run_or_for_a_disabled_person(
     mail: MailServer, subscribe: Subscribe, remember: Remember, ada: User
 ) -> None:
     remember("The harbor gate opens at six")

@@ -25,7 +25,7 @@ from tests.embeddings.models import write_encoder
 
 
 @pytest.fixture(autouse=True)
-def afresh(monkeypatch, configure) -> None:
+def new_process(monkeypatch, configure) -> None:
     """Start like a new process with the default provider."""
     configure(embeddings=Config().embeddings)
     monkeypatch.setattr(embeddings_provider, "_loaded", embeddings_provider._LoadedProvider())

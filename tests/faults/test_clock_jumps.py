@@ -52,7 +52,7 @@ class Machine:
         """Let time pass while the hub is off."""
         self.at, self.uptime = self.at + time, self.uptime + time
 
-    def be_off(self, time: timedelta) -> None:
+    def restart(self, time: timedelta) -> None:
         self.at, self.boot, self.uptime = self.at + time, self.boot + "+", timedelta(minutes=1)
 
 
@@ -113,7 +113,7 @@ def test_a_hub_that_was_not_used_for_a_month_is_not_paused(machine):
 
 
 def test_a_machine_that_was_off_for_a_month_pauses_for_a_day_of_uptime(machine):
-    machine.be_off(30 * DAY)
+    machine.restart(30 * DAY)
     found = clock.check()
     assert (found.days, found.proven) == (30, False)
     machine.run(DAY)
@@ -124,17 +124,17 @@ def test_a_machine_that_was_off_for_a_month_pauses_for_a_day_of_uptime(machine):
 
 def test_a_synchronised_clock_is_trusted(machine):
     machine.is_synchronised = True
-    machine.be_off(30 * DAY)
+    machine.restart(30 * DAY)
     assert clock.check() is None
 
 
 def test_a_machine_that_was_off_for_a_night_is_not_paused(machine):
-    machine.be_off(DAY)
+    machine.restart(DAY)
     assert clock.check() is None
 
 
 def test_a_recent_journal_row_proves_the_time(machine, remember):
-    machine.be_off(30 * DAY)
+    machine.restart(30 * DAY)
     remember("written by a command, which does not read the clock")
     assert clock.check() is None
 

@@ -59,7 +59,7 @@ def test_a_full_disk_refuses_writes_and_loses_nothing(store_on_small_disk, remem
     assert verification.verify_chain().ok
 
 
-def test_writes_go_on_when_there_is_space_again(store_on_small_disk, remember):
+def test_writes_continue_when_there_is_space_again(store_on_small_disk, remember):
     stored = store_until_full(remember)
     (store_on_small_disk.parent / "filler").unlink()
     stored.append(remember("after the disk was full").uid)

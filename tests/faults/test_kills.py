@@ -92,7 +92,7 @@ def make_old() -> None:
     MigrationExecutor(connection).migrate([("memoryhub", OLD_MIGRATION)])
 
 
-def test_a_killed_migration_goes_on_at_the_next_try(store_home, snapshot, remember):
+def test_a_killed_migration_continues_at_the_next_try(store_home, snapshot, remember):
     remember("of an older version")
     make_old()
     snapshot()
@@ -176,7 +176,7 @@ def test_stored_memories_survive_a_kill_at_every_transaction(store_home, snapsho
         assert connection.is_usable()
 
 
-def test_a_killed_maintenance_run_goes_on_and_changes_each_memory_once(
+def test_a_killed_maintenance_run_continues_and_changes_each_memory_once(
     store_home, snapshot, remember, actor, monkeypatch
 ):
     monkeypatch.setattr(base.Pace, "page", lambda pace, rows, weigh: rows[:2])
@@ -196,7 +196,7 @@ def test_a_killed_maintenance_run_goes_on_and_changes_each_memory_once(
         assert verification.verify().ok, point
 
 
-def test_a_killed_copy_goes_on_and_is_equal(store_home, snapshot, remember, run, tmp_path, monkeypatch):
+def test_a_killed_copy_continues_and_is_equal(store_home, snapshot, remember, run, tmp_path, monkeypatch):
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "memoryhub.settings")
     monkeypatch.setenv("LETSGO_HOME", str(tmp_path / "home of the target"))
     monkeypatch.setattr(copying, "BATCH_SIZE", 100)

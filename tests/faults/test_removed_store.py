@@ -65,7 +65,7 @@ def test_the_log_of_a_replaced_file_is_not_applied_to_the_new_one(own_store):
         assert cursor.fetchall() == [("ok",)]
 
 
-def test_a_file_that_is_put_back_takes_writes_again(own_store):
+def test_a_restored_file_accepts_writes_again(own_store):
     remember("one whale")
     elsewhere = own_store.with_name("elsewhere.db")
     own_store.rename(elsewhere)

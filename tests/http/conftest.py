@@ -17,7 +17,7 @@ from memoryhub.http import rate_limit
 
 
 @pytest.fixture(autouse=True)
-def _count_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _reset_counters(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Count in this process, whose clock a test may change."""
     monkeypatch.setattr(rate_limit, "IS_POSTGRES", False)
     rate_limit.reset_limits()

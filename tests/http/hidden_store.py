@@ -128,7 +128,7 @@ def _write(number: int, word: str, place: dict[str, Any]) -> None:
     if "level" in place:
         Memory.objects.filter(uid__in=uids).update(sensitivity=place["level"])
     if "level" not in place and "scope" not in place:  # events and injections have no owner
-        _happen(number, word, stored[0], actor)
+        _record_events(number, word, stored[0], actor)
 
 
 def _draft(text: str, number: int, project: str, level: str, place: dict[str, Any]) -> MemoryDraft:
@@ -163,7 +163,7 @@ def _state(words: str, memory: Memory, project: str, level: str, actor: Actor) -
         services.create_fact(draft, actor)
 
 
-def _happen(number: int, word: str, memory: Memory, actor: Actor) -> None:
+def _record_events(number: int, word: str, memory: Memory, actor: Actor) -> None:
     """Let a session go on, show it the memory or others, and plan a maintenance run."""
     project, level = memory.project, memory.sensitivity
     tool = {"file_path": f"/src/{word}gate.py", "command": "make test"}

@@ -100,11 +100,11 @@ def fill() -> User:
         _state(number, agents[number])
         _configure(number, actor)
         if number % 4 == 0:
-            _happen(number, agents[number])
+            _record_events(number, agents[number])
     _everything(actor)
     _end(actor)
     _runs(actor)
-    _behind_the_doors(boss, actor)
+    _write_unvalidated_rows(boss, actor)
     _people()
     return boss
 
@@ -154,7 +154,7 @@ def _state(number: int, actor: Actor) -> None:
         services.create_fact(draft, actor)
 
 
-def _happen(number: int, actor: Actor) -> None:
+def _record_events(number: int, actor: Actor) -> None:
     text = payload(number)
     data: dict[str, Any] = {
         "tool_name": text,
@@ -208,7 +208,7 @@ def _runs(actor: Actor) -> None:
         executor.execute(run)
 
 
-def _behind_the_doors(boss: User, actor: Actor) -> None:
+def _write_unvalidated_rows(boss: User, actor: Actor) -> None:
     """Write values that validation refuses, and values that another server sends."""
     TOTP.activate(boss, "A" * 32)
     for number, text in enumerate(PAYLOADS):

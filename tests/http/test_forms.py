@@ -108,7 +108,7 @@ def stays_here(response):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("elsewhere", ["//evil.example/", "/\\evil.example/"])
-def test_no_redirect_leads_to_another_site(boss, remember, elsewhere):
+def test_no_redirect_points_to_another_site(boss, remember, elsewhere):
     memory = remember("hay")
     params = dict.fromkeys(("next", "back", "url", "redirect", "return_to", "from"), elsewhere)
     headers = {

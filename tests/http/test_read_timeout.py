@@ -51,7 +51,7 @@ def test_write_is_not_cancelled():
         assert read(LONG) == (300_000,)
 
 
-def test_limit_still_holds_after_a_shorter_deadline():
+def test_limit_applies_again_after_a_shorter_deadline():
     with read_timeout(0.05):
         with pytest.raises(DeadlinePassed), Deadline(1).reading():
             read(ENDLESS)
@@ -59,13 +59,13 @@ def test_limit_still_holds_after_a_shorter_deadline():
             read(ENDLESS)
 
 
-def test_limit_holds_on_a_new_connection():
+def test_limit_applies_to_a_new_connection():
     connection.close()
     with read_timeout(0.05), pytest.raises(OperationalError):
         read(ENDLESS)
 
 
-def test_limit_holds_on_connections_that_are_opened_while_statements_are_measured(monkeypatch):
+def test_limit_applies_to_connections_opened_while_statements_are_measured(monkeypatch):
     """As those of ``/metrics`` and of JSON logs are. They left their wrapper, and took that of the limit."""
     monkeypatch.setattr(connections["default"], "execute_wrappers", [])
     for _ in range(2):

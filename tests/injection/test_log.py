@@ -166,7 +166,7 @@ def test_promotion_does_not_change_the_age(remember, ask, configure):
     assert memory.updated_at == before
 
 
-def test_nothing_is_promoted_without_the_temporal_capability(remember, ask, configure):
+def test_no_memory_is_promoted_without_the_temporal_capability(remember, ask, configure):
     configure(promotion_accesses=1, capability_temporal=False)
     memory = remember("zebra stripes")
     ask()

@@ -239,6 +239,6 @@ def test_hidden_memory_does_not_change_results(remember, ask, actor):
     assert Memory.objects.filter(sensitivity="secret").exists()
 
 
-def test_title_is_shown_once_if_the_text_goes_on_in_the_next_line(remember, ask):
+def test_title_is_shown_once_if_the_text_continues_in_the_next_line(remember, ask):
     remember("The zebra stripes confuse flies\nand keep them away", project="p")
     assert ask("why do zebra stripes confuse flies?", project="p").context.count("confuse flies") == 1

@@ -71,7 +71,7 @@ def test_prompt_without_a_content_word_brings_nothing(ask, prompt):
 @pytest.mark.parametrize(
     "prompt", ["continue", "ok continue", "please proceed", "carry on", "Yes, continue."]
 )
-def test_prompt_to_go_on_brings_no_memory_with_its_words(ask, remember, prompt):
+def test_prompt_to_continue_finds_no_memory_by_its_words(ask, remember, prompt):
     remember("Proceed with the import: agents carry the cursor and continue after a pause", title="Continue")
     assert ask(prompt).context == ""
 

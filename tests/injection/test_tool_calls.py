@@ -158,7 +158,7 @@ def test_memory_of_the_team_about_a_file_of_another_project_is_not_shown(agent_s
     assert touch(agent_session) == ""
 
 
-def test_nothing_is_logged_without_a_memory(agent_session, db):
+def test_tool_call_without_a_memory_is_not_logged(agent_session, db):
     assert touch(agent_session) == ""
     assert not Injection.objects.exists()
 

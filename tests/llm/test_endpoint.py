@@ -219,7 +219,7 @@ def test_answer_in_parts_is_joined(endpoint: Any, chat: Callable[..., Any]) -> N
     assert chat().ask(MESSAGES, 100).text == "one two"
 
 
-def test_public_name_that_leads_inside_is_sent_nothing(
+def test_public_name_with_a_private_address_gets_no_request(
     endpoint: Any, chat: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look_up(host: Any, port: Any, *args: Any, **kwargs: Any) -> list[Any]:

@@ -183,7 +183,7 @@ def test_no_row_is_skipped_by_steps_of_one(aged, configure, actor, now):
     assert Memory.objects.trashed().count() == 40
 
 
-def test_rows_added_and_removed_meanwhile_skip_none(aged, actor, now):
+def test_rows_added_and_removed_during_the_run_are_not_skipped(aged, actor, now):
     memories = [aged(f"{n}", days=10) for n in range(450)]
     steps = OPERATIONS["consolidate"].steps(OPERATIONS["consolidate"].Params(), actor, now)
     first = next(steps)

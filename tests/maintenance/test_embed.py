@@ -213,7 +213,7 @@ def test_a_provider_in_this_process_embeds_with_the_store(choose, remember, acto
 
 
 @pytest.mark.parametrize("given", [{"content": "giraffe"}, {"title": "A long-necked one"}])
-def test_a_change_of_text_is_embedded_anew_and_any_other_leaves_the_vector(choose, remember, actor, given):
+def test_a_changed_text_is_embedded_again_and_other_changes_keep_the_vector(choose, remember, actor, given):
     choose(Provider(in_process=True))
     one = remember("zebra")
     first = Embedding.objects.get().pk
@@ -287,7 +287,7 @@ def test_the_server_queues_a_run_for_many_and_works_on_it(far, remember, monkeyp
     assert MaintenanceRun.objects.count() == 1
 
 
-def test_the_server_embeds_all_anew_after_a_change_of_the_model(choose, far, remember):
+def test_the_server_embeds_all_memories_again_after_a_change_of_the_model(choose, far, remember):
     remember("zebra")
     EmbeddingBackfill().check()
     choose(Provider("tests/another"))
@@ -356,7 +356,7 @@ def test_two_servers_do_not_embed_the_same_at_once(far, remember):
 
 
 @pytest.mark.parametrize("provider", [None, EmbeddingError("wordllama cannot be loaded")])
-def test_without_a_provider_the_worker_goes_on_with_its_runs(choose, remember, actor, provider):
+def test_without_a_provider_the_worker_continues_its_runs(choose, remember, actor, provider):
     choose(provider)
     remember("zebra")
     runs.enqueue("reindex", {}, actor)

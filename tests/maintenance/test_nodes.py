@@ -191,7 +191,7 @@ class TestDoctor:
         )
 
 
-def test_server_does_not_start_beside_nodes_with_another_key(db: None) -> None:
+def test_server_does_not_start_while_nodes_use_another_key(db: None) -> None:
     register_elsewhere(key_digest="other")
     with pytest.raises(serving.CannotServe, match="MEMORYHUB_SECRET_KEY"):
         list(serving.prepare_store())

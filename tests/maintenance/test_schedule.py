@@ -85,7 +85,7 @@ def test_a_run_of_the_same_operation_does_not_cancel_the_day(old_store, actor):
     assert len(scheduler.enqueue_due(NOON)) == 1
 
 
-def test_daily_purge_spares_revivable_memories(old_store, configure, remember):
+def test_daily_purge_keeps_memories_that_can_be_restored(old_store, configure, remember):
     configure(maintenance_operations="purge_expired", expiry_grace_days=30)
     lately, long_ago = remember("lately expired"), remember("long expired")
     Memory.objects.filter(pk=lately.pk).update(expires_at=timezone.now() - 29 * DAY)

@@ -68,7 +68,7 @@ def test_summaries_are_never_summarised_again(old, actor):
 
 
 @pytest.mark.parametrize("field", ["project", "scope", "category"])
-def test_what_differs_in_project_scope_or_category_is_not_mixed(old, actor, field):
+def test_memories_of_different_projects_scopes_or_categories_are_not_mixed(old, actor, field):
     one, other = {"scope": ("project", "team")}.get(field, ("a", "b"))
     old(5, **{field: one})
     old(5, **{field: other})
@@ -76,7 +76,7 @@ def test_what_differs_in_project_scope_or_category_is_not_mixed(old, actor, fiel
     assert {getattr(made, field) for made in Memory.objects.live()} == {one, other}
 
 
-def test_too_few_too_young_and_keyed_memories_are_left_alone(old, remember, actor):
+def test_too_few_too_young_and_keyed_memories_are_not_summarised(old, remember, actor):
     old(4, category="few")
     old(5, category="young", created_at=ago(29))
     for n in range(5):
@@ -104,7 +104,7 @@ def test_the_summary_is_as_secret_as_the_most_secret_of_its_sources(old, actor):
     assert summary().sensitivity == "secret"
 
 
-def test_what_the_actor_may_not_see_is_not_summarised(old, actor):
+def test_memories_hidden_from_the_actor_are_not_summarised(old, actor):
     old(5, sensitivity="secret")
     low = Actor("token:low", Clearance.up_to("private", owner="ada"))
     assert summarise_old(low) == NOTHING
@@ -151,7 +151,7 @@ def test_the_summary_lives_as_long_as_the_longest_lived_source(old, actor):
     assert made["d"] is None
 
 
-def test_each_step_is_journaled_and_the_chain_holds(old, actor):
+def test_each_step_is_journaled_and_the_chain_is_valid(old, actor):
     sources = old(5)
     summarise_old(actor)
     rows = JournalEntry.objects.filter(operation="compressed")

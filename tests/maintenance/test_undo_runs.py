@@ -53,7 +53,7 @@ def test_run_is_undone_only_once(five, actor):
         runs.undo(run.uid, actor)
 
 
-def test_what_a_summarised_memory_replaced_is_replaced_by_the_summary_until_undone(remember, actor):
+def test_replacement_of_a_summarised_memory_is_the_summary_until_undone(remember, actor):
     old, *new = (remember(f"deploys with pipeline number {n}", session_id="s" if n else "") for n in range(7))
     memories.update_memory(old.uid, MemoryPatch(superseded_by=new[0].uid), actor)
     Memory.objects.exclude(pk=old.pk).update(updated_at=seconds_ago(86_400 * 90))

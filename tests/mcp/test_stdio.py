@@ -245,7 +245,7 @@ class TestWho:
         done = run(served, ["letsgo"], PING, MEMORYHUB_TOKEN_FILE=str(tmp_path / "token"))
         assert json.loads(done.stdout)["result"] == {}
 
-    def test_token_revoked_meanwhile_is_refused(self, served: Served) -> None:
+    def test_token_revoked_during_the_session_is_refused(self, served: Served) -> None:
         token = served.hub.run("create_token", "brief", **PLAIN).stdout.strip()
         with started(served, "letsgo", MEMORYHUB_TOKEN=token) as process:
             assert say(process, PING)["result"] == {}

@@ -34,7 +34,7 @@ class TestNotDuplicates:
         assert dismissed_pairs(Clearance()) == set()
         assert dismissed_pairs(Clearance.up_to("private")) == {frozenset(uids(three[:2]))}
 
-    def test_hidden_and_missing_memories_are_refused_alike(self, four_levels: dict[str, Memory]) -> None:
+    def test_hidden_and_missing_memories_get_the_same_refusal(self, four_levels: dict[str, Memory]) -> None:
         said = set()
         for uid in ("nothing", four_levels["secret"].uid, four_levels["cosmic"].uid):
             with pytest.raises(memories.NotFound) as caught:

@@ -234,7 +234,7 @@ class TestEnd:
         memories.undo_merge(merge.uid, actor)
         assert superseded_by(old) == new
 
-    def test_what_a_merged_memory_replaced_is_replaced_by_the_kept_one_until_undone(
+    def test_replacement_of_a_merged_memory_is_the_kept_one_until_undone(
         self, pair: tuple[Memory, Memory], actor: Actor, remember: Remember
     ) -> None:
         """Also a memory that the caller cannot see. The journal does not name the replacement."""
@@ -253,7 +253,7 @@ class TestEnd:
         memories.undo_merge(merge.uid, LOW)
         assert superseded_by(old) == superseded_by(hidden) == new
 
-    def test_what_a_memory_replaced_is_replaced_by_its_summary(
+    def test_replacement_of_a_condensed_memory_is_its_summary(
         self, pair: tuple[Memory, Memory], actor: Actor, remember: Remember
     ) -> None:
         old, new = pair

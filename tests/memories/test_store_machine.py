@@ -239,7 +239,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 @pytest.mark.django_db
 @pytest.mark.slow
-def test_store_invariants_hold_for_any_sequence_of_operations(configure):
+def test_store_invariants_are_true_after_any_sequence_of_operations(configure):
     configure(max_memories=0)
     # Without shrinking, which takes minutes here: the steps that failed are printed as they were taken.
     few = settings(max_examples=40, stateful_step_count=25, phases=[Phase.generate])

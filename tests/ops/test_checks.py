@@ -102,7 +102,7 @@ def test_two_names_for_the_store_are_a_warning(settings):
 
 
 @pytest.mark.sqlite
-def test_all_of_them_run_without_being_asked_for(monkeypatch, settings, mounted):
+def test_every_check_runs_by_default(monkeypatch, settings, mounted):
     settings.MEMORYHUB_LOADED = load_config({"MEMORYHUB_NONSENSE": "5"})
     settings.DATABASE_URL = "sqlite:////x.db"
     monkeypatch.setenv("LETSGO_MEMORY_DB", "/y.db")

@@ -117,7 +117,7 @@ def test_copy_to_postgres_and_back_is_equal(run: Callable[..., Ran], target: Pat
     assert back["memoryhub_journalentry"] == stored["memoryhub_journalentry"], "the journal is the same text"
 
 
-def test_copy_goes_on_after_an_interruption(
+def test_copy_continues_after_an_interruption(
     run: Callable[..., Ran], migrated_target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copying, "BATCH_SIZE", 2)

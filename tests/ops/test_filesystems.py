@@ -36,7 +36,7 @@ def test_the_deepest_and_of_these_the_last_mount_counts(path, kind):
     assert found.type == kind
 
 
-def test_without_any_mount_nothing_is_known():
+def test_without_mounts_the_file_system_is_unknown():
     assert mount_of(Path("/x"), "") is None
 
 
@@ -56,7 +56,7 @@ def test_no_type_is_both():
     assert not NETWORK & SHARED_WITH_HOST
 
 
-def test_a_path_that_does_not_exist_yet_lies_where_its_folder_will(tmp_path, monkeypatch):
+def test_a_missing_path_is_on_the_file_system_of_its_folder(tmp_path, monkeypatch):
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/sda1 / ext4 rw 0 0\nserver:/x {tmp_path} nfs rw 0 0\n")
     monkeypatch.setattr("memoryhub.ops.checks._MOUNTS", mounts)

@@ -141,7 +141,7 @@ def test_absent_hub_prints_nothing(tmp_path: Path) -> None:
     assert send(tmp_path, "http://127.0.0.1:9", PROMPT) == ""
 
 
-def test_nothing_is_sent_without_a_token(tmp_path: Path, hub: FakeHub) -> None:
+def test_hook_without_a_token_sends_nothing(tmp_path: Path, hub: FakeHub) -> None:
     assert send(tmp_path, hub.url, PROMPT, CLAUDE_PLUGIN_OPTION_TOKEN="") == ""
     assert hub.requests == []
 

@@ -126,9 +126,7 @@ def test_model_sees_that_a_memory_may_be_outdated_after_its_lines_were_edited(
         assert "may be outdated" in model.text_for(ask_about)
 
 
-def test_status_line_and_rating_of_what_a_prompt_brought(
-    at: Callable[[str], Machine], served: Served
-) -> None:
+def test_status_line_and_rating_of_injected_memories(at: Callable[[str], Machine], served: Served) -> None:
     machine = at("rounding")
     install(machine, served)
     store(served, "rounding", RULE, type="decision", importance=0.3)

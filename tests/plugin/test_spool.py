@@ -75,7 +75,7 @@ def test_spool_is_private_and_has_no_plain_text(tmp_path: Path, hub: FakeHub, sp
 
 
 @pytest.mark.parametrize("status", [401, 403, 413, 422])
-def test_event_that_the_hub_refuses_for_good_is_dropped(tmp_path: Path, hub: FakeHub, status: int) -> None:
+def test_event_that_the_hub_refuses_permanently_is_dropped(tmp_path: Path, hub: FakeHub, status: int) -> None:
     hub.status = status
     send(tmp_path, hub.url, PROMPT, MEMORYHUB_SPOOL=str(tmp_path / "spool"))
     assert not list(tmp_path.glob("spool/*/*"))
@@ -142,7 +142,7 @@ def test_question_before_a_tool_is_not_spooled(tmp_path: Path, hub: FakeHub, spo
     assert not spool.exists()
 
 
-def test_broken_files_are_deleted_and_do_not_hold_up_the_rest(tmp_path: Path, hub: FakeHub) -> None:
+def test_broken_files_are_deleted_and_do_not_block_the_others(tmp_path: Path, hub: FakeHub) -> None:
     first, second, _ = keep(tmp_path, hub, "broken", "cut", "whole")
     first.write_bytes(b"\x00\xff nonsense")
     second.write_bytes(second.read_bytes()[:40])

@@ -33,7 +33,7 @@ class Expected:
     says: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
-    def is_told_by(self, memory: Memory) -> bool:
+    def matches(self, memory: Memory) -> bool:
         content = " ".join(memory.content.split())
         return (
             memory.type == self.type
@@ -117,6 +117,6 @@ def replay(store: None) -> Callable[[str], Replayed]:
 
 def unmatched(kept: list[Memory], expected: tuple[Expected, ...]) -> tuple[list[str], list[Expected]]:
     """Return the titles of unexpected memories and the expectations without a match."""
-    extra = [f"{one.type}: {one.title}" for one in kept if not any(exp.is_told_by(one) for exp in expected)]
-    missing = [exp for exp in expected if not any(exp.is_told_by(one) for one in kept)]
+    extra = [f"{one.type}: {one.title}" for one in kept if not any(exp.matches(one) for exp in expected)]
+    missing = [exp for exp in expected if not any(exp.matches(one) for one in kept)]
     return extra, missing

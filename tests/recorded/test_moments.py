@@ -127,7 +127,7 @@ def test_edit_of_the_cited_lines_leaves_a_mark_that_the_next_agent_sees(
     assert 'note="may be outdated' in send(bot, "reads", "PreToolUse", **read).context
 
 
-def test_person_rates_what_a_recorded_prompt_brought(again: tuple[Agent, list[Answer]]) -> None:
+def test_person_rates_memories_that_a_recorded_prompt_got(again: tuple[Agent, list[Answer]]) -> None:
     bot, _ = again
     prompt = "CI is red every third run: test_top_shops_come_best_first. Here it is always green. Why?"
     assert "Shops with equal revenue" in send(bot, "rates", "UserPromptSubmit", prompt=prompt).context

@@ -69,7 +69,7 @@ def test_index_gets_all_room_if_no_detail_fits():
 
 
 @pytest.mark.parametrize("room", [-5, 0, 3])
-def test_nothing_is_packed_without_room(room):
+def test_no_detail_is_packed_without_room(room):
     assert pack_answer([10, 10], [100], [0.5], room) == Packing(0, [])
 
 

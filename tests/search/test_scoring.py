@@ -44,12 +44,12 @@ def match_of(typed, fields, frequencies=None, total=1000):
 @given(PHRASE | st.text(max_size=80), FIELDS, FREQUENCIES, st.integers(0, 10_000))
 @example("...", {"title": "..."}, {}, 0)
 @example(".", {"content": "x"}, {}, 0)
-def test_match_lies_between_0_and_1(typed, fields, frequencies, total):
+def test_match_is_between_0_and_1(typed, fields, frequencies, total):
     assert 0.0 <= match_of(typed, fields, frequencies, total) <= 1.0
 
 
 @given(SHARE, SHARE, SHARE, SHARE)
-def test_score_lies_between_0_and_1(a, b, c, d):
+def test_score_is_between_0_and_1(a, b, c, d):
     assert 0.0 <= composite_score(Components(a, b, c, d), Weights()) <= 1.0 + 1e-12
 
 
@@ -67,7 +67,7 @@ def test_documented_weights():
 
 
 @given(st.floats(-1000, 36500), st.floats(0.001, 36500))
-def test_recency_lies_between_0_and_1(age, half_life):
+def test_recency_is_between_0_and_1(age, half_life):
     assert 0.0 <= recency(age, half_life) <= 1.0
 
 

@@ -41,14 +41,14 @@ def test_replaced_memory_is_found_on_request(replaced):
     assert "Readings are stored in InfluxDB" in found("InfluxDB readings", include_superseded=True)
 
 
-def test_chain_of_replacements_leads_to_the_last(replaced, remember, actor):
+def test_chain_of_replacements_returns_the_last(replaced, remember, actor):
     last = remember("Everything moved to ClickHouse")
     update_memory(replaced[1].uid, MemoryPatch(superseded_by=last.uid), actor)
     assert found("InfluxDB readings") == [last.content]
 
 
 @pytest.mark.parametrize("length", [22, 33, 70])
-def test_oldest_of_a_long_chain_leads_to_the_last(remember, actor, length):
+def test_oldest_of_a_long_chain_returns_the_last(remember, actor, length):
     chain = [remember(f"Broker number {n} was chosen: brand{n}x") for n in range(length)]
     for old, new in itertools.pairwise(chain):
         update_memory(old.uid, MemoryPatch(superseded_by=new.uid), actor)

@@ -112,7 +112,7 @@ class TestBetweenTransactions:
         monkeypatch.setattr(timezone, "now", lambda: later)
         assert count_rows(seen()) == 0
 
-    def test_rollback_leaves_no_trace(self, remember):
+    def test_rollback_leaves_no_row(self, remember):
         remember("text")
         before = loaded(seen())
         with transaction.atomic():

@@ -218,7 +218,7 @@ def test_only_changed_blocks_are_counted_again(world: dict[str, Memory], actor: 
     assert f'"id" >= {block << change_blocks.SHIFT}' in memories
 
 
-def test_nothing_is_counted_again_without_a_change(world: dict[str, Memory]) -> None:
+def test_rows_are_not_counted_again_without_a_change(world: dict[str, Memory]) -> None:
     with CaptureQueriesContext(connection) as queries:
         agreed = load_visible_counts(READERS[1])
     assert not [one for one in queries if '"block"' in one["sql"]]

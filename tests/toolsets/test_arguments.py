@@ -193,7 +193,7 @@ def test_pigo_repeat_takes_the_category(bot):
     assert (answer["result"]["category"], answer["ignored"]) == ("profile", [])
 
 
-def test_pigo_names_what_a_skipped_memory_brings_in_vain(bot):
+def test_pigo_names_the_ignored_arguments_of_a_skipped_memory(bot):
     first = {"category": "preferences", "content": "Ada prefers tabs over spaces in Go files"}
     run(bot, "pigo", "memory_remember", **first)
     again = {"category": "preferences", "content": "Ada prefers tabs over spaces", "tags": ["go"]}

@@ -167,7 +167,7 @@ def test_facts_are_stored_queried_and_deleted(bot):
 
 
 @pytest.mark.conformance("guide-35", "store-11")
-def test_purge_expired_removes_for_good(bot):
+def test_purge_expired_removes_permanently(bot):
     bot.tool("store_memory", content="old", ttl_days=1)
     bot.tool("store_memory", content="young")
     Memory.objects.filter(content="old").update(expires_at=timezone.now() - timedelta(hours=1))

@@ -261,7 +261,7 @@ def test_detail_costs_little_beyond_its_text(mcp):
     assert tokens(detail) - tokens(detail["content"]) <= 200
 
 
-def test_times_and_provenance_are_shown_only_when_asked_for(mcp):
+def test_times_and_provenance_are_shown_only_on_request(mcp):
     mcp("store", content="export at dawn")
     [detail] = mcp("recall", query="export")["details"]
     times = {"created_at", "last_accessed", "access_count", "expires_at"}

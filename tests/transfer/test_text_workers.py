@@ -116,7 +116,7 @@ def test_without_workers_the_caller_prepares_the_texts():
 
 
 @pytest.mark.django_db
-def test_an_import_goes_on_when_its_worker_is_killed(bring_in, monkeypatch):
+def test_an_import_continues_when_its_worker_is_killed(bring_in, monkeypatch):
     monkeypatch.setattr(loader, "BATCH_SIZE", 2)
     monkeypatch.setattr(text_workers, "_TEXTS_WORTH_A_WORKER", 1)
     with TextWorkers(1, None) as workers:

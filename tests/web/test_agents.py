@@ -180,7 +180,7 @@ class TestTokens:
         assert "mara" in words
         assert "revoked" in words
 
-    def test_owner_is_named_to_those_who_may_know_it(
+    def test_owner_is_named_to_people_with_permission(
         self, sign_in: Any, remember: Remember, agent: Actor
     ) -> None:
         memory = remember(by=agent)
@@ -213,7 +213,7 @@ class TestList:
         row = page.words.partition("Claude Code")[2]
         assert row.startswith("11")  # one visible memory, one session
 
-    def test_empty_store_says_so(self, visitor: Client) -> None:
+    def test_empty_store_shows_an_empty_state(self, visitor: Client) -> None:
         assert "No agents yet" in main(visitor.get("/agents/")).words
 
 

@@ -85,7 +85,7 @@ def test_action_with_a_value_is_named_in_the_question(editor: Client, three: lis
     assert "Set project Hub for 3 memories?" in ask(editor, "set-project", project="Hub").words
 
 
-def test_more_than_was_confirmed_is_asked_again(editor: Client, three: list[Memory]) -> None:
+def test_more_rows_than_confirmed_need_a_new_confirmation(editor: Client, three: list[Memory]) -> None:
     assert "Trash 3 memories?" in ask(editor, "trash", confirmed="2").words
     assert not MaintenanceRun.objects.exists()
 
@@ -152,7 +152,7 @@ def test_erasing_keeps_the_limit_and_says_why(sign_in: SignIn, three: list[Memor
     assert not MaintenanceRun.objects.exists()
 
 
-def test_person_who_may_only_read_starts_nothing(sign_in: SignIn, three: list[Memory]) -> None:
+def test_person_with_read_access_starts_no_run(sign_in: SignIn, three: list[Memory]) -> None:
     client = sign_in("view_maintenancerun")
     fields = {"act": "trash", "every": "1", "list": "/memories/", "confirmed": "3"}
     assert client.post("/acts/", fields).status_code == 403
@@ -224,7 +224,7 @@ def test_person_who_lost_the_right_changes_nothing(editor: Client, three: list[M
     assert live() == 3
 
 
-def test_rows_that_changed_before_the_run_are_chosen_anew(
+def test_rows_that_changed_before_the_run_are_selected_again(
     editor: Client, three: list[Memory], remember: Remember
 ) -> None:
     run = start(editor, "trash")
@@ -248,7 +248,7 @@ def test_refused_memory_is_listed_with_the_reason(editor: Client, three: list[Me
     assert "left unchanged" in page
 
 
-def test_stopped_run_goes_on_where_it_was(editor: Client, three: list[Memory]) -> None:
+def test_stopped_run_resumes_where_it_stopped(editor: Client, three: list[Memory]) -> None:
     run = start(editor, "demote")
 
     def stop(run: MaintenanceRun) -> None:
@@ -265,7 +265,7 @@ def test_stopped_run_goes_on_where_it_was(editor: Client, three: list[Memory]) -
     assert sorted(Memory.objects.values_list("importance", flat=True)) == [0.8] * 3
 
 
-def test_interrupted_run_goes_on_after_its_worker_died(editor: Client, three: list[Memory]) -> None:
+def test_interrupted_run_continues_after_its_worker_died(editor: Client, three: list[Memory]) -> None:
     run = start(editor, "demote")
 
     def die(run: MaintenanceRun) -> None:
@@ -299,7 +299,7 @@ def test_memory_that_changed_after_the_run_is_not_undone(
     assert "more, which are not listed" not in page.words
 
 
-def test_refused_memory_of_an_undo_is_hidden_from_people_who_may_not_see_it(
+def test_refused_memory_of_an_undo_is_hidden_from_people_without_access(
     editor: Client, sign_in: SignIn, three: list[Memory], actor: Actor
 ) -> None:
     run = finish(start(editor, "set-category", category="patterns"))

@@ -144,7 +144,7 @@ class TestStatsPage:
         remember("another zebra")
         assert without_files(visitor) == 2
 
-    def test_nothing_is_counted_again_without_a_change(self, visitor: Client, remember: Any) -> None:
+    def test_rows_are_not_counted_again_without_a_change(self, visitor: Client, remember: Any) -> None:
         remember("one zebra", ttl_days=0)
         assert without_files(visitor) == 1
         Memory.objects.all()._raw_delete(Memory.objects.db)  # without a journal entry

@@ -35,7 +35,7 @@ def test_failed_check_is_on_home_with_its_reason(sign_in, remember):
     assert 'href="/checks/"' in page
 
 
-def test_failure_is_not_on_home_of_those_who_may_not_see_it(sign_in, person, remember):
+def test_failure_is_not_on_home_of_people_without_access(sign_in, person, remember):
     remember(ZEBRA, project="circus")
     create(sign_in("change_memory", "view_private"), project="zoo", level="private")
     create(sign_in("change_memory", name="carl"), project="zoo")

@@ -44,7 +44,7 @@ def settings_in(response: Any) -> dict[str, Any]:
 
 
 class TestSteps:
-    def test_every_tile_leads_to_a_form_and_that_to_one_snippet(self, manager: Client) -> None:
+    def test_every_tile_opens_a_form_that_gives_one_snippet(self, manager: Client) -> None:
         links = [link for link in main(manager.get(TILES)).links() if link.startswith("/connect/")]
         assert links[0] == FORM_PAGE
         assert links == [f"/connect/{key}/" for key in snippets.choices() if key != "hosted"]
@@ -92,7 +92,7 @@ class TestSteps:
 
 
 class TestSettings:
-    def test_they_name_the_hubs_own_address(self, visitor: Client) -> None:
+    def test_snippets_contain_the_address_of_the_hub(self, visitor: Client) -> None:
         shown = settings_in(visitor.get(PAGE, HTTP_HOST="localhost:8765"))
         [prompt] = shown["hooks"]["UserPromptSubmit"][0]["hooks"]
         assert prompt["url"] == "http://localhost:8765/api/v1/hooks/claude-code"
@@ -116,9 +116,7 @@ class TestSettings:
             ("secret", "?allow_private=true&allow_secret=true"),
         ],
     )
-    def test_they_ask_for_the_levels_that_the_token_was_made_for(
-        self, sign_in: Any, level: str, asked: str
-    ) -> None:
+    def test_snippets_request_the_levels_of_the_token(self, sign_in: Any, level: str, asked: str) -> None:
         boss = sign_in("add_agenttoken", "view_private", "view_secret")
         shown = settings_in(boss.post(PAGE, FORM | {"clearance": level}, HTTP_HOST="localhost:8765"))
         address = f"http://localhost:8765/api/v1/hooks/claude-code{asked}"
@@ -228,7 +226,9 @@ class TestTexts:
         return {one.key: one.text for one in found}
 
     @pytest.mark.parametrize("key", ["claude-code", "cursor", "python"])
-    def test_they_name_the_hubs_own_address_and_the_chosen_tools(self, visitor: Client, key: str) -> None:
+    def test_texts_contain_the_address_of_the_hub_and_the_chosen_tools(
+        self, visitor: Client, key: str
+    ) -> None:
         for toolset in snippets.TOOLSETS:
             query = {"toolset": toolset}
             shown = texts(visitor.get(f"/connect/{key}/snippet/", query, HTTP_HOST="localhost:8765"))
@@ -332,7 +332,7 @@ class TestArrived:
             assert client.get(path)["Location"].startswith("/login/?next=")
 
 
-def test_nothing_typed_is_rendered_as_markup(manager: Client) -> None:
+def test_typed_text_is_not_rendered_as_markup(manager: Client) -> None:
     for fields in ({"name": PAYLOAD[:100]}, {"project": PAYLOAD[:200]}, {"clearance": PAYLOAD}):
         assert find_dangers(manager.post(PAGE, FORM | fields).content.decode()) == []
     assert find_dangers(manager.get(PAGE).content.decode()) == []

@@ -52,7 +52,9 @@ def links(page: str) -> list[str]:
 
 
 class TestPagesOfOne:
-    def test_the_table_leads_to_each_fact_and_from_there_on(self, visitor: Client, fact: Fact) -> None:
+    def test_the_table_links_to_each_fact_and_the_fact_to_its_objects(
+        self, visitor: Client, fact: Fact
+    ) -> None:
         assert f'href="/facts/{fact.uid}/"' in visitor.get("/facts/").content.decode()
         page = visitor.get(f"/facts/{fact.uid}/").content.decode()
         assert '<p class="back"><a href="/facts/" data-back>' in page
@@ -69,7 +71,7 @@ class TestPagesOfOne:
         assert f'href="/journal/{first}/"' in page
         assert f'href="/journal/{last}/"' in page
 
-    def test_injections_lead_to_each_one(self, visitor: Client, night: Session) -> None:
+    def test_the_list_links_to_each_injection(self, visitor: Client, night: Session) -> None:
         made = Injection.objects.create(session=night, project="zoo", prompt_preview="zebra?", took_ms=1)
         assert f'href="/injections/{made.uid}/"' in visitor.get("/injections/").content.decode()
         page = visitor.get(f"/injections/{made.uid}/").content.decode()
@@ -77,11 +79,11 @@ class TestPagesOfOne:
         assert f"entry=injection-{made.uid}#injection-{made.uid}" in page
 
     @pytest.mark.parametrize("path", ["/facts/none/", "/journal/0/", "/journal/99999999999999999999/"])
-    def test_what_is_not_there_is_not_found(self, visitor: Client, path: str) -> None:
+    def test_missing_rows_are_not_found(self, visitor: Client, path: str) -> None:
         assert visitor.get(path).status_code == 404
         assert visitor.get("/injections/none/").status_code == 404
 
-    def test_what_is_above_ones_level_is_not_found(
+    def test_rows_above_the_clearance_are_not_found(
         self, visitor: Client, sign_in: Any, actor: Any, remember: Any
     ) -> None:
         insider = sign_in("view_private", "view_secret", on=["secret"], name="insider")
@@ -105,7 +107,7 @@ class TestEntriesOfASession:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("order", ["", "&order=newest"])
-    def test_its_address_leads_to_the_part_of_the_list_that_has_it(
+    def test_address_of_an_entry_opens_its_part_of_the_list(
         self, visitor: Client, night: Session, order: str
     ) -> None:
         cursor, seen = "", set()
@@ -131,14 +133,14 @@ class TestEntriesOfASession:
         assert anchors(page).index(anchor) == 5
         assert "Session timeline</a>" in page
 
-    def test_the_timeline_of_all_leads_into_the_sessions(self, visitor: Client, night: Session) -> None:
+    def test_the_timeline_links_into_the_sessions(self, visitor: Client, night: Session) -> None:
         address = links(visitor.get("/timeline/entries/").content.decode())[0]
         assert address.startswith("/sessions/night/?project=zoo&entry=event-")
         page = visitor.get(address.partition("#")[0]).content.decode()
         assert address.partition("#")[2] in anchors(page)
 
     @pytest.mark.slow
-    def test_an_address_that_leads_nowhere_says_so(self, visitor: Client, remember: Any) -> None:
+    def test_an_address_of_a_missing_entry_is_reported(self, visitor: Client, remember: Any) -> None:
         remember("the only entry", session_id="night", project="zoo")
         for name in (
             *("nothing", "event-1-1", "event-x-y", "event--", "event-99999999999999999999-1", "memory-none"),
@@ -148,7 +150,7 @@ class TestEntriesOfASession:
             assert response.status_code == 200, name
             assert "There is no entry at this address" in response.content.decode(), name
 
-    def test_an_entry_above_ones_level_leads_nowhere(
+    def test_an_entry_above_the_clearance_has_no_link(
         self, visitor: Client, night: Session, remember: Any
     ) -> None:
         hidden = remember("hush", session_id="night", project="zoo", sensitivity="secret")
@@ -156,7 +158,7 @@ class TestEntriesOfASession:
         assert "There is no entry at this address" in page
         assert "hush" not in page
 
-    def test_a_memory_thrown_away_leads_nowhere_too(
+    def test_a_trashed_memory_has_no_link(
         self, visitor: Client, night: Session, remember: Any, actor: Any
     ) -> None:
         gone = remember("gone", session_id="night", project="zoo")

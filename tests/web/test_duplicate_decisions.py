@@ -151,7 +151,7 @@ class TestMerging:
         assert "Nothing was changed" in main(curator.post("/duplicates/decide/", form, follow=True)).words
         assert trashed_uids() == set()
 
-    def test_memory_changed_meanwhile_is_not_merged(
+    def test_memory_that_changed_since_is_not_merged(
         self, curator: Client, alike: list[Memory], actor: Actor
     ) -> None:
         form = cluster_form(alike)

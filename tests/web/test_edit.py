@@ -39,7 +39,7 @@ class TestCap:
 
 
 class TestRaisingTheLevel:
-    def test_it_leads_back_to_the_page_before_with_undo(self, sign_in: Any, remember: Remember) -> None:
+    def test_it_returns_to_the_previous_page_with_undo(self, sign_in: Any, remember: Remember) -> None:
         memory = remember("the safe is behind the picture")
         client = sign_in("change_memory", "view_private")
         came_from = "http://testserver/memories/?q=safe"
@@ -210,7 +210,7 @@ class TestCreate:
 
 
 class TestEntitiesAndTokens:
-    def test_they_are_stored_with_a_new_memory(self, writer: Client) -> None:
+    def test_entities_and_tokens_are_stored_with_a_new_memory(self, writer: Client) -> None:
         writer.post("/memories/new/", NEW | {"entities": "Ada | person\r\nhay", "discovery_tokens": "1200"})
         memory = Memory.objects.get()
         assert list_values(memory, "entities") == [
@@ -219,7 +219,7 @@ class TestEntitiesAndTokens:
         ]
         assert memory.discovery_tokens == 1200
 
-    def test_they_are_edited(self, writer: Client, remember: Remember) -> None:
+    def test_entities_and_tokens_are_edited(self, writer: Client, remember: Remember) -> None:
         memory = remember(entities=[{"entity": "a | b (c)", "entity_type": "place"}], discovery_tokens=7)
         path = f"/memories/{memory.uid}/edit/"
         opened = form_data(writer.get(path))

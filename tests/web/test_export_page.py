@@ -20,7 +20,7 @@ def exported(client: Client, **query: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in response.getvalue().splitlines()]
 
 
-def test_what_a_person_sees_goes_out_and_no_more(four_levels: Any, sign_in: Any) -> None:
+def test_export_contains_only_rows_that_the_person_sees(four_levels: Any, sign_in: Any) -> None:
     client = sign_in("view_private")
     assert [line["sensitivity"] for line in exported(client)] == ["public"]
     assert "1 private" in main(client.get("/transfer/")).words
@@ -32,7 +32,7 @@ def test_what_a_person_sees_goes_out_and_no_more(four_levels: Any, sign_in: Any)
     assert "unknown" not in shown
 
 
-def test_a_secret_that_goes_out_is_journaled(four_levels: Any, insider: Client) -> None:
+def test_an_exported_secret_is_journaled(four_levels: Any, insider: Client) -> None:
     assert len(exported(insider)) == 3
     row = JournalEntry.objects.get(operation="export")
     secret = Memory.objects.get(sensitivity="secret")

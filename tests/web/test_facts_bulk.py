@@ -47,7 +47,7 @@ def undo_of(page: str) -> tuple[str, dict[str, str]]:
     return form[0], dict(re.findall(r'name="(first|last|next)" value="([^"]*)"', form[1]))
 
 
-def test_facts_end_and_hold_again(hand: Client, three: list[Fact]) -> None:
+def test_facts_are_ended_and_valid_again(hand: Client, three: list[Fact]) -> None:
     until = timezone.now() + timedelta(days=9)
     Fact.objects.filter(pk=three[1].pk).update(valid_until=until)
     page = end(hand, three[:2])
@@ -61,7 +61,7 @@ def test_facts_end_and_hold_again(hand: Client, three: list[Fact]) -> None:
     assert JournalEntry.objects.filter(operation__in=("end", "undo_end"), actor="user:ada").count() == 4
 
 
-def test_what_was_ended_otherwise_since_stays(hand: Client, three: list[Fact]) -> None:
+def test_facts_ended_by_another_action_stay_ended(hand: Client, three: list[Fact]) -> None:
     address, fields = undo_of(end(hand, three[:1]))
     moment = timezone.now() - timedelta(days=1)
     Fact.objects.filter(pk=three[0].pk).update(valid_until=moment)

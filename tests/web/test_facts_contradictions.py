@@ -114,7 +114,7 @@ class TestDeciding:
         assert old.valid_until == new.valid_from
         assert JournalEntry.objects.get(operation="supersede").actor == "user:ada"
 
-    def test_an_older_one_may_hold_as_well(self, two: list[Fact], changer: Client) -> None:
+    def test_an_older_fact_can_be_kept_as_well(self, two: list[Fact], changer: Client) -> None:
         decide(changer, two, two[1].uid)
         assert (held(two[0]), held(two[1])) == (False, True)
 
@@ -126,7 +126,7 @@ class TestDeciding:
         assert len(forms(response)) == 1
         assert held(two[1])
 
-    def test_all_may_hold_together_and_that_is_undone(self, two: list[Fact], changer: Client) -> None:
+    def test_all_facts_can_be_kept_and_the_decision_is_undone(self, two: list[Fact], changer: Client) -> None:
         response = decide(changer, two)
         page = changer.get(response["Location"])
         assert "All 2 facts are true" in main(page).words
@@ -139,7 +139,7 @@ class TestDeciding:
         changer.post(UNDO, {"decision": decision})
         assert len(forms(changer.get(PAGE))) == 1
 
-    def test_in_place_the_card_gives_way_to_a_notice_and_comes_back(
+    def test_the_card_is_replaced_by_a_notice_and_returns_after_undo(
         self, two: list[Fact], changer: Client
     ) -> None:
         notice = decide(changer, two, two[0].uid, headers=HTMX).content.decode()
@@ -198,7 +198,9 @@ class TestPage:
         assert len(forms(visitor.get(PAGE))) == 2
         assert len(forms(visitor.get(PAGE, {"project": "moon"}))) == 1
 
-    def test_pages_hold_so_many(self, say: Say, visitor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_pages_have_a_fixed_size(
+        self, say: Say, visitor: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(contradictions, "PAGE_SIZE", 2)
         for number in range(3):
             say("Mara", subject=f"s{number}")
@@ -226,7 +228,7 @@ class TestPage:
 
 
 class TestTable:
-    def test_what_ended_is_found_with_its_time_and_holds_again(
+    def test_ended_facts_are_listed_with_their_time_and_made_valid_again(
         self, two: list[Fact], changer: Client
     ) -> None:
         decide(changer, two, two[0].uid)
@@ -238,7 +240,7 @@ class TestTable:
         assert "Mara" in both
         assert "Bram" in both
 
-    def test_it_can_hold_again_with_permission(
+    def test_it_is_made_valid_again_with_permission(
         self, two: list[Fact], changer: Client, visitor_without: Client
     ) -> None:
         decide(changer, two, two[0].uid)
@@ -284,7 +286,7 @@ class TestNarrowing:
         assert sorted(one["group"].newest.subject for one in response.context["groups"]) == shown
         assert response.context["counts"]["open"] == len(shown)
 
-    def test_where_nothing_fits_it_says_how_to_see_the_others(self, two: list[Fact], visitor: Client) -> None:
+    def test_empty_result_suggests_to_widen_the_filter(self, two: list[Fact], visitor: Client) -> None:
         assert "Widen the filter above" in main(visitor.get(PAGE, {"subject": "nothing"})).words
 
     def test_table_and_graph_keep_what_narrows_it(self, two: list[Fact], visitor: Client) -> None:
@@ -322,6 +324,6 @@ class TestCounts:
         narrowed = changer.post(DECIDE, {**data, "next": f"{PAGE}?subject=dock"}, headers=HTMX)
         assert self.open_count(narrowed) == "0"
 
-    def test_in_the_review_there_are_none(self, two: list[Fact], changer: Client) -> None:
+    def test_decision_in_the_review_updates_no_counts(self, two: list[Fact], changer: Client) -> None:
         data = {"fact": [fact.uid for fact in two], "keep": two[0].uid, "next": "/review/?tab=facts"}
         assert "count-open" not in changer.post(DECIDE, data, headers=HTMX).content.decode()

@@ -41,7 +41,7 @@ class TestVisibility:
         client = sign_in("view_private", "view_secret")
         assert set(nodes(client.get(GRAPH))) == {"public subject", "public object", "of public", "everyone"}
 
-    def test_with_all_switches_all_but_the_unknown_show(self, insider: Client) -> None:
+    def test_all_switches_show_all_known_levels(self, insider: Client) -> None:
         shown = set(nodes(insider.get(GRAPH)))
         assert {"secret subject", "of secret", "private object"} <= shown
         assert "of cosmic" not in shown
@@ -86,7 +86,7 @@ class TestOpening:
         say("Mara", "lives_in", "Skagen")
         say("Skagen", "lies_in", "Denmark")
 
-    def test_a_node_leads_to_itself_opened(self, visitor: Client) -> None:
+    def test_a_node_links_to_its_opened_state(self, visitor: Client) -> None:
         href = nodes(visitor.get(GRAPH))["api"]
         assert href == "/facts/graph/?node=api"
         assert set(nodes(visitor.get(href))) == {"api", "Django", "Mara"}
@@ -111,7 +111,7 @@ class TestOpening:
         assert parse_qs(urlsplit(href).query) == {"min_confidence": ["0.8"], "node": ["api"]}
         assert "Mara" not in nodes(visitor.get(href))
 
-    def test_only_so_many_stay_open(self, visitor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_number_of_open_nodes_is_limited(self, visitor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(graph, "MAX_OPEN_NODES", 2)
         response = visitor.get(GRAPH, {"node": ["api", "Mara", "Skagen"]})
         assert "api" not in [one["name"] for one in response.context["opened"]]
@@ -127,7 +127,7 @@ class TestOpening:
         )  # api and Denmark hang on these, Django does not
         assert "The 2 most connected of 5 things, 4 facts" in main(response).words
 
-    def test_of_many_neighbours_the_surest_are_drawn(
+    def test_neighbours_with_the_highest_confidence_are_drawn(
         self, visitor: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(graph, "MAX_NEIGHBOURS", 1)
@@ -179,7 +179,7 @@ class TestFinding:
         say("harbor")
         assert visitor.get(GRAPH, {"find": "harbor"}).context["panel"].text == "harbor"
 
-    def test_nothing_found_says_so_and_shows_the_whole(self, visitor: Client) -> None:
+    def test_no_match_is_reported_and_shows_the_whole_graph(self, visitor: Client) -> None:
         response = visitor.get(GRAPH, {"find": "zeppelin"})
         assert "No fact mentions “zeppelin”" in main(response).words
         assert nodes(response)
@@ -256,7 +256,7 @@ class TestMemories:
         panel = visitor.get(GRAPH, {"node": "Skagen"}).context["panel"]
         assert [memory.uid for memory in panel.memories] == [source.uid, names.uid]
 
-    def test_without_any_it_says_so(self, say: Say, visitor: Client) -> None:
+    def test_a_thing_without_memories_shows_an_empty_state(self, say: Say, visitor: Client) -> None:
         say("Mara")
         assert (
             "None of these facts comes from a memory" in panel_of(visitor.get(GRAPH, {"node": "Mara"})).words

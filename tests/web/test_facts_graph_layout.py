@@ -53,7 +53,7 @@ def test_names_cover_neither_each_other_nor_a_node():
     assert len({(name.x, name.y) for name in names}) == 3
 
 
-def test_a_name_without_room_says_so():
+def test_a_name_without_room_is_marked():
     crowd = [(100.0 + 9 * n, 100.0) for n in range(12)]
     names = LabelPlacer(crowd, [6.0] * 12).place_names(["a rather long name"] * 12)
     assert names[0].has_room

@@ -78,7 +78,7 @@ class TestContradictions:
         say("web", "located_in", "Oslo", project="moon")
         say("lone", "points_to", "other")
 
-    def test_the_panel_names_what_cannot_all_be_true_and_leads_to_just_that(self, visitor: Client) -> None:
+    def test_the_panel_names_contradictions_and_links_to_them(self, visitor: Client) -> None:
         response = visitor.get(GRAPH, {"node": "api", "project": "fleet"})
         assert "located in Bergen or Oslo in fleet" in re.sub(r"\s+", " ", panel_of(response).words)
         decide = "/facts/contradictions/?project=fleet&predicate=located_in&subject=api"
@@ -86,7 +86,7 @@ class TestContradictions:
         assert parse_qs(urlsplit(href).query) == parse_qs(urlsplit(decide).query)
         assert [one["group"].newest.subject for one in visitor.get(href).context["groups"]] == ["api"]
 
-    def test_the_newest_holds_with_one_click_and_the_picture_stays(self, sign_in: Any) -> None:
+    def test_the_newest_fact_is_kept_with_one_click_and_the_picture_stays(self, sign_in: Any) -> None:
         client = sign_in("change_fact")
         address = f"{GRAPH}?project=fleet&node=api"
         page = panel_of(client.get(address))
@@ -102,10 +102,10 @@ class TestContradictions:
         assert "Undo" in main(client.get(address)).words
         assert set(nodes(client.get(address))) == {"api", "Bergen"}
 
-    def test_who_may_change_nothing_is_offered_no_button(self, visitor: Client) -> None:
+    def test_people_without_permission_see_no_button(self, visitor: Client) -> None:
         assert not list(panel_of(visitor.get(GRAPH, {"node": "api"})).all("button"))
 
-    def test_of_a_contested_object_nothing_is_to_be_decided(self, visitor: Client) -> None:
+    def test_a_contested_object_offers_no_decision(self, visitor: Client) -> None:
         response = visitor.get(GRAPH, {"node": "Oslo"})
         assert response.context["panel"].questions == []
         assert not [link for link in panel_of(response).links() if "contradictions" in link]
@@ -116,7 +116,7 @@ class TestContradictions:
         }
         assert marked == {"api": True, "web": False}
 
-    def test_the_legend_counts_what_is_drawn_and_leads_to_all(self, visitor: Client) -> None:
+    def test_the_legend_counts_drawn_facts_and_links_to_all(self, visitor: Client) -> None:
         response = visitor.get(GRAPH, {"node": "lone"})
         assert response.context["picture"].contradicting == 0
         legend = re.sub(r"\s+", " ", main(response).words)
@@ -124,7 +124,7 @@ class TestContradictions:
         assert "All to decide: contradictions 1" in legend
         assert visitor.get(GRAPH, {"node": "api"}).context["picture"].contradicting == 2
 
-    def test_filters_narrow_what_is_to_be_decided(self, say: Say, visitor: Client) -> None:
+    def test_filters_narrow_the_open_contradictions(self, say: Say, visitor: Client) -> None:
         say("api", "led_by", "Mara")
         say("api", "led_by", "Bram")
         assert visitor.get(GRAPH).context["contradictions"] == 2
@@ -160,7 +160,7 @@ class TestContradictions:
         assert why in panel_of(response).words
         assert ("moon" in panel_of(response).words) is ("moon" in projects)
 
-    def test_a_decision_that_all_hold_is_shown(self, visitor: Client, actor: Actor) -> None:
+    def test_a_decision_that_all_are_true_is_shown(self, visitor: Client, actor: Actor) -> None:
         uids = Fact.objects.filter(subject="api").values_list("uid", flat=True)
         contradictions.mark_compatible(uids, actor)
         response = visitor.get(GRAPH, {"node": "api"})
@@ -191,12 +191,12 @@ class TestSuggestedPredicates:
         assert shown[0] == "verb 7"
         assert len(shown) == 12
 
-    def test_they_stay_while_one_of_them_is_asked_for(self, say: Say, visitor: Client) -> None:
+    def test_suggested_predicates_stay_while_one_is_selected(self, say: Say, visitor: Client) -> None:
         say("api", "uses")
         say("api", "knows")
         assert self.suggested(visitor.get(GRAPH, {"predicate": "uses"})) == ["knows", "uses"]
 
-    def test_there_are_no_more_than_so_many(
+    def test_suggested_predicates_are_limited(
         self, say: Say, visitor: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(filters, "MAX_SUGGESTED", 2)
@@ -225,7 +225,7 @@ class TestDrawing:
         assert len(nodes(visitor.get(GRAPH))) == 6
 
     @pytest.mark.parametrize("query", [{}, {"node": "Self"}])
-    def test_what_a_thing_says_of_itself_is_a_line_back_to_it(
+    def test_a_fact_about_the_thing_itself_is_drawn_as_a_loop(
         self, say: Say, visitor: Client, query: dict[str, str]
     ) -> None:
         say("self", "knows", "Self")

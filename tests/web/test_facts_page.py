@@ -43,14 +43,12 @@ class TestEnded:
         services.import_fact(draft, ImportedHistory(valid_from=began, valid_until=ended), actor)
         return main(client.get("/facts/?state=ended")).words
 
-    def test_what_held_for_a_part_of_a_day_says_from_what_time_until_when(
-        self, visitor: Client, actor: Actor
-    ) -> None:
+    def test_a_fact_valid_for_part_of_a_day_shows_its_times(self, visitor: Client, actor: Actor) -> None:
         began = datetime(2026, 5, 4, 9, 10, tzinfo=UTC)
         words = self.validity(visitor, actor, began, began + timedelta(hours=3))
         assert "from 2026-05-04, 09:10 until 12:10" in words
 
-    def test_what_held_for_longer_says_the_days(self, visitor: Client, actor: Actor) -> None:
+    def test_a_fact_valid_for_longer_shows_its_days(self, visitor: Client, actor: Actor) -> None:
         began = datetime(2026, 5, 4, 9, 10, tzinfo=UTC)
         words = self.validity(visitor, actor, began, began + timedelta(hours=15))
         assert "from 2026-05-04 until 2026-05-05" in words
@@ -76,7 +74,7 @@ class TestYetToBegin:
         for address in ("/facts/?state=all", f"/facts/{uid}/"):
             assert re.search(said, visitor.get(address).content.decode()), address
 
-    def test_what_holds_now_has_no_such_words(self, visitor: Client) -> None:
+    def test_a_fact_that_is_valid_now_shows_no_times(self, visitor: Client) -> None:
         assert "from <time" not in visitor.get("/facts/").content.decode()
 
 
@@ -99,15 +97,15 @@ class TestVisibility:
         fact("of-cosmic")
         Fact.objects.filter(subject="of-cosmic").update(memory=four_levels["cosmic"])
 
-    def test_without_switches_only_public_ones_of_public_memories_show(self, sign_in: Any) -> None:
+    def test_without_switches_only_public_facts_of_public_memories_are_shown(self, sign_in: Any) -> None:
         client = sign_in("view_private", "view_secret")
         assert set(subjects(client)) == {"public", "of-public"}
 
-    def test_with_them_all_but_the_unknown_ones_show(self, insider: Client) -> None:
+    def test_switches_show_all_known_levels(self, insider: Client) -> None:
         expected = {"public", "private", "secret", "of-public", "of-private", "of-secret"}
         assert set(subjects(insider)) == expected
 
-    def test_a_fact_leads_to_its_memory(self, visitor: Client, four_levels: dict[str, Memory]) -> None:
+    def test_a_fact_links_to_its_memory(self, visitor: Client, four_levels: dict[str, Memory]) -> None:
         assert f"/memories/{four_levels['public'].uid}/" in main(visitor.get("/facts/")).links()
 
     @pytest.mark.parametrize("subject", ["private", "of-secret", "cosmic", "of-cosmic"])
@@ -153,7 +151,7 @@ class TestFilters:
         assert response.status_code == 422
         assert field in response.context["form"].errors
 
-    def test_pages_go_on_where_the_last_one_ended(
+    def test_each_page_starts_after_the_previous_one(
         self, visitor: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(views, "PAGE_SIZE", 2)
@@ -198,7 +196,7 @@ class TestAdd:
         assert "already exists. Its confidence is updated" in main(response).words
         assert Fact.objects.get().confidence == 0.8
 
-    def test_a_fact_of_a_memory_leads_back_to_it(self, adder: Client, remember: Remember) -> None:
+    def test_adding_a_fact_to_a_memory_returns_to_the_memory(self, adder: Client, remember: Remember) -> None:
         memory = remember(project="p")
         [link] = [link for link in main(adder.get(f"/memories/{memory.uid}/")).links() if "add=1" in link]
         form = page(adder.get(link))
@@ -269,7 +267,7 @@ class TestDelete:
         assert not Fact.objects.exists()
         assert JournalEntry.objects.get(operation="delete").actor == "user:ada"
 
-    def test_what_was_changed_while_it_was_asked_stays(self, sign_in: Any, fact: StoreFact) -> None:
+    def test_a_fact_changed_before_the_confirmation_stays(self, sign_in: Any, fact: StoreFact) -> None:
         made = fact("ada", "works at", "Acme")
         client = sign_in("delete_fact")
         asked = client.post(f"/facts/{made.uid}/delete/")
@@ -278,7 +276,7 @@ class TestDelete:
         assert Fact.objects.filter(pk=made.pk).exists()
 
     @pytest.mark.parametrize("page", ["/memories/{}/", "/facts/{}/"])
-    def test_it_leads_back_to_where_it_was_asked_for(
+    def test_deleting_returns_to_the_page_it_was_started_on(
         self, sign_in: Any, fact: StoreFact, remember: Remember, page: str
     ) -> None:
         memory = remember()
@@ -327,7 +325,7 @@ class TestPage:
         memories.trash_memories([memory.uid], actor)
         assert subjects(visitor) == []
 
-    def test_subject_and_object_lead_to_their_pages(self, visitor: Client, fact: StoreFact) -> None:
+    def test_subject_and_object_link_to_their_pages(self, visitor: Client, fact: StoreFact) -> None:
         fact("Mara & co", "lives in", "Skagen")
         links = main(visitor.get("/facts/")).links()
         assert {"/things/?name=Mara+%26+co", "/things/?name=Skagen"} <= set(links)
@@ -345,14 +343,14 @@ class TestMarks:
         fact("zebra", "eats", "oats")
         fact("session:night", "boundary_at", "{}")
 
-    def test_they_are_left_out_and_the_page_says_so(self, visitor: Client) -> None:
+    def test_marks_are_left_out_and_the_page_mentions_it(self, visitor: Client) -> None:
         assert subjects(visitor) == ["zebra"]
         assert 'href="?marks=on"' in visitor.get("/facts/").content.decode()
 
     @pytest.mark.parametrize(
         "query", [{"marks": "on"}, {"predicate": "boundary_at"}, {"subject": "session:night"}]
     )
-    def test_who_asks_for_them_sees_them(self, visitor: Client, query: dict[str, str]) -> None:
+    def test_marks_are_shown_on_request(self, visitor: Client, query: dict[str, str]) -> None:
         assert "session:night" in subjects(visitor, **query)
         assert "Show them" not in visitor.get("/facts/", query).content.decode()
 

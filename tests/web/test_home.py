@@ -131,7 +131,7 @@ class TestNeedsAttention:
         executor.execute(runs.undo(run.uid, Actor("user:eve", Clearance.up_to("public"))))
         assert "harder to find" not in text(client.get("/"))
 
-    def test_nothing_to_do_shows_no_card(self, visitor: Client, remember: Any) -> None:
+    def test_home_without_open_items_shows_no_card(self, visitor: Client, remember: Any) -> None:
         remember("calm")
         assert "Needs attention" not in text(visitor.get("/"))
 

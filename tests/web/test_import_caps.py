@@ -31,7 +31,7 @@ def maintainer(sign_in: Any, configure: Any) -> Client:
     return sign_in("add_memory", "add_maintenancerun", name="mia")
 
 
-def import_for_good(client: Client, **choices: Any) -> str:
+def import_for_real(client: Client, **choices: Any) -> str:
     """Check the file, import it with choices, and return the address of the import."""
     answer = client.post(f"{sent(client, *TO_SHOP, do='dry_run')}import/", choices)
     assert answer.status_code == 302, answer.content.decode()
@@ -62,7 +62,7 @@ def test_the_choices_before_an_import_begin_with_the_numbers_of_the_cap(
 def test_an_import_raises_the_cap_that_was_chosen_and_its_undo_restores_it(maintainer: Client) -> None:
     projects.configure_project("shop", OPERATOR, max_memories=2)
     assert OFFER in main(maintainer.get(sent(maintainer, *TO_SHOP, do="dry_run"))).words
-    address = import_for_good(maintainer, caps="shop")
+    address = import_for_real(maintainer, caps="shop")
     assert Project.objects.get().max_memories == 4
     row = JournalEntry.objects.filter(operation="configure").latest("seq")
     assert (row.actor, row.detail["was"], row.detail["left"]) == (
@@ -81,13 +81,13 @@ def test_an_import_raises_the_cap_that_was_chosen_and_its_undo_restores_it(maint
 
 
 def test_an_import_without_the_choice_leaves_the_cap(maintainer: Client) -> None:
-    address = import_for_good(maintainer)
+    address = import_for_real(maintainer)
     assert not Project.objects.exists()
     assert "Change its cap" in main(maintainer.get(address)).words
 
 
 def test_the_undo_keeps_a_cap_that_was_changed_since(maintainer: Client) -> None:
-    address = import_for_good(maintainer, caps="shop")
+    address = import_for_real(maintainer, caps="shop")
     projects.configure_project("shop", OPERATOR, max_memories=99)
     undo(maintainer, address)
     assert Project.objects.get().max_memories == 99
@@ -95,13 +95,13 @@ def test_the_undo_keeps_a_cap_that_was_changed_since(maintainer: Client) -> None
 
 
 def test_an_agent_loses_no_imported_memory_after_the_cap_was_raised(maintainer: Client) -> None:
-    import_for_good(maintainer, caps="shop")
+    import_for_real(maintainer, caps="shop")
     mia = Actor("user:mia", Clearance(owner="mia"))
     memories.create_memory(MemoryDraft(content="four", project="shop"), mia)
     assert Memory.objects.live().count() == 4
 
 
-def test_people_who_may_not_change_the_settings_see_who_can(
+def test_people_without_permission_see_who_can_change_the_settings(
     maintainer: Client, importer: Client, sign_in: Any
 ) -> None:
     sign_in("add_maintenancerun", name="elsewhere")
@@ -124,7 +124,7 @@ def test_a_cap_of_another_project_is_refused(maintainer: Client) -> None:
     assert not Project.objects.exists()
 
 
-def test_an_import_that_goes_on_after_its_person_left_the_project_raises_no_cap(maintainer: Client) -> None:
+def test_an_import_resumed_after_its_person_left_the_project_raises_no_cap(maintainer: Client) -> None:
     mia = User.objects.get(username="mia")
     gone = Membership.objects.create(user=mia, project="shop")
     Membership.objects.create(user=mia, project="farm")

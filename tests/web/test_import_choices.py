@@ -81,7 +81,7 @@ def test_an_unknown_field_is_not_mapped_to_a_level(importer: Client) -> None:
 
 
 @pytest.mark.sqlite  # PostgreSQL has a copy of the file
-def test_a_dry_run_whose_file_is_gone_says_so(importer: Client, home: Path) -> None:
+def test_a_dry_run_with_a_deleted_file_is_reported(importer: Client, home: Path) -> None:
     address = sent(importer, {"content": "one"}, do="dry_run")
     for path in (home / "imports").iterdir():
         path.unlink()

@@ -23,7 +23,7 @@ def test_an_import_without_the_forms_token_is_refused(person: Any) -> None:
     assert not MaintenanceRun.objects.exists()
 
 
-def test_who_may_not_add_memories_imports_nothing(visitor: Client) -> None:
+def test_people_without_permission_to_add_import_nothing(visitor: Client) -> None:
     assert "you need the permission to add" in main(visitor.get("/transfer/")).words
     assert send(visitor, {"content": "x"}).status_code == 403
     assert Client().get("/transfer/").status_code == 302
@@ -76,7 +76,7 @@ def test_maintenance_lists_imports_without_the_names_of_files(importer: Client, 
     assert b'value="import"' not in keeper.get("/maintenance/").content
 
 
-def test_an_import_does_not_go_on_in_a_project_that_its_person_has_left(importer: Client) -> None:
+def test_an_import_stops_in_a_project_that_its_person_has_left(importer: Client) -> None:
     ada = User.objects.get(username="ada")
     gone = Membership.objects.create(user=ada, project="shop")
     Membership.objects.create(user=ada, project="farm")

@@ -114,7 +114,7 @@ class TestLog:
     def test_an_invalid_address_is_refused(self, visitor: Client, query: dict[str, str], status: int) -> None:
         assert visitor.get("/injections/", query).status_code == status
 
-    def test_pages_go_on_where_the_last_one_ended(
+    def test_each_page_starts_after_the_previous_one(
         self, visitor: Client, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(view, "INJECTIONS_PER_PAGE", 2)
@@ -233,7 +233,7 @@ class TestSession:
         html = visitor.get("/sessions/s/").content.decode().partition('class="day"')[2]
         assert re.findall(r"Tool \d|the prompt", html) == ["Tool 1", "the prompt", "Tool 2"]
 
-    def test_the_tab_asks_what_the_agent_knew(self, visitor: Client, session: Session) -> None:
+    def test_the_tab_shows_what_the_agent_received(self, visitor: Client, session: Session) -> None:
         inject(session, prompt_preview="the prompt")
         response = visitor.get("/sessions/s/?kind=injection")
         assert "What the agent received" in main(response).words
@@ -255,7 +255,7 @@ class TestSession:
         assert "no tokens left" not in words
         assert "hidden from most" not in html
 
-    def test_those_of_another_session_stay_out(
+    def test_injections_of_other_sessions_are_not_listed(
         self, visitor: Client, session: Session, remember: Remember
     ) -> None:
         remember("elsewhere", session_id="other", project="zoo")

@@ -64,7 +64,7 @@ class TestOpening:
         ]
 
     @pytest.mark.parametrize("name", FIELDS)
-    def test_link_without_htmx_leads_to_the_field_of_the_edit_form(
+    def test_link_without_htmx_opens_the_field_of_the_edit_form(
         self, editor: Client, memory: Memory, name: str
     ) -> None:
         href = f"/memories/{memory.uid}/edit/#id_{name}"

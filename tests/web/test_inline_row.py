@@ -67,7 +67,7 @@ def test_form_contains_the_stored_values_and_returns_to_the_list(editor: Client,
     assert page.value_of("unchanged_since") == memory.updated_at.isoformat()
 
 
-def test_link_without_htmx_leads_to_the_edit_form(editor: Client, memory: Memory) -> None:
+def test_link_without_htmx_opens_the_edit_form(editor: Client, memory: Memory) -> None:
     assert f"/memories/{memory.uid}/edit/" in main(editor.get(LIST)).links()
     assert editor.get(address(memory))["Location"] == f"/memories/{memory.uid}/edit/"
 

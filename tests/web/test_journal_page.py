@@ -178,7 +178,7 @@ class TestFilters:
 
 
 class TestPage:
-    def test_it_goes_on_where_the_last_one_ended(
+    def test_each_page_starts_after_the_previous_one(
         self, overseer: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(views, "PAGE_SIZE", 2)
@@ -212,7 +212,7 @@ class TestPage:
         assert f"/memories/{memory.uid}/" not in main(response).links()
         assert memory.uid in main(response).words
 
-    def test_it_holds_no_text_of_a_memory_but_the_title_of_one_in_sight(
+    def test_it_shows_titles_of_visible_memories_and_no_text(
         self, overseer: Client, remember: Remember
     ) -> None:
         remember("the words inside", title="The title")

@@ -25,7 +25,7 @@ def words(client: Client) -> str:
     return " ".join(main(client.get(PAGE)).words.split())
 
 
-def test_without_a_model_it_says_that_rules_read(looker: Client) -> None:
+def test_without_a_model_the_message_names_the_rules(looker: Client) -> None:
     assert "No model is configured. Rules process" in words(looker)
 
 
@@ -76,11 +76,11 @@ def test_the_last_days_with_use_are_listed(looker: Client) -> None:
     assert 'data-label="Calls">41<' in page
 
 
-def test_without_any_use_it_says_so(looker: Client) -> None:
+def test_a_model_without_use_shows_an_empty_state(looker: Client) -> None:
     assert "No calls in the last 14 days." in words(looker)
 
 
-def test_what_went_wrong_is_listed_as_text(looker: Client) -> None:
+def test_errors_are_listed_as_text(looker: Client) -> None:
     Extraction.objects.create(error=f"the model failed {PAYLOAD}", project=PAYLOAD, extractor="rules")
     response = looker.get(PAGE)
     assert "The model failed" in words(looker)
@@ -97,7 +97,7 @@ def test_problems_of_hidden_conversations_are_not_shown(looker: Client) -> None:
     assert "Mine to see" in said
 
 
-def test_who_does_not_look_after_the_memory_does_not_see_it(visitor: Client) -> None:
+def test_people_without_permission_do_not_see_it(visitor: Client) -> None:
     assert visitor.get(PAGE).status_code == 403
 
 

@@ -24,15 +24,13 @@ HTMX = {"HX-Request": "true", "HX-Current-URL": "http://testserver/memories/?q=z
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_page_asks_for_a_login_and_comes_back(db: None, client: Client, name: str) -> None:
+def test_every_page_requires_a_login_and_returns_after_it(db: None, client: Client, name: str) -> None:
     response = client.get(reverse(name), {"q": "zebra"})
     assert response.status_code == 302
     assert response["Location"] == f"/login/?next={reverse(name)}%3Fq%3Dzebra"
 
 
-def test_a_fragment_sends_the_whole_page_to_the_login_and_back_to_where_it_was(
-    db: None, client: Client
-) -> None:
+def test_a_fragment_redirects_the_page_to_the_login_and_back(db: None, client: Client) -> None:
     response = client.get("/memories/?q=zeb", headers=HTMX)
     assert response.status_code == 200
     assert response["HX-Redirect"] == "/login/?next=/memories/%3Fq%3Dzebra"
@@ -58,7 +56,7 @@ def test_a_wrong_password_is_shown_and_the_name_is_kept(person: Any, client: Cli
     assert 'value="ada"' in page
 
 
-def test_a_login_does_not_lead_to_another_site(person: Any, client: Client) -> None:
+def test_a_login_does_not_redirect_to_another_site(person: Any, client: Client) -> None:
     person("ada")
     form = {"username": "ada", "password": "a good password", "next": "https://elsewhere.example/"}
     assert client.post("/login/", form)["Location"] == "/"
@@ -94,7 +92,7 @@ def test_the_page_one_is_on_is_marked_in_the_navigation(visitor: Client) -> None
 
 
 class TestErrorPages:
-    def test_an_address_without_its_last_slash_is_mended(self, visitor: Client) -> None:
+    def test_an_address_without_its_last_slash_redirects(self, visitor: Client) -> None:
         assert visitor.get("/memories?q=zebra")["Location"] == "/memories/?q=zebra"
         assert visitor.get("/nowhere").status_code == 404
         assert visitor.get("/api/v1/nothing").status_code == 404
@@ -116,7 +114,7 @@ class TestErrorPages:
         assert response.status_code == 403
         assert "This form has expired" in response.content.decode()
 
-    def test_a_failure_shows_no_trace_and_needs_nothing_of_the_request(
+    def test_an_error_page_shows_no_traceback_and_needs_no_request_data(
         self, visitor: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def fail(*args: Any, **kwargs: Any) -> None:

@@ -111,7 +111,7 @@ class TestThePage:
         assert "switched off in this server" in shown
         assert "1 run waits." in shown
 
-    def test_an_operation_that_is_switched_off_says_so(self, keeper: Client, configure: Any) -> None:
+    def test_an_operation_that_is_switched_off_is_marked(self, keeper: Client, configure: Any) -> None:
         configure(capability_consolidation=False)
         card = (
             keeper.get("/maintenance/").content.decode().partition("op-consolidate")[2].partition("</tr>")[0]
@@ -138,7 +138,7 @@ class TestStarting:
         assert not MaintenanceRun.objects.exists()
 
     @pytest.mark.parametrize("values", [{"operation": "dance"}, {"do": "both"}, {"do": ""}])
-    def test_what_the_page_never_sends_is_a_bad_request(
+    def test_fields_that_the_page_never_sends_are_a_bad_request(
         self, keeper: Client, db: None, values: dict[str, str]
     ) -> None:
         assert start_run(keeper, **values).status_code == 400
@@ -150,7 +150,7 @@ class TestStarting:
         assert "wait for it" in text_of(response)
         assert MaintenanceRun.objects.count() == 1
 
-    def test_it_runs_under_the_persons_name_and_within_their_sight(
+    def test_it_runs_under_the_persons_name_and_clearance(
         self, sign_in: Any, four_levels: dict[str, Memory]
     ) -> None:
         client = sign_in("add_maintenancerun", "view_private", "view_secret", on=["private"])
@@ -189,7 +189,7 @@ class TestConsequences:
         set_age(list(four_levels.values()), 80)
         return four_levels
 
-    def test_they_are_counted_before_the_run(self, keeper: Client, remember: Any) -> None:
+    def test_consequences_are_counted_before_the_run(self, keeper: Client, remember: Any) -> None:
         old, young = remember("faded rope"), remember("new rope")
         set_age([old], 80)
         set_age([young], 5)
@@ -278,7 +278,7 @@ class TestLosingForGood:
         completed_run(keeper, "prune_events", confirmed="yes")
         assert not Event.objects.exists()
 
-    def test_nothing_to_lose_is_reported(self, eraser: Client, db: None) -> None:
+    def test_a_run_without_losses_says_that_nothing_is_lost(self, eraser: Client, db: None) -> None:
         shown = text_of(start_run(eraser, "purge_expired"))
         assert "Nothing to remove" in shown
         assert "Remove for good" not in shown

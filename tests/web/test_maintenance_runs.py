@@ -57,7 +57,7 @@ class TestClusters:
 
 
 class TestDryRunThenRunThenUndo:
-    def test_the_whole_way_without_javascript(self, keeper: Client, faded: list[Memory]) -> None:
+    def test_the_whole_journey_without_javascript(self, keeper: Client, faded: list[Memory]) -> None:
         run, address = completed_run(keeper, do="dry_run")
         assert importances(faded) == [0.5, 0.5, 0.5]
         shown = main(keeper.get(address))
@@ -97,7 +97,7 @@ class TestDryRunThenRunThenUndo:
         assert "every 1s" not in html
         assert 'http-equiv="refresh"' not in html
 
-    def test_the_fragment_becomes_the_whole_when_the_run_ends(self, keeper: Client, faded: Any) -> None:
+    def test_the_page_is_reloaded_when_the_run_ends(self, keeper: Client, faded: Any) -> None:
         address = start_run(keeper)["Location"]
         asked = {"HTTP_HX_REQUEST": "true"}
         response = keeper.get(f"{address}progress/", **asked)
@@ -114,7 +114,7 @@ class TestDryRunThenRunThenUndo:
         assert "faded paint 2" in response.content.decode()
         assert 'id="run-status" hx-swap-oob="innerHTML">Done<' in response.content.decode()
 
-    def test_a_run_that_changed_nothing_says_so(self, keeper: Client, remember: Any) -> None:
+    def test_a_run_without_changes_is_described(self, keeper: Client, remember: Any) -> None:
         remember("fresh paint")
         _, address = completed_run(keeper)
         assert "Nothing changed" in text_of(keeper.get(address))
@@ -124,7 +124,7 @@ class TestDryRunThenRunThenUndo:
 
 
 class TestStopAndResume:
-    def test_a_waiting_run_is_stopped_and_goes_on(self, keeper: Client, faded: list[Memory]) -> None:
+    def test_a_queued_run_is_stopped_and_resumed(self, keeper: Client, faded: list[Memory]) -> None:
         address = start_run(keeper)["Location"]
         assert "Stop" in text_of(keeper.get(address))
         keeper.post(f"{address}stop/")
@@ -198,7 +198,7 @@ class TestVisibility:
         assert "secretwords" not in shown
         assert f"Result lost importance {len(seen)} " in shown
 
-    def test_a_narrower_view_learns_no_number_of_the_whole(
+    def test_a_limited_viewer_sees_no_store_wide_numbers(
         self, visitor: Client, sign_in: Any, all_levels: str
     ) -> None:
         client = sign_in("add_maintenancerun", name="ben")
@@ -210,7 +210,7 @@ class TestVisibility:
         assert not MaintenanceRun.objects.filter(undoes__isnull=False).exists()
         assert "This run covers more than you can see" in text_of(client.get(all_levels))
 
-    def test_a_project_is_named_only_to_users_who_may_see_it(
+    def test_a_project_is_named_only_to_users_with_access(
         self, sign_in: Any, visitor: Client, remember: Any, actor: Actor
     ) -> None:
         memory = remember("paint", project="skunkworks", sensitivity="secret")
@@ -225,7 +225,7 @@ class TestVisibility:
         assert "skunkworks" in text_of(client.get(addresses[0]))
         assert "Apply changes" in text_of(client.get(addresses[0]))
 
-    def test_what_became_secret_since_is_hidden(self, keeper: Client, faded: list[Memory]) -> None:
+    def test_memories_that_became_secret_since_are_hidden(self, keeper: Client, faded: list[Memory]) -> None:
         _, address = completed_run(keeper)
         Memory.objects.filter(pk=faded[1].pk).update(sensitivity="secret")
         shown = text_of(keeper.get(address))
@@ -258,7 +258,7 @@ class TestList:
         assert "3 changes" in text_of(keeper.get("/maintenance/runs/?operation=consolidate&status=done"))
         assert keeper.get("/maintenance/runs/?operation=dance").status_code == 422
 
-    def test_an_empty_list_says_so(self, keeper: Client, db: None) -> None:
+    def test_an_empty_list_shows_an_empty_state(self, keeper: Client, db: None) -> None:
         assert "No runs yet" in text_of(keeper.get("/maintenance/runs/"))
 
     def test_pages_follow_each_other(self, keeper: Client, db: None) -> None:

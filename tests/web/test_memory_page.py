@@ -450,7 +450,7 @@ class TestCost:
     def test_number_of_queries_does_not_grow_with_related_rows(
         self, visitor: Client, remember: Remember, actor: Actor
     ) -> None:
-        def furnish(memory: Memory, count: int) -> None:
+        def add_related_rows(memory: Memory, count: int) -> None:
             for n in range(count):
                 text = f"{memory.title} {n}"
                 remember(text, files_read=memory_files, session_id=memory.session_id, project="p")
@@ -463,7 +463,7 @@ class TestCost:
         counts = []
         for name, count in (("scant", 2), ("ample", 12)):
             memory = remember(name, files_read=memory_files, session_id=name, project="p")
-            furnish(memory, count)
+            add_related_rows(memory, count)
             visitor.get(url(memory))
             with CaptureQueriesContext(connection) as queries:
                 assert visitor.get(url(memory)).status_code == 200

@@ -158,7 +158,7 @@ def test_session_of_many_long_events_is_small(visitor: Any, long_night: Session)
         assert len(visitor.get(page).content) <= OF_SESSION, page
 
 
-def test_session_picture_shows_the_beginning_and_says_so(visitor: Any, long_night: Session) -> None:
+def test_session_picture_shows_the_beginning_and_mentions_the_rest(visitor: Any, long_night: Session) -> None:
     assert b"The picture shows the beginning of this long session" in visitor.get("/sessions/night/").content
 
 

@@ -29,7 +29,7 @@ def pin(browser, memory, act="pin"):
     return response.content.decode()
 
 
-def test_button_pins_a_memory_and_the_message_takes_it_back(writer, remember):
+def test_button_pins_a_memory_and_the_message_undoes_it(writer, remember):
     memory = remember("Deploy with make ship")
     assert 'value="pin"' in writer.get(f"/memories/{memory.uid}/").content.decode()
     shown = pin(writer, memory)

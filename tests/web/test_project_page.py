@@ -80,7 +80,7 @@ def test_correction_of_a_memory_is_made_and_undone(
     assert lines(curator) == ["Use SQLite for the ledger"]
 
 
-def test_memory_that_was_left_out_is_put_back(curator: Client, decision: Memory) -> None:
+def test_memory_that_was_left_out_is_included_again(curator: Client, decision: Memory) -> None:
     correct(curator, id=decision.uid, action="leave_out")
     assert "Left out by a person" in curator.get(PAGE).content.decode()
     curator.post("/acts/", {"act": "untag", "tag": "off-page", "uid": decision.uid, "next": PAGE})

@@ -221,7 +221,7 @@ def test_cap_out_of_range_is_refused(maintainer: Client, cap: str) -> None:
     assert not Project.objects.exists()
 
 
-def test_people_who_may_not_change_the_cap_see_it(sign_in: SignIn) -> None:
+def test_people_without_permission_see_the_cap(sign_in: SignIn) -> None:
     projects.configure_project("shop", ADMIN, max_memories=1234)
     page = sign_in("view_memory").get(PAGE).content.decode()
     assert '<span class="num">1,234</span> memories of an owner' in page

@@ -100,7 +100,9 @@ class TestPage:
         assert [card.memory.uid for card in cards][:2] == [made[0].uid, made[-1].uid]
         assert len(cards) == queue.PAGE_SIZE
 
-    def test_url_of_a_reviewed_memory_says_so(self, reviewer: Client, unsure: Memory) -> None:
+    def test_url_of_a_reviewed_memory_shows_that_it_was_reviewed(
+        self, reviewer: Client, unsure: Memory
+    ) -> None:
         memories.apply_bulk_action("approve", [unsure.uid], EVE)
         assert "Already decided" in get_page(reviewer, f"/review/?tab=new&at={unsure.uid}")
 
@@ -213,7 +215,9 @@ class TestBadge:
         client = sign_in("change_memory")
         assert 'class="nav-count num">1<' in get_page(client, "/trash/")
 
-    def test_who_cannot_review_has_no_link_to_the_queue(self, visitor: Client, unsure: Memory) -> None:
+    def test_people_without_permission_have_no_link_to_the_queue(
+        self, visitor: Client, unsure: Memory
+    ) -> None:
         assert 'href="/review/"' not in get_page(visitor, "/trash/")
 
     def test_empty_badge_has_no_number(self, sign_in: SignIn) -> None:

@@ -68,7 +68,7 @@ class TestDecisions:
         assert f'id="m-{made[1].uid}"' in answer
         assert f'id="m-{made[0].uid}"' not in answer
 
-    def test_memory_changed_meanwhile_is_shown_and_not_approved(self, client: Client, unsure: Memory) -> None:
+    def test_memory_that_changed_is_shown_and_not_approved(self, client: Client, unsure: Memory) -> None:
         seen = unsure.updated_at - timedelta(seconds=5)
         response = post_action(client, "approve", unsure, seen=seen.isoformat(), headers=HTMX)
         assert response.status_code == 422

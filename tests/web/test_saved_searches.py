@@ -55,7 +55,7 @@ def test_filters_are_described_with_the_labels_of_the_list(page: str, query: str
 
 
 class TestSaving:
-    def test_it_opens_again_exactly_as_it_was(self, client: Client) -> None:
+    def test_saved_search_opens_with_its_filters(self, client: Client) -> None:
         assert "Saved as “Tides”" in main(save(client)).words
         [search] = SavedSearch.objects.all()
         assert (search.page, search.query, search.user.username) == ("memories", QUERY, "ada")
@@ -77,7 +77,7 @@ class TestSaving:
     @pytest.mark.parametrize(
         "page", ["", "home", "memory", "logout", "https://elsewhere.example", "//x", "admin:index"]
     )
-    def test_nothing_but_a_list_can_be_saved(self, client: Client, page: str) -> None:
+    def test_only_lists_can_be_saved(self, client: Client, page: str) -> None:
         assert save(client, page=page).status_code == 400
         assert not SavedSearch.objects.exists()
 
@@ -212,7 +212,7 @@ class TestChanging:
     def test_a_link_changes_nothing(self, client: Client, search: SavedSearch, action: str) -> None:
         assert client.get(f"/searches/{search.uid}/{action}/").status_code == 405
 
-    def test_what_is_not_there_is_not_found(self, ada: User) -> None:
+    def test_missing_rows_are_not_found(self, ada: User) -> None:
         with pytest.raises(NotFound):
             saved_searches.delete_search(ada, "nothing")
         with pytest.raises(StoreError):
@@ -223,7 +223,7 @@ class TestMenu:
     def menu(self, client: Client, address: str) -> Any:
         return client.get("/searches/menu/", headers=HTMX | {"HX-Current-URL": address})
 
-    def test_it_holds_the_searches_of_this_list_and_marks_the_one_that_is_open(
+    def test_it_lists_the_searches_of_this_list_and_marks_the_open_one(
         self, client: Client, ada: User
     ) -> None:
         saved_searches.save_search(ada, "Here", "memories", "q=1")
@@ -306,7 +306,7 @@ class TestSidebar:
 
 
 class TestWithoutCost:
-    def test_a_list_asks_nothing_more_for_its_menu(self, client: Client, ada: User) -> None:
+    def test_a_list_does_not_query_saved_searches(self, client: Client, ada: User) -> None:
         saved_searches.save_search(ada, "one", "journal", "")
         with CaptureQueriesContext(connection) as queries:
             client.get("/journal/")

@@ -342,7 +342,7 @@ class TestFragments:
 
 
 class TestOldAddress:
-    def test_it_leads_to_the_page_of_memories_with_its_parameters(self, visitor: Client) -> None:
+    def test_it_redirects_to_the_memories_page_with_its_parameters(self, visitor: Client) -> None:
         response = visitor.get("/search/?q=zebra+crossing&type=bugfix&page=2")
         assert response.status_code == 301
         assert response["Location"] == "/memories/?q=zebra+crossing&type=bugfix&page=2"

@@ -21,7 +21,7 @@ Remember = Callable[..., Memory]
 
 
 @pytest.fixture
-def keeper_of_all(sign_in: SignIn) -> Client:
+def cleared_writer(sign_in: SignIn) -> Client:
     """A person with permission to see everything, with all switches off."""
     return sign_in("view_private", "view_secret", "add_memory", "change_memory", "add_fact", "view_fact")
 
@@ -57,21 +57,21 @@ class TestOfferedLevels:
         "where", ["/memories/{}/edit/", "/memories/{}/fields/sensitivity/", "/memories/{}/row/"]
     )
     def test_every_permitted_level_is_offered_with_switches_off(
-        self, keeper_of_all: Client, remember: Remember, where: str
+        self, cleared_writer: Client, remember: Remember, where: str
     ) -> None:
         memory = remember("a plan")
 
-        shown = keeper_of_all.get(where.format(memory.uid), headers=HTMX)
+        shown = cleared_writer.get(where.format(memory.uid), headers=HTMX)
 
         assert offered(shown) == ["public", "private", "secret"]
 
-    def test_new_memory_may_have_every_permitted_level(self, keeper_of_all: Client) -> None:
-        assert offered(keeper_of_all.get("/memories/new/")) == ["public", "private", "secret"]
+    def test_new_memory_may_have_every_permitted_level(self, cleared_writer: Client) -> None:
+        assert offered(cleared_writer.get("/memories/new/")) == ["public", "private", "secret"]
 
-    def test_bulk_bar_offers_every_permitted_level(self, keeper_of_all: Client, remember: Remember) -> None:
+    def test_bulk_bar_offers_every_permitted_level(self, cleared_writer: Client, remember: Remember) -> None:
         remember("a plan")
 
-        markup = keeper_of_all.get("/memories/").content.decode()
+        markup = cleared_writer.get("/memories/").content.decode()
 
         bar = markup.partition('id="bulk-level"')[2].partition("</select>")[0]
         assert bar.count("<option>") == 3
@@ -86,53 +86,59 @@ class TestOfferedLevels:
 
 
 class TestRaisedLevels:
-    def test_raised_field_says_so_and_can_be_undone(self, keeper_of_all: Client, remember: Remember) -> None:
+    def test_raised_field_shows_a_message_and_can_be_undone(
+        self, cleared_writer: Client, remember: Remember
+    ) -> None:
         memory = remember("a plan")
 
-        keeper_of_all.post(f"/memories/{memory.uid}/fields/sensitivity/", sent(memory, sensitivity="private"))
-        page_text = expected(keeper_of_all)
+        cleared_writer.post(
+            f"/memories/{memory.uid}/fields/sensitivity/", sent(memory, sensitivity="private")
+        )
+        page_text = expected(cleared_writer)
 
         assert "It is private now and hidden: show private memories in the Visibility menu" in page_text
         assert Memory.objects.get().sensitivity == "private"
-        undone(keeper_of_all, page_text)
+        undone(cleared_writer, page_text)
         assert Memory.objects.get().sensitivity == "public"
 
-    def test_raised_row_says_so_and_can_be_undone(self, keeper_of_all: Client, remember: Remember) -> None:
+    def test_raised_row_shows_a_message_and_can_be_undone(
+        self, cleared_writer: Client, remember: Remember
+    ) -> None:
         memory = remember("a plan")
         values = {"title": memory.title, "tags": "", "importance": "0.5", "sensitivity": "secret"}
 
-        keeper_of_all.post(f"/memories/{memory.uid}/row/", sent(memory, next="/memories/", **values))
-        page_text = expected(keeper_of_all)
+        cleared_writer.post(f"/memories/{memory.uid}/row/", sent(memory, next="/memories/", **values))
+        page_text = expected(cleared_writer)
 
         assert "It is secret now and hidden" in page_text
-        undone(keeper_of_all, page_text)
+        undone(cleared_writer, page_text)
         assert Memory.objects.get().sensitivity == "public"
 
     def test_edit_form_raises_and_undo_lowers_the_level(
-        self, keeper_of_all: Client, remember: Remember
+        self, cleared_writer: Client, remember: Remember
     ) -> None:
         memory = remember("a plan")
-        fields = form_data(keeper_of_all.get(f"/memories/{memory.uid}/edit/"))
+        fields = form_data(cleared_writer.get(f"/memories/{memory.uid}/edit/"))
 
-        response = keeper_of_all.post(f"/memories/{memory.uid}/edit/", {**fields, "sensitivity": "private"})
-        page_text = expected(keeper_of_all)
+        response = cleared_writer.post(f"/memories/{memory.uid}/edit/", {**fields, "sensitivity": "private"})
+        page_text = expected(cleared_writer)
 
         assert response["Location"] == "/memories/"
         assert "Saved. It is private now and hidden" in page_text
-        undone(keeper_of_all, page_text)
+        undone(cleared_writer, page_text)
         assert Memory.objects.get().sensitivity == "public"
 
     def test_many_raised_memories_are_counted_and_can_be_undone(
-        self, keeper_of_all: Client, remember: Remember
+        self, cleared_writer: Client, remember: Remember
     ) -> None:
         uids = [remember("a plan").uid, remember("a price").uid]
         form = {"act": "set-sensitivity", "sensitivity": "private", "uid": uids, "next": "/memories/"}
 
-        keeper_of_all.post("/acts/", form)
-        page_text = expected(keeper_of_all)
+        cleared_writer.post("/acts/", form)
+        page_text = expected(cleared_writer)
 
         assert "2 of them are private now and hidden" in page_text
-        undone(keeper_of_all, page_text)
+        undone(cleared_writer, page_text)
         assert set(Memory.objects.values_list("sensitivity", flat=True)) == {"public"}
 
     def test_undo_is_not_offered_if_it_would_be_refused(self, person: MakePerson, remember: Remember) -> None:

@@ -25,7 +25,7 @@ LEVELS = ("public", "private", "secret", "cosmic")
 PARTS = {"substance": 0.9, "salience": 0.8, "distinctiveness": 1.0, "type_weight": 1.0, "total": 0.91}
 
 
-def happen(session: Session, minutes: float, tool: str = "Read", **fields: Any) -> Event:
+def add_event(session: Session, minutes: float, tool: str = "Read", **fields: Any) -> Event:
     at = NOON + timedelta(minutes=minutes)
     return Event.objects.create(session=session, at=at, **{"event": "tool:post", "tool_name": tool, **fields})
 
@@ -42,8 +42,8 @@ def session(remember: Remember) -> Session:
         created_at=NOON + timedelta(minutes=2),
     )
     session = Session.objects.get(session_id="s")
-    happen(session, 0, skip_reason="routine", keywords=["stable", "oats"])
-    happen(
+    add_event(session, 0, skip_reason="routine", keywords=["stable", "oats"])
+    add_event(
         session,
         1,
         "Bash",
@@ -60,9 +60,9 @@ def session(remember: Remember) -> Session:
             },
         ],
     )
-    happen(session, 2, "Bash", memory=kept, memorability=0.91, memorability_parts=PARTS)
-    happen(session, 3, skip_reason="routine", segment=1, boundary=True, keywords=["harness"])
-    happen(session, 4, "", event="prompt:submit", preview="and the harness?", segment=1)
+    add_event(session, 2, "Bash", memory=kept, memorability=0.91, memorability_parts=PARTS)
+    add_event(session, 3, skip_reason="routine", segment=1, boundary=True, keywords=["harness"])
+    add_event(session, 4, "", event="prompt:submit", preview="and the harness?", segment=1)
     return session
 
 
@@ -80,9 +80,7 @@ def picture(client: Client, path: str = "/sessions/s/") -> str:
 
 
 class TestPicture:
-    def test_what_was_kept_is_a_link_to_the_memory_with_a_title(
-        self, visitor: Client, session: Session
-    ) -> None:
+    def test_stored_memories_are_links_with_a_title(self, visitor: Client, session: Session) -> None:
         uid = Memory.objects.get().uid
         found = re.findall(r'class="story-link" href="([^"]+)"><title>([^<]+)', picture(visitor))
         assert found == [(f"/memories/{uid}/", "12:02:00 Bash, memorability 0.91, became “Oats on Mondays”")]
@@ -125,7 +123,7 @@ class TestPicture:
             "12:09:00 session ended",
         ]
 
-    def test_of_a_very_long_session_it_shows_the_beginning_and_says_so(
+    def test_a_very_long_session_shows_the_beginning_and_mentions_the_rest(
         self, visitor: Client, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         assert "beginning of this long session" not in picture(visitor)
@@ -135,13 +133,13 @@ class TestPicture:
         assert "beginning of this long session" in markup
         assert "12:04:00" not in markup
 
-    def test_what_is_hidden_is_not_drawn(self, sign_in: Any, session: Session, remember: Remember) -> None:
+    def test_hidden_rows_are_not_drawn(self, sign_in: Any, session: Session, remember: Remember) -> None:
         for level in LEVELS:
-            happen(session, 6, f"Tool-{level}", sensitivity=level, keywords=[f"about-{level}"])
+            add_event(session, 6, f"Tool-{level}", sensitivity=level, keywords=[f"about-{level}"])
             memory = remember(f"memory of {level}", session_id="s", project="p")
             Memory.objects.filter(pk=memory.pk).update(sensitivity=level)
             captured = remember(f"captured as {level}", session_id="s", project="p")
-            happen(session, 7, f"Event-{level}", memory=captured)
+            add_event(session, 7, f"Event-{level}", memory=captured)
             Memory.objects.filter(pk=captured.pk).update(sensitivity=level)
         visitor = sign_in("view_private", "view_secret")
         insider = sign_in("view_private", "view_secret", on=["private", "secret"], name="bob")
@@ -173,7 +171,7 @@ class TestPicture:
         for n in (1, 40):
             for m in range(n):
                 memory = remember(f"m {n} {m}", session_id="s", project="p")
-                happen(session, 10 + m, f"T{m}", memory=memory, segment=m, handlers=[{"name": "capture"}])
+                add_event(session, 10 + m, f"T{m}", memory=memory, segment=m, handlers=[{"name": "capture"}])
                 Injection.objects.create(
                     session=session, project="p", at=NOON, injected=[{"id": memory.uid, "score": 0.5}]
                 )
@@ -196,7 +194,7 @@ class TestWhy:
         ):
             assert said in words
 
-    def test_one_that_was_not_kept_says_why(self, visitor: Client, session: Session) -> None:
+    def test_an_event_that_was_not_stored_shows_the_reason(self, visitor: Client, session: Session) -> None:
         words = listed(visitor, reason="below the gate")
         assert "Memorability 0.12, not kept" in words
         assert "0.12 is below the threshold of 0.30" in words
@@ -257,15 +255,17 @@ class TestWhy:
             {"name": "boundaries", "priority": 100, "status": "ok", "detail": "segment 1"},
             {"name": "capture", "priority": 150, "status": "skipped", "detail": "not kept: secret"},
         ]
-        happen(session, 5, "Grep", segment=1, skip_reason="secret", handlers=said)
+        add_event(session, 5, "Grep", segment=1, skip_reason="secret", handlers=said)
         words = listed(visitor, tool="Grep")
         assert words.count("not kept: secret") == 1
         assert "segment 1" not in words
         assert "Processing log" not in words
 
-    def test_where_a_segment_begins_its_handler_is_heard(self, visitor: Client, session: Session) -> None:
+    def test_first_event_of_a_segment_shows_its_processing_log(
+        self, visitor: Client, session: Session
+    ) -> None:
         said = [{"name": "boundaries", "priority": 100, "status": "ok", "detail": "segment 2"}]
-        happen(session, 5, "Grep", segment=2, boundary=True, handlers=said)
+        add_event(session, 5, "Grep", segment=2, boundary=True, handlers=said)
         assert "Processing log ok boundaries @100 segment 2" in listed(visitor, tool="Grep")
 
     @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ class TestWhy:
         assert visitor.get("/sessions/s/").status_code == 200
 
 
-def test_what_is_no_call_of_a_tool_is_named_in_words(visitor: Client, session: Session) -> None:
+def test_events_that_are_not_tool_calls_are_described_in_words(visitor: Client, session: Session) -> None:
     words = listed(visitor, tool="prompt:submit")
     assert "12:04:00 Prompt and the harness?" in words
     assert "prompt:submit" not in words
@@ -293,7 +293,7 @@ class TestChips:
         found = re.findall(r'<a class="tag[^>]+>\s*([^<]+?) <span class="n">(\d+)', html)
         return {label: int(count) for label, count in found}
 
-    def test_they_count_tools_outcomes_and_reasons(self, visitor: Client, session: Session) -> None:
+    def test_chips_count_tools_outcomes_and_reasons(self, visitor: Client, session: Session) -> None:
         assert self.counts(visitor) == {
             "Bash": 2,
             "Read": 2,
@@ -323,14 +323,14 @@ class TestChips:
         html = visitor.get("/sessions/s/", query).content.decode().partition('class="day"')[2]
         assert re.findall(r'class="timeline-at".*?<time[^>]+>(\d\d:\d\d)', html) == seen
 
-    def test_a_chosen_one_leads_back(self, visitor: Client, session: Session) -> None:
+    def test_a_selected_chip_links_to_the_list_without_it(self, visitor: Client, session: Session) -> None:
         html = visitor.get("/sessions/s/", {"tool": "Read", "kept": "skipped"}).content.decode()
         [(href, label)] = re.findall(r'class="tag is-chosen" href="([^"]+)" [^>]+>\s*(Read)', html)
         assert (href, label) == ("/sessions/s/?kept=skipped#happened", "Read")
 
-    def test_they_count_visible_rows_only(self, visitor: Client, session: Session) -> None:
+    def test_chips_count_visible_rows_only(self, visitor: Client, session: Session) -> None:
         for level in ("private", "secret", "cosmic"):
-            happen(session, 5, f"Tool-{level}", sensitivity=level)
+            add_event(session, 5, f"Tool-{level}", sensitivity=level)
         assert not [label for label in self.counts(visitor) if label.startswith("Tool-")]
 
     def test_memories_and_injections_have_none(self, visitor: Client, session: Session) -> None:
@@ -338,10 +338,10 @@ class TestChips:
             assert self.counts(visitor, kind=kind) == {}
 
 
-def test_nothing_of_an_event_is_rendered_as_markup(visitor: Client, session: Session) -> None:
+def test_texts_of_events_are_not_rendered_as_markup(visitor: Client, session: Session) -> None:
     memory = Memory.objects.get()
     Memory.objects.update(title=PAYLOAD)
-    happen(
+    add_event(
         session,
         8,
         PAYLOAD[:200],
@@ -354,7 +354,7 @@ def test_nothing_of_an_event_is_rendered_as_markup(visitor: Client, session: Ses
         memorability_parts={PAYLOAD: 1},
         handlers=[{"name": PAYLOAD, "priority": PAYLOAD, "status": PAYLOAD, "detail": PAYLOAD}],
     )
-    happen(session, 9, PAYLOAD[:200], memory=memory, segment=3)
+    add_event(session, 9, PAYLOAD[:200], memory=memory, segment=3)
     for query in ({}, {"tool": PAYLOAD}, {"reason": PAYLOAD[:50]}, {"kind": "event"}):
         response = visitor.get("/sessions/s/", query)
         assert response.status_code == 200
@@ -417,7 +417,7 @@ class TestFolding:
             assert "routine events" not in self.listing(visitor, query)
 
 
-def test_what_was_kept_and_why_leaves_out_events_without_a_decision(visitor: Client, db: None) -> None:
+def test_decisions_tab_leaves_out_events_without_a_decision(visitor: Client, db: None) -> None:
     session = Session.objects.create(session_id="mixed", project="p")
     for name, fields in (
         ("Judged", {"memorability": 0.2, "skip_reason": "below the gate"}),

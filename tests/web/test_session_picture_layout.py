@@ -112,7 +112,7 @@ class TestAlways:
 
 
 class TestTime:
-    def test_nothing_makes_no_picture(self) -> None:
+    def test_a_session_without_events_has_no_picture(self) -> None:
         assert lay_out_picture([], GATE) is None
 
     def test_one_thing_makes_one(self) -> None:
@@ -130,7 +130,7 @@ class TestTime:
     def test_a_pause_of_minutes_is_drawn_to_scale(self) -> None:
         assert drawn([*(event(n * 20) for n in range(30)), event(580 + MIN_FOLDED_PAUSE.seconds)]).folds == []
 
-    def test_things_hours_apart_are_no_pauses_in_a_slow_session(self) -> None:
+    def test_events_hours_apart_are_no_pauses_in_a_slow_session(self) -> None:
         assert drawn([event(n * 3600) for n in range(6)]).folds == []
 
     def test_without_a_fold_time_runs_evenly(self) -> None:
@@ -197,7 +197,7 @@ class TestSegments:
         assert picture.bands[0].keywords == ("zeta", "alpha", "beta")
         assert picture.bands[0].words == "zeta, alpha, beta"
 
-    def test_a_narrow_one_says_what_has_room(self) -> None:
+    def test_a_narrow_mark_shows_only_the_words_that_fit(self) -> None:
         long = ("a" * 30, "b" * 80)
         events = [event(n * 10, segment=0, keywords=long) for n in range(100)]
         picture = drawn([*events, event(1000, segment=1, keywords=long)])
@@ -205,7 +205,7 @@ class TestSegments:
         assert picture.bands[1].words == ""
         assert picture.bands[1].keywords == long
 
-    def test_memories_and_injections_belong_to_what_goes_on(self) -> None:
+    def test_memories_and_injections_belong_to_the_segment_of_their_time(self) -> None:
         picture = drawn(
             [
                 event(0, "injection"),
@@ -220,7 +220,7 @@ class TestSegments:
         ]
         assert [one.type for one in picture.bands[0].kept] == ["checkpoint"]
 
-    def test_a_segment_that_comes_again_is_a_band_of_its_own(self) -> None:
+    def test_a_repeated_segment_has_its_own_band(self) -> None:
         assert [b.number for b in drawn(event(n, segment=n % 2) for n in range(4)).bands] == [0, 1, 0, 1]
 
     def test_its_peak_is_its_highest_memorability(self) -> None:
@@ -229,7 +229,7 @@ class TestSegments:
 
 
 class TestLanes:
-    def test_only_those_with_something_in_them_are_drawn_in_a_fixed_order(self) -> None:
+    def test_only_lanes_with_items_are_drawn_in_a_fixed_order(self) -> None:
         picture = drawn([event(0, "run"), event(1, "prompt"), event(2, "run")])
         assert [(lane.name, lane.count) for lane in picture.lanes] == [("prompt", 1), ("run", 2)]
         assert picture.lanes[0].y < picture.lanes[1].y
@@ -247,7 +247,7 @@ class TestCurve:
         assert picture.curve == ""
         assert picture.curve_bottom == picture.curve_top
 
-    def test_it_breaks_off_at_a_pause(self) -> None:
+    def test_the_curve_is_interrupted_at_a_pause(self) -> None:
         events = [event(n * 10, memorability=0.5) for n in range(5)]
         assert drawn(events).curve.count("M") == 1
         assert drawn([*events, event(90_000, memorability=0.5)]).curve.count("M") == 2

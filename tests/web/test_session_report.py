@@ -48,7 +48,7 @@ def test_all_entries_are_on_one_page_oldest_first(visitor: Client, night: Sessio
     assert places == sorted(places)
 
 
-def test_a_very_long_one_goes_on_in_parts(
+def test_a_very_long_report_has_several_parts(
     visitor: Client, night: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timeline_pages, "MAX_REPORT_ENTRIES", 60)
@@ -79,7 +79,7 @@ def test_it_names_the_time_that_its_zone_had_then(
     assert f"Oldest first; times {shown}" in main(visitor.get(AT)).words
 
 
-def test_the_page_of_a_session_leads_to_it(visitor: Client, remember: Any) -> None:
+def test_the_page_of_a_session_links_to_the_report(visitor: Client, remember: Any) -> None:
     remember("words", session_id="a/b?c ..", project="zoo & co")
     links = main(visitor.get("/sessions/a/b%3Fc%20../?project=zoo+%26+co")).links()
     [link] = [link for link in links if link.startswith("/reports/")]
@@ -100,7 +100,7 @@ def test_it_shows_visible_entries_only(sign_in: Any, remember: Any, four_levels:
 
 
 @pytest.mark.parametrize("at", ["/reports/sessions/nowhere/", "/reports/sessions/night/?project=other"])
-def test_what_is_not_there_is_not_found(visitor: Client, night: Session, at: str) -> None:
+def test_missing_rows_are_not_found(visitor: Client, night: Session, at: str) -> None:
     assert visitor.get(at).status_code == 404
 
 
@@ -200,7 +200,7 @@ def test_a_report_of_one_part_says_that_it_is_all(visitor: Client, night: Sessio
 REPORT = "http://testserver/reports/sessions/night/?project=zoo"
 
 
-def test_a_part_of_a_session_says_so_and_where_the_whole_is(
+def test_a_part_of_a_session_is_marked_and_links_to_the_whole(
     visitor: Client, remember: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(views, "ENTRIES_PER_PAGE", 2)

@@ -111,7 +111,7 @@ class TestList:
         remember("b", session_id="beta-2", project="xy")
         assert "beta-2" not in main(visitor.get("/sessions/", {"project": "x"})).words
 
-    def test_pages_go_on_where_the_last_one_ended(
+    def test_each_page_starts_after_the_previous_one(
         self, visitor: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(views, "PAGE_SIZE", 2)
@@ -126,7 +126,7 @@ class TestList:
             address = f"/sessions/{following[-1]}" if following else ""
         assert sorted(seen) == [f"session-{n}" for n in range(5)]
 
-    def test_while_typing_only_the_results_come(self, visitor: Client, remember: Remember) -> None:
+    def test_typing_updates_only_the_results(self, visitor: Client, remember: Remember) -> None:
         remember("a", session_id="alpha-1")
         response = visitor.get("/sessions/", {"q": "alp"}, HTTP_HX_REQUEST="true", HTTP_HX_TARGET="results")
         assert "alpha-1" in response.content.decode()
@@ -176,7 +176,7 @@ class TestAddresses:
     ]
 
     @pytest.mark.parametrize("session_id", IDS)
-    def test_any_id_has_an_address_that_leads_back_to_it(self, session_id: str) -> None:
+    def test_any_id_has_an_address_that_resolves_to_it(self, session_id: str) -> None:
         address = reverse("session", args=[session_id])
         assert not re.search(r"/\.{1,2}(/|$)", address), "a browser would resolve it away"
         from urllib.parse import unquote
@@ -184,7 +184,7 @@ class TestAddresses:
         assert resolve(unquote(address)).kwargs == {"session_id": session_id}
 
     @pytest.mark.slow
-    def test_the_list_leads_to_each_page(self, visitor: Client, remember: Remember) -> None:
+    def test_the_list_links_to_each_page(self, visitor: Client, remember: Remember) -> None:
         for number, session_id in enumerate(self.IDS):
             remember(f"words of session {number}.", session_id=session_id, project="p/q")
         links = [link for link in main(visitor.get("/sessions/")).links() if "project=" in link]
@@ -213,7 +213,7 @@ class TestTimeline:
             )
         ]
 
-    def test_it_can_be_turned_round(self, visitor: Client, busy: Session) -> None:
+    def test_the_order_can_be_reversed(self, visitor: Client, busy: Session) -> None:
         assert self.order(visitor, order="newest") == self.order(visitor)[::-1]
 
     @pytest.mark.parametrize(

@@ -307,6 +307,6 @@ def test_facts_of_a_hidden_project_look_like_none(sign_in: Any, actor: Actor) ->
     assert NOTHING in shown[0]
 
 
-def test_old_address_of_an_issue_leads_to_the_new_one(visitor: Client) -> None:
+def test_old_address_of_an_issue_redirects_to_the_new_one(visitor: Client) -> None:
     response = visitor.get("/memories/?mend=stale&project=zoo")
     assert response["Location"] == "/memories/?project=zoo&issue=stale"

@@ -184,7 +184,7 @@ def test_skip_reasons_are_shown_in_full(visitor: Client) -> None:
     assert section_text(visitor, "Stored and skipped", f"/glance/{way}").count("reason ") == 11
 
 
-def test_way_back_keeps_the_filters(visitor: Client, many: None) -> None:
+def test_back_link_keeps_the_filters(visitor: Client, many: None) -> None:
     page = visitor.get("/glance/?days=7&all=project").content.decode()
     back = re.search(r'href="([^"]*)#by-project">Only the first', page)
     assert back

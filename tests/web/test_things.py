@@ -60,7 +60,7 @@ def test_memories_of_a_file_are_shown(visitor: Client, remember: Remember) -> No
     assert "the zebra sleeps" not in words
 
 
-def test_contradictions_are_marked_and_lead_to_the_decision(
+def test_contradictions_are_marked_and_link_to_the_decision(
     visitor: Client, state: Callable[..., Fact]
 ) -> None:
     for object in ("Lisbon", "Porto"):
@@ -81,7 +81,7 @@ def test_aliases_are_other_spellings_and_facts_about_names(
     assert "also MARA, mk" in main(thing(visitor, "mara")).words
 
 
-def test_neighbours_lead_to_their_pages(visitor: Client, state: Callable[..., Fact]) -> None:
+def test_neighbours_link_to_their_pages(visitor: Client, state: Callable[..., Fact]) -> None:
     state("Mara", "works on", "billing")
     state("orders", "owned by", "Mara")
     state("zebra", "lives in", "zoo")

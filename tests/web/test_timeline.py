@@ -110,7 +110,7 @@ class TestFilters:
 
 
 class TestPages:
-    def test_they_go_on_where_the_last_one_ended_and_keep_the_filter(
+    def test_each_page_starts_after_the_previous_one_and_keeps_the_filter(
         self, visitor: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(view, "ENTRIES_PER_PAGE", 2)
@@ -138,7 +138,7 @@ class TestPages:
             counts.append(len(queries))
         assert counts[0] == counts[1]
 
-    def test_an_empty_timeline_says_so(self, visitor: Client) -> None:
+    def test_an_empty_timeline_shows_an_empty_state(self, visitor: Client) -> None:
         assert "No activity yet" in page_text(visitor)
         assert "No matches" in page_text(visitor, project="none")
 
@@ -171,7 +171,7 @@ class TestOrder:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("limit", [1, 3, 100])
-    def test_oldest_first_is_newest_first_turned_round(self, limit: int) -> None:
+    def test_oldest_first_is_newest_first_reversed(self, limit: int) -> None:
         newest = self.walk(limit)
         assert len(newest) == len(set(newest)) == 10
         assert self.walk(limit, oldest_first=True) == newest[::-1]

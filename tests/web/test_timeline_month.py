@@ -50,7 +50,7 @@ class TestMonth:
         for n in range(3):
             Event.objects.create(session=session, event="tool:post", at=NOON + timedelta(minutes=n))
 
-    def test_what_was_decided_and_mended_comes_first(self, visitor: Client) -> None:
+    def test_decisions_and_fixes_come_first(self, visitor: Client) -> None:
         words = page_text(visitor, project="zoo", month="2024-03")
         places = [words.index(text) for text in ("feed at six", "repaired fence", "plain change", "so far")]
         assert places == sorted(places)
@@ -79,17 +79,17 @@ class TestMonth:
             "2024-03-01 to 2024-03-09: no activity",
         ]
 
-    def test_without_a_project_there_is_everything_and_each_names_its_own(self, visitor: Client) -> None:
+    def test_without_a_project_every_row_names_its_project(self, visitor: Client) -> None:
         words = page_text(visitor, month="2024-03")
         assert "by the sea" in words
         assert "feed at six zoo" in words
         assert "by the sea" not in page_text(visitor, project="zoo", month="2024-03")
 
-    def test_without_a_month_it_is_the_newest_with_something_in_it(self, visitor: Client) -> None:
+    def test_without_a_month_the_newest_one_with_entries_is_shown(self, visitor: Client) -> None:
         assert "2025-06" in page_text(visitor)
         assert "2024-03" in page_text(visitor, project="sea")
 
-    def test_months_lead_to_the_nearest_with_something_in_them(self, visitor: Client) -> None:
+    def test_months_link_to_the_nearest_month_with_entries(self, visitor: Client) -> None:
         html = visitor.get("/timeline/", {"project": "zoo", "month": "2024-03"}).content.decode()
         links = re.findall(r'rel="(prev|next)" href="([^"]+)"', html)
         assert [(rel, re.findall(r"month=([\d-]+)", href)) for rel, href in links] == [
@@ -97,7 +97,7 @@ class TestMonth:
             ("next", ["2025-06"]),
         ]
 
-    def test_a_month_without_anything_says_so(self, visitor: Client) -> None:
+    def test_a_month_without_entries_shows_an_empty_state(self, visitor: Client) -> None:
         assert "No activity in this month" in page_text(visitor, month="2024-02")
 
     @pytest.mark.parametrize("month", ["yesterday", "2024-13", "2024-03-10", "0001-01", "9999-12"])
@@ -110,12 +110,12 @@ class TestMonth:
         settings.TIME_ZONE = "Pacific/Auckland"
         assert "2024-03-11" in page_text(visitor, project="sea")
 
-    def test_a_day_leads_to_every_entry_of_it(self, visitor: Client) -> None:
+    def test_a_day_links_to_all_its_entries(self, visitor: Client) -> None:
         [link] = [one for one in main(visitor.get("/timeline/?project=sea")).links() if "since=" in one][:1]
         assert "by the sea" in main(visitor.get(link)).words
         assert "feed at six" not in main(visitor.get(link)).words
 
-    def test_only_a_few_are_named_and_a_link_leads_to_all(self, visitor: Client, remember: Remember) -> None:
+    def test_only_a_few_are_named_and_a_link_shows_all(self, visitor: Client, remember: Remember) -> None:
         for n in range(10):
             remember(f"note {n}", project="full", created_at=NOON)
         words = page_text(visitor, project="full")
@@ -188,7 +188,7 @@ class TestStrips:
 
     @pytest.mark.slow
     @given(_types)
-    def test_parts_lie_side_by_side_within_the_strip(self, types: dict[str, int]) -> None:
+    def test_parts_are_side_by_side_within_the_strip(self, types: dict[str, int]) -> None:
         parts = make_strip(types, max(sum(types.values()), 1))
         x = 0.0
         for part in parts:

@@ -14,9 +14,7 @@ from memoryhub.models import MaintenanceRun, Memory
 from tests.browser.journeys.conftest import go_to
 
 
-def test_a_faded_memory_leads_to_the_run_that_is_then_undone(
-    set_out: Any, person: Any, remember: Any, scripts: bool
-) -> None:
+def test_run_is_undone_from_a_faded_memory(set_out: Any, person: Any, remember: Any, scripts: bool) -> None:
     faded = [remember(f"faded paint {n}", title=f"Paint {n}", project="attic") for n in range(3)]
     memories = Memory.objects.filter(project="attic")
     memories.update(updated_at=timezone.now() - timedelta(days=40))

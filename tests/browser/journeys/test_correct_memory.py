@@ -26,7 +26,7 @@ def wrong(remember: Any) -> Memory:
     return made
 
 
-def test_a_wrong_memory_is_found_changed_compared_and_put_back(
+def test_a_wrong_memory_is_found_changed_compared_and_restored(
     set_out: Any, curator: Any, wrong: Memory
 ) -> None:
     page = set_out("/", curator)
@@ -50,7 +50,7 @@ def test_a_wrong_memory_is_found_changed_compared_and_put_back(
     ]
 
 
-def test_shortcuts_lead_from_search_to_the_saved_change(
+def test_memory_is_found_edited_and_saved_with_shortcuts(
     open_page: OpenPage, curator: Any, wrong: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_keyboard(monkeypatch)

@@ -31,7 +31,7 @@ def trashed(new_memories: Any) -> Callable[[], int]:
     return lambda: int(new_memories().trashed().count())
 
 
-def test_the_health_report_leads_to_duplicates_that_are_merged_and_parted(
+def test_duplicates_from_the_health_report_are_merged_and_the_merge_undone(
     set_out: Any, ada: User, remember: Any, scripts: bool, trashed: Callable[[], int]
 ) -> None:
     cache.clear()

@@ -25,7 +25,7 @@ def leaked(configure: Any, remember: Any) -> Memory:
     return made
 
 
-def test_a_memory_with_a_credential_is_found_and_erased_for_good(
+def test_a_memory_with_a_credential_is_found_and_erased(
     set_out: Any, insider: Any, leaked: Memory, new_memories: Any
 ) -> None:
     page = set_out("/memories/?q=uploader&min_score=0", insider)

@@ -15,7 +15,7 @@ from memoryhub.transfer.formats import FORMATS, detect_format
 from memoryhub.transfer.records import Conversation, ReadOptions, UnreadableFile
 from tests.transfer.conftest import ADA
 from tests.transfer.formats.foreign import Read
-from tests.transfer.formats.test_foreign_imports import KEY, Brought
+from tests.transfer.formats.test_foreign_imports import KEY, ImportOutcome
 
 PREFERENCE = "I prefer short commit messages in the imperative. Please remember that for this project."
 T = 1_772_359_200.0  # 2026-03-01
@@ -221,7 +221,7 @@ class TestClaude:
     def test_later_export_updates_a_memory(self, db: None, tmp_path: Path) -> None:
         later = {**self.MEMORIES, "conversations_memory": "**Work context**\nAda runs the shop."}
         for number, memories in enumerate([self.MEMORIES, later]):
-            Brought(archive(tmp_path / f"{number}.zip", memories=[memories], projects=[self.PROJECT]))
+            ImportOutcome(archive(tmp_path / f"{number}.zip", memories=[memories], projects=[self.PROJECT]))
         memory = Memory.objects.get(title="Work context")
         assert memory.content == "Ada runs the shop."
         assert memory.revisions.count() == 1
@@ -230,7 +230,7 @@ class TestClaude:
 @pytest.mark.django_db
 class TestConversations:
     def test_memories_are_extracted_with_their_conversation(self, tmp_path: Path) -> None:
-        brought = Brought(archive(tmp_path / "x.zip", conversations=[CHATGPT]), project="shop")
+        brought = ImportOutcome(archive(tmp_path / "x.zip", conversations=[CHATGPT]), project="shop")
         memory = Memory.objects.get()
         assert "short commit messages" in memory.content
         assert (memory.session_id, memory.project, memory.author) == (
@@ -243,30 +243,30 @@ class TestConversations:
 
     def test_same_file_again_changes_nothing(self, tmp_path: Path) -> None:
         path = archive(tmp_path / "x.zip", conversations=[CHATGPT])
-        Brought(path)
+        ImportOutcome(path)
         before = list(Memory.objects.values())
-        assert Brought(path).tally.others == {"conversations": {"unchanged": 1}}
+        assert ImportOutcome(path).tally.others == {"conversations": {"unchanged": 1}}
         assert list(Memory.objects.values()) == before
 
     def test_longer_conversation_is_read_again(self, tmp_path: Path) -> None:
-        Brought(archive(tmp_path / "1.zip", conversations=[CHATGPT]))
+        ImportOutcome(archive(tmp_path / "1.zip", conversations=[CHATGPT]))
         longer = chatgpt(*CHATGPT["mapping"].values(), update_time=T + 999)
-        brought = Brought(archive(tmp_path / "2.zip", conversations=[longer]))
+        brought = ImportOutcome(archive(tmp_path / "2.zip", conversations=[longer]))
         assert brought.tally.others["conversations"] == {"read": 1}
         assert Memory.objects.count() == 1
 
     def test_dry_run_counts_candidates_and_stores_nothing(self, tmp_path: Path) -> None:
-        brought = Brought(archive(tmp_path / "x.zip", conversations=[CHATGPT]), dry_run=True)
+        brought = ImportOutcome(archive(tmp_path / "x.zip", conversations=[CHATGPT]), dry_run=True)
         assert brought.tally.others["extracted memories"] == {"candidate": 1}
         assert not Memory.objects.exists()
         assert not Session.objects.exists()
 
     def test_memories_belong_to_the_importing_person(self, tmp_path: Path) -> None:
-        Brought(archive(tmp_path / "x.zip", conversations=[CHATGPT]), ADA)
+        ImportOutcome(archive(tmp_path / "x.zip", conversations=[CHATGPT]), ADA)
         memory = Memory.objects.get()
         assert (memory.scope, memory.owner) == ("personal", "ada")
 
     def test_credential_in_a_conversation_is_not_stored(self, tmp_path: Path) -> None:
         text = f"{PREFERENCE} I prefer that the key {KEY} is used for deployments."
-        Brought(archive(tmp_path / "x.zip", conversations=[chatgpt(node("a", None, "user", text))]))
+        ImportOutcome(archive(tmp_path / "x.zip", conversations=[chatgpt(node("a", None, "user", text))]))
         assert not Memory.objects.filter(content__contains=KEY).exists()

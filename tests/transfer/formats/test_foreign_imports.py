@@ -38,10 +38,10 @@ KEY = "AKIA" + "QWERTYUIOPASDFGH"
 pytestmark = pytest.mark.django_db
 
 
-class Brought:
+class ImportOutcome:
     def __init__(self, path: Path, by: Actor = OPERATOR, **how: Any) -> None:
         self.tally, self.errors = Tally(), list[str]()
-        order = LoadOptions(by, self._hear, **{"restores": by is OPERATOR, **how})
+        order = LoadOptions(by, self._add_error, **{"restores": by is OPERATOR, **how})
         with (
             open_import(
                 detect_format(path),
@@ -52,7 +52,7 @@ class Brought:
         ):
             list(load_items(reading, order, self.tally, ids))
 
-    def _hear(self, place: str, problem: Problem) -> None:
+    def _add_error(self, place: str, problem: Problem) -> None:
         self.errors.append(f"{place}: {problem}")
 
 
@@ -86,7 +86,7 @@ def letsgo(tmp_path: Path) -> Path:
 
 
 def test_letsgo_file_is_imported_with_history(tmp_path: Path) -> None:
-    brought = Brought(letsgo(tmp_path))
+    brought = ImportOutcome(letsgo(tmp_path))
     cache = Memory.objects.get(content="Cache keys carry the tenant")
     assert (cache.accessed_count, cache.type, cache.project, cache.ttl_days) == (5, "decision", "shop", None)
     assert cache.created_at == cache.updated_at == datetime.fromisoformat(MADE)
@@ -102,25 +102,25 @@ def test_letsgo_file_is_imported_with_history(tmp_path: Path) -> None:
 
 
 def test_expired_rows_stay_expired(tmp_path: Path) -> None:
-    Brought(letsgo(tmp_path))
+    ImportOutcome(letsgo(tmp_path))
     ended = Memory.objects.get(content="Ended")
     assert ended.expires_at == datetime(2026, 5, 1, 10, tzinfo=UTC)
     assert not Memory.objects.live().filter(pk=ended.pk).exists()
 
 
 def test_fact_of_a_refused_memory_is_refused(tmp_path: Path) -> None:
-    brought = Brought(letsgo(tmp_path))
+    brought = ImportOutcome(letsgo(tmp_path))
     assert not Fact.objects.filter(subject="no one").exists()
     assert "facts row 2: memory_id: its memory was not imported" in brought.errors
 
 
 def test_repeated_import_changes_nothing(tmp_path: Path) -> None:
     path = letsgo(tmp_path)
-    Brought(path)
+    ImportOutcome(path)
     kinds = (Memory, Fact, Session, Event)
     before = [list(kind.objects.order_by("pk").values()) for kind in kinds]
     adopted = JournalEntry.objects.filter(actor="letsgo").count()
-    again = Brought(path)
+    again = ImportOutcome(path)
     assert again.tally.outcomes["created"] == 0
     assert [list(kind.objects.order_by("pk").values()) for kind in kinds] == before
     assert JournalEntry.objects.filter(actor="letsgo").count() == adopted
@@ -128,10 +128,10 @@ def test_repeated_import_changes_nothing(tmp_path: Path) -> None:
 
 def test_dry_run_reports_the_same_and_stores_nothing(tmp_path: Path) -> None:
     path = letsgo(tmp_path)
-    foreseen = Brought(path, dry_run=True)
+    foreseen = ImportOutcome(path, dry_run=True)
     assert not Memory.objects.exists()
     assert not Fact.objects.exists()
-    done = Brought(path)
+    done = ImportOutcome(path)
     assert foreseen.tally.outcomes == done.tally.outcomes
     assert foreseen.tally.others == done.tally.others
     assert foreseen.errors == done.errors
@@ -139,7 +139,7 @@ def test_dry_run_reports_the_same_and_stores_nothing(tmp_path: Path) -> None:
 
 def test_import_without_restore_permission_skips_history(tmp_path: Path) -> None:
     by = Actor("token:bob", Clearance.up_to("public", owner="bob", projects=["shop"]))
-    brought = Brought(letsgo(tmp_path), by, project="shop")
+    brought = ImportOutcome(letsgo(tmp_path), by, project="shop")
     assert Memory.objects.filter(project="shop").exists()
     assert not JournalEntry.objects.filter(actor="letsgo").exists()
     assert any(what.startswith("journal rows: imported only") for what in brought.tally.unmapped)
@@ -151,7 +151,7 @@ def test_import_without_access_to_a_level_stores_memories_and_facts_once(tmp_pat
     tables = {"memories": [{**secret, **WHEN}], "facts": [{**fact, "source_entry_id": "a", **WHEN}]}
     path = sqlite_file(tmp_path / "letsgo.db", LETSGO, tables)
     by = Actor("token:bob", Clearance.up_to("public", owner="bob", projects=["shop"]))
-    assert [Brought(path, by).errors for _ in range(2)] == [[], []]
+    assert [ImportOutcome(path, by).errors for _ in range(2)] == [[], []]
     fact_here = Fact.objects.get()
     assert (fact_here.sensitivity, fact_here.memory) == ("secret", Memory.objects.get())
     assert not Fact.objects.visible_to(by.clearance).exists()
@@ -182,7 +182,7 @@ def test_memory_mcp_file_is_imported_with_entities_trash_and_versions(tmp_path: 
             "provenance": [{**update, "changes": changes}],
         },
     )
-    assert Brought(path).errors == []
+    assert ImportOutcome(path).errors == []
     kept = Memory.objects.get(content="Grace moved billing to Kubernetes")
     assert [(one.entity, one.entity_type) for one in kept.entities.all()] == [("Grace", "person")]
     assert (kept.abstract, kept.importance) == ("Short", 0.8)
@@ -206,7 +206,7 @@ def test_claude_mem_file_is_imported_with_sessions(tmp_path: Path) -> None:
             "user_prompts": [prompt],
         },
     )
-    assert Brought(path).errors == []
+    assert ImportOutcome(path).errors == []
     row = Session.objects.get()
     assert (row.session_id, row.project, row.agent) == ("c-1", "shop", "claude")
     assert [(event.event, event.preview) for event in Event.objects.filter(session=row)] == [
@@ -220,7 +220,7 @@ def test_openmemory_archive_is_imported_with_trash(tmp_path: Path) -> None:
         return {"id": str(number), "content": f"Fact {number}", "state": state, **WHEN}
 
     tables = {"memories": [row(1, "active"), row(2, "archived"), row(3, "deleted")]}
-    assert Brought(openmemory_zip(tmp_path / "o.zip", tables, None), project="home").errors == []
+    assert ImportOutcome(openmemory_zip(tmp_path / "o.zip", tables, None), project="home").errors == []
     live = Memory.objects.live().order_by("content")
     assert [(one.content, one.project) for one in live] == [("Fact 1", "home"), ("Fact 2", "home")]
     assert list(live[1].labels.values_list("value", flat=True)) == ["archived"]
@@ -229,7 +229,7 @@ def test_openmemory_archive_is_imported_with_trash(tmp_path: Path) -> None:
 
 def test_knowledge_graph_is_searchable_by_entity_name(tmp_path: Path) -> None:
     line = {"type": "entity", "name": "Grace_Okoro", "entityType": "person", "observations": ["Likes tea"]}
-    Brought(lines_file(tmp_path / "memory.jsonl", [line]))
+    ImportOutcome(lines_file(tmp_path / "memory.jsonl", [line]))
     assert Memory.objects.about_entity("Grace_Okoro").get().content == "Grace_Okoro: Likes tea"
     assert queries.query_facts(OPERATOR.clearance, subject="Grace_Okoro").get().object == "person"
 
@@ -271,7 +271,7 @@ HALVES = {
 
 @pytest.mark.parametrize("name", HALVES)
 def test_unpaired_surrogate_only_affects_its_item(tmp_path: Path, name: str) -> None:
-    brought = Brought(HALVES[name](tmp_path / name))
+    brought = ImportOutcome(HALVES[name](tmp_path / name))
     assert brought.tally.failed == 1
     assert all("unpaired surrogate" in error for error in brought.errors)
     assert not Memory.objects.exists()

@@ -249,7 +249,7 @@ def test_folder_or_missing_file_is_not_recognised(tmp_path: Path) -> None:
             drain("letsgo", path)
 
 
-def test_formats_are_told_apart(tmp_path: Path) -> None:
+def test_formats_are_distinguished(tmp_path: Path) -> None:
     from tests.transfer.formats import foreign
 
     schemas = {

@@ -12,7 +12,7 @@ import pytest
 from memoryhub.models import Memory
 from memoryhub.transfer.formats import detect_format
 from tests.transfer.formats.foreign import MCP_MEMORY_SERVICE, Read, sqlite_file
-from tests.transfer.formats.test_foreign_imports import Brought
+from tests.transfer.formats.test_foreign_imports import ImportOutcome
 
 T = 1_772_359_200.5
 WHEN = datetime.fromtimestamp(T, UTC)
@@ -93,25 +93,25 @@ class TestImport:
         return [old, row("b"), row("c", deleted_at=T + 9)]
 
     def test_replaced_and_deleted_memories_stay_so(self, tmp_path: Path) -> None:
-        Brought(database(tmp_path, *self.rows()))
+        ImportOutcome(database(tmp_path, *self.rows()))
         old = Memory.objects.get(content="Content a")
         assert old.superseded_by == Memory.objects.get(content="Content b")
         assert Memory.objects.get(content="Content c").deleted_at == datetime.fromtimestamp(T + 9, UTC)
 
     def test_same_file_again_changes_nothing(self, tmp_path: Path) -> None:
         path = database(tmp_path, *self.rows())
-        Brought(path)
+        ImportOutcome(path)
         before = list(Memory.objects.order_by("pk").values())
-        assert Brought(path).tally.outcomes == {"unchanged": 3}
+        assert ImportOutcome(path).tally.outcomes == {"unchanged": 3}
         assert list(Memory.objects.order_by("pk").values()) == before
 
     def test_export_of_the_same_store_is_recognised(self, tmp_path: Path) -> None:
-        Brought(database(tmp_path, row("a"), row("b")))
-        assert Brought(export(tmp_path, row("a"), row("b"))).tally.outcomes == {"unchanged": 2}
+        ImportOutcome(database(tmp_path, row("a"), row("b")))
+        assert ImportOutcome(export(tmp_path, row("a"), row("b"))).tally.outcomes == {"unchanged": 2}
 
     def test_memory_that_was_edited_here_is_kept(self, tmp_path: Path) -> None:
         path = database(tmp_path, row("a"))
-        Brought(path)
+        ImportOutcome(path)
         Memory.objects.update(content="Edited", content_hash="edited")
-        assert Brought(path).tally.outcomes == {"kept": 1}
+        assert ImportOutcome(path).tally.outcomes == {"kept": 1}
         assert Memory.objects.get().content == "Edited"

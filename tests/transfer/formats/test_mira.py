@@ -11,7 +11,7 @@ import pytest
 from memoryhub.models import Evidence, Memory
 from memoryhub.transfer.formats import detect_format
 from tests.transfer.formats.foreign import MIRA, MIRA_FIRST, Read, sqlite_file
-from tests.transfer.formats.test_foreign_imports import Brought
+from tests.transfer.formats.test_foreign_imports import ImportOutcome
 
 PROJECTS = [{"id": 1, "path": "/home/ada/tide-board", "name": "Tide Board"}, {"id": 2, "path": "/srv/shop"}]
 
@@ -133,8 +133,8 @@ def test_first_versions_are_read(tmp_path: Path) -> None:
 def test_imported_memory_has_its_sessions_and_a_second_import_adds_nothing(tmp_path: Path) -> None:
     values = {"session_count": 3, "first_session_id": "a", "last_session_id": "b"}
     path = file(tmp_path, memory_facts=[fact(**values), fact(id=43, content="Deploy on weekdays")])
-    assert Brought(path).errors == []
-    Brought(path)
+    assert ImportOutcome(path).errors == []
+    ImportOutcome(path)
     memory = Memory.objects.get(content=fact()["content"])
     assert Evidence.objects.filter(memory=memory).count() == 3
     assert (Memory.objects.count(), memory.expires_at) == (2, None)

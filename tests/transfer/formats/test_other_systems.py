@@ -15,7 +15,7 @@ from memoryhub.models import Event, Fact, Memory, Revision, Session
 from memoryhub.transfer.formats import FORMATS, detect_format
 from memoryhub.transfer.records import ReadOptions, UnreadableFile
 from tests.transfer.formats.foreign import ENGRAM, MEM0, Read, sqlite_file
-from tests.transfer.formats.test_foreign_imports import Brought
+from tests.transfer.formats.test_foreign_imports import ImportOutcome
 
 T = "2026-03-01T10:00:00+00:00"
 WHEN = datetime(2026, 3, 1, 10, tzinfo=UTC)
@@ -219,12 +219,12 @@ def test_file_is_recognised_by_its_content(tmp_path: Path, write: Callable[[Path
 @pytest.mark.django_db
 def test_same_file_again_changes_nothing(tmp_path: Path, write: Callable[[Path], Path]) -> None:
     path = write(tmp_path)
-    first = Brought(path)
+    first = ImportOutcome(path)
     assert first.errors == []
     assert first.tally.outcomes == {"created": FILES[write][1]}
     models = (Memory, Fact, Revision, Session, Event)
     before = [list(model.objects.order_by("pk").values()) for model in models]  # type: ignore[attr-defined]
-    assert Brought(path).tally.outcomes == {"unchanged": FILES[write][1]}
+    assert ImportOutcome(path).tally.outcomes == {"unchanged": FILES[write][1]}
     assert [list(model.objects.order_by("pk").values()) for model in models] == before  # type: ignore[attr-defined]
 
 
@@ -280,7 +280,7 @@ class TestMem0:
 
     @pytest.mark.django_db
     def test_history_has_the_last_state_and_the_versions(self, tmp_path: Path) -> None:
-        Brought(mem0_history(tmp_path))
+        ImportOutcome(mem0_history(tmp_path))
         memory = Memory.objects.get(content="Ada prefers tea")
         assert [one.before["content"] for one in Revision.objects.filter(memory=memory)] == [
             "Ada prefers coffee"
@@ -289,14 +289,14 @@ class TestMem0:
 
     @pytest.mark.django_db
     def test_export_and_history_of_a_store_are_the_same_memories(self, tmp_path: Path) -> None:
-        Brought(mem0_export(tmp_path))
-        assert Brought(mem0_history(tmp_path)).tally.outcomes == {"unchanged": 1, "created": 1}
+        ImportOutcome(mem0_export(tmp_path))
+        assert ImportOutcome(mem0_history(tmp_path)).tally.outcomes == {"unchanged": 1, "created": 1}
 
 
 class TestEngram:
     @pytest.mark.django_db
     def test_memories_sessions_prompts_and_replacements_are_imported(self, tmp_path: Path) -> None:
-        Brought(engram_database(tmp_path))
+        ImportOutcome(engram_database(tmp_path))
         old, new = Memory.objects.get(content="Content 1"), Memory.objects.get(content="Content 2")
         assert (old.superseded_by, old.key, old.type) == (new, "decision/1", "decision")
         assert (new.scope, new.type) == ("team", "general")
@@ -318,7 +318,7 @@ class TestEngram:
 class TestAgentMemory:
     @pytest.mark.django_db
     def test_memories_of_the_npm_package_are_imported(self, tmp_path: Path) -> None:
-        brought = Brought(agentmemory_export(tmp_path))
+        brought = ImportOutcome(agentmemory_export(tmp_path))
         old, new = (
             Memory.objects.get(content="Deploy before noon"),
             Memory.objects.get(content="Deploy before ten"),
