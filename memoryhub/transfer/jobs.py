@@ -183,6 +183,8 @@ def start_import(
         raise StoreError(f"must be one of: {', '.join(FORMATS)}", "format")
     key = uploads.save_upload(chunks)
     try:
+        if not uploads.upload_path(key).stat().st_size:
+            raise StoreError("is empty; send a file with memories", "file")
         chosen = FORMATS[format] if format else detect_format(uploads.upload_path(key))
         params = {
             "upload": key,

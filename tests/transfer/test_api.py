@@ -78,6 +78,12 @@ def test_form_without_file_names_the_part(bot):
     assert bad_fields(bot.http.post(f"{API}/import", {"other": "x"})) == {"file"}
 
 
+def test_empty_file_is_refused(bot, home):
+    assert bad_fields(send(bot, b"")) == {"file"}
+    assert not MaintenanceRun.objects.exists()
+    assert not any((home / "imports").iterdir())
+
+
 def test_unknown_format_is_refused_and_the_file_deleted(bot, home):
     assert bad_fields(send(bot, b"x", format="novel")) == {"format"}
     assert not MaintenanceRun.objects.exists()
