@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 INSTRUCTION_REMOVED = "[instruction removed]"
 MAX_CACHED_LENGTH = 200  # characters of a text whose verdict is cached
 MAX_CACHED_MEMORIES = 1024  # some megabytes in each process
-MAX_ROUNDS = 6  # inspections of a redacted text
+_MAX_ROUNDS = 6  # inspections of joined texts without those that were found
 _MAX_FIELDS_LEFT_OUT = 12  # fields that are tested for being necessary to an order
 _MAX_NESTED_CODES = 2
-_MAX_ENCODED_ORDERS = 12  # of a text whose rest stays
-_IN_CODE = " (in "
 _DIGEST_SIZE = 20
 _FULL_STOPS = re.compile(r"[.!?。！？…]+")
 _OPENING = {")": "(", "]": "[", "}": "{", ">": "<", '"': '"', "”": "“", "»": "«", "」": "「"}
@@ -104,14 +102,10 @@ def _inspect(text: str) -> Verdict:
     findings = _merge_findings(_find(text))
     if not findings:
         return Verdict(text)
-    for _ in range(MAX_ROUNDS):
-        clean, origin = _redact(text, findings)
-        further = [_map_back(finding, origin) for finding in _find(clean)]
-        if not further:
-            return Verdict(clean, findings, _is_empty_of_words(clean, findings))
-        findings = _merge_findings([*findings, *further])
-        if sum(_IN_CODE in finding.reason for finding in findings) > _MAX_ENCODED_ORDERS:
-            break
+    clean = _redact(text, findings)
+    if not _find(clean):
+        return Verdict(clean, findings, _is_empty_of_words(clean, findings))
+    # The rest is an order, too. Only a text made for this needs more rounds, which take as long as the first.
     whole = Finding(findings[0].kind, 0, len(text), findings[0].reason)
     return Verdict(INSTRUCTION_REMOVED, [whole], True)
 
@@ -190,7 +184,7 @@ def _find_spread_orders(texts: list[str]) -> list[tuple[int, Finding]]:
     """Return the positions of texts that are harmless alone and form an order together, with the finding."""
     rest = list(texts)
     found: dict[int, Finding] = {}
-    for _ in range(MAX_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         further = {
             place: finding
             for touched, finding in _find_joint_orders(rest)
@@ -258,7 +252,7 @@ def _find(text: str, depth: int = 0) -> list[Finding]:
         for passage in find_encoded_passages(text):
             inner = [finding for finding in _find(passage.text, depth + 1) if finding.removed]
             if inner:
-                reason = f"{inner[0].reason}{_IN_CODE}{passage.code})"
+                reason = f"{inner[0].reason} (in {passage.code})"
                 found.append(Finding(inner[0].kind, passage.start, passage.end, reason))
     return found
 
@@ -316,10 +310,9 @@ def _merge_findings(findings: list[Finding]) -> list[Finding]:
     return merged
 
 
-def _redact(text: str, findings: list[Finding]) -> tuple[str, list[int]]:
-    """Return the text without the findings, and the original places of its characters and its end."""
+def _redact(text: str, findings: list[Finding]) -> str:
+    """Return the text without the findings."""
     pieces: list[str] = []
-    origin: list[int] = []
     position = 0
     is_after_mark = False
     for finding in findings:
@@ -328,23 +321,10 @@ def _redact(text: str, findings: list[Finding]) -> tuple[str, list[int]]:
         if finding.removed and is_after_mark and not between.strip():
             continue  # adjacent findings share one mark
         pieces.append(between)
-        origin.extend(range(finding.start - len(between), finding.start))
         is_after_mark = finding.removed
-        if finding.removed:
-            pieces.append(INSTRUCTION_REMOVED)
-            origin.extend([finding.start] * len(INSTRUCTION_REMOVED))
-        else:
-            pieces.append(text[finding.start : finding.end].translate(_HARMLESS))
-            origin.extend(range(finding.start, finding.end))
-    pieces.append(text[position:])
-    origin.extend(range(position, len(text) + 1))
-    return "".join(pieces), origin
-
-
-def _map_back(finding: Finding, origin: list[int]) -> Finding:
-    """Return a finding in the redacted text with its place in the original text."""
-    start, end = origin[finding.start], origin[finding.end]
-    return Finding(finding.kind, start, max(end, start + 1), finding.reason, finding.removed)
+        found = text[finding.start : finding.end]
+        pieces.append(INSTRUCTION_REMOVED if finding.removed else found.translate(_HARMLESS))
+    return "".join([*pieces, text[position:]])
 
 
 def _is_empty_of_words(clean: str, findings: list[Finding]) -> bool:
