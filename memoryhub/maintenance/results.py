@@ -162,14 +162,14 @@ GROUP_LABELS = {
 }
 _SINGULAR = {"groups": "group", "changes": "change"}
 # Parameters of imports, which the import pages show, and of bulk actions, which contain search queries.
-_HIDDEN_PARAMS = frozenset({"upload", "name", "restores", "dry_run", "values", "address"})
+_HIDDEN_PARAMS = frozenset({"upload", "name", "restores", "dry_run", "kind", "values", "address"})
 _FAILURE_LABELS = {Cause.INTERRUPTED: "Interrupted", Cause.STOPPED: "Stopped"}
 
 
 def run_title(run: MaintenanceRun) -> str:
     """Return the name of the run's operation, with a note for dry runs and undo runs."""
     operation = find_operation(run.operation)
-    label = operation.label if operation else run.operation.replace("_", " ").capitalize()
+    label = operation.title(run.params) if operation else run.operation.replace("_", " ").capitalize()
     if run.undoes_id:
         return f"Undo: {label}"
     return f"Dry run: {label}" if run.dry_run else label

@@ -151,7 +151,7 @@ def test_more_than_a_request_may_change_is_confirmed_and_run(
     expect(page.locator("h1")).to_have_text("Trash 10 memories?")
     assert not (scripts and find_state_problems(page))
     page.get_by_role("button", name="Trash 10 memories").click()
-    expect(page.locator("h1")).to_have_text("Bulk action")
+    expect(page.locator("h1")).to_have_text("Bulk action: trash")
     assert executor.execute(MaintenanceRun.objects.get())
     page.reload()
     page.get_by_role("link", name="Undo").click()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from statistics import median
@@ -279,6 +279,10 @@ class Operation(ABC, Generic[P]):
         self, params: P, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         """Yield the steps from a position; empty or None means from the start."""
+
+    def title(self, params: Mapping[str, Any]) -> str:
+        """Return the name of a run with these stored parameters."""
+        return self.label
 
     @property
     def summary(self) -> str:

@@ -285,6 +285,10 @@ class BulkActionOperation(Operation[BulkActionParams]):
     inverse_records = UNDO_OPERATIONS
     Params = BulkActionParams
 
+    def title(self, params: Mapping[str, Any]) -> str:
+        kind = params.get("kind", "")
+        return f"{self.label}: {kind.replace('_', ' ')}" if kind else self.label
+
     def total(self, params: BulkActionParams, actor: Actor, now: datetime) -> int:
         return matching_memories(params.address, _current_rights(params, actor).clearance).count()
 
