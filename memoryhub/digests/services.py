@@ -170,7 +170,7 @@ def send_test(user: User, uid: str) -> Content:
         Digest.objects.filter(pk=digest.pk).update(tested_at=now)
     content = collect_content(digest, now)
     if not content.is_open:
-        raise Forbidden("you have no access to this project any more; choose another one")
+        raise Forbidden("you no longer have access to this project; choose another one")
     messages.send(digest, content, now)
     return content
 

@@ -231,7 +231,7 @@ def _read_groups(memories: MemoryQuerySet) -> list[_Group]:
 
 def _explain_choice(best: MemoryRow, others: Sequence[MemoryRow]) -> str:
     if best.key and not any(other.key for other in others):
-        return "it is found by its key"
+        return "it has a key"
     if best.accessed_count > max(other.accessed_count for other in others):
         times = "once" if best.accessed_count == 1 else f"{best.accessed_count} times"
         return f"it was read most often ({times})"
@@ -286,10 +286,10 @@ class _Comparison:
 
     def notes(self) -> Iterator[str]:
         if self.no_vectors:
-            yield f"only identical words are found: {self.no_vectors}"
+            yield f"only identical texts are found: {self.no_vectors}"
         if self.without_vector and not self.no_vectors:
             bare = "1 memory has" if self.without_vector == 1 else f"{self.without_vector:,} memories have"
-            yield f"{bare} no vector yet; of these only identical words are found"
+            yield f"{bare} no vector yet; for these, only identical texts are found"
         if self.not_compared:
             yield (
                 "too many memories to compare each with all others: the oldest "

@@ -224,7 +224,7 @@ def update_fact(uid: str, draft: FactDraft, actor: Actor, *, unchanged_since: da
     with write_transaction():
         fact = _find_fact(uid, actor)
         if unchanged_since and fact.updated_at != unchanged_since:
-            raise Conflict("someone changed this fact since you opened it; reload it", "updated_at")
+            raise Conflict("someone has changed this fact since you opened it; reload it", "updated_at")
         values = {
             **_identity(draft, actor),
             "session_id": draft.session_id,

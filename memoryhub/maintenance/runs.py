@@ -237,9 +237,9 @@ def _require_undoable(run: MaintenanceRun) -> None:
     if is_undoable(run):
         return
     if run.undone_at:
-        raise Conflict("this run was undone already")
+        raise Conflict("this run has already been undone")
     if run.status in PENDING:
-        raise Conflict("this run is not finished; stop it first")
+        raise Conflict("this run has not finished; stop it first")
     operation = find_operation(run.operation)
     if operation is None or not operation.undoable:
         raise Conflict(f"changes of {run.operation} cannot be undone")

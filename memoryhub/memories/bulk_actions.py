@@ -156,7 +156,7 @@ def apply_to_chunk(
 
     def step(memory: Memory) -> list[journal.Change]:
         if not is_unchanged(memory, seen or {}):
-            raise Conflict("someone changed this memory since you opened it; reload it", "updated_at")
+            raise Conflict("someone has changed this memory since you opened it; reload it", "updated_at")
         return ACTION_KINDS[context.kind].apply(memory, context)
 
     with write_transaction():

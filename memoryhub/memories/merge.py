@@ -226,7 +226,7 @@ def undo_merge(uid: str, actor: Actor, now: datetime | None = None) -> MergeResu
     undo = Undo.of_action(uid, actor, [MERGE], now)
     if not undo.rows:
         if action_rows(uid, actor, [MERGE]):
-            raise Conflict("this merge was undone already", "id")
+            raise Conflict("this merge has already been undone", "id")
         raise NotFound("there is no such merge")
     memory, *others = undo.run().restored
     return MergeResult(uid, memory, others)
@@ -271,9 +271,7 @@ def _load_merged(entry: JournalEntry, actor: Actor) -> tuple[Memory, list[Memory
     memory = visible.filter(uid=entry.detail["into"]).first()
     others = fetch_by_uids(visible.with_details(), entry.detail["members"])
     if memory is None or len(others) < len(entry.detail["members"]):
-        raise Conflict(
-            "a memory of this merge does not exist any more; restore the others from the trash", "id"
-        )
+        raise Conflict("a memory of this merge no longer exists; restore the others from the trash", "id")
     changed = _changes_since(memory, entry, actor)
     for other in others:
         if (other.deleted_at, other.merged_into_id) != (entry.at, memory.pk):

@@ -84,7 +84,7 @@ def dismiss_duplicates(uids: Iterable[str], actor: Actor) -> str:
             raise Conflict(f"name 2 to {MAX_DISMISSED} memories", "others")
         memories = fetch_by_uids(Memory.objects.visible_to(actor.clearance), wanted)
         if len(memories) < len(wanted):
-            raise NotFound("one of these memories does not exist any more; reload the page", "others")
+            raise NotFound("one of these memories no longer exists; reload the page", "others")
         refuse_different_place(memories[0], memories[1:])
         pairs = (
             (

@@ -41,7 +41,7 @@ SCALAR_FIELDS = (
     "title subtitle abstract overview category type importance trust confidence sensitivity scope project"
     " session_id key discovery_tokens pinned ttl_days content"
 ).split()
-_NO_PROJECT = "you have no project; ask for a membership"
+_NO_PROJECT = "you are in no project; ask an administrator to add you to one"
 LIST_FIELDS = ("tags", "concepts", "aliases", "files_read", "files_modified", "entities")
 LABEL_KINDS = {"tags": "tag", "concepts": "concept", "aliases": "alias"}
 

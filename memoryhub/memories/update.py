@@ -75,7 +75,7 @@ def update_memory(
         refuse_if_ended(memory, patch, now)
         _refuse_where_off(memory, patch, actor)
         if unchanged_since and memory.updated_at != unchanged_since:
-            raise Conflict("someone changed this memory since you opened it; reload it", "updated_at")
+            raise Conflict("someone has changed this memory since you opened it; reload it", "updated_at")
         changes = apply_patch(memory, patch, patch.given, actor, now, reason=reason)
         if changes:
             memory.updated_at = now

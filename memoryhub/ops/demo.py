@@ -348,7 +348,7 @@ AGENTS: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...] | None, float]]
 }
 # name: list, filters
 SEARCHES: Mapping[str, tuple[str, str]] = {
-    "Decisions of harbor-board": ("memories", "project=harbor-board&type=decision"),
+    "Decisions in harbor-board": ("memories", "project=harbor-board&type=decision"),
     "Important and expiring soon": ("memories", "expiring=1&order=-importance"),
     "Tides": ("memories", "q=tide+tables"),
     "Views of secret memories": ("journal", "operation=reveal"),

@@ -210,7 +210,7 @@ def import_after_dry_run(
     """
     params = {**run.params, "dry_run": False, "restores": restores, **choices}
     if uploads.find_upload(params["upload"]) is None:
-        raise Conflict("the file of this dry run is gone; upload it again", "upload")
+        raise Conflict("the file of this dry run no longer exists; upload it again", "upload")
     uploads.id_map_path(params["upload"]).unlink(missing_ok=True)  # ids of the dry run
     return runs.enqueue(IMPORT_OPERATION, params, actor, may_wait=True)
 

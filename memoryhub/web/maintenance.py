@@ -130,7 +130,7 @@ def clock_confirm(request: HttpRequest) -> HttpResponse:
     if clock.confirm(request_actor(request)):
         messages.success(request, "Clock confirmed. Maintenance continues.")
     else:
-        messages.warning(request, "Nothing to confirm. The clock was corrected or confirmed.")
+        messages.warning(request, "Nothing to confirm. The clock has been corrected or confirmed already.")
     return redirect("maintenance")
 
 
@@ -278,10 +278,10 @@ def schedule_status(clearance: Clearance, now: datetime, scheduled: Iterable[str
 def _worker_status() -> tuple[str, bool]:
     """Describe the worker of this server, and whether it is running."""
     if any(isinstance(one, Worker) and one.is_alive() for one in threading.enumerate()):
-        return "Running in this server", True
+        return "Running on this server", True
     if settings.MEMORYHUB.maintenance_worker:
-        return "Not running in this server", False
-    return "Switched off in this server", False
+        return "Not running on this server", False
+    return "Switched off on this server", False
 
 
 def last_runs_by_operation(clearance: Clearance) -> dict[str, MaintenanceRun]:

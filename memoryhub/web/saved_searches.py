@@ -246,7 +246,9 @@ def save_search(user: User, name: str, page: str, query: str, *, replace: bool =
     with write_transaction():
         existing = list_saved_searches(user).filter(name=name).first()
         if existing and not replace and (existing.page, existing.query) != (page, query):
-            raise Conflict("you have a search of this name; choose another name, or replace it", "name")
+            raise Conflict(
+                "you already have a search with this name; choose another name, or replace it", "name"
+            )
         if not existing and list_saved_searches(user).count() >= MAX_SAVED_SEARCHES:
             raise Conflict(f"you have {MAX_SAVED_SEARCHES} saved searches already; delete one first", "name")
         search = existing or SavedSearch(user=user, name=name)
@@ -261,7 +263,7 @@ def rename_search(user: User, uid: str, name: str) -> SavedSearch:
     with write_transaction():
         search = _find_own(user, uid)
         if list_saved_searches(user).filter(name=name).exclude(pk=search.pk).exists():
-            raise Conflict("you have a search of this name; choose another", "name")
+            raise Conflict("you already have a search with this name; choose another", "name")
         search.name = name
         search.save(update_fields=["name"])
     return search

@@ -249,7 +249,7 @@ class TestSavedSearches:
         page.keyboard.press("Enter")
         expect(box).to_have_value("Mine")  # closing it loses nothing
         page.get_by_role("button", name="Save", exact=True).click()
-        expect(page.get_by_text("You have a search of this name")).to_be_visible()
+        expect(page.get_by_text("You already have a search with this name")).to_be_visible()
         page.get_by_role("button", name="Replace the existing search").click()
         expect(page.get_by_text("Saved as “Mine”.")).to_be_visible()
         assert SavedSearch.objects.get().query == "type=decision"

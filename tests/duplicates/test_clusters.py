@@ -195,7 +195,7 @@ class TestKeptMemory:
     @pytest.mark.parametrize(
         ("better", "why"),
         [
-            ({"key": "k"}, "found by its key"),
+            ({"key": "k"}, "has a key"),
             ({"accessed_count": 4}, "read most often (4 times)"),
             ({"content": "the longest words of all"}, "has the longest text"),
         ],
@@ -228,7 +228,7 @@ class TestWithoutVectors:
         [(keep, others)] = clusters()
         assert {keep, *others} == same
         [note] = found().notes
-        assert "only identical words" in note
+        assert "only identical texts" in note
         assert ("the folder is empty" in note) is fails
 
     def test_memories_without_vector_are_counted(self) -> None:

@@ -55,7 +55,7 @@ class TestUndo:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         memories.undo_merge(merged.uid, actor)
         assert JournalEntry.objects.latest("seq").operation == "undo_merge"
-        with pytest.raises(memories.Conflict, match="undone already"):
+        with pytest.raises(memories.Conflict, match="already been undone"):
             memories.undo_merge(merged.uid, actor)
 
     def test_later_change_prevents_undo(self, three: list[Memory], actor: Actor) -> None:
@@ -108,7 +108,7 @@ class TestUndo:
     def test_erased_source_prevents_undo(self, three: list[Memory], actor: Actor) -> None:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         Memory.objects.get(pk=three[1].pk).delete()
-        with pytest.raises(memories.Conflict, match="does not exist any more"):
+        with pytest.raises(memories.Conflict, match="no longer exists"):
             memories.undo_merge(merged.uid, actor)
 
     def test_changed_importance_prevents_undo(self, three: list[Memory], actor: Actor) -> None:

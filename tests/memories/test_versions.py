@@ -185,7 +185,7 @@ class TestRefusals:
         memory = remember("one")
         seen = change(memory, actor, content="two").updated_at
         change(memory, actor, content="three")
-        with pytest.raises(memories.Conflict, match="someone changed"):
+        with pytest.raises(memories.Conflict, match="someone has changed"):
             memories.restore_version(memory.uid, 1, actor, unchanged_since=seen)
         assert Memory.objects.get(pk=memory.pk).content == "three"
 

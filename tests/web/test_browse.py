@@ -111,7 +111,7 @@ class TestOrders:
     def test_unknown_order_is_reported(self, visitor: Client) -> None:
         response = visitor.get("/memories/?order=content")
         assert response.status_code == 422
-        assert "There is no such order" in response.content.decode()
+        assert "Unknown sort order" in response.content.decode()
 
 
 class TestFilters:

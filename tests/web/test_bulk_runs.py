@@ -295,7 +295,7 @@ def test_memory_that_changed_after_the_run_is_not_undone(
     assert page.links().count(f"/memories/{three[0].uid}/") == 1
     assert f"/memories/{three[1].uid}/" not in page.links()
     assert "Unchanged" in page.words
-    assert "someone changed" in page.words.lower() or "changed" in page.words.lower()
+    assert "someone has changed" in page.words.lower() or "changed" in page.words.lower()
     assert "more, which are not listed" not in page.words
 
 

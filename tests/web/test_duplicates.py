@@ -123,7 +123,7 @@ class TestPage:
     ) -> None:
         configure(embeddings="none")
         words = main(curator.get("/duplicates/")).words
-        assert "Only identical words are found: no embeddings are configured." in words
+        assert "Only identical texts are found: no embeddings are configured." in words
         assert DUPLICATE_TEXT not in words
 
     def test_number_of_queries_does_not_grow(self, curator: Client, remember: Remember) -> None:

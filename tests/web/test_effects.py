@@ -47,7 +47,7 @@ def test_htmx_gets_only_the_panel(sign_in, remember, logged):
     [
         ({"importance": "7"}, "Importance:"),
         ({}, "You have not changed anything yet."),
-        ({"unchanged_since": "2020-01-01T00:00:00+00:00", "content": "x"}, "Someone changed this memory"),
+        ({"unchanged_since": "2020-01-01T00:00:00+00:00", "content": "x"}, "Someone has changed this memory"),
     ],
 )
 def test_bad_edit_is_explained_in_the_panel(sign_in, remember, fields, said):

@@ -165,7 +165,7 @@ class TestSaving:
         memory = remember("words", project="farm")
         response = send(client, memory, "sensitivity", "private")
         assert response["HX-Redirect"] == "/memories/"
-        assert "is private now" in main(client.get("/memories/")).words
+        assert "is now private" in main(client.get("/memories/")).words
 
 
 class TestRefusals:

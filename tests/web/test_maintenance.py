@@ -102,13 +102,13 @@ class TestThePage:
         assert "Next daily maintenance: never. No operations are set" in text_of(keeper.get("/maintenance/"))
 
     def test_it_reports_that_no_worker_runs(self, keeper: Client, faded: Any, configure: Any) -> None:
-        assert "not running in this server" in text_of(keeper.get("/maintenance/"))
+        assert "not running on this server" in text_of(keeper.get("/maintenance/"))
         configure(maintenance_worker=False)
         start_run(keeper)
         assert "runs wait" not in text_of(keeper.get("/maintenance/")), "it was asked for just now"
         MaintenanceRun.objects.update(created_at=timezone.now() - timedelta(hours=1))
         shown = text_of(keeper.get("/maintenance/"))
-        assert "switched off in this server" in shown
+        assert "switched off on this server" in shown
         assert "1 run waits." in shown
 
     def test_an_operation_that_is_switched_off_is_marked(self, keeper: Client, configure: Any) -> None:

@@ -205,7 +205,7 @@ class TestRestoring:
         client = sign_in(RIGHT)
         change(story, actor, content="the fourth line")
         page = send(client, story, "restore", version="1")
-        assert "someone changed this memory" in main(page).words
+        assert "someone has changed this memory" in main(page).words
         assert page.redirect_chain[-1][0] == f"/memories/{story.uid}/compare/?from=1"
         assert Memory.objects.get(pk=story.pk).content == "the fourth line"
 

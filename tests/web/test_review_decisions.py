@@ -73,7 +73,7 @@ class TestDecisions:
         response = post_action(client, "approve", unsure, seen=seen.isoformat(), headers=HTMX)
         assert response.status_code == 422
         page = response.content.decode()
-        assert "someone changed this memory since you opened it" in page
+        assert "someone has changed this memory since you opened it" in page
         assert f'id="m-{unsure.uid}"' in page
         unsure.refresh_from_db()
         assert unsure.reviewed_at is None

@@ -108,7 +108,7 @@ class TestSaving:
         again = save(client, query="q=other")
         assert again.status_code == 422
         page = Page(again.content.decode().partition('class="saved-form"')[2].partition("</form>")[0])
-        assert "a search of this name" in page.words
+        assert "a search with this name" in page.words
         assert page.value_of("name") == "Tides"
         assert page.value_of("query") == "q=other"
         assert SavedSearch.objects.get().query == QUERY

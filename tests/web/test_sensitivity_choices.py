@@ -96,7 +96,7 @@ class TestRaisedLevels:
         )
         page_text = expected(cleared_writer)
 
-        assert "It is private now and hidden: show private memories in the Visibility menu" in page_text
+        assert "It is now private and hidden: show private memories in the Visibility menu" in page_text
         assert Memory.objects.get().sensitivity == "private"
         undone(cleared_writer, page_text)
         assert Memory.objects.get().sensitivity == "public"
@@ -110,7 +110,7 @@ class TestRaisedLevels:
         cleared_writer.post(f"/memories/{memory.uid}/row/", sent(memory, next="/memories/", **values))
         page_text = expected(cleared_writer)
 
-        assert "It is secret now and hidden" in page_text
+        assert "It is now secret and hidden" in page_text
         undone(cleared_writer, page_text)
         assert Memory.objects.get().sensitivity == "public"
 
@@ -124,7 +124,7 @@ class TestRaisedLevels:
         page_text = expected(cleared_writer)
 
         assert response["Location"] == "/memories/"
-        assert "Saved. It is private now and hidden" in page_text
+        assert "Saved. It is now private and hidden" in page_text
         undone(cleared_writer, page_text)
         assert Memory.objects.get().sensitivity == "public"
 
@@ -137,7 +137,7 @@ class TestRaisedLevels:
         cleared_writer.post("/acts/", form)
         page_text = expected(cleared_writer)
 
-        assert "2 of them are private now and hidden" in page_text
+        assert "2 of them are now private and hidden" in page_text
         undone(cleared_writer, page_text)
         assert set(Memory.objects.values_list("sensitivity", flat=True)) == {"public"}
 
@@ -152,7 +152,7 @@ class TestRaisedLevels:
         client.post(f"/memories/{memory.uid}/fields/sensitivity/", sent(memory, sensitivity="private"))
         page_text = expected(client)
 
-        assert "It is private now, which you cannot see there" in page_text
+        assert "It is now private, which you cannot see there" in page_text
         assert "Undo" not in page_text
 
     def test_level_without_permission_is_refused(self, sign_in: SignIn, remember: Remember) -> None:

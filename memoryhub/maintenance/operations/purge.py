@@ -202,7 +202,7 @@ class EmptyTrashParams(ProjectParams):
         default=0, ge=0, le=36_500, description="Keep memories that were trashed within this number of days."
     )
     compact: bool = Field(
-        default=False, description="Rewrite the whole file at the end. Writers wait for some seconds."
+        default=False, description="Rewrite the whole file at the end. Writes wait a few seconds."
     )
 
 

@@ -48,7 +48,7 @@ class Reindex(Operation[NoParams]):
     label = "Rebuild the indexes"
     help = (
         "Rebuilds both text indexes while searches and writes continue. It works in short steps, then "
-        "checks the new ones in a copy of the store, which needs its size in disk space for some seconds. "
+        "checks the new ones in a copy of the store, which briefly needs as much disk space as the store. "
         "A dry run only checks. Memories do not change, so there is nothing to undo."
     )
     whole_store = True

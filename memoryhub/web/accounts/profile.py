@@ -152,7 +152,7 @@ def app_remove(request: HttpRequest, uid: str) -> HttpResponse:
 def sessions_end(request: HttpRequest) -> HttpResponse:
     """End the other session with this ``mark``, or all others without one."""
     ended = sign_in.end_sessions(request, request.POST.get("mark", ""))
-    text = f"{ended} session{'' if ended == 1 else 's'} ended." if ended else "There was no other session."
+    text = f"{ended} session{'' if ended == 1 else 's'} ended." if ended else "You have no other sessions."
     messages.success(request, text)
     return redirect("you")
 

@@ -46,7 +46,7 @@ def turn_switch(request: HttpRequest) -> HttpResponse:
 def project_choose(request: HttpRequest) -> HttpResponse:
     """Show only the project ``chosen`` on every page (empty: all projects), then redirect to ``next``."""
     if not choose_project(request, request.POST.get("chosen", "").strip()):
-        messages.error(request, "No such project, or it has no memories that you can see.")
+        messages.error(request, "Project not found, or it has no memories that you can see.")
     return redirect(without_project(return_url(request, "/")))
 
 

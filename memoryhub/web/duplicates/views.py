@@ -231,7 +231,7 @@ def _undo_all(request: HtmxHttpRequest, merges: list[str]) -> HttpResponse:
     if undone:
         messages.success(request, f"Undone: {undone} merge{'' if undone == 1 else 's'}.")
     if refused := len(merges) - undone:
-        reason = "Their memories changed since, or are not visible to you."
+        reason = "Their memories have changed since, or are not visible to you."
         messages.error(request, f"Not undone: {refused} merge{'' if refused == 1 else 's'}. {reason}")
     return redirect(_return_url(request))
 
@@ -252,7 +252,7 @@ def _merge(request: HttpRequest, keep: str, others: list[str], content: str) -> 
 def _input_error(decision: str | None, chosen: list[str]) -> str:
     """Return what is wrong with the decision; empty if nothing is."""
     if decision not in _DECISIONS:
-        return "choose to merge, to merge with a text of your own, or to say that they are no duplicates"
+        return "choose to merge, to merge with a text of your own, or to say that they are not duplicates"
     if len(chosen) < 2:
         return "name the memories" if decision == "apart" else "select at least one memory to merge"
     return ""

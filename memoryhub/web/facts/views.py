@@ -155,7 +155,7 @@ def facts_end_undo(request: HttpRequest, uid: str) -> HttpResponse:
     if again:
         messages.success(request, f"Undone: {_count_facts(len(again), 'holds', 'hold')} again.")
     else:
-        messages.warning(request, "Nothing was undone: the facts have changed since.")
+        messages.warning(request, "Nothing was undone: the facts have changed in the meantime.")
     return redirect(return_url(request, _FACTS_URL))
 
 

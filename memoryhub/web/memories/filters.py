@@ -41,7 +41,7 @@ ORDERS = {
     "-importance": "Most important",
     "-accessed_count": "Most read",
 }
-_UNKNOWN_ORDER = "There is no such order; use one of: " + ", ".join(ORDERS) + "."
+_UNKNOWN_ORDER = "Unknown sort order. Use one of: " + ", ".join(ORDERS) + "."
 
 
 def _choice_field(values: tuple[str, ...], **options: Any) -> forms.ChoiceField:

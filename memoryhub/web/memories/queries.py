@@ -66,9 +66,9 @@ def hidden_notice(request: HttpRequest, memories: Sequence[Memory]) -> str:
     what, them = ("It is", "it") if len(memories) == 1 else (f"{len(hidden)} of them are", "them")
     named = " or ".join(levels)
     if not all(full.allows(one.project, one.sensitivity) for one in hidden):
-        return f"{what} {named} now, which you cannot see there."
+        return f"{what} now {named}, which you cannot see there."
     wanted = " and ".join(levels)
-    return f"{what} {named} now and hidden: show {wanted} memories in the Visibility menu to see {them}."
+    return f"{what} now {named} and hidden: show {wanted} memories in the Visibility menu to see {them}."
 
 
 def visible_titles(request: HttpRequest, uids: Iterable[str]) -> dict[str, str]:

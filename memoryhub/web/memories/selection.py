@@ -49,7 +49,9 @@ def matching_memories(address: str, clearance: Clearance) -> MemoryQuerySet:
         match = resolve(parts.path)
         select = LIST_QUERIES[match.url_name or ""]
     except (ValueError, Resolver404, KeyError):
-        raise StoreError("this list cannot be selected as a whole; select the memories", "list") from None
+        raise StoreError(
+            "this list cannot be selected as a whole; select memories one by one", "list"
+        ) from None
     query = QueryDict(parts.query)
     memories = select(query, match, clearance)
     if shown_at := parse_aware_datetime(query.get("as_of", "")):

@@ -106,7 +106,7 @@ def _confirmation_page(request: HttpRequest, selection: Selection) -> HttpRespon
     unchanged = [row for row in ended if is_unchanged(row, selection.seen)]
     _add_changed_message(request, len(ended) - len(unchanged))
     if not ended:
-        messages.warning(request, "None of these is in the trash any more.")
+        messages.warning(request, "None of these are in the trash any more.")
     back = _trash_url(request)
     if not unchanged:
         return redirect(back)

@@ -61,7 +61,7 @@ class ReviewFilter(ListFilter):
         required=False,
         choices=[("", ""), *TITLES.items()],
         widget=forms.HiddenInput,
-        error_messages={"invalid_choice": "There is no such list; choose one of the tabs."},
+        error_messages={"invalid_choice": "Unknown list. Choose one of the tabs."},
     )
 
     def __init__(self, data: Mapping[str, Any]) -> None:
