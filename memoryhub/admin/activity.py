@@ -88,7 +88,7 @@ def _object_addresses(rows: list[JournalEntry], clearance: Clearance) -> dict[tu
 class JournalAdmin(ReadOnlyAdmin):
     link_lookups = ("actor", "object_id")
     list_display = (
-        *("seq", "moment_shown", "actor", "operation", "object_type", "object_shown", "project", "level"),
+        *("number", "moment_shown", "who", "operation", "kind", "object_shown", "project", "level"),
     )
     list_filter = (
         OperationFilter,
@@ -102,23 +102,26 @@ class JournalAdmin(ReadOnlyAdmin):
     search_help_text = "Search by the id of an object, by author or by operation."
     ordering = ("-seq",)
     fields = (
-        *("seq", "at", "actor", "operation", "object_type", "object_shown", "project", "level", "owner"),
+        *("number", "moment_shown", "who", "operation", "kind", "object_shown", "project", "level", "owner"),
         *("detail_shown", "hash"),
     )
 
+    number = value_column("row", "seq", order="seq")
     moment_shown = moment_column("when", "at")
+    who = value_column("who", "actor", order="actor")
+    kind = value_column("object", "object_type", order="object_type")
 
     # The number of a row, which is in its address too, counts hidden rows, and its hash depends on them.
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
-        return [name for name in self.list_display if name != "seq" or full_clearance(request).is_whole]
+        return [name for name in self.list_display if name != "number" or full_clearance(request).is_whole]
 
     def get_list_display_links(self, request: HttpRequest, list_display: Any) -> list[Any]:
-        return [name for name in list_display if name == "seq"]
+        return [name for name in list_display if name == "number"]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         is_whole = full_clearance(request).is_whole
-        return [name for name in self.fields if is_whole or name not in ("seq", "hash")]
+        return [name for name in self.fields if is_whole or name not in ("number", "hash")]
 
     def prepare_rows(self, request: HttpRequest, rows: list[Any]) -> None:
         addresses = _object_addresses(rows, request_clearance(request))
@@ -216,9 +219,7 @@ class SessionAdmin(ReadOnlyAdmin):
 @admin.register(Event)
 class EventAdmin(ReadOnlyAdmin):
     link_lookups = ("session__id",)
-    list_display = (
-        *("when", "event", "tool_name", "session_shown", "memorability", "skip_reason", "memory_shown"),
-    )
+    list_display = (*("when", "event", "tool", "session_shown", "memorability", "reason", "memory_shown"),)
     list_filter = (
         value_filter("event"),
         value_filter("tool_name", "tool"),
@@ -228,14 +229,16 @@ class EventAdmin(ReadOnlyAdmin):
     search_fields = ("tool_name", "preview", "skip_reason", "=session__session_id")
     ordering = ("-at",)
     fields = (
-        *("at", "session_shown", "event", "tool_name", "level", "segment", "boundary", "memorability"),
-        *("parts", "skip_reason", "memory_shown", "files", "keywords", "handlers_shown", "preview"),
+        *("at", "session_shown", "event", "tool", "level", "segment", "boundary", "memorability"),
+        *("parts", "reason", "memory_shown", "files", "keywords", "handlers_shown", "preview"),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).select_related("session", "memory")
 
     when = moment_column("when", "at")
+    tool = value_column("tool", "tool_name", order="tool_name")
+    reason = value_column("not kept because", "skip_reason", order="skip_reason")
 
     @column("session", order="session__session_id")
     def session_shown(self, event: Event) -> SafeString:
@@ -253,14 +256,14 @@ class EventAdmin(ReadOnlyAdmin):
 class InjectionAdmin(ReadOnlyAdmin):
     list_display = (
         *("when", "session_shown", "project", "level", "tokens", "shown_count", "withheld_count"),
-        "took_ms",
+        "duration",
     )
     list_filter = (ProjectFilter, LevelFilter, age_filter("at", "when"))
     search_fields = ("=uid", "prompt_preview", "=session__session_id")
     ordering = ("-at",)
     fields = (
         *("uid", "at", "session_shown", "project", "level", "prompt_preview", "token_budget", "tokens"),
-        *("took_ms", "injected_shown", "withheld_shown"),
+        *("duration", "injected_shown", "withheld_shown"),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -271,6 +274,7 @@ class InjectionAdmin(ReadOnlyAdmin):
             log.injection.log = log  # type: ignore[attr-defined]
 
     when = moment_column("when", "at")
+    duration = value_column("milliseconds", "took_ms", "{:.0f}".format, order="took_ms")
 
     @column("session")
     def session_shown(self, injection: Injection) -> str:

@@ -51,15 +51,16 @@
   document.addEventListener("htmx:responseError", () => say("That did not work. Reload the page and try again."));
   document.addEventListener("htmx:afterOnLoad", (event) => event.detail.successful && say(""));
 
-  // If a swap removes the focused element, continue at the content instead of at the top of the page. Lists have rules of
-  // their own (lists.js), which come first.
+  // If a swap removes the focused element, continue at the menu that it was in, or at the content, instead of at the top
+  // of the page. Lists have rules of their own (lists.js), which come first.
   document.addEventListener("htmx:beforeSwap", (event) => {
     const { target, shouldSwap } = event.detail;
     const focused = document.activeElement;
     if (!shouldSwap || focused === document.body || !target.contains(focused)) return;
     setTimeout(() => {
       if (!focused.isConnected && document.activeElement === document.body) {
-        document.getElementById("main").focus({ preventScroll: true });
+        const menu = target.closest("details[open]");
+        (menu ? menu.querySelector("summary") : document.getElementById("main")).focus({ preventScroll: true });
       }
     });
   });

@@ -134,8 +134,10 @@
     window.scrollTo({ top: above, behavior: "instant" });
     const all = boxes();
     const next = all[Math.min(place, all.length - 1)];
-    if (next) next.focus({ preventScroll: true });
-    else document.getElementById("main").focus({ preventScroll: true });
+    const target = next || document.getElementById("main");
+    target.focus({ preventScroll: true });
+    // Tab can have scrolled past the row on the way to the bar.
+    if (next && next.getBoundingClientRect().bottom < 0) next.scrollIntoView({ block: "nearest", behavior: "instant" });
   });
 
   // Count checkboxes that the browser kept selected over a reload, and enable the form of a page that is shown again.
@@ -244,6 +246,8 @@ document.addEventListener("click", (event) => {
 (function () {
   "use strict";
 
+  const OPEN = "details:is(.saved, .more)[open]";
+
   // "toggle" does not bubble, but it can be captured.
   document.addEventListener("toggle", (event) => {
     const menu = event.target;
@@ -257,7 +261,7 @@ document.addEventListener("click", (event) => {
   }, true);
 
   document.addEventListener("keydown", (event) => {
-    const menu = event.key === "Escape" && !event.isComposing && event.target.closest("details.saved[open]");
+    const menu = event.key === "Escape" && !event.isComposing && event.target.closest(OPEN);
     if (!menu) return;
     event.preventDefault();
     menu.open = false;
@@ -266,12 +270,12 @@ document.addEventListener("click", (event) => {
 
   // An open menu could cover the focused element (WCAG 2.4.11). Without a target, the window lost the focus.
   document.addEventListener("focusout", (event) => {
-    const menu = event.target.closest("details.saved[open]");
+    const menu = event.target.closest(OPEN);
     if (menu && event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
   });
 
   document.addEventListener("click", (event) => {
-    for (const menu of document.querySelectorAll("details.saved[open]")) {
+    for (const menu of document.querySelectorAll(OPEN)) {
       // The clicked element may be gone: htmx has replaced it.
       if (event.target.isConnected && !menu.contains(event.target)) menu.open = false;
     }

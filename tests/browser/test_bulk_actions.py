@@ -79,6 +79,18 @@ def test_keys_tick_a_range_act_and_undo_without_a_mouse(
     expect(page.locator("#keys")).to_contain_text("selects a range")
 
 
+def test_the_focus_is_visible_after_an_action_below_the_rows(
+    open_page: OpenPage, insider: User, ten: list[Memory]
+) -> None:
+    page = open_page("/memories/", insider, viewport={"width": 1000, "height": 420})
+    page.locator(".row-check").first.check()
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    page.locator("#bulk button[value=trash]").press("Enter")
+    expect(page.locator("#messages")).to_contain_text("moved to the trash")
+    expect(page.locator(".row-check").first).to_be_focused()
+    expect(page.locator(".row-check").first).to_be_in_viewport()
+
+
 def test_the_message_stays_until_it_is_closed_and_the_page_where_it_was(
     open_page: OpenPage, insider: User, ten: list[Memory]
 ) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from playwright.sync_api import expect
 
+from memoryhub.accounts import people
 from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
 
 PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 25, 23)"}
@@ -90,6 +92,35 @@ def test_on_a_phone_the_menu_opens_over_the_page(open_page: Any, reader: Any) ->
     page.get_by_role("button", name="Menu").click()
     link.click()
     expect(page.get_by_role("heading", name="Memories")).to_be_visible()
+
+
+def test_on_a_phone_the_other_actions_open_over_the_page(open_page: Any, insider: Any, remember: Any) -> None:
+    page = open_page(f"/memories/{remember('zebra').uid}/", insider, viewport=PHONE)
+    facts = page.get_by_role("heading", name="Facts")
+    before = facts.bounding_box()
+    page.locator("summary", has_text="More actions").click()
+    expect(page.get_by_role("link", name="Erase")).to_be_in_viewport()
+    assert facts.bounding_box() == before
+
+
+def test_on_a_phone_the_journal_of_a_person_shows_details(open_page: Any, reader: Any) -> None:
+    boss = User.objects.create_superuser("boss", password="a good password")
+    ada = people.create_account("ada", "another good password", boss)
+    people.change_rights(ada, boss, role="curator", level="private", is_active=True, is_staff=False)
+    page = open_page("/people/ada/", boss, viewport=PHONE)
+    expect(page.locator(".journal-table .details").first).to_be_visible()
+
+
+def test_on_a_phone_lists_of_the_admin_do_not_scroll_sideways(
+    open_page: Any, reader: Any, remember: Any
+) -> None:
+    boss = User.objects.create_superuser("boss", password="a good password")
+    remember("zebra", project="p" * 100, category="c" * 90)
+    for model in ("memory", "journalentry"):
+        page = open_page(f"/admin/memoryhub/{model}/", boss, viewport=PHONE)
+        results = page.locator("#changelist .results")
+        assert results.evaluate("one => one.scrollWidth <= one.clientWidth")
+    expect(page.locator("#result_list tbody th").first).to_have_attribute("data-label", "Row")
 
 
 def test_no_content_makes_a_page_wider_than_its_window(

@@ -218,6 +218,7 @@ class TestSavedSearches:
         page.get_by_label("Save this search as").fill("Tides")
         page.keyboard.press("Enter")
         expect(page.get_by_text("Saved as “Tides”.")).to_be_visible()
+        expect(page.locator("details.saved > summary")).to_be_focused()
         assert [(one.page, "q=tide" in one.query) for one in SavedSearch.objects.all()] == [
             ("memories", True)
         ]

@@ -169,6 +169,18 @@ def test_a_menu_opens_closes_and_gives_the_focus_back(
     expect(page.locator(":popover-open")).to_have_count(0)
 
 
+def test_the_other_actions_of_a_memory_close_by_escape(open_page: OpenPage, insider: Any, uid: str) -> None:
+    page = open_page(f"/memories/{uid}/", insider)
+    menu = page.locator("details.more")
+    menu.locator("summary").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(menu.get_by_role("button", name="Pin")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(menu).not_to_have_attribute("open", "")
+    expect(menu.locator("summary")).to_be_focused()
+
+
 def test_the_menu_of_saved_searches_closes_when_the_focus_leaves_it(
     open_page: OpenPage, insider: Any, uid: str
 ) -> None:

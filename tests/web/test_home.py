@@ -51,6 +51,23 @@ class TestFirstRun:
         assert "No memories yet" in page
         assert "hush" not in page
 
+    def test_store_with_everything_in_the_trash_links_to_the_trash(
+        self, visitor: Client, remember: Any
+    ) -> None:
+        memory = remember("gone")
+        Memory.objects.filter(pk=memory.pk).update(deleted_at=timezone.now())
+        for address in ("/", "/memories/"):
+            response = visitor.get(address)
+            assert "No memories yet" not in text(response)
+            assert "All memories are in the trash" in text(response)
+            assert '<a class="button" href="/trash/">' in response.content.decode()
+
+    def test_hidden_memories_in_the_trash_are_not_mentioned(self, visitor: Client, remember: Any) -> None:
+        memory = remember("hush", sensitivity="secret")
+        Memory.objects.filter(pk=memory.pk).update(deleted_at=timezone.now())
+        for address in ("/", "/memories/"):
+            assert "No memories yet" in text(visitor.get(address))
+
 
 class TestNumbers:
     def test_decided_visible_injections_of_30_days_are_counted(self, visitor: Client, remember: Any) -> None:

@@ -106,6 +106,7 @@ def _page_context(request: HttpRequest, form: MemoryListFilter, clearance: Clear
     listed = _ordered_page(request, memories, form.column())
     return {
         **listed,
+        "trashed": not listed["page"].items and Memory.objects.visible_to(clearance).trashed().exists(),
         "items": [ListItem(memory) for memory in listed["page"].items],
         "total": sum(facets["sensitivity"].values()),  # every memory has one of few levels
         "groups": build_facets(request, facets),
