@@ -86,7 +86,7 @@ class Operator(BaseSettings):
     )
     secret_key: str = _variable(
         "MEMORYHUB_SECRET_KEY",
-        "signs browser sessions, which a new key ends, and encrypts second factors",
+        "signs browser sessions and encrypts second factors; a new key ends all sessions",
         shown="created at first use in LETSGO_HOME/secret-key",
         secret=True,
     )

@@ -90,7 +90,7 @@ class Config(BaseModel):
     )
     durability: str = _text_tunable(
         "power-loss",
-        "what a stored memory survives: a power loss (commits are flushed to disk) or only a crash",
+        "protect stored memories from a power loss (each commit is flushed to disk) or only from a crash",
         "power-loss|crash",
         "power-loss or crash",
     )

@@ -143,6 +143,17 @@ def test_a_moment_that_is_none_names_its_option(run):
     assert ran.err.startswith("--since: ")
 
 
+@pytest.mark.parametrize("option", [("--type", "decision"), ("--until", "2026-01-01"), ("--trashed",)])
+def test_a_whole_export_names_the_options_that_it_refuses(run, option):
+    done = run("export_memories", "--whole", *option)
+    assert done.code == 1
+    assert option[0] in done.err
+
+
+def test_a_whole_export_of_a_project_takes_levels(run):
+    assert run("export_memories", "--whole", "--project", "shop", "--include-private").code == 0
+
+
 def test_the_trash_is_exported_instead_of_live_memories_on_request(run, remember, actor):
     remember("live")
     memories.trash_memories([remember("trashed").uid], actor)

@@ -148,7 +148,7 @@ class Cluster:
         rows.append(("operations", f"{options.operations:,} in {seconds / 60:.1f} minutes"))
         rows.append(("requests, per second", f"{count:,}, {count / seconds:.0f}"))
         statuses = ", ".join(f"{status}: {n:,}" for status, n in sorted(answers.statuses.items()))
-        rows.append(("answers by status (0: cut off, -1: not connected)", statuses))
+        rows.append(("responses by status (0: cut off, -1: not connected)", statuses))
         for kind, times in answers.milliseconds.items():
             parts = " / ".join(f"{percentile(times, part / 100):.0f}" for part in (50, 95, 99))
             rows.append((f"{kind}: requests, p50 / p95 / p99 in ms", f"{len(times):,}, {parts}"))

@@ -20,9 +20,9 @@ _MARKER = "pytest.mark.conformance"
 _HEADER = """\
 # Conformance
 
-Each requirement of the five documents that memoryhub implements, in our own words, with the tests that
-prove it. `python -m tools.conformance` makes this page from `tools/conformance/*.toml` and the markers
-`@pytest.mark.conformance` of the tests. A test fails if a requirement has no test, or if this page is
+This page lists the requirements of the five documents that memoryhub implements, in our own words, and the
+tests that prove each of them. `python -m tools.conformance` writes the page from `tools/conformance/*.toml`
+and the markers `@pytest.mark.conformance`. A test fails if a requirement has no test, or if this page is
 outdated.
 """
 

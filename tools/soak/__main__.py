@@ -86,8 +86,8 @@ class Soak:
         answers = sum(self.record.statuses.values())
         return [
             ("duration, minutes", f"{seconds / 60:.1f}"),
-            ("answers, per second", f"{answers:,}, {answers / seconds:.0f}"),
-            ("answers by status", describe(self.record)),
+            ("responses, per second", f"{answers:,}, {answers / seconds:.0f}"),
+            ("responses by status", describe(self.record)),
             ("p50 / p95 in the first fifth, ms", quantiles(early)),
             ("p50 / p95 in the last fifth, ms", quantiles(late)),
             (
@@ -121,7 +121,7 @@ class Soak:
             self.failures.append(f"processes were left behind: {left_behind}")
         return [
             ("kills", f"{rounds:,} ({', '.join(targets)}, in turn)"),
-            ("answers by status (0: none, because of the kill)", describe(self.record)),
+            ("responses by status (0: none, because of the kill)", describe(self.record)),
             ("restart on the same port until ready, s: p50 / longest", spread(restarted)),
             ("processes left behind", str(len(left_behind))),
             *self.check(),

@@ -77,7 +77,8 @@ class Command(StoreCommand):
             options["format"] != OWN_FORMAT or any(options[name] for name in _MEMORY_FILTERS)
         ):
             raise CommandError(
-                f"--whole requires the format {OWN_FORMAT} and can be combined only with --project"
+                f"--whole requires the format {OWN_FORMAT}; it cannot be combined with --type, --since, "
+                "--until and --trashed"
             )
         selection = ExportSelection(operator(included), self._filter(options), options["whole"])
         selection.journal_secrets()

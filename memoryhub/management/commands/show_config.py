@@ -122,7 +122,7 @@ def operator_table() -> str:
         name, more = variable_of(spec), describe(spec)
         note = f"; or `{name}_FILE`, a file that contains it" if more["secret"] else ""
         rows.append((f"`{name}`", more["shown_default"], f"{spec.description}{note}"))
-    return _table(("variable", "default", "what it is"), rows)
+    return _table(("variable", "default", "description"), rows)
 
 
 def tunables_table() -> str:
@@ -137,7 +137,7 @@ def tunables_table() -> str:
         )
         for name, spec in Config.model_fields.items()
     ]
-    return _table(("key", "default", "range", "what it is", "variable"), rows)
+    return _table(("key", "default", "range", "description", "variable"), rows)
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
