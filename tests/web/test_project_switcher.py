@@ -95,7 +95,7 @@ class TestAccess:
         remember("hidden", project="vault", sensitivity="private")
         choose(visitor, name)
         page = words(visitor, "/memories/")
-        assert "No such project" in page
+        assert "Project not found" in page
         assert 'aria-label="Project: all projects"' in page
 
     def test_a_person_of_one_project_chooses_no_other(self, sign_in: Any, two_projects: None) -> None:

@@ -81,7 +81,7 @@ class TestPage:
     def test_unknown_tab_is_refused(self, reviewer: Client) -> None:
         response = reviewer.get("/review/?tab=<b>")
         assert response.status_code == 422
-        assert "choose one of the tabs" in response.content.decode()
+        assert "Choose one of the tabs" in response.content.decode()
         assert "/review/?tab=flagged" in Page(response.content.decode()).links()
 
     @pytest.mark.parametrize("page", ["0", "-1", "x", "99999999", "2"])
