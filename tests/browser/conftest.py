@@ -14,7 +14,7 @@ from django.contrib.staticfiles.handlers import StaticFilesHandler
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, TimeoutError, expect
 from pytest_django.live_server_helper import LiveServer
 
-from tests.browser.window_pool import Window, Windows
+from tests.browser.window_pool import PATIENCE, Window, Windows
 from tests.clients import create_person, signed_in_client
 from tests.settings import NODES
 from tools.screenshots.chromium import installed, started
@@ -22,9 +22,9 @@ from tools.screenshots.chromium import installed, started
 # Playwright's synchronous API runs an event loop in this thread, where Django refuses to run.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
+expect.set_options(timeout=30_000 if NODES else PATIENCE)  # a node that has just started is slow
 if NODES:
     LiveServer.url = property(lambda server: NODES)  # type: ignore[method-assign, assignment]
-    expect.set_options(timeout=30_000)  # a node that has just started is slow
 
 HARMLESS = (
     # Chromium repeats each error status as a message; the response itself is judged.
