@@ -105,11 +105,14 @@ def test_m_sends_nothing_where_nothing_is_ticked(open_page: OpenPage, ada: User,
 
 
 @pytest.mark.usefixtures("embedding")
-def test_another_one_to_keep_is_no_taking_back(open_page: OpenPage, ada: User, remember: Remember) -> None:
+def test_choosing_another_memory_to_keep_announces_no_undo(
+    open_page: OpenPage, ada: User, remember: Remember
+) -> None:
+    shorter = "The build cache lives on the runner and is emptied every night"
     for end in ("", " at two"):
-        remember(f"The build cache lives on the runner and is emptied every night{end}")
+        remember(f"{shorter}{end}")
     page = open_page("/review/?tab=alike&look=1", ada)
-    page.locator('[name="keep"]:not(:checked)').check()
+    page.get_by_role("radio", name=f"Keep {shorter}", exact=True).check()
     expect(page.get_by_text("Kept: chosen by you.")).to_be_visible()
     expect(page.locator("#review-status")).to_have_text("")
 
