@@ -346,7 +346,9 @@ def _limit_statement(execute: Callable[..., Any], query: str, params: Any, many:
     A setting for the transaction must end with the statement, so it is reset in the same round trip.
     """
     inside = context["connection"].in_atomic_block
-    seconds = max(_limit.deadline.left(), 0.001) if _limit.deadline else 0.0 if inside else _limit.seconds
+    seconds = 0.0 if inside else _limit.seconds
+    if _limit.deadline is not None:
+        seconds = max(_limit.deadline.left(), 0.001)
     is_read = not many and query.lstrip()[:6].upper().startswith(("SELECT", "WITH"))
     if is_read and isinstance(params, list | tuple):  # PostgreSQL refuses NUL, which no stored text contains
         params = [one.replace("\x00", "\uffff") if isinstance(one, str) else one for one in params]
