@@ -25,7 +25,7 @@ from django.db import connection
 from numpy.typing import NDArray
 
 from memoryhub.backends import change_log, vector_file
-from memoryhub.backends.change_log import NO_POSITION, LogPosition
+from memoryhub.backends.change_log import NO_POSITION, STORED_TYPE, LogPosition
 from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.backends.vector_file import Identity, Records, VectorFile
 from memoryhub.backends.vector_view import (
@@ -39,7 +39,6 @@ from memoryhub.backends.vector_view import (
 )
 from memoryhub.core.database import store_path
 
-STORED_TYPE = np.dtype("<f2")
 PAGE_SIZE = 10_000  # vectors fetched at a time
 MIN_DEAD_ROWS = 1024  # deleted rows before a file is rewritten, at least
 MAX_DEAD_SHARE = 0.25  # share of deleted rows from which a file is rewritten

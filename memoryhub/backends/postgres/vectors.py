@@ -21,10 +21,9 @@ from django.db.backends.utils import CursorWrapper
 from numpy.typing import NDArray
 
 from memoryhub.backends import change_log
-from memoryhub.backends.change_log import NO_POSITION, VECTOR_TABLE, LogPosition
+from memoryhub.backends.change_log import NO_POSITION, STORED_TYPE, VECTOR_TABLE, LogPosition
 from memoryhub.backends.postgres import KEYS_OF_JSON, server
 from memoryhub.backends.tables import Trigger
-from memoryhub.backends.vector_index import STORED_TYPE
 from memoryhub.backends.vector_view import PRIOR_VECTORS, Keys, Scores, Vectors, VisibleMemories
 
 logger = logging.getLogger(__name__)
