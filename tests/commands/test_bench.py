@@ -121,7 +121,8 @@ def test_stored_memories_have_files_only_where_the_name_says_so() -> None:
     by_name = {one.name: one for one in workloads([{**line, "files_read": ["a.py"]} for line in LINES])}
     [(_, _, plain)] = by_name["store"].requests(1, 1)
     [(_, _, full)] = by_name["store, with files and a session"].requests(1, 1)
-    assert plain and full
+    assert plain
+    assert full
     assert "files_read" in full
     assert set(plain) <= {"title", "content", "project"}
 
