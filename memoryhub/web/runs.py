@@ -12,6 +12,7 @@ from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import reswap, retarget
@@ -28,6 +29,7 @@ from memoryhub.web.base.forms import ListFilter, parse_whole_number, to_sentence
 from memoryhub.web.base.navigation import ADD_RUN, can_view_runs
 from memoryhub.web.base.requests import cursor_page, require
 from memoryhub.web.memories.bulk_actions import OPERATION_NAME, is_allowed
+from memoryhub.web.memories.selection import list_page
 
 RUNS_PER_PAGE = 30
 CHANGES_PER_PAGE = 25
@@ -192,6 +194,7 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     result = results.visible_result(found, clearance, counted=not is_active)
     context = {
         **progress_context(request, found, results.progress_percent(found, result)),
+        **_parent_page(request, found),
         "result": result,
         "params": params,
         "may_steer": _may_control(request, found),
@@ -214,6 +217,13 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
         "may_do": _may_run_for_real(request, found, params),
         "loses_data": found.operation in LOSING_OPERATIONS,
     }
+
+
+def _parent_page(request: HttpRequest, found: MaintenanceRun) -> dict[str, str]:
+    """Return the list that a bulk action of this person was started from; for other runs, Maintenance."""
+    if _is_own_action(request, found) and (page := list_page((found.undoes or found).params["address"])):
+        return page
+    return {"back_url": reverse("maintenance"), "back_name": "Maintenance"}
 
 
 def _may_run_for_real(request: HttpRequest, found: MaintenanceRun, params: list[tuple[str, Any]]) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -212,6 +214,30 @@ class TestList:
         assert PAGE in page.links()
         row = page.words.partition("Claude Code")[2]
         assert row.startswith("11")  # one visible memory, one session
+
+    def test_last_seen_is_the_same_in_the_list_and_on_the_page(
+        self, visitor: Client, remember: Remember, agent: Actor
+    ) -> None:
+        """Memories count, and tokens that were revoked since; a token that was never used does not."""
+
+        def last_seen() -> tuple[str, str]:
+            markup = [visitor.get(address).content.decode() for address in ("/agents/", PAGE)]
+            after = [re.split('Last seen">|last seen ', one)[1] for one in markup]
+            return after[0][:100].partition("</")[0], after[1][:100].partition("</")[0]
+
+        today = timezone.now()
+        make_token("ada")
+        assert "Claude Code (ada)00never" in main(visitor.get("/agents/")).words
+        assert "never seen" in main(visitor.get(PAGE)).words
+        memory = remember("one", by=agent)
+        Memory.objects.filter(pk=memory.pk).update(created_at=today - timedelta(days=3))
+        listed, shown = last_seen()
+        assert "3 days ago" in listed
+        assert listed == shown
+        make_token("ada", last_used_at=today - timedelta(days=2), revoked_at=today)
+        listed, shown = last_seen()
+        assert "2 days ago" in listed
+        assert listed == shown
 
     def test_empty_store_shows_an_empty_state(self, visitor: Client) -> None:
         assert "No agents yet" in main(visitor.get("/agents/")).words
