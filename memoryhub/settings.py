@@ -112,6 +112,7 @@ TEMPLATES = [
             "builtins": ["template_partials.templatetags.partials"],
             "libraries": {
                 "hub": "memoryhub.web.templatetags.hub",
+                "list_cells": "memoryhub.admin.list_cells",
                 "pages": "memoryhub.web.templatetags.pages",
             },
             "context_processors": [
