@@ -52,7 +52,7 @@ try:
 except OSError as error:
     raise ImproperlyConfigured(
         f"{'LETSGO_HOME' if DATABASE_URL else 'LETSGO_MEMORY_DB'}: cannot make the folder {_folder}: {error};"
-        " name another or make room"
+        " choose another one, or free some space"
     ) from None
 
 INSTALLED_APPS = [
