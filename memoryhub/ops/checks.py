@@ -208,7 +208,7 @@ def store_is_named_once(environ: Mapping[str, str] = os.environ, **kwargs: Any) 
     if settings.DATABASE_URL and environ.get("LETSGO_MEMORY_DB"):
         return [
             Warning(
-                "DATABASE_URL and LETSGO_MEMORY_DB both name the store; DATABASE_URL counts",
+                "DATABASE_URL and LETSGO_MEMORY_DB are both set; the hub uses DATABASE_URL",
                 hint="Unset one of them.",
                 id="memoryhub.W003",
             )

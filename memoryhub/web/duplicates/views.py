@@ -255,7 +255,7 @@ def _input_error(decision: str | None, chosen: list[str]) -> str:
     if decision not in _DECISIONS:
         return "choose to merge, to merge with a text of your own, or to say that they are not duplicates"
     if len(chosen) < 2:
-        return "name the memories" if decision == "apart" else "select at least one memory to merge"
+        return "choose the memories" if decision == "apart" else "select at least one memory to merge"
     return ""
 
 

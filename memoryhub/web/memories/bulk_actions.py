@@ -120,7 +120,7 @@ def parse_action(form: QueryDict, clearance: Clearance) -> tuple[str, dict[str, 
     if kind != "set":
         return kind, {}
     if name == "project" and not form.get("project", "").strip():
-        raise StoreError("name the project to move them to", "project")
+        raise StoreError("enter the project to move them to", "project")
     names = [name] if name in SETTABLE_FIELDS else [one for one in SETTABLE_FIELDS if form.get(one)]
     values = {one: form.get(one, "") for one in names}
     level = values.get("sensitivity")
