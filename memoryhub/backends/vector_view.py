@@ -25,6 +25,7 @@ from memoryhub.backends.change_log import LogPosition
 
 Vectors: TypeAlias = NDArray[np.float32]
 Keys: TypeAlias = NDArray[np.int64]
+STORED_TYPE = np.dtype("<f2")
 # Number of zero vectors that each mean includes, because the mean of a few vectors is noise.
 PRIOR_VECTORS = 32
 MAX_CACHED_MEANS = 4  # means to which the distances of all vectors are cached
@@ -32,6 +33,14 @@ MIN_CODED_ROWS = 30_000  # rows from which cosines are estimated: reading fewer 
 MAX_UNCODED_ROWS = 4096  # rows at the end whose products are computed, until they are coded too
 MIN_NEAREST = 2000  # of the nearest visible memories, at least so many have exact cosines
 _EPSILON = 1e-6  # the smallest divisor
+
+
+def unit_vectors(stored: Sequence[bytes], dimensions: int) -> tuple[Vectors, NDArray[np.bool_]]:
+    """Return stored vectors with the length 1, without those that have no direction, and which have one."""
+    vectors = np.frombuffer(b"".join(stored), STORED_TYPE).astype(np.float32).reshape(-1, dimensions)
+    lengths = np.linalg.norm(vectors, axis=1)
+    valid = np.isfinite(lengths) & (lengths > 0)
+    return vectors[valid] / lengths[valid, None], valid
 
 
 class Scores(NamedTuple):

@@ -16,7 +16,7 @@ from django.db.models import Exists, OuterRef
 from memoryhub import embeddings
 from memoryhub.backends import bulk
 from memoryhub.backends.tables import EMBEDDED_COLUMNS
-from memoryhub.backends.vector_index import STORED_TYPE
+from memoryhub.backends.vector_view import STORED_TYPE
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors, provider
 from memoryhub.embeddings.provider import EmbeddingSettings, log_failure
