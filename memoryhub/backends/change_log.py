@@ -133,6 +133,18 @@ def current_position() -> LogPosition:
         return _to_position(cursor.fetchone())
 
 
+def position_and_vector(memory: int, model: str, size: int) -> tuple[LogPosition, bytes | None]:
+    """Return the position, and the vector of a memory if it has one of this model of ``size`` bytes."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {_POSITION_COLUMNS}, (SELECT vector FROM {VECTOR_TABLE}"
+            " WHERE memory_id = %s AND model = %s AND length(vector) = %s)",
+            [memory, model, size],
+        )
+        *row, vector = cursor.fetchone()
+    return _to_position(row), vector
+
+
 def parse_position(stored: str) -> LogPosition:
     return _to_position(json.loads(stored))
 

@@ -36,6 +36,7 @@ from memoryhub.backends.vector_view import (
     VisibleMemories,
     extend_codes,
     extend_distances,
+    unit_vectors,
 )
 from memoryhub.core.database import store_path
 
@@ -195,11 +196,7 @@ class VectorIndex:
             page = change_log.vectors_between(start, end, self.model, size, PAGE_SIZE)
             if page:
                 ids, pks, blobs = zip(*page, strict=True)
-                vectors = np.frombuffer(b"".join(blobs), STORED_TYPE).astype(np.float32)
-                vectors = vectors.reshape(len(page), self.dimensions)
-                lengths = np.linalg.norm(vectors, axis=1)
-                valid = np.isfinite(lengths) & (lengths > 0)
-                vectors = vectors[valid] / lengths[valid, None]
+                vectors, valid = unit_vectors(blobs, self.dimensions)
                 yield np.array(ids, np.int64)[valid], np.array(pks, np.int64)[valid], vectors
             start = page[-1][0] if len(page) == PAGE_SIZE else end
 

@@ -22,10 +22,11 @@ def test_room_of_a_project_is_looked_up_in_the_index() -> None:
     plan: list[str] = []
 
     def explain(execute: Callable[..., Any], statement: str, *arguments: Any) -> Any:
-        execute(f"EXPLAIN {statement}", *arguments)
+        execute(f"SET LOCAL enable_seqscan = off; EXPLAIN {statement}", *arguments)
+        arguments[-1]["cursor"].nextset()
         plan.extend(line for (line,) in arguments[-1]["cursor"].fetchall())
         return execute(statement, *arguments)
 
-    with connection.execute_wrapper(explain):
+    with transaction.atomic(), connection.execute_wrapper(explain):
         read_state_before_store(["0" * 64], ["a"], 1000, timezone.now())
     assert any("Index Cond" in line and "project = ANY" in line for line in plan), plan
