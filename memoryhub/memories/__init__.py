@@ -27,7 +27,7 @@ from memoryhub.memories.freshness import FileChange, changed_files, compare_with
 from memoryhub.memories.merge import MergeResult, merge_memories, undo_merge
 from memoryhub.memories.pair_decisions import dismiss_duplicates, undo_dismissal
 from memoryhub.memories.secret_check import check_drafts
-from memoryhub.memories.temporal import count_access, count_accesses
+from memoryhub.memories.temporal import count_accesses
 from memoryhub.memories.update import renew_expiry, repair_sensitivity, update_memory
 from memoryhub.memories.vectors import embed_drafts
 from memoryhub.memories.versions import restore_version, undo_last_change

@@ -106,11 +106,6 @@ def _find_promotions(memories: Iterable[Memory], now: datetime) -> dict[int, str
     return found
 
 
-def count_access(memory: Memory, now: datetime | None = None) -> None:
-    """Count one access. See :func:`count_accesses`."""
-    count_accesses([memory], now)
-
-
 def count_accesses(
     memories: Collection[Memory],
     now: datetime | None = None,

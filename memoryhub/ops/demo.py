@@ -141,7 +141,7 @@ class _History:
         self.memories[row["ref"]] = store.create_memory(MemoryDraft(**known), _actor(row["by"]), at).memory
 
     def touch(self, ref: str, at: datetime) -> None:
-        store.count_access(self.memories[ref], at)
+        store.count_accesses([self.memories[ref]], at)
 
     def update(self, row: Row, action: Row, at: datetime) -> None:
         store.update_memory(

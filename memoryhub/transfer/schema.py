@@ -291,14 +291,10 @@ def memory_history(line: MemoryLine) -> ImportedHistory | None:
     """Return the history of a line, or None if it has only the values of a draft."""
     if not line.model_fields_set & _HISTORY_FIELDS:
         return None
-    return _to_history(line, "created_at")
+    return to_history(line, "created_at")
 
 
-def fact_history(line: FactLine) -> ImportedHistory:
-    return _to_history(line)
-
-
-def _to_history(line: MemoryLine | FactLine, *excluded: str) -> ImportedHistory:
+def to_history(line: MemoryLine | FactLine, *excluded: str) -> ImportedHistory:
     """Return the fields of the schema; extra fields of a line are unchecked and left out."""
     names = {one.name: _HISTORY_NAMES.get(one.name, one.name) for one in fields(ImportedHistory)}
     known = type(line).model_fields.keys() - set(excluded)

@@ -186,7 +186,7 @@ def test_memories_are_filtered_by_state(curator, states, state, titles):
 
 def test_memories_are_filtered_by_use(curator, remember):
     remember("never", title="never")
-    memories.count_access(remember("used", title="used"))
+    memories.count_accesses([remember("used", title="used")])
     assert found(curator, use="never") == ["never"]
     assert found(curator, use="used") == ["used"]
     assert found(curator, use="x") == []

@@ -246,7 +246,7 @@ def test_every_operation_records_actor_and_object(remember, actor):
 
 def test_reads_and_refused_writes_leave_no_row(remember, low):
     memory = remember("words", sensitivity="secret")
-    memories.count_access(memory)
+    memories.count_accesses([memory])
     memories.trash_memories([memory.uid], low)
     assert JournalEntry.objects.count() == 1
 

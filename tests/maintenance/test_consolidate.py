@@ -211,7 +211,7 @@ def test_memories_added_during_a_run_wait_for_the_next_run(aged, configure, acto
 def test_memory_changed_since_the_plan_is_skipped(aged, actor, now):
     accessed, edited, calm = aged("a", days=10), aged("b", days=10), aged("c", days=10)
     [step] = list(OPERATIONS["consolidate"].steps(OPERATIONS["consolidate"].Params(), actor, now))
-    store.count_access(accessed, now)
+    store.count_accesses([accessed], now)
     store.update_memory(edited.uid, MemoryPatch(importance=0.9), actor)
     assert step.apply("run") == 1
     assert [change.uid for change in step.applied] == [calm.uid]

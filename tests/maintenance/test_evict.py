@@ -82,7 +82,7 @@ def test_memory_used_since_the_plan_stays(aged, actor, configure, now):
     aged("c", days=7)
     configure(max_memories=1)
     [step] = list(OPERATIONS["evict"].steps(OPERATIONS["evict"].Params(), actor, now))
-    memories.count_access(chosen)
+    memories.count_accesses([chosen])
     assert step.apply("run") == 1
     assert [change.uid for change in step.applied] == [other.uid]
 

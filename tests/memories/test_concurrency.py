@@ -114,7 +114,9 @@ def test_threads_upsert_one_key(actor):
 def test_concurrent_accesses_are_all_counted(actor, remember):
     memory = remember("read often")
     assert (
-        at_once(lambda number: [memories.count_access(Memory.objects.get(pk=memory.pk)) for _ in range(25)])
+        at_once(
+            lambda number: [memories.count_accesses([Memory.objects.get(pk=memory.pk)]) for _ in range(25)]
+        )
         == []
     )
     assert Memory.objects.get().accessed_count == THREADS * 25

@@ -168,7 +168,7 @@ class StoreMachine(RuleBasedStateMachine):
     def touch(self, number: int) -> None:
         self.step()
         if memory := Memory.objects.filter(uid=self.some(number)).first():
-            memories.count_access(memory, self.now)
+            memories.count_accesses([memory], self.now)
 
     @rule(number=st.integers(0, 20))
     def corrupt_a_level(self, number: int) -> None:

@@ -44,7 +44,7 @@ class TestUndo:
 
     def test_later_accesses_stay_counted(self, three: list[Memory], actor: Actor) -> None:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
-        memories.count_access(Memory.objects.get(pk=three[0].pk))
+        memories.count_accesses([Memory.objects.get(pk=three[0].pk)])
         memories.undo_merge(merged.uid, actor)
         kept = Memory.objects.get(pk=three[0].pk)
         assert kept.accessed_count == 3

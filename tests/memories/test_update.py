@@ -111,7 +111,7 @@ def test_revisions_are_numbered_and_store_their_level(remember, actor):
 def test_update_changes_updated_at_and_read_does_not(remember, actor):
     memory = remember("content")
     later = timezone.now() + timedelta(hours=1)
-    memories.count_access(memory, later)
+    memories.count_accesses([memory], later)
     assert Memory.objects.get().updated_at == memory.updated_at
     change(memory, actor, later, importance=0.9)
     stored = Memory.objects.get()
@@ -161,7 +161,7 @@ def test_change_since_opened_is_a_conflict(remember, actor):
 
 def test_read_since_opened_is_no_conflict(remember, actor):
     memory = remember("content")
-    memories.count_access(memory)
+    memories.count_accesses([memory])
     memories.update_memory(memory.uid, MemoryPatch(importance=0.1), actor, unchanged_since=memory.updated_at)
     assert Memory.objects.get().importance == 0.1
 

@@ -227,7 +227,7 @@ def test_rows_are_not_counted_again_without_a_change(world: dict[str, Memory]) -
 
 def test_access_does_not_change_a_block(world: dict[str, Memory]) -> None:
     before = read_marks()
-    store.count_access(world["plain"])
+    store.count_accesses([world["plain"]])
     assert read_marks() == before
 
 

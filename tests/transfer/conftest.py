@@ -126,7 +126,7 @@ def full_store(db: None) -> None:
     put("said at two levels", by=BOB, project="shop")  # by an author who cannot see the other one
     keyed = put("colour = blue", key="colour", project="shop", created_at="2020-02-03T04:05:06Z")
     put("colour = green", key="colour", project="shop")
-    memories.count_access(keyed)
+    memories.count_accesses([keyed])
     Evidence.objects.create(memory=keyed, session_id="s1")
     services.create_fact(
         FactDraft(subject="build", predicate="runs on", object="4 machines", project="shop"), ADA

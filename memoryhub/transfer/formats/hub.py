@@ -30,8 +30,8 @@ from memoryhub.transfer.schema import (
     FactLine,
     Header,
     MemoryLine,
-    fact_history,
     memory_history,
+    to_history,
 )
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _make_record(place: str, shape: BaseModel) -> Item | None:
         _move_source_to_tags(shape)
         return Record(place, shape, shape.id, memory_history(shape) or NO_HISTORY)
     if isinstance(shape, FactLine):
-        return Record(place, shape, shape.id, fact_history(shape))
+        return Record(place, shape, shape.id, to_history(shape))
     if isinstance(shape, Header):
         if shape.version > VERSION:
             raise UnreadableFile("this file was written by a newer memoryhub; update this one first")
