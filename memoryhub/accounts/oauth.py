@@ -26,6 +26,7 @@ from memoryhub.accounts import roles, tokens
 from memoryhub.accounts.clearance import user_clearance
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
+from memoryhub.core.dates import parse_moment
 from memoryhub.core.vocabulary import RIGHTS
 from memoryhub.memories.errors import Forbidden, StoreError
 from memoryhub.models import AgentToken, OAuthClient, OAuthCode, OAuthRefresh
@@ -304,7 +305,7 @@ def redeem_code(code: OAuthCode) -> dict[str, Any] | None:
             owner=name,
             actor=Actor(f"user:{name}", clearance),
             within=clearance,
-            expires_at=datetime.fromisoformat(ends) if ends else None,
+            expires_at=parse_moment(ends),
             now=now,
             oauth=tokens.OAuthGrant(code.client, code.audience, now + SECRET_LIFETIME),
             **grant,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
@@ -143,11 +142,6 @@ Entities = Annotated[
 ]
 
 
-@cache
-def _field_names(model: type[BaseModel]) -> frozenset[str]:
-    return frozenset(model.model_fields)
-
-
 class _MemoryFields(BaseModel):
     """The fields of drafts and patches. Unknown fields are not an error; ``ignored`` names them."""
 
@@ -203,7 +197,7 @@ class _MemoryFields(BaseModel):
     @property
     def given(self) -> set[str]:
         """The names of known fields that the client set."""
-        return self.model_fields_set & _field_names(type(self))
+        return self.model_fields_set & type(self).model_fields.keys()
 
     @property
     def ignored(self) -> list[str]:
