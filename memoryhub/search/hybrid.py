@@ -35,7 +35,7 @@ from memoryhub.search.lexical import (
     default_weights,
     match_texts,
 )
-from memoryhub.search.prompts import clean_prompt, match_prompt, without_chatter
+from memoryhub.search.prompts import clean_prompt, match_prompt, without_actions
 from memoryhub.search.scoring import (
     MATCH_CURVE,
     NEIGHBOUR_WORD_SHARES,
@@ -137,7 +137,7 @@ def search_memories(
     limit = config.search_limit if limit is None else limit
     min_score = config.min_score if min_score is None else min_score
     query = queries.parse_query(clean_prompt(typed) if is_prompt else typed)
-    query = without_chatter(query) if is_prompt else query
+    query = without_actions(query) if is_prompt else query
     if not query.terms:
         return SearchResults(mode=mode)
     now = now or timezone.now()
