@@ -20,6 +20,8 @@ _CAMEL_CASE = re.compile(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 MAX_JOINED_WORDS = 3  # of a name in camel case
 _EDGES = "\"'`,;:!?()[]{}<>…“”‘’。，、！？；：（）「」『』"
 _CJK_RUN = re.compile(f"(?:{CJK.pattern})+")
+# Thai, Lao, Tibetan, Burmese and Khmer have letters, of which a pair occurs in many words.
+_LETTERS_WITHOUT_SPACES = re.compile("[\u0e00-\u109f\u1780-\u17ff]")
 MAX_TERMS = 32  # of one query that are searched for; more would add little
 MAX_WORDS = 2 * MAX_TERMS
 MAX_CHARS = 2000
@@ -132,11 +134,12 @@ def _chunk_terms(chunk: str) -> list[Term]:
 
 
 def _cjk_terms(chunk: str) -> list[Term]:
-    """Return terms for scripts without spaces: overlapping pairs of characters replace words."""
+    """Return terms for scripts without spaces: overlapping parts of two or three characters replace words."""
     terms: list[Term] = []
     for run in _CJK_RUN.findall(chunk):
-        pairs = [run[i : i + 2] for i in range(len(run) - 1)] or [run]
-        terms += [Term((), (), fold(pair), pair.lower()) for pair in pairs]
+        size = TRIGRAM_LENGTH if _LETTERS_WITHOUT_SPACES.match(run) else 2
+        parts = [run[i : i + size] for i in range(len(run) - size + 1)] or [run]
+        terms += [Term((), (), fold(part), part.lower()) for part in parts]
     for rest in _CJK_RUN.split(chunk):
         if rest.strip(_EDGES):
             terms += _chunk_terms(rest)

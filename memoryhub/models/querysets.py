@@ -207,10 +207,11 @@ class MemoryQuerySet(AccessQuerySet):
             return self.none()
         return self.filter(trigram_index__terms__match=any_trigram(sorted(found))).order_by("-pk")
 
-    def holding(self, literal: str) -> Self:
-        """Return memories that contain a text of any length, newest first. A full scan."""
+    def holding(self, literals: Iterable[str]) -> Self:
+        """Return memories that contain any of these texts of any length, newest first. A full scan."""
         # LIKE ignores case only for ASCII.
-        return self.filter(_contains_any({literal, literal.upper()})).order_by("-updated_at")
+        forms = {form for literal in literals for form in (literal, literal.upper())}
+        return self.filter(_contains_any(forms)).order_by("-updated_at")
 
     def search(self, typed: str) -> Self:
         """Return memories that contain a word of the query, newest first. Lazy.

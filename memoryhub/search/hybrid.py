@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -34,7 +35,7 @@ from memoryhub.search.lexical import (
     default_weights,
     match_texts,
 )
-from memoryhub.search.prompts import clean_prompt, match_prompt, without_chatter
+from memoryhub.search.prompts import clean_prompt, match_prompt, without_actions
 from memoryhub.search.scoring import (
     MATCH_CURVE,
     NEIGHBOUR_WORD_SHARES,
@@ -136,7 +137,7 @@ def search_memories(
     limit = config.search_limit if limit is None else limit
     min_score = config.min_score if min_score is None else min_score
     query = queries.parse_query(clean_prompt(typed) if is_prompt else typed)
-    query = without_chatter(query) if is_prompt else query
+    query = without_actions(query) if is_prompt else query
     if not query.terms:
         return SearchResults(mode=mode)
     now = now or timezone.now()
@@ -243,7 +244,9 @@ class Ranking:
         self._weights = scoring.term_weights(query, frequencies.of_stems, frequencies.total, phrases)
         self.meaning = SemanticMatches()
         if mode != "lexical":
-            self.meaning = match_meaning(memories, rows, query, frequencies, self._best_by_words)
+            self.meaning = match_meaning(
+                memories, rows, query, frequencies, self._best_by_words, self._is_known
+            )
         self.mode: SearchMode = "lexical" if self.meaning.failure else mode
         # In semantic mode words do not count.
         weights = [0.0] * len(self._weights) if self.mode == "semantic" else self._weights
@@ -264,6 +267,16 @@ class Ranking:
         is_unknown = self._query.words and not self._words.known_words
         return MIN_UNKNOWN_MATCH if self.mode == "semantic" and is_unknown else MIN_MATCH[self.mode]
 
+    def _is_known(self) -> bool:
+        """Return whether a row contains a word of the query, or a term without words such as two kanji.
+
+        So long a text in a script without spaces that it is not searched for completely counts as known.
+        """
+        literals = [term.literal for term in self._query.terms if not term.words]
+        if self._words.known_words or len(literals) > lexical.MAX_SCANNED_LITERALS:
+            return True
+        return bool(literals) and len(self._substrings) > 0
+
     def _best_by_words(self) -> list[int]:
         """Return the keys of the rows that match best by words, with the neighbours of the first."""
         match = self._words.add_up(list(enumerate(self._weights))).match
@@ -281,7 +294,7 @@ class Ranking:
         match = self._estimate(words, words_alone)
         by_words = words_alone if self.mode != "semantic" else match
         candidates = self._select_candidates(match, by_words, scorer)
-        substrings = self._find_substrings()
+        substrings = self._substrings if self.mode != "semantic" else np.empty(0, np.int64)
         # Reading a text is worthwhile only if its words can match better than the evidence.
         highest = scoring.max_word_match(words.covered[candidates], words.total)
         improvable = (highest > match[candidates]) | bool(self._query.literals)
@@ -328,10 +341,9 @@ class Ranking:
         # A memory with exactly this title can rank too low among many similar ones.
         return np.unique(np.concatenate([*found, self._words.best_titles(MAX_TITLES)]))
 
-    def _find_substrings(self) -> Positions:
-        """Return rows that contain terms of the query inside words, or terms without words."""
-        if self.mode == "semantic":
-            return np.empty(0, np.int64)
+    @cached_property
+    def _substrings(self) -> Positions:
+        """Rows that contain terms of the query inside words, or terms without words."""
         return lexical.find_substrings(self._memories, self._words, settings.MEMORYHUB.search_pool)
 
     def _compare(

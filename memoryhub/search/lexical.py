@@ -28,7 +28,8 @@ from memoryhub.search.text_matching import QueryMatcher, TextMatch
 from memoryhub.search.time_words import Period
 from memoryhub.search.visible_rows import Positions, VisibleRows, is_among, julian_day, load_visible_rows
 
-MAX_SCANNED_LITERALS = 3  # literals of one query that are too short for the trigram index
+MAX_SCANNED_LITERALS = 12  # literals of one query that are too short for the trigram index; one scan
+MAX_SCANS = 3  # further scans, of one literal each, if the first has found only the newest
 Scores = NDArray[np.floating[Any]]  # of all rows: 32 bits, which are faster
 
 
@@ -295,9 +296,12 @@ def find_substrings(
     if not found and not known:
         long = [word for word in query.words if not is_short(word)]
         found = _keys(memories.containing(query.spellings(long)), limit)
-    if any(len(text) < queries.TRIGRAM_LENGTH for text in substrings):
-        for literal in _literals_to_scan(substrings, found, is_found=bool(found or known)):
-            found += _keys(memories.holding(literal), limit)
+    short = [text for text in substrings if len(text) < queries.TRIGRAM_LENGTH]
+    if short := short and _literals_to_scan(short, found, is_found=bool(found or known)):
+        scanned = _keys(memories.holding(short), limit)
+        if len(scanned) == limit and len(short) > 1:  # rows with a rare text may be older than these
+            scanned += [key for one in short[:MAX_SCANS] for key in _keys(memories.holding([one]), limit)]
+        found += scanned
     return rows.find(np.unique(np.array(found, np.int64)))
 
 
@@ -317,12 +321,11 @@ def _texts_inside_words(query: Query, known: Collection[str], *, thorough: bool)
     ]
 
 
-def _literals_to_scan(substrings: Iterable[str], found: Sequence[int], *, is_found: bool) -> list[str]:
-    """Return the texts that are too short for the trigram index and in no candidate yet.
+def _literals_to_scan(short: list[str], found: Sequence[int], *, is_found: bool) -> list[str]:
+    """Return those of the short texts that are worth a scan: those in no candidate yet.
 
-    Only these are worth a scan. Punctuation (``a -> b``) is not, if other words were found.
+    Punctuation (``a -> b``) is not, if other words were found.
     """
-    short = [text for text in substrings if len(text) < queries.TRIGRAM_LENGTH]
     if is_found:
         texts = [fold(" ".join(fields)) for _, *fields in _read_texts(found)]
         short = [

@@ -52,6 +52,7 @@ class PromptWords(RuleSchema):
 
 _WORDS = load_rule_file(Path(__file__).with_name("prompt_words.toml"), PromptWords)
 CHATTER = frozenset(map(stem, _WORDS.conversation | _WORDS.actions))
+_ACTIONS = frozenset(map(stem, _WORDS.actions))
 _UNINFORMATIVE = STOP_WORDS | _WORDS.german
 _OBJECTS = frozenset(map(stem, _WORDS.objects | _WORDS.interjections))
 _GERMAN = GERMAN_STOP_WORDS | _WORDS.german_ambiguous
@@ -141,9 +142,12 @@ def clean_prompt(prompt: str) -> str:
     return WORD.sub(lambda word: "" if fold(word[0]) in _GERMAN else word[0], prompt)
 
 
-def without_chatter(query: Query) -> Query:
-    """Leave the words of conversation and orders out of a sentence if others remain: "run black on it"."""
-    terms = tuple(term for term in query.terms if not term.stems or not CHATTER.issuperset(term.stems))
+def without_actions(query: Query) -> Query:
+    """Leave the words of orders out of a sentence if others remain: "run black on it".
+
+    Words of conversation remain: without them, a coincidence would be a larger part of what the prompt says.
+    """
+    terms = tuple(term for term in query.terms if not term.stems or not _ACTIONS.issuperset(term.stems))
     is_sentence = len(words(query.text)) >= MIN_SENTENCE_WORDS
     return replace(query, terms=terms) if terms and is_sentence else query
 

@@ -171,14 +171,13 @@ class SemanticMatches:
         return np.asarray(vectors @ direction / max(float(np.linalg.norm(direction)), MIN_LENGTH), np.float32)
 
 
-def _is_unreadable(query: Query, frequencies: TermFrequencies, model: str) -> bool:
-    """Return whether the vector of a query says nothing: no row has its words, and the model no words of it.
+def _is_readable(query: Query, model: str) -> bool:
+    """Return whether the model may know words of a query.
 
     The vectors of a model of English texts consist of letters in other scripts, so any two texts in Arabic
-    are near.
+    or Chinese are near.
     """
-    is_known = not query.words or any(frequencies.of_stems.values())
-    return model.startswith(ENGLISH_MODEL) and not is_known and not _LATIN_LETTER.search(query.text)
+    return not model.startswith(ENGLISH_MODEL) or bool(_LATIN_LETTER.search(query.text))
 
 
 def match_meaning(
@@ -186,11 +185,13 @@ def match_meaning(
     rows: VisibleRows,
     query: Query,
     frequencies: TermFrequencies,
-    others: Callable[[], list[int]] = list,
+    others: Callable[[], list[int]],
+    is_known: Callable[[], bool],
 ) -> SemanticMatches:
     """Compare the vectors of the rows of a queryset with the vector of a query.
 
-    ``others``: the keys of memories that are compared even if many others are nearer.
+    ``others``: the keys of memories that are compared even if many others are nearer. ``is_known``: whether a
+    row contains a text of the query. If not, and the model cannot read it, nothing is near.
     """
     try:
         embedder = provider.configured()
@@ -202,7 +203,7 @@ def match_meaning(
     except EmbeddingError as error:
         log_failure(logger, LEXICAL_ONLY, error)
         return SemanticMatches(failure=f"{LEXICAL_ONLY}: {error}")
-    if _is_unreadable(query, frequencies, embedder.name):
+    if not (_is_readable(query, embedder.name) or is_known()):
         return SemanticMatches(model=embedder.name)
     other_models = set(rows.position.models) - {embedder.name, ""}
     note = MODEL_CHANGING if other_models else ""

@@ -8,11 +8,12 @@ import pytest
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance
+from memoryhub.backends.fts_query import parse_query
 from memoryhub.memories import update_memory
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory
 from memoryhub.search.hybrid import search_memories
-from memoryhub.search.prompts import parse_prompt
+from memoryhub.search.prompts import parse_prompt, without_actions
 
 RAMBLING = (
     "Good morning! I hope you slept better than I did, because the neighbours had a party until three. "
@@ -275,6 +276,11 @@ def test_words_of_an_order_bring_no_memory_next_to_a_name(remember, recalled):
     formatter = remember("Python code has lines of 110 characters", title="Black formatter")
     remember("Hourly backups run at night and are kept for a week")
     assert recalled("run black on it") == [formatter.uid]
+
+
+def test_words_of_conversation_remain_a_part_of_what_a_prompt_says():
+    query = without_actions(parse_query("I need to run the watchdog"))
+    assert query.words == ("need", "watchdog")
 
 
 def test_name_with_punctuation_is_recalled(remember, recalled):
