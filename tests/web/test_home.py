@@ -23,6 +23,7 @@ from memoryhub.maintenance import executor, runs
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Injection, JournalEntry, Membership, Memory
 from tests.database import cut_journal
+from tests.web.markup import main
 
 
 def text(response: Any) -> str:
