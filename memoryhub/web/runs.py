@@ -87,7 +87,7 @@ class RunFilter(ListFilter):
     )
     status = forms.ChoiceField(
         required=False,
-        choices=[("", "Any"), *((status, status) for status in MaintenanceRun.Status.values)],
+        choices=[("", "Any"), *((status, status.capitalize()) for status in MaintenanceRun.Status.values)],
     )
 
     def select(self, rows: QuerySet[MaintenanceRun]) -> QuerySet[MaintenanceRun]:
@@ -180,6 +180,13 @@ def _is_control_withheld(request: HttpRequest, found: MaintenanceRun) -> bool:
     return is_open or runs.is_undoable(found)
 
 
+def _list_above(request: HttpRequest, found: MaintenanceRun) -> dict[str, str]:
+    """Return the link to the page above a run: the list of a person's own bulk action, or all runs."""
+    if _is_own_action(request, found) and (page := list_page((found.undoes or found).params["address"])):
+        return page
+    return {"back_url": reverse("runs"), "back_name": "Runs"}
+
+
 def _control_run(request: HttpRequest, uid: str, do: Callable[[str, Actor], MaintenanceRun]) -> HttpResponse:
     found = _find_run(request, uid)
     if not _may_steer(request, found):
@@ -194,11 +201,11 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     result = results.visible_result(found, clearance, counted=not is_active)
     context = {
         **progress_context(request, found, results.progress_percent(found, result)),
-        **_parent_page(request, found),
         "result": result,
         "params": params,
         "may_steer": _may_control(request, found),
         "out_of_reach": _is_control_withheld(request, found),
+        **_list_above(request, found),
     }
     if is_active:
         return context
@@ -217,13 +224,6 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
         "may_do": _may_run_for_real(request, found, params),
         "loses_data": found.operation in LOSING_OPERATIONS,
     }
-
-
-def _parent_page(request: HttpRequest, found: MaintenanceRun) -> dict[str, str]:
-    """Return the list that a bulk action of this person was started from; for other runs, Maintenance."""
-    if _is_own_action(request, found) and (page := list_page((found.undoes or found).params["address"])):
-        return page
-    return {"back_url": reverse("maintenance"), "back_name": "Maintenance"}
 
 
 def _may_run_for_real(request: HttpRequest, found: MaintenanceRun, params: list[tuple[str, Any]]) -> bool:

@@ -201,6 +201,24 @@ def test_invalid_action_is_refused_before_the_confirmation(
     assert not MaintenanceRun.objects.exists()
 
 
+@pytest.mark.parametrize("address", ["/memories/?project=p&sort=title", "/memories/"])
+def test_run_links_back_to_the_list_of_the_person_who_started_it(
+    editor: Client, three: list[Memory], address: str
+) -> None:
+    run = finish(start(editor, "trash", address))
+    page = Page(editor.get(f"/maintenance/runs/{run.uid}/").content.decode())
+    [link] = [one for one in page.all("a") if "data-back" in one]
+    assert link["href"] == address
+    assert "Back to: Memories" in page.words
+    undone = undo(editor, run)
+    assert 'href="/memories/' in editor.get(f"/maintenance/runs/{undone.uid}/").content.decode()
+    # The list contains a search of someone else: others go back to the runs.
+    reader = signed_in_client(create_person("reader", "view_maintenancerun"))
+    other = Page(reader.get(f"/maintenance/runs/{run.uid}/").content.decode())
+    [link] = [one for one in other.all("a") if "data-back" in one]
+    assert link["href"] == "/maintenance/runs/"
+
+
 def test_hidden_levels_are_neither_counted_nor_changed(
     few: None, sign_in: SignIn, remember: Remember, four_levels: dict[str, Memory]
 ) -> None:
