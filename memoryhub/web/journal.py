@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 from memoryhub.access.policy import is_redacted
 from memoryhub.accounts.clearance import full_clearance, request_clearance
 from memoryhub.audit import verification
+from memoryhub.capture.segments import BOUNDARY_PREDICATE
 from memoryhub.core.text import readable
 from memoryhub.models import Fact, JournalEntry
 from memoryhub.models.journal import JournalQuerySet
@@ -99,7 +100,9 @@ def _attach_titles(request: HttpRequest, rows: list[JournalEntry]) -> None:
     uids = {kind: {row.object_id for row in rows if row.object_type == kind} for kind in ("memory", "fact")}
     titles = visible_titles(request, uids["memory"])
     for fact in Fact.objects.visible_to(request_clearance(request)).filter(uid__in=uids["fact"]):
-        if not is_redacted(fact.sensitivity):
+        if fact.predicate == BOUNDARY_PREDICATE and fact.subject.startswith("session:"):  # an id and JSON
+            titles[fact.uid] = "New subject in a session"
+        elif not is_redacted(fact.sensitivity):
             titles[fact.uid] = f"{fact.subject} {readable(fact.predicate)} {fact.object}"
     for row in rows:
         if row.object_id in titles:

@@ -228,20 +228,16 @@ class TestPage:
             fact = FactDraft(subject="board", predicate="led_by", object=f"{level} Mara", sensitivity=level)
             services.create_fact(fact, actor)
         public = Fact.objects.get(sensitivity="public")
-        for client, shown in (
-            (overseer, {"public"}),
-            (
-                sign_in("view_private", "view_secret", name="all", on=("private", "secret")),
-                {"public", "private"},
-            ),
-        ):
+        boundary = FactDraft(subject="session:9f1c", predicate="boundary_at", object='{"at": "Bash"}')
+        services.create_fact(boundary, actor)
+        insider = sign_in("view_private", "view_secret", name="all", on=("private", "secret"))
+        for client, shown in ((overseer, {"public"}), (insider, {"public", "private"})):
             page = main(client.get("/journal/"))
-            assert {
-                level
-                for level in ("public", "private", "secret")
-                if f"board led by {level} Mara" in page.words
-            } == shown
+            named = re.findall(r"board led by (\w+) Mara", page.words)
+            assert set(named) == shown
             assert f"/facts/{public.uid}/" in page.links()
+            assert "New subject in a session" in page.words
+            assert "boundary at" not in page.words
 
     def test_no_text_is_rendered_as_markup(self, overseer: Client, remember: Remember) -> None:
         actor = Actor(PAYLOAD, Clearance.up_to("secret", "ada"))
