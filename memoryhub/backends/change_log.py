@@ -13,6 +13,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from django.apps import apps
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
@@ -21,6 +22,7 @@ from memoryhub.backends.dialect import IS_POSTGRES, sql
 from memoryhub.backends.tables import Trigger
 
 VECTOR_TABLE = "memoryhub_embedding"
+STORED_TYPE = np.dtype("<f2")  # of the numbers of a stored vector
 CHANGE_TABLE = "memoryhub_change"
 ERA_TABLE = "memoryhub_change_era"
 RETIRED_TABLES = ("memoryhub_vector_gone", "memoryhub_vector_era")
@@ -129,6 +131,18 @@ def current_position() -> LogPosition:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {_POSITION_COLUMNS}")
         return _to_position(cursor.fetchone())
+
+
+def position_and_vector(memory: int, model: str, size: int) -> tuple[LogPosition, bytes | None]:
+    """Return the position, and the vector of a memory if it has one of this model of ``size`` bytes."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {_POSITION_COLUMNS}, (SELECT vector FROM {VECTOR_TABLE}"
+            " WHERE memory_id = %s AND model = %s AND length(vector) = %s)",
+            [memory, model, size],
+        )
+        *row, vector = cursor.fetchone()
+    return _to_position(row), vector
 
 
 def parse_position(stored: str) -> LogPosition:

@@ -130,11 +130,11 @@ class StateBeforeStore(NamedTuple):
 # The parameters: a JSON array of projects and the cap of those that have no own.
 _CAPPED = f"""FROM ({sql.TEXTS_OF_JSON}) AS names
             LEFT JOIN memoryhub_project AS p ON p.name = names.value WHERE coalesce(p.max_memories, %s) > 0"""
-# The levels and scopes let SQLite seek the project in the index, which begins with them.
+# The levels and scopes let the database seek the project in the index, which begins with them.
 _STATE_SQL = f"""SELECT
     EXISTS (SELECT 1 FROM {MEMORY_TABLE} WHERE content_hash IN ({sql.TEXTS_OF_JSON})),
     NOT EXISTS (SELECT 1 FROM {MEMORY_TABLE} WHERE deleted_at IS NULL AND sensitivity IN {LEVELS}
-        AND scope IN {SCOPES} AND project IN (SELECT names.value {_CAPPED})
+        AND scope IN {SCOPES} AND project {sql.IN_FEW.format(f"SELECT names.value {_CAPPED}")}
         AND (expires_at IS NULL OR expires_at > %s) LIMIT 1 OFFSET (
             SELECT {sql.GREATEST}(coalesce(min(coalesce(p.max_memories, %s)), 0) - %s, 0) {_CAPPED})),
     (SELECT {sql.JSON_LIST_OF(f"{sql.JSON_ARRAY}(name, mode, max_memories)")} FROM memoryhub_project

@@ -25,7 +25,7 @@ from django.db import connection
 from numpy.typing import NDArray
 
 from memoryhub.backends import change_log, vector_file
-from memoryhub.backends.change_log import NO_POSITION, LogPosition
+from memoryhub.backends.change_log import NO_POSITION, STORED_TYPE, LogPosition
 from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.backends.vector_file import Identity, Records, VectorFile
 from memoryhub.backends.vector_view import (
@@ -36,10 +36,10 @@ from memoryhub.backends.vector_view import (
     VisibleMemories,
     extend_codes,
     extend_distances,
+    unit_vectors,
 )
 from memoryhub.core.database import store_path
 
-STORED_TYPE = np.dtype("<f2")
 PAGE_SIZE = 10_000  # vectors fetched at a time
 MIN_DEAD_ROWS = 1024  # deleted rows before a file is rewritten, at least
 MAX_DEAD_SHARE = 0.25  # share of deleted rows from which a file is rewritten
@@ -196,11 +196,7 @@ class VectorIndex:
             page = change_log.vectors_between(start, end, self.model, size, PAGE_SIZE)
             if page:
                 ids, pks, blobs = zip(*page, strict=True)
-                vectors = np.frombuffer(b"".join(blobs), STORED_TYPE).astype(np.float32)
-                vectors = vectors.reshape(len(page), self.dimensions)
-                lengths = np.linalg.norm(vectors, axis=1)
-                valid = np.isfinite(lengths) & (lengths > 0)
-                vectors = vectors[valid] / lengths[valid, None]
+                vectors, valid = unit_vectors(blobs, self.dimensions)
                 yield np.array(ids, np.int64)[valid], np.array(pks, np.int64)[valid], vectors
             start = page[-1][0] if len(page) == PAGE_SIZE else end
 

@@ -21,7 +21,7 @@ import numpy as np
 from django.db.models import QuerySet
 from numpy.typing import NDArray
 
-from memoryhub.backends.change_log import LogPosition
+from memoryhub.backends.change_log import STORED_TYPE, LogPosition
 
 Vectors: TypeAlias = NDArray[np.float32]
 Keys: TypeAlias = NDArray[np.int64]
@@ -32,6 +32,14 @@ MIN_CODED_ROWS = 30_000  # rows from which cosines are estimated: reading fewer 
 MAX_UNCODED_ROWS = 4096  # rows at the end whose products are computed, until they are coded too
 MIN_NEAREST = 2000  # of the nearest visible memories, at least so many have exact cosines
 _EPSILON = 1e-6  # the smallest divisor
+
+
+def unit_vectors(stored: Sequence[bytes], dimensions: int) -> tuple[Vectors, NDArray[np.bool_]]:
+    """Return stored vectors with the length 1, without those that have no direction, and which have one."""
+    vectors = np.frombuffer(b"".join(stored), STORED_TYPE).astype(np.float32).reshape(-1, dimensions)
+    lengths = np.linalg.norm(vectors, axis=1)
+    valid = np.isfinite(lengths) & (lengths > 0)
+    return vectors[valid] / lengths[valid, None], valid
 
 
 class Scores(NamedTuple):

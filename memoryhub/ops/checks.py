@@ -219,9 +219,9 @@ def store_is_named_once(environ: Mapping[str, str] = os.environ, **kwargs: Any) 
 @register(INSTALLATION)
 def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
     """Report embedding settings that cannot work. Search by words continues, so these are warnings."""
-    from memoryhub.embeddings.provider import EmbeddingSettings, find_problems, sends_key_in_clear
+    from memoryhub.embeddings.provider import current_settings, find_problems, sends_key_in_clear
 
-    chosen = EmbeddingSettings.now()
+    chosen = current_settings()
     messages = _problem_warnings(
         find_problems(chosen), "Until then, search uses words only.", id="memoryhub.W004"
     )

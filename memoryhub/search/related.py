@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from django.db.models import Exists, OuterRef, Value
 
 from memoryhub.access.policy import Clearance
-from memoryhub.backends import change_log, vector_index
+from memoryhub.backends import change_log
+from memoryhub.backends.change_log import STORED_TYPE
+from memoryhub.backends.vector_view import unit_vectors
 from memoryhub.core.text import STOP_WORDS, jaccard, stem, terms, words
 from memoryhub.embeddings import EmbeddingError, text_to_embed
 from memoryhub.memories.rows import LABEL_KINDS, list_values
@@ -83,9 +85,9 @@ def _nearest_by_vector(memory: Memory, others: MemoryQuerySet) -> tuple[dict[int
     if embedder is None:
         return {}, f"compared by words: {problem}"
     try:
-        position = change_log.current_position()
-        vectors = vector_index.get_index(embedder.name, embedder.dimensions).view(position)
-        vector = vectors.of([memory.pk]).get(memory.pk)
+        size = embedder.dimensions * STORED_TYPE.itemsize
+        position, stored = change_log.position_and_vector(memory.pk, embedder.name, size)
+        vector = next(iter(unit_vectors([stored], embedder.dimensions)[0] if stored else ()), None)
         if vector is None and embedder.in_process:
             texts = (memory.title, memory.subtitle, memory.abstract, memory.overview, memory.content)
             [vector] = embedder.documents([text_to_embed(*texts)])
@@ -93,9 +95,7 @@ def _nearest_by_vector(memory: Memory, others: MemoryQuerySet) -> tuple[dict[int
         return {}, f"compared by words: {error}"
     if vector is None:
         return {}, "compared by words: this memory has no vector yet"
-    found = find_nearest(
-        others, vector, embedder.name, _MAX_CANDIDATES, centred=False, position=position, vectors=vectors
-    )
+    found = find_nearest(others, vector, embedder.name, _MAX_CANDIDATES, centred=False, position=position)
     return {pk: round(max(cosine, 0.0), 4) for pk, cosine in found}, ""
 
 

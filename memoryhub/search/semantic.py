@@ -92,15 +92,14 @@ def find_nearest(
     *,
     centred: bool = True,
     position: LogPosition | None = None,
-    vectors: ModelVectors | None = None,
 ) -> list[tuple[int, float]]:
     """Return primary keys and cosines of the nearest memories of a queryset, the newer of equals first.
 
     Memories without a vector of the model are left out. ``position``: the current position of the change
-    log, ``vectors``: those of the model, if the caller has read them.
+    log, if the caller has read it.
     """
     rows = load_visible_rows(memories, position)
-    cosines = row_cosines(memories, rows, query, model, centred=centred, limit=limit, vectors=vectors)
+    cosines = row_cosines(memories, rows, query, model, centred=centred, limit=limit)
     if cosines is None or limit < 1:
         return []
     return [(int(rows.pks[one]), float(cosines[one])) for one in nearest_positions(cosines, limit)]

@@ -10,9 +10,9 @@ from django import forms
 from django.contrib import messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import resolve, reverse
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import reswap, retarget
@@ -29,9 +29,8 @@ from memoryhub.web.base.forms import ListFilter, parse_whole_number, to_sentence
 from memoryhub.web.base.navigation import ADD_RUN, can_view_runs
 from memoryhub.web.base.requests import cursor_page, require
 from memoryhub.web.memories.bulk_actions import OPERATION_NAME, is_allowed
+from memoryhub.web.memories.selection import list_page
 
-# Lists whose selections a run can change, by the name of their URL; the others are lists of memories.
-LIST_NAMES = {"trash": "Trash", "timeline-entries": "Timeline", "session": "Session"}
 RUNS_PER_PAGE = 30
 CHANGES_PER_PAGE = 25
 
@@ -183,13 +182,9 @@ def _is_control_withheld(request: HttpRequest, found: MaintenanceRun) -> bool:
 
 def _list_above(request: HttpRequest, found: MaintenanceRun) -> dict[str, str]:
     """Return the link to the page above a run: the list of a person's own bulk action, or all runs."""
-    if not _is_own_action(request, found):
-        return {"back_url": reverse("runs"), "back_name": "Runs"}
-    path, _, query = (found.undoes or found).params["address"].partition("?")
-    filters = QueryDict(query, mutable=True)
-    filters.pop("as_of", None)  # the moment of the selection, which the list cannot show
-    name = LIST_NAMES.get(resolve(path).url_name or "", "Memories")
-    return {"back_url": f"{path}?{filters.urlencode()}".rstrip("?"), "back_name": name}
+    if _is_own_action(request, found) and (page := list_page((found.undoes or found).params["address"])):
+        return page
+    return {"back_url": reverse("runs"), "back_name": "Runs"}
 
 
 def _control_run(request: HttpRequest, uid: str, do: Callable[[str, Actor], MaintenanceRun]) -> HttpResponse:

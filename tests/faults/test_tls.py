@@ -151,22 +151,62 @@ def test_person_signs_in_with_cookies_for_https_only(site: Site) -> None:
     cookies = page.headers.get_all("Set-Cookie") or []
     assert cookies
     assert all("Secure" in cookie and cookie.startswith("__Host-") for cookie in cookies)
+    forged, _ = send_login(site, page, content, origin="https://other.example.org")
+    assert forged.status == 403
+    session = sign_in(site)
+    for _ in site.nodes:
+        assert site.send("GET", "/memories/", Cookie=session)[0].status == 200
+
+
+def send_login(
+    site: Site, page: http.client.HTTPResponse, content: bytes, origin: str = f"https://{HOST}"
+) -> tuple[http.client.HTTPResponse, bytes]:
     token = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', content.decode())[0]
     form = urlencode({"username": "ada", "password": "a good password", "csrfmiddlewaretoken": token})
     headers = {
-        "Cookie": cookies[0].partition(";")[0],
+        "Cookie": cookies_of(page),
         "Content_Type": "application/x-www-form-urlencoded",
-        "Origin": f"https://{HOST}",
+        "Origin": origin,
     }
-    forged, _ = site.send(
-        "POST", "/login/", form.encode(), **headers | {"Origin": "https://other.example.org"}
-    )
-    assert forged.status == 403
-    answer, _ = site.send("POST", "/login/", form.encode(), **headers)
+    return site.send("POST", "/login/", form.encode(), **headers)
+
+
+def cookies_of(answer: http.client.HTTPResponse) -> str:
+    return "; ".join(cookie.partition(";")[0] for cookie in answer.headers.get_all("Set-Cookie") or [])
+
+
+def sign_in(site: Site) -> str:
+    """Return the cookies of a session."""
+    answer, _ = send_login(site, *site.send("GET", "/login/"))
     assert answer.status == 302
-    session = "; ".join(cookie.partition(";")[0] for cookie in answer.headers.get_all("Set-Cookie") or [])
-    for _ in site.nodes:
-        assert site.send("GET", "/memories/", Cookie=session)[0].status == 200
+    return cookies_of(answer)
+
+
+@pytest.mark.parametrize("page", ["/", "/sessions/", "/sessions/night/?project=live"])
+def test_open_page_is_updated_by_every_node(site: Site, page: str) -> None:
+    """As ``static/js/live.js`` asks for it. The nodes agree on the state of the page."""
+    session = sign_in(site)
+
+    def poll(known: str) -> tuple[int, str, str]:
+        answer, content = site.send("GET", page, Cookie=session, If_None_Match=f'"{known}"')
+        assert "no-store" in str(answer.headers["Cache-Control"])
+        return answer.status, str(answer.headers["ETag"]).strip('W/"'), content.decode()
+
+    def store(text: str) -> None:
+        body = json.dumps({"content": text, "project": "live", "session_id": "night"}).encode()
+        assert site.send("POST", "/api/v1/memories", body, **site.headers)[0].status == 201
+
+    store(f"A memory for {page}.")
+    _, mark, _ = poll("")
+    assert {poll(mark)[0] for _ in range(2 * len(site.nodes))} == {304}
+    text = f"A change while {page} is open."
+    store(text)
+    answers = [poll(mark) for _ in range(2 * len(site.nodes))]
+    assert {status for status, _, _ in answers} == {200}
+    assert all(text in content for _, _, content in answers)
+    marks = {found for _, found, _ in answers}
+    assert len(marks) == 1
+    assert poll(marks.pop())[0] == 304
 
 
 def test_address_of_a_client_cannot_be_forged(site: Site) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
+from html import unescape
 from typing import Any
 
 import pytest
@@ -132,6 +134,28 @@ def test_trash_is_restored_and_its_undo_trashes_again(
     assert live() == 3
     undo(editor, run)
     assert live() == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "name"), [("/memories/?project=p&type=change", "Memories"), ("/trash/?tab=expired", "Trash")]
+)
+def test_page_of_a_run_links_back_to_the_list(
+    editor: Client, sign_in: SignIn, three: list[Memory], address: str, name: str
+) -> None:
+    Memory.objects.update(type="change", expires_at=timezone.now() if name == "Trash" else None)
+    run = start(editor, "restore" if name == "Trash" else "demote", address)
+
+    def back(client: Client, run: MaintenanceRun) -> tuple[str, str]:
+        page = client.get(f"/maintenance/runs/{run.uid}/").content.decode()
+        found = re.search(r'<a href="([^"]+)" data-back>.*?data-back-name>([^<]+)<', page, re.DOTALL)
+        assert found
+        return unescape(found[1]), found[2]
+
+    assert back(editor, run) == (address, name)
+    finish(run)
+    assert back(editor, undo(editor, run)) == (address, name)
+    other = sign_in("view_maintenancerun", name="other")
+    assert back(other, run) == ("/maintenance/", "Maintenance")
 
 
 def test_level_is_raised_above_what_the_person_shows_and_undone(sign_in: SignIn, three: list[Memory]) -> None:

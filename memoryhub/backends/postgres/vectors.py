@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,17 +21,17 @@ from django.db.backends.utils import CursorWrapper
 from numpy.typing import NDArray
 
 from memoryhub.backends import change_log
-from memoryhub.backends.change_log import NO_POSITION, VECTOR_TABLE, LogPosition
+from memoryhub.backends.change_log import NO_POSITION, STORED_TYPE, VECTOR_TABLE, LogPosition
 from memoryhub.backends.postgres import KEYS_OF_JSON, server
 from memoryhub.backends.tables import Trigger
-from memoryhub.backends.vector_index import STORED_TYPE
-from memoryhub.backends.vector_view import PRIOR_VECTORS, Keys, Scores, Vectors, VisibleMemories
+from memoryhub.backends.vector_view import PRIOR_VECTORS, Keys, Scores, Vectors, VisibleMemories, unit_vectors
 
 logger = logging.getLogger(__name__)
 TABLE = "memoryhub_vector_index"
 FUNCTION = "memoryhub_halfvec"
 MAX_EXACT_ROWS = 2000  # visible memories that are compared one by one
 MIN_NEAREST = 200  # memories that a search in the index finds, at least; fewer are candidates
+_DIRECTION = "(SELECT direction FROM question)"  # of the query, compared with the vectors
 MAX_INDEXED_DIMENSIONS = 4000  # of an HNSW index; vectors with more are compared one by one
 RETRY_SECONDS = 60.0  # after the extension was missing
 _MAX_STORED_BYTES = 32_000  # of a vector: pgvector stores at most 16,000 dimensions
@@ -140,6 +140,8 @@ class TableVectors:
     model: str
     dimensions: int
     position: LogPosition = NO_POSITION
+    # What ``mean`` has read: the keys that it asked for, the keys with a vector, and the vectors.
+    _samples: list[tuple[Keys, Keys, Vectors]] = field(default_factory=list, init=False, repr=False)
 
     def view(self, now: LogPosition | None = None) -> TableVectors:
         return replace(self, position=now or change_log.current_position())
@@ -152,23 +154,25 @@ class TableVectors:
         mean = np.zeros_like(query) if mean is None else mean
         if not (query - mean).any() or find_obstacle():
             return Scores(np.empty(0, np.int64), np.empty(0, np.float32))
-        direction = _as_text(query - mean)
+        if known := self._known(visible.keys):
+            return _compare(*known, query, mean)
         if visible.size <= MAX_EXACT_ROWS:
             statement, params = self._select(f"memory_id IN ({visible.query})", visible.params)
         else:
-            nearest, params = self._select_nearest(direction, visible)
+            nearest, params = self._select_nearest(visible)
             # These are rows that the search has read under the access filter.
             others, keys = self._select(f"memory_id IN ({KEYS_OF_JSON})", [json.dumps(visible.others())])
             statement, params = f"({nearest}) UNION ALL {others}", [*params, *keys]
         with connection.cursor() as cursor:
             # One round trip: the settings last until its end, or that of the transaction.
             cursor.execute(
-                f"{_SETTINGS}; WITH compared AS MATERIALIZED ({statement}) SELECT memory_id,"
-                " 1 - ((l2_normalize(vector::vector) - %s::vector) <=> %s::vector) FROM compared",
-                [*params, _as_text(mean), direction],
+                f"{_SETTINGS}; WITH question AS (SELECT %s::vector AS direction),"
+                f" compared AS MATERIALIZED ({statement}) SELECT memory_id,"
+                f" 1 - ((l2_normalize(vector::vector) - %s::vector) <=> {_DIRECTION}) FROM compared",
+                [_as_text(query - mean), *params, _as_text(mean)],
             )
             cursor.nextset()
-            found = {pk: cosine for pk, cosine in cursor if cosine is not None}
+            found = {pk: cosine for pk, cosine in cursor.fetchall() if cosine is not None}
         return Scores(np.fromiter(found, np.int64), np.fromiter(found.values(), np.float32))
 
     def _select(self, condition: str, params: Sequence[Any]) -> tuple[str, list[Any]]:
@@ -179,12 +183,12 @@ class TableVectors:
         )
         return statement, [self.model, *params]
 
-    def _select_nearest(self, direction: str, visible: VisibleMemories) -> tuple[str, list[Any]]:
+    def _select_nearest(self, visible: VisibleMemories) -> tuple[str, list[Any]]:
         """Return a statement for the vectors of the nearest visible memories, from the HNSW index."""
         statement, params = self._select(f"memory_id IN ({visible.query})", visible.params)
         limit = max(2 * visible.limit, MIN_NEAREST)
-        statement += f" ORDER BY {self._indexed} <=> %s{self._type} LIMIT %s"
-        return statement, [*params, direction, limit]
+        statement += f" ORDER BY {self._indexed} <=> {_DIRECTION}{self._type} LIMIT %s"
+        return statement, [*params, limit]
 
     @property
     def _type(self) -> str:
@@ -210,13 +214,27 @@ class TableVectors:
         return matrix, present
 
     def mean(self, pks: Sequence[int] | Keys) -> Vectors:
-        """Return the mean of these memories' vectors, shrunk towards zero if they are few."""
-        _, vectors = self._read(pks)
+        """Return the mean of these memories' vectors, shrunk towards zero if they are few.
+
+        The vectors that it reads need not be read again.
+        """
+        keys, vectors = self._read(pks)
+        self._samples.append((np.asarray(pks, np.int64), keys, vectors))
         mean: Vectors = vectors.sum(axis=0, dtype=np.float64) / (len(vectors) + PRIOR_VECTORS)
         return mean.astype(np.float32)
 
+    def _known(self, pks: Sequence[int] | Keys) -> tuple[Keys, Vectors] | None:
+        """Return what :meth:`_read` would if :meth:`mean` has read all these memories."""
+        for asked, keys, vectors in self._samples:
+            if len(pks) <= len(asked) and np.isin(pks, asked).all():
+                wanted = np.isin(keys, pks)
+                return keys[wanted], vectors[wanted]
+        return None
+
     def _read(self, pks: Sequence[int] | Keys) -> tuple[Keys, Vectors]:
         """Return the keys of those of these memories that have a vector, and the vectors, normalised."""
+        if known := self._known(pks):
+            return known
         with connection.cursor() as cursor:
             cursor.execute(
                 f"SELECT memory_id, vector FROM {VECTOR_TABLE} WHERE model = %s AND length(vector) = %s"
@@ -225,11 +243,8 @@ class TableVectors:
             )
             rows = cursor.fetchall()
         keys = np.array([pk for pk, _ in rows], np.int64)
-        vectors = np.frombuffer(b"".join(stored for _, stored in rows), STORED_TYPE).astype(np.float32)
-        vectors = vectors.reshape(len(rows), self.dimensions)
-        lengths = np.linalg.norm(vectors, axis=1)
-        valid = np.isfinite(lengths) & (lengths > 0)
-        return keys[valid], vectors[valid] / lengths[valid, None]
+        vectors, valid = unit_vectors([stored for _, stored in rows], self.dimensions)
+        return keys[valid], vectors
 
     def prepare(self) -> None:
         """Make the HNSW index if there is none. Writers do not wait for it."""
@@ -261,4 +276,12 @@ _STATE_OF_INDEX = """SELECT indisvalid,
 
 
 def _as_text(vector: Vectors) -> str:
-    return json.dumps(vector.tolist())
+    """Return a vector for pgvector. More decimals would only make the statement longer."""
+    return json.dumps(np.round(vector.astype(np.float64), 10).tolist())
+
+
+def _compare(keys: Keys, vectors: Vectors, query: Vectors, mean: Vectors) -> Scores:
+    """Return the cosines of vectors with another one, both without the mean."""
+    direction, others = query - mean, vectors - mean
+    lengths = np.linalg.norm(others, axis=1) * np.linalg.norm(direction)
+    return Scores(keys, others @ direction / np.maximum(lengths, np.finfo(np.float32).tiny))

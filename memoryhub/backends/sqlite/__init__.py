@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from memoryhub.backends.tables import TEXT_TABLE
 
 KEYS_OF_JSON = TEXTS_OF_JSON = "SELECT value FROM json_each(%s)"  # a subquery; the parameter is a JSON array
+IN_FEW = "IN ({})"
 IS_DIFFERENT = "IS NOT"
 LEAST, GREATEST = "min", "max"
 RANDOM_TEXT = "hex(randomblob(8))"

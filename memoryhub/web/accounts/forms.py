@@ -19,6 +19,7 @@ from memoryhub.accounts.clearance import grantable_clearances, is_confined, user
 from memoryhub.accounts.roles import grantable_rights
 from memoryhub.core import dates
 from memoryhub.core.form_fields import LinesField
+from memoryhub.core.text import format_count
 from memoryhub.models import OAuthClient
 from memoryhub.models.account import default_rights
 from memoryhub.web.base.forms import PlainForm
@@ -99,8 +100,7 @@ class PasswordForm(FirstPasswordForm):
         if not getattr(self.request, "login_held_back", False):
             raise forms.ValidationError("This is not your password.")
         self.wait = max(sign_in.login_wait(self.request, name), 1)
-        minutes = -(-self.wait // 60)
-        wait = "1 minute" if minutes == 1 else f"{minutes} minutes"
+        wait = format_count(-(-self.wait // 60), "minute")
         raise forms.ValidationError(f"Too many wrong passwords. Wait {wait}, then try again.")
 
     def passwords(self) -> tuple[str, str]:

@@ -1,0 +1,32 @@
+"""Statements of a write on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+
+from memoryhub.backends.dialect import IS_POSTGRES
+from memoryhub.backends.statements import read_state_before_store
+
+pytestmark = [
+    pytest.mark.skipif(not IS_POSTGRES, reason="of PostgreSQL"),
+    pytest.mark.django_db,
+]
+
+
+def test_room_of_a_project_is_looked_up_in_the_index() -> None:
+    plan: list[str] = []
+
+    def explain(execute: Callable[..., Any], statement: str, *arguments: Any) -> Any:
+        execute(f"SET LOCAL enable_seqscan = off; EXPLAIN {statement}", *arguments)
+        arguments[-1]["cursor"].nextset()
+        plan.extend(line for (line,) in arguments[-1]["cursor"].fetchall())
+        return execute(statement, *arguments)
+
+    with transaction.atomic(), connection.execute_wrapper(explain):
+        read_state_before_store(["0" * 64], ["a"], 1000, timezone.now())
+    assert any("Index Cond" in line and "project = ANY" in line for line in plan), plan
