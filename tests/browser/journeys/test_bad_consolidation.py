@@ -15,7 +15,8 @@ from tests.browser.journeys.conftest import go_to
 
 
 def test_run_is_undone_from_a_faded_memory(set_out: Any, person: Any, remember: Any, scripts: bool) -> None:
-    faded = [remember(f"faded paint {n}", title=f"Paint {n}", project="attic") for n in range(3)]
+    for n in range(3):
+        remember(f"faded paint {n}", title=f"Paint {n}", project="attic")
     memories = Memory.objects.filter(project="attic")
     memories.update(updated_at=timezone.now() - timedelta(days=40))
     actor = Actor("user:olena", Clearance.up_to("secret"))
@@ -24,7 +25,9 @@ def test_run_is_undone_from_a_faded_memory(set_out: Any, person: Any, remember: 
     assert set(memories.values_list("importance", flat=True)) == {0.0}
 
     rights = ("add_maintenancerun", "view_maintenancerun", "view_private", "view_secret")
-    page = set_out(f"/memories/{faded[0].uid}/", person("keeper", *rights))
+    page = set_out("/", person("keeper", *rights))
+    go_to(page, "Memories")
+    page.get_by_role("link", name="Paint 0").click()
     importance = page.locator("#field-importance")
     expect(importance).to_contain_text("0.0")
     go_to(page, "Settings", "Maintenance")
@@ -44,6 +47,7 @@ def test_run_is_undone_from_a_faded_memory(set_out: Any, person: Any, remember: 
     if not scripts:
         page.get_by_role("link", name="Refresh").click()
     expect(page.locator("#run-state")).to_contain_text("Done")
-    page.goto(f"/memories/{faded[0].uid}/")
+    go_to(page, "Memories")
+    page.get_by_role("link", name="Paint 0").click()
     expect(importance).to_contain_text("0.5")
     assert set(memories.values_list("importance", flat=True)) == {0.5}
