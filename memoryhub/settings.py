@@ -52,7 +52,7 @@ try:
 except OSError as error:
     raise ImproperlyConfigured(
         f"{'LETSGO_HOME' if DATABASE_URL else 'LETSGO_MEMORY_DB'}: cannot make the folder {_folder}: {error};"
-        " name another or make room"
+        " choose another one, or free some space"
     ) from None
 
 INSTALLED_APPS = [
@@ -112,6 +112,7 @@ TEMPLATES = [
             "builtins": ["template_partials.templatetags.partials"],
             "libraries": {
                 "hub": "memoryhub.web.templatetags.hub",
+                "list_cells": "memoryhub.admin.list_cells",
                 "pages": "memoryhub.web.templatetags.pages",
             },
             "context_processors": [

@@ -218,7 +218,7 @@ def redirect_origin(uri: str) -> str:
 def approve_client(client: OAuthClient, user: User, actor: Actor) -> None:
     """Approve a client. Forbidden without the permission."""
     if not user.has_perm(APPROVE_PERMISSION):
-        raise Forbidden("only people who manage tokens may approve an app")
+        raise Forbidden("you need the permission to manage tokens to approve an app")
     now = timezone.now()
     with write_transaction():
         if OAuthClient.objects.filter(pk=client.pk, approved_at=None).update(
@@ -232,7 +232,7 @@ def approve_client(client: OAuthClient, user: User, actor: Actor) -> None:
 def remove_client(uid: str, user: User, actor: Actor) -> OAuthClient | None:
     """Withdraw the approval of a client and revoke every token that it has; None if there is none."""
     if not user.has_perm(APPROVE_PERMISSION):
-        raise Forbidden("only people who manage tokens may remove an app")
+        raise Forbidden("you need the permission to manage tokens to remove an app")
     now = timezone.now()
     with write_transaction():
         client = usable_clients(now).filter(uid=uid).first()

@@ -110,7 +110,7 @@ def build_token(
 ) -> AgentToken:
     """Return a valid token without a secret, not saved: see :func:`issue_token`."""
     if identities.is_former_username(owner.strip()):
-        raise StoreError("the account with this name was deleted; name an existing or a new owner", "owner")
+        raise StoreError("the account with this name was deleted; choose an existing or a new owner", "owner")
     token = AgentToken(owner=_clean_name("owner", owner, 150), created_at=now)
     _set_fields(
         token, name, clearance, default_rights() if rights is None else rights, projects, expires_at, now
@@ -370,7 +370,7 @@ def _clean_projects(projects: Iterable[str] | None) -> list[str]:
         return []
     named = sorted({_clean_name("projects", project, 200) for project in projects})
     if not named:
-        raise StoreError("is empty; name at least one project, or omit it for all", "projects")
+        raise StoreError("is empty; list at least one project, or omit it for all", "projects")
     return named
 
 

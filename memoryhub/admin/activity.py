@@ -205,7 +205,7 @@ class SessionAdmin(ReadOnlyAdmin):
         links = [memory_link(memory) for memory in newest]
         if not links:
             return EMPTY_CELL
-        total = f"all {format_count(memories.count(), 'memory', 'memories')}"
+        total = f"all {format_count(memories.count(), 'memory')}"
         links.append(format_link(admin_url(Memory, "changelist", query=urlencode(same)), total))
         return format_html_join("", "<div>{}</div>", ((link,) for link in links))
 

@@ -23,6 +23,7 @@ from memoryhub.backends import bulk
 from memoryhub.backends.dialect import sql
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import format_iso
+from memoryhub.core.text import format_count
 from memoryhub.models import Fact, JournalEntry, Memory
 
 logger = logging.getLogger(__name__)
@@ -48,10 +49,9 @@ class Loss:
         return f"{self.first_seq}{last}"
 
     def summary(self) -> str:
-        count = f"{self.rows:,} journal row" + ("" if self.rows == 1 else "s")
         return (
-            f"{count} lost ({self.numbers}), recorded in row {self.recorded_in};"
-            f" still in {', '.join(self.files)}"
+            f"{format_count(self.rows, 'journal row')} lost ({self.numbers}), recorded in row"
+            f" {self.recorded_in}; still in {', '.join(self.files)}"
         )
 
 

@@ -54,7 +54,7 @@ def append(lines: list[dict[str, Any]], after: str = "") -> None:
             if (seq, digest) != (lines[0]["seq"] - 1, after) and not _is_ours(file, seq, digest):
                 logger.warning("journal mirror %s was set aside as %s", mirror_path(), move_aside(digest))
                 file, seq = stack.enter_context(_locked()), 0
-            missing = lines if lines[0]["seq"] == seq + 1 else lines_after(seq, lines[-1]["seq"])
+            missing = lines if lines[0]["seq"] == seq + 1 else lines_after(seq)
             file.writelines(_encode(line) for line in missing)
     except (OSError, DatabaseError) as error:
         logger.warning(
@@ -192,14 +192,9 @@ def set_aside() -> list[Path]:
     return sorted(one for one in folder.iterdir() if one.name.startswith(name) and _ASIDE.search(one.name))
 
 
-def lines_after(seq: int, last: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the rows after a number as stored. Model instances lack hashes that readers must not see.
-
-    ``last``: the number of the last row. PostgreSQL may not have flushed the rows of other writers.
-    """
+def lines_after(seq: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows after a number as stored. Model instances lack hashes that readers must not see."""
     rows = JournalEntry.objects.filter(seq__gt=seq).values(*LINE_FIELDS)
-    if last is not None:
-        rows = rows.filter(seq__lte=last)
     for row in chain.from_iterable(row_pages(rows, key=itemgetter("seq"))):
         yield {**row, "at": format_iso(row["at"]), "detail": read_detail(row["detail"])}
 

@@ -13,6 +13,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from django.apps import apps
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
@@ -21,6 +22,7 @@ from memoryhub.backends.dialect import IS_POSTGRES, sql
 from memoryhub.backends.tables import Trigger
 
 VECTOR_TABLE = "memoryhub_embedding"
+STORED_TYPE = np.dtype("<f2")  # of the numbers of a stored vector
 CHANGE_TABLE = "memoryhub_change"
 ERA_TABLE = "memoryhub_change_era"
 RETIRED_TABLES = ("memoryhub_vector_gone", "memoryhub_vector_era")

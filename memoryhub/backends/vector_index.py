@@ -25,11 +25,10 @@ from django.db import connection
 from numpy.typing import NDArray
 
 from memoryhub.backends import change_log, vector_file
-from memoryhub.backends.change_log import NO_POSITION, LogPosition
+from memoryhub.backends.change_log import NO_POSITION, STORED_TYPE, LogPosition
 from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.backends.vector_file import Identity, Records, VectorFile
 from memoryhub.backends.vector_view import (
-    STORED_TYPE,
     Keys,
     Scores,
     Vectors,

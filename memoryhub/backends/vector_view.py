@@ -21,11 +21,10 @@ import numpy as np
 from django.db.models import QuerySet
 from numpy.typing import NDArray
 
-from memoryhub.backends.change_log import LogPosition
+from memoryhub.backends.change_log import STORED_TYPE, LogPosition
 
 Vectors: TypeAlias = NDArray[np.float32]
 Keys: TypeAlias = NDArray[np.int64]
-STORED_TYPE = np.dtype("<f2")
 # Number of zero vectors that each mean includes, because the mean of a few vectors is noise.
 PRIOR_VECTORS = 32
 MAX_CACHED_MEANS = 4  # means to which the distances of all vectors are cached

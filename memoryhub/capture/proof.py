@@ -26,7 +26,7 @@ class SessionProof:
     kept: int
 
     def __str__(self) -> str:
-        return f"{format_count(self.shown, 'memory', 'memories')} shown, {self.kept} kept"
+        return f"{format_count(self.shown, 'memory')} shown, {self.kept} kept"
 
 
 def prove_session(session_id: str, project: str, actor: Actor) -> SessionProof:

@@ -20,7 +20,7 @@ from memoryhub.capture.segments import locked_state
 from memoryhub.capture.services import CAPTURED_TAG
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
-from memoryhub.core.text import shorten
+from memoryhub.core.text import format_count, shorten
 from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType, Scope
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Label, Memory, Session
@@ -225,7 +225,7 @@ def _format_items(items: Sequence[SummaryItem]) -> list[str]:
 def _format_headline(items: Sequence[SummaryItem], modified: Sequence[str]) -> str:
     """Return the title of the most important memory."""
     if not items:
-        return f"Changes in {len(modified)} file{'s' if len(modified) != 1 else ''}"
+        return f"Changes in {format_count(len(modified), 'file')}"
     best = max(items, key=lambda item: item.importance)
     return shorten(best.title, 120)
 

@@ -182,7 +182,7 @@ def _require_account(actor: Actor) -> None:
 def _refuse(draft: CheckDraft, actor: Actor) -> None:
     clearance = actor.clearance
     if not clearance.includes_project(draft.project):
-        raise Forbidden("you have no access to this project; name one of yours", "project")
+        raise Forbidden("you have no access to this project; choose one of yours", "project")
     if not clearance.allows(draft.project, draft.level.value):
         raise Forbidden("you cannot see this level here; choose a lower one", "level")
     if closed := [name for name in draft.never_projects if not clearance.includes_project(name)]:

@@ -34,6 +34,7 @@ from memoryhub.client.transcripts import (
     find_transcripts,
     run_git,
 )
+from memoryhub.core.text import format_count
 
 IN_USE_SECONDS = 600  # a transcript that was written to since may belong to a running session
 UNDO_SECONDS = 600.0
@@ -314,13 +315,13 @@ class Backfill:
         else:
             print("Nothing to send.")
         for reason, count in self.left_out.items():
-            print(f"Left out: {_sessions(count)}, {reason}.")
+            print(f"Left out: {format_count(count, 'session')}, {reason}.")
         for reason, count in self.report.skipped.items():
             print(f"Skipped: {count} × {reason}.")
         for place in self.report.places:
             print(make_safe(place), file=sys.stderr)
         for problem, count in self.problems.items():
-            print(f"Failed: {_sessions(count)}: {make_safe(problem)}", file=sys.stderr)
+            print(f"Failed: {format_count(count, 'session')}: {make_safe(problem)}", file=sys.stderr)
         if not self.run:
             print(
                 "Dry run: nothing was sent. The hub decides what is worth a memory when it gets the events."
@@ -360,10 +361,6 @@ def find_repository(folder: str) -> dict[str, str] | None:
 
 def _ask_git(folder: str, *words: str) -> str:
     return run_git(Path(folder), *words).strip()
-
-
-def _sessions(count: int) -> str:
-    return f"{count} session{'s' * (count != 1)}"
 
 
 def _batches(events: Iterator[PastEvent]) -> Iterator[list[PastEvent]]:

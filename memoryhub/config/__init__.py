@@ -72,7 +72,9 @@ def _toml_files(environ: Mapping[str, str], home: Path | None, problems: list[st
         if os.path.isfile(named):
             found.append(Path(named))
         else:
-            problems.append(f"MEMORYHUB_CONFIG: no file at {named}; name an existing TOML file or unset it")
+            problems.append(
+                f"MEMORYHUB_CONFIG: no file at {named}; set it to an existing TOML file, or unset it"
+            )
     return found
 
 

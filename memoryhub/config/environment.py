@@ -234,7 +234,7 @@ class Operator(BaseSettings):
                 ["MEMORYHUB_PUBLIC_URL must be only a scheme and a host, such as https://hub.example.org"]
             )
         if address.scheme != "https" and not (address.scheme == "http" and is_loopback(host)):
-            raise ConfigError(["MEMORYHUB_PUBLIC_URL must be an https address: tokens travel to it"])
+            raise ConfigError(["MEMORYHUB_PUBLIC_URL must be an https address, because it receives tokens"])
         is_default = port == {"https": 443, "http": 80}[address.scheme]
         named = f"[{host}]" if ":" in host else host
         self.public_url = f"{address.scheme}://{named}" + ("" if port is None or is_default else f":{port}")

@@ -66,24 +66,20 @@ def write_transaction(patience: float | None = None) -> Iterator[None]:
         raise OperationalError(
             "database is locked: another thread of this process has been writing for too long"
         )
-    with ExitStack() as lock:
-        lock.callback(_writer_lock.release)
+    try:
         with ExitStack() as transactions:
-            _begin(transactions, until, lock)
+            _begin(transactions, until)
             yield
+    finally:
+        _writer_lock.release()
 
 
-def _begin(transactions: ExitStack, until: float, lock: ExitStack) -> None:
-    """Enter a transaction when no other process writes. Raise OperationalError at ``until``.
-
-    ``lock`` releases the lock of this process when it is closed.
-    """
+def _begin(transactions: ExitStack, until: float) -> None:
+    """Enter a transaction when no other process writes. Raise OperationalError at ``until``."""
     connection.ensure_connection()
     if is_postgres():
         transactions.enter_context(transaction.atomic())
-        transaction.on_commit(lock.close)
-        transaction.on_commit(_flush_commit)  # before all other callbacks
-        _lock_writers(until - time.monotonic(), "off")
+        _lock_writers(until - time.monotonic())
         return
     _require_same_file()
     # Not through Django's cursor, which would count these as queries.
@@ -148,33 +144,16 @@ def use_primary() -> None:
         connections["default"], _primary.connection = _primary.connection, None
 
 
-def _lock_writers(seconds: float, flush: str | None = None) -> None:
-    """Wait for the transactions of other writers. Raise OperationalError if they take too long.
-
-    ``flush``: the ``synchronous_commit`` of the transaction, if not that of the session.
-    """
+def _lock_writers(seconds: float) -> None:
+    """Wait for the transactions of other writers. Raise OperationalError if they take too long."""
     # Not through Django's cursor, which would count it as a query.
     # The server answers within this time, also to background threads: a lock timeout.
     waits = read_timeout(max(seconds, _limit.seconds, 1))
     with connection.wrap_database_errors, waits:
         connection.connection.execute(
-            "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s),"
-            " set_config('synchronous_commit', coalesce(%s, current_setting('synchronous_commit')), true)",
-            [f"{max(int(seconds * 1000), 1)}ms", WRITER_LOCK, flush],
+            "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s)",
+            [f"{max(int(seconds * 1000), 1)}ms", WRITER_LOCK],
         )
-
-
-# Writes a message to the log. Its commit flushes everything before it.
-_FLUSH = "SELECT pg_logical_emit_message(true, 'memoryhub', '')"
-
-
-def _flush_commit() -> None:
-    """Wait until PostgreSQL has flushed the commits of this connection, as ``synchronous_commit`` demands.
-
-    The transaction itself commits without a flush, so its lock is free sooner, and writers share a flush.
-    """
-    with connection.wrap_database_errors:
-        connection.connection.execute(_FLUSH)
 
 
 def _require_same_file() -> None:

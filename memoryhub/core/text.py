@@ -232,8 +232,9 @@ def cut_to_tokens(text: str, tokens: int) -> str:
 
 
 def format_count(number: int, noun: str, plural: str = "") -> str:
-    """Return ``1 memory`` or ``2 memories``."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+    """Return ``1 memory``, ``1,234 memories`` or ``2 days``. ``plural``: of a noun without a regular one."""
+    many = plural or (noun[:-1] + "ies" if noun.endswith("y") and noun[-2] not in "aeiou" else noun + "s")
+    return f"{number:,} {noun if number == 1 else many}"
 
 
 def is_visible_change(before: float, after: float) -> bool:

@@ -86,7 +86,9 @@ def subject(digest: Digest, content: Content) -> str:
 
 def _send_mail(digest: Digest, content: Content) -> None:
     if not settings.EMAIL_HOST:
-        raise DeliveryFailed("this hub sends no e-mail; ask an administrator to set MEMORYHUB_EMAIL_URL")
+        raise DeliveryFailed(
+            "e-mail is not set up on this hub; ask an administrator to set MEMORYHUB_EMAIL_URL"
+        )
     if not digest.user.email:
         raise DeliveryFailed("your account has no e-mail address; ask an administrator to add it")
     domain = settings.DEFAULT_FROM_EMAIL.rpartition("@")[2]

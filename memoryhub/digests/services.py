@@ -125,11 +125,13 @@ def _refuse(digest: Digest) -> None:
     if len(digest.project) > 200 or not digest.project.isprintable():
         raise StoreError("must be at most 200 printable characters", "project")
     if digest.project and not digest_clearance(digest).includes_project(digest.project):
-        raise Forbidden("you have no access to this project; name one of yours", "project")
+        raise Forbidden("you have no access to this project; choose one of yours", "project")
     if digest.channel == Digest.WEBHOOK:
         _check_url(digest.url)
     elif not settings.EMAIL_HOST:
-        raise StoreError("this hub sends no e-mail; use a webhook, or ask an administrator", "channel")
+        raise StoreError(
+            "e-mail is not set up on this hub; use a webhook, or ask an administrator", "channel"
+        )
     elif not digest.user.email:
         raise StoreError("your account has no e-mail address; ask an administrator to add it", "channel")
 

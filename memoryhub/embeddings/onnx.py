@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memoryhub.embeddings.base import (
+    MINILM_PACKAGE,
     EmbeddingError,
     Vectors,
     disable_tokenizer_threads,
     normalize_rows,
     replace_surrogates,
 )
-from memoryhub.embeddings.provider import MINILM_PACKAGE
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

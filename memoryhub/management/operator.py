@@ -42,12 +42,6 @@ def login() -> str:
         return "unknown"
 
 
-def plural(count: int, word: str) -> str:
-    """Return a count with its noun: ``1 memory``, ``1,234 memories``."""
-    many = word[:-1] + "ies" if word.endswith("y") else word + "s"
-    return f"{count:,} {word if count == 1 else many}"
-
-
 def shown(text: str, chars: int = 60) -> str:
     """Shorten a stored text for the terminal. Escape it if it contains control characters."""
     short = text if len(text) <= chars else text[: chars - 1] + "…"

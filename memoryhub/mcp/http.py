@@ -176,7 +176,7 @@ class _McpExchange:
     def end(self) -> HttpResponse:
         """End a session."""
         if SESSION_HEADER not in self.request.headers:
-            raise Problem(400, "no_session", f"name the session to end in {SESSION_HEADER}")
+            raise Problem(400, "no_session", f"send the id of the session to end in {SESSION_HEADER}")
         self._session()
         end_session(self.request.headers[SESSION_HEADER])
         return HttpResponse(status=HTTPStatus.NO_CONTENT)

@@ -109,7 +109,7 @@ def apply_bulk_action(
         kind, actor, values, now=now, reason=reason, uid=wanted[0] if len(wanted) == 1 else ""
     )
     if not wanted:
-        raise StoreError("name at least one memory", "uid")
+        raise StoreError("choose at least one memory", "uid")
     if len(wanted) > MAX_MEMORIES:
         raise StoreError(f"at most {MAX_MEMORIES} memories at once; narrow the selection", "uid")
     result = BulkResult(context.id, kind)

@@ -120,7 +120,7 @@ def erase_memories(
 def purge_expired(actor: Actor, grace_days: float = 0, now: datetime | None = None) -> int:
     """Delete memories that expired ``grace_days`` ago or earlier. Return how many."""
     now = now or timezone.now()
-    return _delete_in_chunks(purgeable_memories(actor, grace_days, now), actor, "purge", now)
+    return _purge_in_chunks(purgeable_memories(actor, grace_days, now), actor, now)
 
 
 def purgeable_memories(actor: Actor, grace_days: float, now: datetime) -> MemoryQuerySet:
@@ -132,7 +132,7 @@ def delete_waiting(actor: Actor, grace_days: float, now: datetime) -> int:
     """Delete memories that were discarded, or expired before approval, ``grace_days`` ago or earlier."""
     limit = clock.removal_limit(grace_days, now)
     ended = Q(deleted_at__lte=limit) | Q(expires_at__lte=limit)
-    return _delete_in_chunks(Memory.objects.waiting(actor.clearance).filter(ended), actor, "purge", now)
+    return _purge_in_chunks(Memory.objects.waiting(actor.clearance).filter(ended), actor, now)
 
 
 def evict_memories(
@@ -238,11 +238,11 @@ def delete_memories(memories: MemoryQuerySet, actor: Actor, operation: str, now:
     return found
 
 
-def _delete_in_chunks(memories: MemoryQuerySet, actor: Actor, operation: str, now: datetime) -> int:
+def _purge_in_chunks(memories: MemoryQuerySet, actor: Actor, now: datetime) -> int:
     """Delete memories in short transactions, so that agents do not wait for long."""
     keys = memories.order_by("pk").values_list("pk", flat=True)
     return sum(
-        len(delete_memories(memories.filter(pk__in=some), actor, operation, now))
+        len(delete_memories(memories.filter(pk__in=some), actor, "purge", now))
         for some in batched(keys, _DELETE_CHUNK)
     )
 

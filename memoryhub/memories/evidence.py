@@ -141,7 +141,7 @@ def rate_memory(memory: Memory, action: str, actor: Actor, *, useful: bool) -> b
     """
     row, entry = _find_rated_entry(memory, Injection.objects.visible_to(actor.clearance), memory.uid)
     if row is None:
-        raise Conflict("it was not shown to an agent yet, so there is nothing to rate", "useful")
+        raise Conflict("no agent has received it yet, so there is nothing to rate", "useful")
     if entry.get("why") == RATED and entry["used"] == useful:
         return False
     was = {name: entry.pop(name) for name in OUTCOME_FIELDS if name in entry}

@@ -128,7 +128,7 @@ def merge_memories(
 def _load_memories(keep: str, others: list[str], actor: Actor, now: datetime) -> tuple[Memory, list[Memory]]:
     """Return the memories, which must all be live."""
     if not others or keep in others or len(others) > MAX_MERGED:
-        raise Conflict(f"name 1 to {MAX_MERGED} other memories, and not the one that is kept", "others")
+        raise Conflict(f"choose 1 to {MAX_MERGED} memories other than the one that is kept", "others")
     memory = get_memory(keep, actor)
     found = fetch_by_uids(Memory.objects.visible_to(actor.clearance).with_details(), others)
     if len(found) < len(others):

@@ -46,7 +46,7 @@ def refuse_cycle(memory: Memory, new: int, actor: Actor, now: datetime) -> list[
     these replaces nothing any more. Return this change.
     """
     if new == memory.pk:
-        raise StoreError("a memory cannot replace itself; name another one", SUPERSEDED_BY)
+        raise StoreError("a memory cannot replace itself; choose another one", SUPERSEDED_BY)
     chain = [new, *find_successors(new)]
     if memory.pk not in chain:
         return []

@@ -41,7 +41,7 @@ SCALAR_FIELDS = (
     "title subtitle abstract overview category type importance trust confidence sensitivity scope project"
     " session_id key discovery_tokens pinned ttl_days content"
 ).split()
-_NO_PROJECT = "you are in no project; ask an administrator to add you to one"
+_NO_PROJECT = "you do not belong to a project; ask an administrator to add you to one"
 LIST_FIELDS = ("tags", "concepts", "aliases", "files_read", "files_modified", "entities")
 LABEL_KINDS = {"tags": "tag", "concepts": "concept", "aliases": "alias"}
 
@@ -57,7 +57,7 @@ def resolve_project(project: str, actor: Actor) -> str:
         return next(iter(allowed))
     if not actor.clearance.includes_project(project):
         named = ", ".join(sorted(allowed or ()))
-        words = f"you may write only to: {named}; name one of them as project" if named else _NO_PROJECT
+        words = f"you can write only to: {named}; use one of them as project" if named else _NO_PROJECT
         raise Forbidden(words, "project")
     return project
 
@@ -367,7 +367,9 @@ def resolve_replacement(uid: str | None, clearance: Clearance) -> int | None:
         return None
     pk = Memory.objects.visible_to(clearance).filter(uid=uid).values_list("pk", flat=True).first()
     if pk is None:
-        raise StoreError("there is no memory with this id; name one that you can see", "superseded_by")
+        raise StoreError(
+            "there is no memory with this id; use the id of a memory that you can see", "superseded_by"
+        )
     return int(pk)
 
 

@@ -45,11 +45,9 @@ def scale_for_age(age: timedelta, limits: Sequence[float], promoted: str = "") -
     return by_age
 
 
-def next_scale(scale: Scale, accesses: int, needed: int) -> Scale:
-    """Return the next scale for a memory that was accessed often enough within its own."""
-    if accesses < needed or scale is Scale.PROJECT:
-        return scale
-    return SCALES[SCALES.index(scale) + 1]
+def next_scale(scale: Scale) -> Scale:
+    """Return the scale above this one; the highest has none."""
+    return SCALES[min(SCALES.index(scale) + 1, len(SCALES) - 1)]
 
 
 def balance_scales(
@@ -103,7 +101,7 @@ def _find_promotions(memories: Iterable[Memory], now: datetime) -> dict[int, str
         again = settings.MEMORYHUB.promotion_accesses == 1 or (
             before is not None and memory_scale(memory, before) is scale
         )
-        if again and (following := next_scale(scale, 1, 1)) is not scale:
+        if again and (following := next_scale(scale)) is not scale:
             found[memory.pk] = following.value
     return found
 

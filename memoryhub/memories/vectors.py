@@ -15,11 +15,12 @@ from django.db.models import Exists, OuterRef
 
 from memoryhub import embeddings
 from memoryhub.backends import bulk
+from memoryhub.backends.change_log import STORED_TYPE
 from memoryhub.backends.tables import EMBEDDED_COLUMNS
-from memoryhub.backends.vector_view import STORED_TYPE
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors, provider
-from memoryhub.embeddings.provider import EmbeddingSettings, log_failure
+from memoryhub.embeddings.base import EmbeddingSettings
+from memoryhub.embeddings.provider import current_settings, log_failure
 from memoryhub.memories.rows import CHUNK_SIZE
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Embedding, Memory
@@ -109,7 +110,7 @@ def _local_provider() -> Embedder | None:
 
 def local_settings() -> EmbeddingSettings | None:
     """Return the settings of the provider if it runs in this process."""
-    return EmbeddingSettings.now() if _local_provider() else None
+    return current_settings() if _local_provider() else None
 
 
 def memories_without_vector(model: str) -> MemoryQuerySet:

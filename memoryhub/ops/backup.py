@@ -100,7 +100,7 @@ def stamp() -> str:
 def back_up(target: Path) -> Contents:
     """Copy the live store and its mirror to ``target``, which is created only after verification."""
     if target.exists():
-        raise BackupError(f"{target} exists; name another file, or a folder")
+        raise BackupError(f"{target} exists; choose another file, or a folder")
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with draft_folder(target.parent) as folder:

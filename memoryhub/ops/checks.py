@@ -208,7 +208,7 @@ def store_is_named_once(environ: Mapping[str, str] = os.environ, **kwargs: Any) 
     if settings.DATABASE_URL and environ.get("LETSGO_MEMORY_DB"):
         return [
             Warning(
-                "DATABASE_URL and LETSGO_MEMORY_DB both name the store; DATABASE_URL counts",
+                "DATABASE_URL and LETSGO_MEMORY_DB are both set; the hub uses DATABASE_URL",
                 hint="Unset one of them.",
                 id="memoryhub.W003",
             )
@@ -219,9 +219,9 @@ def store_is_named_once(environ: Mapping[str, str] = os.environ, **kwargs: Any) 
 @register(INSTALLATION)
 def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
     """Report embedding settings that cannot work. Search by words continues, so these are warnings."""
-    from memoryhub.embeddings.provider import EmbeddingSettings, find_problems, sends_key_in_clear
+    from memoryhub.embeddings.provider import current_settings, find_problems, sends_key_in_clear
 
-    chosen = EmbeddingSettings.now()
+    chosen = current_settings()
     messages = _problem_warnings(
         find_problems(chosen), "Until then, search uses words only.", id="memoryhub.W004"
     )

@@ -167,7 +167,7 @@ def prepare() -> tuple[int, bool]:
     if not is_unfinished:
         content = [m for m in find_models() if m._meta.label in _CONTENT and m._meta.db_table in tables]
         if owned := [str(m._meta.verbose_name_plural) for m in content if m._base_manager.exists()]:
-            raise CopyError(f"the target contains a store ({owned[0]}); name an empty database")
+            raise CopyError(f"the target contains a store ({owned[0]}); use an empty database")
         call_command("migrate", verbosity=0)
         _clear()
     return journal.last_seq(), is_unfinished

@@ -42,7 +42,7 @@ def staged(file: Path) -> Iterator[Path]:
         raise BackupError(f"{file}: there is no such file")
     live = live_path()
     if live.exists() and file.samefile(live):
-        raise BackupError(f"{file} is the store in use; name a backup")
+        raise BackupError(f"{file} is the store in use; choose a backup")
     live.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with draft_folder(live.parent) as folder:
         copy = folder / live.name

@@ -83,7 +83,7 @@ class Salvaged:
 def salvage(source: Path, target: Path) -> Salvaged:
     """Copy the store ``source``, which no process may use, into the new file ``target``."""
     if target.exists():
-        raise BackupError(f"{target} exists; name another file")
+        raise BackupError(f"{target} exists; choose another file")
     if not source.is_file() or not source.stat().st_size:
         raise BackupError(f"there is no store at {source}")
     with draft_folder(target.parent) as folder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import logging
 import multiprocessing
@@ -12,7 +11,6 @@ import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,19 +36,13 @@ APPLICATION = "memoryhub.ops.worker:create_application"
 WORKERS = min(os.cpu_count() or 1, 4)
 # Threads per worker: more would wait for the interpreter lock; with one, a slow client would block the rest.
 THREADS = 2
-THREADS_VARIABLE = "HUB_THREADS"  # environment variable of a worker process: number of its threads
 MAX_CONNECTIONS = 512  # connections of one worker process
 MIN_CONNECTIONS = 32
 MIN_ADDRESS_SPACE = 2**30  # of a process: half of it is for libraries, the rest for threads
 RESERVED_FILES = 96  # files that a worker process opens besides connections: store, logs, libraries
-# A worker that has not ended after this time is killed.
-SECONDS_TO_END = 10
 MAX_NAMED = 20  # problems in one journal row
-# Interval at which a worker checks that its main process is alive.
-SECONDS_BETWEEN_CHECKS = 1.0
 # How long a start waits for the port: workers of a killed server need some time to end.
 SECONDS_TO_FREE_PORT = 3.0
-_PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 
 
 class CannotServe(Exception):
@@ -179,13 +171,13 @@ def serve(
     os.environ["LETSGO_HOME"] = str(settings.HOME)
     os.environ["LETSGO_MEMORY_DB"] = str(settings.MEMORY_DB)
     os.environ["LETSGO_MEMORY_LOG"] = str(settings.MEMORY_LOG)
-    os.environ[THREADS_VARIABLE] = str(threads)
     if sys.platform == "linux":
         multiprocessing.set_start_method("fork", force=True)
         _reset_sigterm_in_children()
     with _shared_metrics():
         from memoryhub.ops import worker
 
+        os.environ[worker.THREADS_VARIABLE] = str(threads)
         worker.load()
         close_before_fork()
         sys.stdout.flush()
@@ -202,7 +194,7 @@ def serve(
             log_level=LogLevels.warning if quiet else LogLevels.info,
             # Otherwise the server ends when one worker does, for example when the system runs out of memory.
             respawn_failed_workers=True,
-            workers_kill_timeout=SECONDS_TO_END,
+            workers_kill_timeout=worker.SECONDS_TO_END,
             factory=True,
         ).serve()
 
@@ -238,28 +230,3 @@ def _reset_sigterm_in_children() -> None:
         after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, sigterm),
         after_in_child=reset,
     )
-
-
-def end_with_main_process() -> None:
-    """End this worker when the main process ends without stopping it, as after SIGKILL.
-
-    Linux kills it at that moment. SIGTERM would not do: granian may wait for ever with the interpreter lock,
-    and only the main process ends such workers. On other systems, and if the main process has already ended,
-    a thread stops the worker. Do nothing in a process that multiprocessing did not start.
-    """
-    main = multiprocessing.parent_process()
-    if main is not None and main.pid is not None:
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        threading.Thread(target=_end_after, args=(main.pid,), name="main-process-watch", daemon=True).start()
-
-
-def _end_after(main: int) -> None:
-    """Stop this worker when ``main`` is no longer its parent. Kill it if it does not stop in time."""
-    while os.getppid() == main:
-        time.sleep(SECONDS_BETWEEN_CHECKS)
-    logger.error(
-        "The server's main process %d ended without stopping this worker. The worker ends now.", main
-    )
-    signal.alarm(SECONDS_TO_END)  # the system ends the process then, without the interpreter lock
-    os.kill(os.getpid(), signal.SIGTERM)

@@ -13,8 +13,10 @@ prompt injection.
 import ctypes
 import gc
 import logging
+import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -39,7 +41,6 @@ from memoryhub.maintenance.worker import ExclusiveThread
 from memoryhub.memories.rows import ListValues, load_lists
 from memoryhub.memories.update import PROMPT_INJECTION_FLAG, flag_memories
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.ops import serving
 from memoryhub.security import secrets
 from memoryhub.security.prompt_injection import digest_fields, inspect_fields, rules_version
 
@@ -51,6 +52,10 @@ MAX_FIELD_CHARS = 20_000
 _WRITE_OPERATIONS = ("insert", "update", "accept")
 _TEXT_FIELDS = ("title", "subtitle", "abstract", "overview", "content")
 M_ARENA_MAX = -8  # a parameter of glibc's mallopt
+THREADS_VARIABLE = "HUB_THREADS"  # environment variable of a worker process: number of its threads
+SECONDS_TO_END = 10  # a worker that has not ended after this time is killed
+SECONDS_BETWEEN_CHECKS = 1.0  # interval at which a worker checks that its main process is alive
+_PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 _is_loaded = False
 
 
@@ -167,7 +172,7 @@ def _load_embeddings() -> None:
 def create_application() -> RequestBuffer:
     """Return the application of a worker process and start its background threads."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    serving.end_with_main_process()
+    end_with_main_process()
     if not _is_loaded:  # this process was spawned, as on macOS
         load()
     if settings.MEMORYHUB.embeddings != "wordllama":
@@ -177,5 +182,30 @@ def create_application() -> RequestBuffer:
         monitoring.WORKERS.set(1)
     worker.start_threads(worker.Heartbeat())
     worker.start_workers(ExtractionWorker(), FlaggingWorker())
-    threads = int(os.environ.get(serving.THREADS_VARIABLE, "2"))
+    threads = int(os.environ.get(THREADS_VARIABLE, "2"))
     return RequestBuffer(wsgi.application, threads, leave=connections.close_all)
+
+
+def end_with_main_process() -> None:
+    """End this worker when the main process ends without stopping it, as after SIGKILL.
+
+    Linux kills it at that moment. SIGTERM would not do: granian may wait for ever with the interpreter lock,
+    and only the main process ends such workers. On other systems, and if the main process has already ended,
+    a thread stops the worker. Do nothing in a process that multiprocessing did not start.
+    """
+    main = multiprocessing.parent_process()
+    if main is not None and main.pid is not None:
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        threading.Thread(target=_end_after, args=(main.pid,), name="main-process-watch", daemon=True).start()
+
+
+def _end_after(main: int) -> None:
+    """Stop this worker when ``main`` is no longer its parent. Kill it if it does not stop in time."""
+    while os.getppid() == main:
+        time.sleep(SECONDS_BETWEEN_CHECKS)
+    logger.error(
+        "The server's main process %d ended without stopping this worker. The worker ends now.", main
+    )
+    signal.alarm(SECONDS_TO_END)  # the system ends the process then, without the interpreter lock
+    os.kill(os.getpid(), signal.SIGTERM)

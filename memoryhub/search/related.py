@@ -16,7 +16,8 @@ from django.db.models import Exists, OuterRef, Value
 
 from memoryhub.access.policy import Clearance
 from memoryhub.backends import change_log
-from memoryhub.backends.vector_view import STORED_TYPE, unit_vectors
+from memoryhub.backends.change_log import STORED_TYPE
+from memoryhub.backends.vector_view import unit_vectors
 from memoryhub.core.text import STOP_WORDS, jaccard, stem, terms, words
 from memoryhub.embeddings import EmbeddingError, text_to_embed
 from memoryhub.memories.rows import LABEL_KINDS, list_values

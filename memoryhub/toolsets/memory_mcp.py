@@ -183,7 +183,7 @@ def memory_store(caller: Caller, args: StoreArguments) -> ToolOutcome:
         return ToolOutcome(_update(caller, args, args.id), unknown_arguments(args))
     if args.content is None:
         raise invalid_fields(
-            [field_error("content", "is needed to store; or name a memory to update with id")]
+            [field_error("content", "is required to store a memory; to update one, send its id")]
         )
     known = _find_copy(caller, args, args.content)
     entities = _extract_entities(args.content) if args.entities is None else args.entities

@@ -240,7 +240,7 @@ class ImportReport:
 
     @property
     def duplicates(self) -> int:
-        """Number of memories that the store already contained, outside the trash."""
+        """Number of rows that repeat a memory outside the trash, or another row of the file."""
         known = ("refreshed", "unchanged", "kept", "updated")
         counts = dict(self.labelled_counts)
         return sum(counts.get(f"memories {outcome}", 0) for outcome in known)

@@ -16,8 +16,8 @@ from concurrent.futures.process import BrokenProcessPool
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from memoryhub.embeddings.base import Embedder, EmbeddingError, Vectors
-from memoryhub.embeddings.provider import EmbeddingSettings, create_embedder
+from memoryhub.embeddings.base import Embedder, EmbeddingError, EmbeddingSettings, Vectors
+from memoryhub.embeddings.provider import create_embedder
 from memoryhub.security.secrets import compile_rules, may_contain_secrets
 
 

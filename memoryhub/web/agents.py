@@ -7,13 +7,14 @@ to their owner and to managers of tokens. An agent of which nothing is visible d
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import Count, Max, QuerySet, Window
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
@@ -41,6 +42,7 @@ _KNOWN_NAMES = {
     "vscode": "VS Code",
     "windsurf": "Windsurf",
 }
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _FAILED_HANDLER = '"failed"'  # the status of a handler in the JSON of an event
 
 
@@ -101,7 +103,7 @@ def visible_tokens(clearance: Clearance) -> QuerySet[AgentToken]:
 @require_safe
 def agent_list(request: HttpRequest) -> HttpResponse:
     """List the agents whose memories, sessions or tokens are visible, the last seen first. Three queries."""
-    clearance = request_clearance(request)
+    clearance, now = request_clearance(request), timezone.now()
     found: dict[str, dict[str, Any]] = {}
     written = _by_agent(Memory.objects.visible_to(clearance).live(), "author", "pk", "created_at")
     ran = _by_agent(Event.objects.visible_to(clearance), "session__agent", "session", "at")
@@ -109,10 +111,11 @@ def agent_list(request: HttpRequest) -> HttpResponse:
         for actor, count, last in rows:
             one = found.setdefault(actor.removeprefix(AGENT_PREFIX), {"last": last})
             one |= {kind: count, "last": max(one["last"], last)}
-    for token in visible_tokens(clearance).active()[:MAX_AGENTS]:  # type: ignore[attr-defined]
-        one = found.setdefault(token.name, {"last": token.created_at})
-        one["last"] = max(one["last"], token.last_used_at or token.created_at)
-    agents = sorted(found.items(), key=lambda item: item[1]["last"], reverse=True)
+    for token in visible_tokens(clearance)[:MAX_AGENTS]:
+        if token.name in found or not token.has_ended(now):
+            one = found.setdefault(token.name, {"last": None})
+            one["last"] = max(filter(None, (one["last"], token.last_used_at)), default=None)
+    agents = sorted(found.items(), key=lambda item: (item[1]["last"] or _NEVER, item[0]), reverse=True)
     listed = [{"actor": f"{AGENT_PREFIX}{name}", **one} for name, one in agents[:MAX_AGENTS]]
     return render(request, "agents/page.html", {"agents": listed})
 
@@ -140,7 +143,11 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
     received = [one for report in reports[:MAX_LISTED] if (one := report.injection.session)]
     name_sessions([*sessions, *received, *(event.session for event in errors)], clearance)
     refused = JournalEntry.objects.visible_to(clearance).filter(actor=actor, operation=SECRET_BLOCKED)
-    used = [token.last_used_at for token in tokens if token.last_used_at]
+    seen = [
+        *(token.last_used_at for token in tokens if token.last_used_at),
+        *(session.last_seen for session in sessions),
+        *(memory.created_at for memory in memories),
+    ]
     context = {
         "name": name,
         "actor": actor,
@@ -152,7 +159,7 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
         "received": _summarize(reports),
         "errors": errors,
         "refused": refused.order_by("-seq")[:MAX_LISTED],
-        "last_seen": max([*used, *(session.last_seen for session in sessions)], default=None),
+        "last_seen": max(seen, default=None),
     }
     return render(request, "agents/page.html", context)
 

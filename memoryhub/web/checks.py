@@ -44,7 +44,7 @@ class CheckForm(PlainForm):
         error_messages={"required": "Type what an agent would be asked."},
     )
     project = ProjectField(help_text="The project of the prompt.")
-    level = forms.ChoiceField(label="Highest level", choices=[(one, one) for one in LEVELS])
+    level = forms.ChoiceField(label="Highest level", choices=[(one, one.capitalize()) for one in LEVELS])
     must_bring = _lines_field("Must return these memories", "One memory id per line.")
     must_words = _lines_field("Must return a memory with", "One word or phrase per line.")
     never_bring = _lines_field("Must never return these memories", "One memory id per line.")
@@ -53,7 +53,7 @@ class CheckForm(PlainForm):
     never_level = forms.ChoiceField(
         label="Must never return memories of this level",
         required=False,
-        choices=[("", "any level"), ("private", "private or secret"), ("secret", "secret")],
+        choices=[("", "None"), ("private", "Private or secret"), ("secret", "Secret")],
     )
     enabled = forms.BooleanField(required=False, initial=True, label="Run it daily and after maintenance")
 

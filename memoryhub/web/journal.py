@@ -11,9 +11,11 @@ from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_POST, require_safe
 
+from memoryhub.access.policy import is_redacted
 from memoryhub.accounts.clearance import full_clearance, request_clearance
 from memoryhub.audit import verification
-from memoryhub.models import JournalEntry
+from memoryhub.core.text import readable
+from memoryhub.models import Fact, JournalEntry
 from memoryhub.models.journal import JournalQuerySet
 from memoryhub.web.base.forms import JournalFilter
 from memoryhub.web.base.operations import OPERATION_LABELS
@@ -93,9 +95,12 @@ def _apply_filter(rows: JournalQuerySet, form: JournalFilter) -> JournalQuerySet
 
 
 def _attach_titles(request: HttpRequest, rows: list[JournalEntry]) -> None:
-    """Set the titles of visible memories on the rows about them."""
-    uids = {row.object_id for row in rows if row.object_type == "memory"}
-    titles = visible_titles(request, uids)
+    """Set the titles of visible memories and facts on the rows about them; of secret facts, none."""
+    uids = {kind: {row.object_id for row in rows if row.object_type == kind} for kind in ("memory", "fact")}
+    titles = visible_titles(request, uids["memory"])
+    for fact in Fact.objects.visible_to(request_clearance(request)).filter(uid__in=uids["fact"]):
+        if not is_redacted(fact.sensitivity):
+            titles[fact.uid] = f"{fact.subject} {readable(fact.predicate)} {fact.object}"
     for row in rows:
         if row.object_id in titles:
             row.title = titles[row.object_id]  # type: ignore[attr-defined]

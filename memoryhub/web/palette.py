@@ -16,7 +16,7 @@ from memoryhub.access import policy
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.capture.segments import BOUNDARY_PREDICATE as BOUNDARY
-from memoryhub.core.text import collapse_whitespace, fold
+from memoryhub.core.text import collapse_whitespace, fold, format_count
 from memoryhub.models import Fact, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats.counts import count_values
@@ -168,9 +168,7 @@ def _projects(live: MemoryQuerySet, typed: str) -> list[PaletteItem]:
     named = live.exclude(project="")
     found = count_values(named.filter(project__icontains=typed) if typed else named, "project", MAX_PROJECTS)
     return [
-        PaletteItem(
-            name, page_url("memories", project=name), f"{count:,} memor{'y' if count == 1 else 'ies'}"
-        )
+        PaletteItem(name, page_url("memories", project=name), format_count(count, "memory"))
         for name, count in found.items()
     ]
 

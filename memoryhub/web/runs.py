@@ -12,6 +12,7 @@ from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import reswap, retarget
@@ -28,6 +29,7 @@ from memoryhub.web.base.forms import ListFilter, parse_whole_number, to_sentence
 from memoryhub.web.base.navigation import ADD_RUN, can_view_runs
 from memoryhub.web.base.requests import cursor_page, require
 from memoryhub.web.memories.bulk_actions import OPERATION_NAME, is_allowed
+from memoryhub.web.memories.selection import list_page
 
 RUNS_PER_PAGE = 30
 CHANGES_PER_PAGE = 25
@@ -85,7 +87,7 @@ class RunFilter(ListFilter):
     )
     status = forms.ChoiceField(
         required=False,
-        choices=[("", "Any"), *((status, status) for status in MaintenanceRun.Status.values)],
+        choices=[("", "Any"), *((status, status.capitalize()) for status in MaintenanceRun.Status.values)],
     )
 
     def select(self, rows: QuerySet[MaintenanceRun]) -> QuerySet[MaintenanceRun]:
@@ -178,6 +180,13 @@ def _is_control_withheld(request: HttpRequest, found: MaintenanceRun) -> bool:
     return is_open or runs.is_undoable(found)
 
 
+def _list_above(request: HttpRequest, found: MaintenanceRun) -> dict[str, str]:
+    """Return the link to the page above a run: the list of a person's own bulk action, or all runs."""
+    if _is_own_action(request, found) and (page := list_page((found.undoes or found).params["address"])):
+        return page
+    return {"back_url": reverse("runs"), "back_name": "Runs"}
+
+
 def _control_run(request: HttpRequest, uid: str, do: Callable[[str, Actor], MaintenanceRun]) -> HttpResponse:
     found = _find_run(request, uid)
     if not _may_steer(request, found):
@@ -196,6 +205,7 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
         "params": params,
         "may_steer": _may_control(request, found),
         "out_of_reach": _is_control_withheld(request, found),
+        **_list_above(request, found),
     }
     if is_active:
         return context

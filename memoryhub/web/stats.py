@@ -138,6 +138,7 @@ def _memories_context(request: HttpRequest, clearance: Clearance, form: StatsFil
     titles = {"category": "By category"} if project else {"project": "By project", "category": "By category"}
     return {
         "total": found.total,
+        "trashed": not found.total and Memory.objects.visible_to(clearance).trashed().exists(),
         "health": health_issues(found, count_contradictions(request, project), project),
         "over_time": memories_chart(days, project),
         "breakdowns": [

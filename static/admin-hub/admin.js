@@ -10,15 +10,4 @@
   addEventListener("load", () => {
     for (const one of document.querySelectorAll("span.help-tooltip[aria-label]")) one.setAttribute("role", "img");
   });
-  // On phones the cells of a row wrap: a number, and one of several dates, gets the name of its column. Missing values
-  // take no room.
-  addEventListener("load", () => {
-    const names = [...document.querySelectorAll("#result_list thead th")].map((one) => one.innerText.trim());
-    for (const cell of document.querySelectorAll("#result_list tbody :is(td, th)")) {
-      const text = cell.textContent.trim();
-      const moments = cell.querySelector(".hub-moment") ? cell.parentNode.querySelectorAll(".hub-moment").length : 0;
-      if (moments > 1 || /^([\d.,]+|never)$/.test(text)) cell.dataset.label = names[cell.cellIndex];
-      else if (text === "–") cell.classList.add("is-missing");
-    }
-  });
 })();

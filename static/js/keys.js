@@ -113,7 +113,7 @@
   // The button or link of this key: in the bar of bulk actions, otherwise in the card.
   function press(key) {
     const bar = document.querySelector(".bulk");
-    const on = bar && isShown(bar) ? bar : document.querySelector(".review") && card();
+    const on = bar && isShown(bar) ? bar : card();
     const found = on && named(key, on);
     if (found) found.click();
     return Boolean(found);

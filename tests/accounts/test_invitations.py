@@ -49,6 +49,13 @@ def dora() -> User:
     return User.objects.get(username="dora")
 
 
+def test_form_offers_the_role_viewer_first(browser, member):
+    page = browser.get("/people/").content.decode()
+    assert '<option value="viewer" selected>' in page
+    assert "Curators also write and correct." in page
+    assert 'href="#add"' in page
+
+
 def test_role_level_and_project_apply(link):
     assert (roles.user_role(dora()), people.permitted_level(dora())) == ("curator", "private")
     assert [one.project for one in Membership.objects.filter(user=dora())] == ["farm"]

@@ -105,15 +105,6 @@ def test_rows_missing_after_a_crash_are_written(write, journal_mirror, monkeypat
     assert numbers(journal_mirror) == [1, 2, 3, 4, 5]
 
 
-def test_rows_of_later_writes_are_left_to_them(write, journal_mirror, monkeypatch):
-    write()
-    with monkeypatch.context() as patch:
-        patch.setattr(mirror, "append", lambda lines, after="": None)
-        write(3)
-    mirror.append([journal.to_line(JournalEntry.objects.get(seq=3))])
-    assert numbers(journal_mirror) == [1, 2, 3]
-
-
 def test_removed_file_is_written_again(write, journal_mirror):
     write(3)
     journal_mirror.unlink()

@@ -124,7 +124,7 @@ def test_selected_memories_move_to_another_project_and_back(
     page = open_page("/memories/?project=p", insider)
     page.get_by_label("All on this page").check()
     page.locator("#bulk").get_by_role("button", name="Move to project").click()
-    expect(page.locator("#messages")).to_contain_text("name the project to move them to")
+    expect(page.locator("#messages")).to_contain_text("enter the project to move them to")
     page.get_by_label("All on this page").check()
     page.locator("#bulk-project").fill("attic")
     page.locator("#bulk-project").press("Enter")
@@ -167,7 +167,7 @@ def test_more_than_a_request_may_change_is_confirmed_and_run(
     assert executor.execute(MaintenanceRun.objects.get())
     page.reload()
     page.get_by_role("link", name="Undo").click()
-    page.get_by_role("button", name="Undo it").click()
+    page.get_by_role("button", name="Undo run").click()
     expect(page.locator("h1")).to_have_text("Undo: Bulk action")
     assert live() == 0
     assert executor.execute(MaintenanceRun.objects.exclude(undoes=None).get())

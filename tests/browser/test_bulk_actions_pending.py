@@ -109,7 +109,7 @@ def test_the_undo_button_shows_progress_and_works_once(
     expect(undo).to_be_visible()
     routes = held(page, "**/acts/*/undo/")
     undo.click()
-    expect(page.locator("#messages")).to_contain_text("Taking it back…")
+    expect(page.locator("#messages")).to_contain_text("Undoing…")
     expect(undo).to_be_disabled()
     page.keyboard.press("u")
     release_one(page, routes)

@@ -135,6 +135,24 @@ def test_it_fits_the_window_and_names_the_keyboards_place(
     assert no_sideways_scrolling(page)
 
 
+def test_clusters_are_decided_with_single_keys(open_page: OpenPage, ada: User, alike: list[Memory]) -> None:
+    page = open_page("/duplicates/", ada)
+    expect(page.get_by_text("2 clusters among 5 memories")).to_be_visible()
+    page.keyboard.press("m")  # no cluster has the focus
+    page.keyboard.press("j")
+    page.keyboard.press("m")
+    expect(page.get_by_role("status").filter(has_text="Merged 3 memories")).to_be_focused()
+    page.keyboard.press("u")
+    expect(page.locator(".dup:focus")).to_contain_text(SAYING)
+    assert trashed() == 0
+    page.keyboard.press("a")
+    expect(page.get_by_role("status").filter(has_text="Marked 3 memories as not duplicates")).to_be_focused()
+    page.keyboard.press("j")
+    page.keyboard.press("m")
+    expect(page.get_by_role("status").filter(has_text="Merged 2 memories")).to_be_focused()
+    assert trashed() == 1
+
+
 def test_a_change_by_someone_else_replaces_the_cluster_with_a_notice(
     open_page: OpenPage, watch: Any, ada: User, alike: list[Memory]
 ) -> None:

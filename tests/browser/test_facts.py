@@ -179,6 +179,23 @@ def test_the_newer_fact_supersedes_with_one_click_and_undo(
     assert (world["old"].superseded_by, world["old"].valid_until) == (None, None)
 
 
+def test_a_contradiction_is_decided_with_single_keys(
+    open_page: Any, insider: Any, world: dict[str, Fact]
+) -> None:
+    page = open_page(CONTRADICTIONS, insider)
+    page.keyboard.press("j")
+    page.keyboard.press("m")
+    expect(page.locator(".notice.contradiction")).to_be_focused()
+    world["old"].refresh_from_db()
+    assert world["old"].superseded_by == world["new"]
+    page.keyboard.press("u")
+    expect(page.locator("article.contradiction")).to_be_focused()
+    page.keyboard.press("a")
+    expect(page.locator(".notice.contradiction")).to_be_focused()
+    world["old"].refresh_from_db()
+    assert world["old"].superseded_by is None
+
+
 @SCRIPTS
 def test_a_contradiction_is_settled_in_the_panel_and_undone(
     open_page: Any, insider: Any, world: dict[str, Fact], scripts: bool

@@ -111,16 +111,25 @@ def test_on_a_phone_the_journal_of_a_person_shows_details(open_page: Any, reader
     expect(page.locator(".journal-table .details").first).to_be_visible()
 
 
-def test_on_a_phone_lists_of_the_admin_do_not_scroll_sideways(
-    open_page: Any, reader: Any, remember: Any
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+def test_on_a_phone_lists_of_the_admin_fit_and_name_their_numbers(
+    open_page: Any, reader: Any, remember: Any, scripts: bool
 ) -> None:
     boss = User.objects.create_superuser("boss", password="a good password")
-    remember("zebra", project="p" * 100, category="c" * 90)
+    remember("zebra " * 12, title="zebra " * 12, project="p" * 100, category="c" * 90)
     for model in ("memory", "journalentry"):
-        page = open_page(f"/admin/memoryhub/{model}/", boss, viewport=PHONE)
+        page = open_page(f"/admin/memoryhub/{model}/", boss, viewport=PHONE, java_script_enabled=scripts)
         results = page.locator("#changelist .results")
         assert results.evaluate("one => one.scrollWidth <= one.clientWidth")
-    expect(page.locator("#result_list tbody th").first).to_have_attribute("data-label", "Row")
+        if model == "memory":
+            box, title = page.locator(".action-checkbox input"), page.locator("tbody .field-heading")
+            assert _top(title) - 8 <= _top(box) <= _top(title) + 8  # in front of the title, not above it
+    label = "getComputedStyle(document.querySelector('#result_list tbody th'), '::before').content"
+    assert page.evaluate(label) == '"Row "'
+
+
+def _top(element: Any) -> float:
+    return float(element.bounding_box()["y"])
 
 
 def test_no_content_makes_a_page_wider_than_its_window(

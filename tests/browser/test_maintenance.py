@@ -80,7 +80,7 @@ def test_dry_run_then_run_then_undo_while_the_workers_run(
     expect(page.get_by_role("heading", name="What changed")).to_be_visible()
     assert importances(faded) == [0.0, 0.0, 0.0]
     page.get_by_role("link", name="Undo").click()
-    page.get_by_role("button", name="Undo it").click()
+    page.get_by_role("button", name="Undo run").click()
     expect(page.locator("#run-state")).to_contain_text("Done")
     assert importances(faded) == [0.5, 0.5, 0.5]
 

@@ -117,6 +117,16 @@ def test_stored_memories_are_new_and_differ() -> None:
     assert max(Counter([*stored, *(line["content"] for line in LINES)]).values()) == 1
 
 
+def test_stored_memories_have_files_only_where_the_name_says_so() -> None:
+    by_name = {one.name: one for one in workloads([{**line, "files_read": ["a.py"]} for line in LINES])}
+    [(_, _, plain)] = by_name["store"].requests(1, 1)
+    [(_, _, full)] = by_name["store, with files and a session"].requests(1, 1)
+    assert plain
+    assert full
+    assert "files_read" in full
+    assert set(plain) <= {"title", "content", "project"}
+
+
 def test_queries_are_words_of_titles() -> None:
     known = {word for line in LINES for word in line["title"].split()}
     assert all(set(query.split()) <= known for query in make_queries(LINES, 30, 1))

@@ -29,7 +29,7 @@ def test_public_hub_without_https_is_warned_about(monkeypatch, settings):
     settings.ALLOWED_HOSTS = environment.load_operator().allowed_hosts
     found = look(named("hosts"))
     assert found.status is Status.WARN
-    assert "hub.example.org: passwords and tokens travel without encryption" in found.text
+    assert "hub.example.org: passwords and tokens are sent without encryption" in found.text
 
 
 def test_any_host_debug_and_half_a_proxy_are_found(settings):

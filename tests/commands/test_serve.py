@@ -119,8 +119,8 @@ import os, runpy
 os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
 import django
 django.setup()
-from memoryhub.ops import serving
-serving.SECONDS_BETWEEN_CHECKS = 3600
+from memoryhub.ops import worker
+worker.SECONDS_BETWEEN_CHECKS = 3600
 runpy.run_path("manage.py", run_name="__main__")
 """
 SLOW_WORKERS = """

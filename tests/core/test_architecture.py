@@ -6,8 +6,10 @@ import re
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 from django.conf import settings
 
@@ -24,6 +26,14 @@ def test_import_contracts_hold():
     command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_modules_do_not_import_each_other_in_a_circle():
+    """Imports within functions and imports for type checking count too."""
+    graph = grimp.build_graph("memoryhub", cache_dir=None, exclude_type_checking_imports=False)
+    TopologicalSorter(
+        {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    ).prepare()
 
 
 @pytest.mark.slow

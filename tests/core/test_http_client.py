@@ -109,16 +109,16 @@ def test_redirect_to_another_address_is_not_followed(code: int) -> None:
 def test_settings_reach_both_endpoints(lookups: list[str], configure: Callable[..., None]) -> None:
     from memoryhub.embeddings import EmbeddingError
     from memoryhub.embeddings.endpoint import EndpointEmbedder
-    from memoryhub.embeddings.provider import EmbeddingSettings
+    from memoryhub.embeddings.provider import current_settings
     from memoryhub.llm import LlmSettings
 
     with serving() as endpoint:
         where = {"embeddings": "openai", "embeddings_model": "m"}
         configure(**where, embeddings_url=named(endpoint, PUBLIC_NAME))
         with pytest.raises(EmbeddingError, match="endpoint_private_names"):
-            EndpointEmbedder(EmbeddingSettings.now()).query("zebra")
+            EndpointEmbedder(current_settings()).query("zebra")
         configure(**where, embeddings_url=named(endpoint, PUBLIC_NAME), endpoint_private_names=True)
-        assert EndpointEmbedder(EmbeddingSettings.now()).query("zebra").shape == (servers.DIMENSIONS,)
+        assert EndpointEmbedder(current_settings()).query("zebra").shape == (servers.DIMENSIONS,)
     assert LlmSettings.now().private_names
 
 

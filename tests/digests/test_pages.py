@@ -64,6 +64,10 @@ def test_secret_of_a_webhook_is_shown_once(browser: Client) -> None:
     for path in ("/you/digests/", f"/you/digests/{digest.uid}/", "/journal/"):
         assert digest.secret not in page(browser, path)
     assert "path-is-secret" not in page(browser)
+    folded = page(browser, f"/you/digests/{digest.uid}/").partition(
+        "<summary>Replace the signing secret…</summary>"
+    )
+    assert "The current secret stops working at once." in folded[2].partition("</details>")[0]
     replaced = browser.post(f"/you/digests/{digest.uid}/secret/").content.decode()
     old, new = digest.secret, Digest.objects.get().secret
     assert old != new
@@ -171,7 +175,7 @@ def test_failure_is_listed_for_its_owner(browser: Client, mail: MailServer, subs
     digest = subscribe()
     Digest.objects.update(error="the mail server returned the error 451")
     for address in ("/you/digests/", f"/you/digests/{digest.uid}/"):
-        assert "the mail server returned the error 451" in page(browser, address)
+        assert "he mail server returned the error 451." in page(browser, address)
     assert "returned the error 451" not in page(signed_in_client(create_person("bob")), "/you/digests/")
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from memoryhub.config import Config
-from memoryhub.embeddings.base import Embedder
-from memoryhub.embeddings.provider import EmbeddingSettings, create_embedder
+from memoryhub.embeddings.base import Embedder, EmbeddingSettings
+from memoryhub.embeddings.provider import create_embedder
 from memoryhub.embeddings.wordllama import StaticEmbedder
 from tests.embeddings import models, servers
 

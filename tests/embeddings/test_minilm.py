@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from memoryhub.embeddings.base import EmbeddingError
-from memoryhub.embeddings.provider import EmbeddingSettings, create_embedder
+from memoryhub.embeddings.base import EmbeddingError, EmbeddingSettings
+from memoryhub.embeddings.provider import create_embedder
 from tests.embeddings.models import WORDS, write_tokenizer
 
 CONFIG = {

@@ -11,8 +11,9 @@ import pytest
 from onnx import TensorProto
 
 from memoryhub.embeddings import EmbeddingError
+from memoryhub.embeddings.base import EmbeddingSettings
 from memoryhub.embeddings.onnx import OnnxEmbedder
-from memoryhub.embeddings.provider import EmbeddingSettings, create_embedder
+from memoryhub.embeddings.provider import create_embedder
 from tests.embeddings import models
 from tests.embeddings.models import WORDS, table, write_encoder
 

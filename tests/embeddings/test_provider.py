@@ -14,8 +14,8 @@ from django.core.checks import run_checks
 from memoryhub.config import Config, ConfigError, load_config
 from memoryhub.embeddings import EmbeddingError, provider
 from memoryhub.embeddings import provider as embeddings_provider
-from memoryhub.embeddings.base import MAX_TEXT_CHARS
-from memoryhub.embeddings.provider import CachedQueries, EmbeddingSettings, configured, find_problems
+from memoryhub.embeddings.base import MAX_TEXT_CHARS, EmbeddingSettings
+from memoryhub.embeddings.provider import CachedQueries, configured, find_problems
 from memoryhub.ops import checks
 from memoryhub.ops.doctor import Status
 from memoryhub.ops.doctor import content as doctor

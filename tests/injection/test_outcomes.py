@@ -204,7 +204,7 @@ def test_memory_that_was_never_shown_cannot_be_rated(bot, remember):
     memory = remember(TEXT, project="shop")
     response = rate(bot, memory, useful=True)
     assert response.status_code == 409
-    assert "not shown to an agent yet" in response.json()["detail"]
+    assert "no agent has received it yet" in response.json()["detail"]
 
 
 def test_hidden_memory_cannot_be_rated(agent, agent_session, remember):

@@ -30,9 +30,8 @@ def test_age_decides_the_scale(minutes, scale):
 def test_a_promoted_memory_counts_for_the_higher_scale():
     assert scale_for_age(timedelta(minutes=1), LIMITS, "session") == "session"
     assert scale_for_age(timedelta(days=1), LIMITS, "task") == "project"
-    assert next_scale(Scale.TASK, 3, 3) == "session"
-    assert next_scale(Scale.TASK, 2, 3) == "task"
-    assert next_scale(Scale.PROJECT, 99, 3) == "project"
+    assert next_scale(Scale.TASK) == "session"
+    assert next_scale(Scale.PROJECT) == "project"
 
 
 def test_each_scale_gets_its_places_and_free_places_go_to_the_best():

@@ -159,7 +159,7 @@ def test_target_with_a_store_is_refused(run: Callable[..., Ran], migrated_target
     before = migrated_target.read_bytes()
     ran = run("copy_store", "--to", f"sqlite:///{migrated_target}")
     assert ran.code == 1
-    assert "name an empty database" in ran.err
+    assert "use an empty database" in ran.err
     assert migrated_target.read_bytes() == before
 
 

@@ -176,7 +176,7 @@ def test_import_needs_write_and_export_needs_read_permission(agent):
 def test_restricted_token_only_writes_to_its_projects(agent):
     confined = agent(projects=["shop"], rights=["read", "write"])
     report = imported(confined, lines({"content": "a", "project": "farm"}, {"content": "b"}))
-    assert report["errors"] == ["line 1: project: you may write only to: shop; name one of them as project"]
+    assert report["errors"] == ["line 1: project: you can write only to: shop; use one of them as project"]
     assert Memory.objects.get().project == "shop"
 
 

@@ -102,5 +102,5 @@ def test_a_line_of_the_api_may_name_a_memory_that_is_here(
     assert Memory.objects.get(content="by post").superseded_by == pair[1]
     loaded = bring_in([{"content": "by pigeon", "superseded_by": "nowhere"}], by=ADA)
     assert loaded.errors == [
-        "line 1: superseded_by: there is no memory with this id; name one that you can see"
+        "line 1: superseded_by: there is no memory with this id; use the id of a memory that you can see"
     ]

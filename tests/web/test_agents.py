@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -212,6 +214,29 @@ class TestList:
         assert PAGE in page.links()
         row = page.words.partition("Claude Code")[2]
         assert row.startswith("11")  # one visible memory, one session
+
+    def test_last_seen_is_the_same_in_the_list_and_on_the_page(
+        self, visitor: Client, remember: Remember, agent: Actor
+    ) -> None:
+        """Memories count, and tokens that were revoked since; a token that was never used does not."""
+
+        def last_seen() -> set[datetime]:
+            found = []
+            for address in ("/agents/", PAGE):
+                markup = visitor.get(address).content.decode()
+                found += re.findall(r'(?:"Last seen">|<span>last seen )<time datetime="([^"]+)"', markup)
+            assert len(found) == 2
+            return set(map(datetime.fromisoformat, found))
+
+        today = timezone.now().replace(microsecond=0)
+        make_token("ada")
+        assert "Claude Code (ada)00never" in main(visitor.get("/agents/")).words
+        assert "never seen" in main(visitor.get(PAGE)).words
+        memory = remember("one", by=agent)
+        Memory.objects.filter(pk=memory.pk).update(created_at=today - timedelta(days=3))
+        assert last_seen() == {today - timedelta(days=3)}
+        make_token("ada", last_used_at=today - timedelta(days=2), revoked_at=today)
+        assert last_seen() == {today - timedelta(days=2)}
 
     def test_empty_store_shows_an_empty_state(self, visitor: Client) -> None:
         assert "No agents yet" in main(visitor.get("/agents/")).words

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
+from html import unescape
 from typing import Any
 
 import pytest
@@ -134,6 +136,28 @@ def test_trash_is_restored_and_its_undo_trashes_again(
     assert live() == 0
 
 
+@pytest.mark.parametrize(
+    ("address", "name"), [("/memories/?project=p&type=change", "Memories"), ("/trash/?tab=expired", "Trash")]
+)
+def test_page_of_a_run_links_back_to_the_list(
+    editor: Client, sign_in: SignIn, three: list[Memory], address: str, name: str
+) -> None:
+    Memory.objects.update(type="change", expires_at=timezone.now() if name == "Trash" else None)
+    run = start(editor, "restore" if name == "Trash" else "demote", address)
+
+    def back(client: Client, run: MaintenanceRun) -> tuple[str, str]:
+        page = client.get(f"/maintenance/runs/{run.uid}/").content.decode()
+        found = re.search(r'<a href="([^"]+)" data-back>.*?data-back-name>([^<]+)<', page, re.DOTALL)
+        assert found
+        return unescape(found[1]), found[2]
+
+    assert back(editor, run) == (address, name)
+    finish(run)
+    assert back(editor, undo(editor, run)) == (address, name)
+    other = sign_in("view_maintenancerun", name="other")
+    assert back(other, run) == ("/maintenance/", "Maintenance")
+
+
 def test_level_is_raised_above_what_the_person_shows_and_undone(sign_in: SignIn, three: list[Memory]) -> None:
     client = sign_in("change_memory", "view_private")
     run = finish(start(client, "set-sensitivity", sensitivity="private"))
@@ -175,6 +199,24 @@ def test_invalid_action_is_refused_before_the_confirmation(
     page = editor.post("/acts/", fields, follow=True).content.decode()
     assert words in page
     assert not MaintenanceRun.objects.exists()
+
+
+@pytest.mark.parametrize("address", ["/memories/?project=p&sort=title", "/memories/"])
+def test_run_links_back_to_the_list_of_the_person_who_started_it(
+    editor: Client, three: list[Memory], address: str
+) -> None:
+    run = finish(start(editor, "trash", address))
+    page = Page(editor.get(f"/maintenance/runs/{run.uid}/").content.decode())
+    [link] = [one for one in page.all("a") if "data-back" in one]
+    assert link["href"] == address
+    assert "Back to: Memories" in page.words
+    undone = undo(editor, run)
+    assert 'href="/memories/' in editor.get(f"/maintenance/runs/{undone.uid}/").content.decode()
+    # The list contains a search of someone else: others go back to the runs.
+    reader = signed_in_client(create_person("reader", "view_maintenancerun"))
+    other = Page(reader.get(f"/maintenance/runs/{run.uid}/").content.decode())
+    [link] = [one for one in other.all("a") if "data-back" in one]
+    assert link["href"] == "/maintenance/runs/"
 
 
 def test_hidden_levels_are_neither_counted_nor_changed(

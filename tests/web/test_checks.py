@@ -26,6 +26,12 @@ def test_check_is_created_and_run(sign_in, remember):
     assert "Must return Stripes" in page
 
 
+def test_form_forbids_no_level_at_first_and_leads_back_to_the_checks(sign_in):
+    page = sign_in("change_memory").get("/checks/new/").content.decode()
+    assert '<option value="" selected>None</option>' in page
+    assert '<p class="back"><a href="/checks/" data-back>' in page
+
+
 def test_failed_check_is_on_home_with_its_reason(sign_in, remember):
     remember(ZEBRA)
     client = sign_in("change_memory")

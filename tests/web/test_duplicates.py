@@ -43,7 +43,10 @@ class TestPage:
 
     def test_different_numbers_are_highlighted(self, curator: Client, remember: Remember) -> None:
         remember("Upgrade the parser from 1.2 to 1.3"), remember("Upgrade the parser from 1.2 to 1.4")
-        assert "Check the difference: only one of the two has 3, 4" in main(curator.get("/duplicates/")).words
+        assert (
+            "Check before merging: only one of the two contains 3, 4"
+            in main(curator.get("/duplicates/")).words
+        )
 
     def test_member_with_different_numbers_is_not_ticked(
         self, curator: Client, alike: list[Memory], remember: Remember
@@ -89,6 +92,7 @@ class TestPage:
         assert alike[0].uid not in str(shown.links())
         assert other[0].uid in str(shown.links())
         assert "No duplicates with this filter" in main(curator.get("/duplicates/?project=z")).words
+        assert curator.get("/duplicates/?similarity=0.95").status_code == 200  # as in "Merge all above 0.95"
         assert curator.get("/duplicates/?similarity=5").status_code == 422
 
     def test_clusters_are_paginated(self, curator: Client, remember: Remember) -> None:

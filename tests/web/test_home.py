@@ -56,7 +56,7 @@ class TestFirstRun:
     ) -> None:
         memory = remember("gone")
         Memory.objects.filter(pk=memory.pk).update(deleted_at=timezone.now())
-        for address in ("/", "/memories/"):
+        for address in ("/", "/memories/", "/glance/"):
             response = visitor.get(address)
             assert "No memories yet" not in text(response)
             assert "All memories are in the trash" in text(response)
@@ -65,7 +65,7 @@ class TestFirstRun:
     def test_hidden_memories_in_the_trash_are_not_mentioned(self, visitor: Client, remember: Any) -> None:
         memory = remember("hush", sensitivity="secret")
         Memory.objects.filter(pk=memory.pk).update(deleted_at=timezone.now())
-        for address in ("/", "/memories/"):
+        for address in ("/", "/memories/", "/glance/"):
             assert "No memories yet" in text(visitor.get(address))
 
 

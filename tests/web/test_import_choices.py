@@ -32,7 +32,7 @@ def test_the_check_shows_duplicates_and_expiry(importer: Client) -> None:
     sent(importer, {"content": "one"})
     address = sent(importer, {"content": "one"}, {"content": "two"}, do="dry_run")
     shown = main(importer.get(address)).words
-    assert "1 of 2 rows is in the store already" in shown
+    assert "1 of 2 rows repeats a stored memory or another row" in shown
     assert "1 new memory expires" in shown
 
 

@@ -97,7 +97,7 @@ def test_a_confined_user_imports_into_and_exports_from_their_projects_only(
     remember("hers", project="farm", sensitivity="private")
     lines = [{"content": "a", "project": "zoo"}, {"content": "b", "project": "farm"}, {"content": "c"}]
     shown = main(importer.get(sent(importer, *lines))).words
-    assert "line 1: project: you may write only to: farm" in shown
+    assert "line 1: project: you can write only to: farm" in shown
     assert set(Memory.objects.filter(author="user:ada").values_list("project", flat=True)) == {"farm"}
     importer.post("/switch/", {"level": "private", "on": "1", "next": "/"})
     for query in ({}, {"whole": "on"}, {"format": "markdown"}, {"project": "zoo", "whole": "on"}):

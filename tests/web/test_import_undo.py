@@ -30,6 +30,7 @@ def test_an_import_is_undone(importer: Client) -> None:
         {"content": ""},
     )
     assert "Everything else is stored." in main(importer.get(address)).words
+    assert "2 memories expire in 90 days" in main(importer.get(address)).words
     assert "2 new memories move to the trash" in main(importer.get(f"{address}undo/")).words
     undo(importer, address)
     assert list(Memory.objects.live().values_list("content", flat=True)) == ["one"]
@@ -38,6 +39,7 @@ def test_an_import_is_undone(importer: Client) -> None:
     assert "Undone" in shown
     assert "Undo this import" not in shown
     assert "Everything else is stored." not in shown
+    assert "expire in 90 days" not in shown
 
 
 def test_an_undo_keeps_what_others_changed_or_pinned(importer: Client) -> None:
@@ -65,7 +67,7 @@ def test_the_check_after_an_undo_offers_to_restore_and_never_expire(importer: Cl
     sent(importer, {"content": "three"})
     address = sent(importer, *({"content": one} for one in ("one", "two", "three", "four")), do="dry_run")
     shown = main(importer.get(address)).words
-    assert "1 of 4 rows is in the store already" in shown
+    assert "1 of 4 rows repeats a stored memory or another row" in shown
     assert "2 memories in the trash or past their expiry would be restored" in shown
     assert "3 memories expire" in shown
     assert "memories restored2" in shown

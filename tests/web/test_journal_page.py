@@ -17,9 +17,10 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal, verification
 from memoryhub.backends import schema
+from memoryhub.facts import services
 from memoryhub.memories import erase_memories
-from memoryhub.memories.schemas import MemoryPatch
-from memoryhub.models import JournalEntry, Memory
+from memoryhub.memories.schemas import FactDraft, MemoryPatch
+from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.web import journal as views
 from memoryhub.web.templatetags.pages import detail_items
 from tests.web.markup import PAYLOAD, find_dangers, list_title, main
@@ -219,6 +220,28 @@ class TestPage:
         words = main(overseer.get("/journal/")).words
         assert "The title" in words
         assert "the words inside" not in words
+
+    def test_facts_are_named_and_linked_unless_secret(
+        self, sign_in: Any, overseer: Client, actor: Actor
+    ) -> None:
+        for level in ("public", "private", "secret"):
+            fact = FactDraft(subject="board", predicate="led_by", object=f"{level} Mara", sensitivity=level)
+            services.create_fact(fact, actor)
+        public = Fact.objects.get(sensitivity="public")
+        for client, shown in (
+            (overseer, {"public"}),
+            (
+                sign_in("view_private", "view_secret", name="all", on=("private", "secret")),
+                {"public", "private"},
+            ),
+        ):
+            page = main(client.get("/journal/"))
+            assert {
+                level
+                for level in ("public", "private", "secret")
+                if f"board led by {level} Mara" in page.words
+            } == shown
+            assert f"/facts/{public.uid}/" in page.links()
 
     def test_no_text_is_rendered_as_markup(self, overseer: Client, remember: Remember) -> None:
         actor = Actor(PAYLOAD, Clearance.up_to("secret", "ada"))

@@ -16,7 +16,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
-from memoryhub.models import Injection, Membership
+from memoryhub.models import Fact, Injection, Membership, Memory
 from memoryhub.stats.usage import HEALTH_ISSUES
 from tests.web.duplicates_page import DUPLICATE_TEXT
 from tests.web.stats_page import (
@@ -52,6 +52,13 @@ class TestProject:
         assert table_row(visitor, "decision", here) == "decision 1 1"
         assert "with memories 1" in section_text(visitor, "Injections", here)
         assert "empty 1" not in section_text(visitor, "Injections", here)
+
+    def test_project_with_everything_in_the_trash_links_to_its_trash(self, visitor: Client) -> None:
+        Memory.objects.filter(project="zoo").update(deleted_at=timezone.now())
+        Fact.objects.all().delete()
+        page = visitor.get("/glance/?project=zoo").content.decode()
+        assert "All memories of this project are in the trash" in text_of(page)
+        assert 'href="/trash/?project=zoo"' in page
 
     def test_links_keep_the_project(self, visitor: Client) -> None:
         page = visitor.get("/glance/?project=zoo").content.decode()

@@ -85,7 +85,8 @@ class Simulation:
             for line in islice(corpus.memories(corpus.own_text(), size), size)
         ]
         made = memories.create_memories(drafts, self.actor)
-        return {one.memory.uid: one.memory.title for one in made}
+        stored = [one.memory for one in made if isinstance(one, memories.StoreResult)]
+        return {memory.uid: memory.title for memory in stored}
 
     def run(self) -> Any:
         """Yield a row of the table at each checkpoint."""

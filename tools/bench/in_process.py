@@ -29,6 +29,9 @@ def main() -> None:
     django.setup()
     from django.test import Client
 
+    from memoryhub.ops import worker
+
+    worker.load()  # as a process of the server does before its first request
     job = json.load(sys.stdin)
     client = Client(headers=job["headers"], raise_request_exception=False)
     found = {name: measure(client, requests) for name, requests in job["requests"].items()}

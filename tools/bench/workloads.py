@@ -49,11 +49,15 @@ def workloads(lines: Lines) -> list[Workload]:
         *(Workload(f"{name} page, first byte", _visits(path), is_page=True) for name, path in PAGES.items()),
         Workload("prompt hook", lambda count, seed: _prompt_events(lines, count, seed)),
         Workload("tool hook", lambda count, seed: _tool_events(lines, count, seed)),
-        Workload("store", lambda count, seed: [_store(one) for one in _fresh(lines, count, seed)]),
+        Workload("store", lambda count, seed: [_store(one) for one in _plain(lines, count, seed)]),
         Workload(
             f"store, batch of {BATCH} (rate: memories)",
             lambda count, seed: _batches(lines, count, seed),
             BATCH,
+        ),
+        Workload(
+            "store, with files and a session",
+            lambda count, seed: [_store(one) for one in _fresh(lines, count, seed)],
         ),
     ]
     return made
@@ -90,13 +94,19 @@ def _store(memory: dict[str, Any]) -> Request:
     return ("POST", "/api/v1/memories", memory)
 
 
-def _fresh(lines: Lines, count: int, seed: int) -> Iterator[dict[str, Any]]:
+def _fresh(lines: Lines, count: int, seed: int | str) -> Iterator[dict[str, Any]]:
     """Return memories that are not in the store yet."""
     return islice(corpus.memories(lines, len(lines) + count, f"{_RUN}-{seed}"), len(lines), None)
 
 
+def _plain(lines: Lines, count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Return memories of a title and a text, without lists and sessions."""
+    for memory in _fresh(lines, count, f"plain-{seed}"):
+        yield {name: memory[name] for name in ("title", "content", "project") if name in memory}
+
+
 def _batches(lines: Lines, count: int, seed: int) -> list[Request]:
-    memories = list(_fresh(lines, count * BATCH, -seed))
+    memories = list(_plain(lines, count * BATCH, -seed))
     return [
         ("POST", "/api/v1/memories/batch", {"memories": memories[start : start + BATCH]})
         for start in range(0, len(memories), BATCH)

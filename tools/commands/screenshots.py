@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.template.loader import render_to_string
 from tqdm import tqdm
 
-from memoryhub.management.operator import plural
+from memoryhub.core.text import format_count
 from tools.screenshots import frozen_clock, scene, server, temporary_store
 from tools.screenshots.pages import PICTURES, Picture
 
@@ -67,7 +67,7 @@ class Command(BaseCommand):
 
     def _report(self, files: list[Path], folder: Path) -> None:
         size = sum(file.stat().st_size for file in files) / 1_000_000
-        self.stdout.write(f"{plural(len(files), 'picture')} in {folder}, {size:.1f} MB")
+        self.stdout.write(f"{format_count(len(files), 'picture')} in {folder}, {size:.1f} MB")
 
     def _take_all(self, pictures: list[Picture], folder: Path) -> list[Path]:
         try:
@@ -104,7 +104,9 @@ class Command(BaseCommand):
         except NoChromium as error:
             raise CommandError(str(error)) from None
         if errors:
-            raise CommandError("\n".join([f"{plural(len(errors), 'picture')} could not be taken:", *errors]))
+            raise CommandError(
+                "\n".join([f"{format_count(len(errors), 'picture')} could not be taken:", *errors])
+            )
         return files
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from memoryhub.management.operator import plural, shown
+from memoryhub.core.text import format_count
+from memoryhub.management.operator import shown
 from tools.evaluation.measures import ADVERSARIAL, Answer, Figures, Question, by_category, figures
 from tools.evaluation.runner import Measured
 
@@ -92,7 +93,7 @@ def lines(measured: Sequence[Measured]) -> Iterator[str]:
     """Yield the lines of the tables of all groups."""
     for name, members in groups(measured).items():
         memories = sum(len(one.given.memories) for one in members)
-        counted = f"{plural(len(members), 'set')}, {plural(memories, 'memory')}"
+        counted = f"{format_count(len(members), 'set')}, {format_count(memories, 'memory')}"
         yield f"{shown(name)}: {counted}, floor {members[0].floor:g}"
         yield f"{'':{_LABEL}}" + "".join(f"{title:>{_WIDTH}}" for title, _ in _COLUMNS)
         for category, systems in rows(members).items():

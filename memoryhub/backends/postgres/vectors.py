@@ -21,18 +21,10 @@ from django.db.backends.utils import CursorWrapper
 from numpy.typing import NDArray
 
 from memoryhub.backends import change_log
-from memoryhub.backends.change_log import NO_POSITION, VECTOR_TABLE, LogPosition
+from memoryhub.backends.change_log import NO_POSITION, STORED_TYPE, VECTOR_TABLE, LogPosition
 from memoryhub.backends.postgres import KEYS_OF_JSON, server
 from memoryhub.backends.tables import Trigger
-from memoryhub.backends.vector_view import (
-    PRIOR_VECTORS,
-    STORED_TYPE,
-    Keys,
-    Scores,
-    Vectors,
-    VisibleMemories,
-    unit_vectors,
-)
+from memoryhub.backends.vector_view import PRIOR_VECTORS, Keys, Scores, Vectors, VisibleMemories, unit_vectors
 
 logger = logging.getLogger(__name__)
 TABLE = "memoryhub_vector_index"

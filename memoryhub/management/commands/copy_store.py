@@ -7,7 +7,8 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from memoryhub.management.operator import StoreCommand, plural, require_migrated
+from memoryhub.core.text import format_count
+from memoryhub.management.operator import StoreCommand, require_migrated
 from memoryhub.ops import copying
 
 
@@ -39,5 +40,5 @@ class Command(StoreCommand):
             copying.copy_store(options["to"], report)
         except copying.CopyError as error:
             raise CommandError(str(error)) from None
-        self.stdout.write(self.style.SUCCESS(f"Copied {plural(total, 'row')}. Both stores are equal."))
+        self.stdout.write(self.style.SUCCESS(f"Copied {format_count(total, 'row')}. Both stores are equal."))
         self.stdout.write("Set DATABASE_URL to the target, and start the servers.")

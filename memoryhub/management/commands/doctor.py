@@ -11,7 +11,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memoryhub.management.operator import plural, shown
+from memoryhub.core.text import format_count
+from memoryhub.management.operator import shown
 from memoryhub.ops.doctor import Check, Report, Status, content, examine, installation, store
 
 CHECKS: tuple[Check, ...] = (
@@ -88,11 +89,10 @@ class Command(BaseCommand):
             }
             self.stdout.write(json.dumps(shape, ensure_ascii=False, indent=2))
         if tally[Status.FAIL]:
-            raise CommandError(
-                f"{plural(tally[Status.FAIL], 'failure')}, {plural(tally[Status.WARN], 'warning')}"
-            )
+            failures = format_count(tally[Status.FAIL], "failure")
+            raise CommandError(f"{failures}, {format_count(tally[Status.WARN], 'warning')}")
         if not options["json"]:
-            warnings = plural(tally[Status.WARN], "warning")
+            warnings = format_count(tally[Status.WARN], "warning")
             self.stdout.write(f"No failure, {warnings}." if tally[Status.WARN] else "No problems found.")
 
     def _print(self, report: Report) -> None:

@@ -11,8 +11,9 @@ from django.core.management.base import CommandError
 from pydantic import ValidationError
 
 from memoryhub.access.policy import LEVELS, Clearance, Sensitivity
+from memoryhub.core.text import format_count
 from memoryhub.core.vocabulary import TYPES, Scope
-from memoryhub.management.operator import StoreCommand, operator, plural, short_name
+from memoryhub.management.operator import StoreCommand, operator, short_name
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.transfer.export import UNKNOWN_LEVEL, ExportSelection
 from memoryhub.transfer.files import STDOUT, write_atomically
@@ -117,7 +118,7 @@ class Command(StoreCommand):
         to = self.stderr if options["file"] == STDOUT else self.stdout
         place = "" if options["file"] == STDOUT else f" to {options['file']}"
         style = self.style.SUCCESS if options["file"] != STDOUT else str
-        to.write(f"Exported {plural(written, 'memory')}{place}", style)
+        to.write(f"Exported {format_count(written, 'memory')}{place}", style)
         for what, n in left_out.items():
             to.write(f"Left out: {n:,} {what} ({_HOW_TO_INCLUDE.get(what, 'not asked for')})", str)
         if lossy := WRITERS[self.format].lossy:

@@ -12,12 +12,13 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from memoryhub.access.policy import LEVELS, Actor, Clearance
+from memoryhub.core.text import format_count
 from memoryhub.core.vocabulary import SCOPES, Scope
 from memoryhub.extraction import queue, rules, services
 from memoryhub.extraction.comparison import Destination
 from memoryhub.extraction.conversation import InvalidTranscript, Turn, parse_turns, read_transcript
 from memoryhub.extraction.services import ExtractionResult
-from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, plural, short_name, shown
+from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, short_name, shown
 from memoryhub.memories import StoreError
 from memoryhub.security.secrets import CheckTooCostly
 
@@ -108,5 +109,5 @@ class Command(StoreCommand):
             self.stderr.write(note)
         counted = Counter(result["outcome"] for result in done.results)
         outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in counted.items())
-        candidates = plural(len(done.results), "candidate")
+        candidates = format_count(len(done.results), "candidate")
         self.stdout.write(f"{candidates}{f': {outcomes}' if outcomes else ''} (read by the {done.extractor})")

@@ -21,7 +21,8 @@ from tqdm import tqdm
 
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.capture.projects import configure_project
-from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, plural, short_name, shown
+from memoryhub.core.text import format_count
+from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, short_name, shown
 from memoryhub.memories.delete import load_caps
 from memoryhub.memories.schemas import TtlDays
 from memoryhub.memories.vectors import local_settings
@@ -139,7 +140,7 @@ class Command(StoreCommand):
             stopped = (
                 f"; stopped at the first, fix it.{retry}" if loading.strict else "; fix and import them again"
             )
-            raise CommandError(f"{plural(self.tally.failed, 'line')} could not be imported{stopped}")
+            raise CommandError(f"{format_count(self.tally.failed, 'line')} could not be imported{stopped}")
 
     def _load_options(self) -> LoadOptions:
         options = self.options
@@ -224,12 +225,13 @@ class Command(StoreCommand):
     def _report(self) -> None:
         tally, took = self.tally, time.monotonic() - self.began
         if 0 < self.options["show_errors"] < self.errors:
-            self.stderr.write(f"… and {plural(self.errors - self.options['show_errors'], 'more error')}")
+            self.stderr.write(
+                f"… and {format_count(self.errors - self.options['show_errors'], 'more error')}"
+            )
         verb = "Would import" if self.options["dry_run"] else "Imported"
         outcomes = ", ".join(f"{n:,} {outcome}" for outcome, n in self._outcomes().items())
-        self.stdout.write(
-            f"{verb} {plural(tally.stored, 'memory')} in {took:.1f} s: {outcomes}, {tally.failed:,} failed"
-        )
+        stored = format_count(tally.stored, "memory")
+        self.stdout.write(f"{verb} {stored} in {took:.1f} s: {outcomes}, {tally.failed:,} failed")
         for kind, counts in tally.others.items():
             listed = ", ".join(f"{n:,} {outcome}" for outcome, n in counts.items())
             self.stdout.write(f"{kind.capitalize()}: {listed}")
@@ -243,25 +245,29 @@ class Command(StoreCommand):
         for what, n in tally.unmapped.most_common():
             yield f"Changed or not imported: {shown(what, 200)} ({n:,})"
         if unknown := tally.ignored:
-            listed = ", ".join(f"{shown(name)} ({plural(n, 'line')})" for name, n in unknown.most_common())
+            listed = ", ".join(
+                f"{shown(name)} ({format_count(n, 'line')})" for name, n in unknown.most_common()
+            )
             yield f"Unknown fields, ignored: {listed}"
         expire = "would expire" if self.options["dry_run"] else "will expire"
         if tally.first_expiry:
-            yield f"{plural(tally.expiring, 'memory')} {expire}, the first on {tally.first_expiry:%Y-%m-%d}"
+            memories = format_count(tally.expiring, "memory")
+            yield f"{memories} {expire}, the first on {tally.first_expiry:%Y-%m-%d}"
         if tally.without_ttl and days:
-            memories = plural(tally.without_ttl, "memory")
+            memories = format_count(tally.without_ttl, "memory")
             yield (
                 f"{memories} without ttl_days {expire} in {days} days (default_ttl_days);"
                 " use --ttl never to keep them"
             )
         if n := tally.restored.total():
             restored = "would be restored" if self.options["dry_run"] else "restored"
-            yield f"{plural(n, 'memory')} {restored} from the trash or after expiry"
+            yield f"{format_count(n, 'memory')} {restored} from the trash or after expiry"
         if tally.outcomes["kept"]:
             n = tally.outcomes["kept"]
-            yield f"{plural(n, 'memory')} changed on one side since: the stored version is kept"
+            yield f"{format_count(n, 'memory')} changed on one side since: the stored version is kept"
         if tally.in_trash:
-            yield f"{plural(tally.in_trash, 'memory')} in the trash or expired in the file: the same here"
+            memories = format_count(tally.in_trash, "memory")
+            yield f"{memories} in the trash or expired in the file: the same here"
 
     def _outcomes(self) -> dict[str, int]:
         """Return the count of each outcome. The three usual ones are included even if they are 0."""

@@ -18,10 +18,11 @@ from tqdm import tqdm
 
 from memoryhub.access.policy import Clearance, Sensitivity, system_actor
 from memoryhub.audit import clock
+from memoryhub.core.text import format_count
 from memoryhub.core.vocabulary import Scope
 from memoryhub.maintenance import executor, results, runs, scheduler
 from memoryhub.maintenance.operations import OPERATIONS, find_operation
-from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, plural, short_name, shown
+from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, short_name, shown
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
 
@@ -54,7 +55,7 @@ def overview(clearance: Clearance) -> Iterator[str]:
 
 def _describe_run(run: MaintenanceRun) -> str:
     kind = " (dry run)" if run.dry_run else f" (undoes {run.undoes.uid})" if run.undoes else ""
-    changes = plural((run.result or {}).get("changes", 0), "change")
+    changes = format_count((run.result or {}).get("changes", 0), "change")
     return f"{run.cause or run.status}{kind}, {changes}, by {shown(run.actor)}"
 
 

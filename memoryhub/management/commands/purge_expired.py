@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import system_actor
-from memoryhub.management.operator import StoreCommand, operator, plural, shown
+from memoryhub.core.text import format_count
+from memoryhub.management.operator import StoreCommand, operator, shown
 from memoryhub.memories.delete import purgeable_memories
 from memoryhub.stats.counts import count_values
 
@@ -50,8 +51,10 @@ class Command(StoreCommand):
         spared = purgeable_memories(actor, 0, now).count() - sum(counts.values())
         purged = sum(counts.values()) if options["dry_run"] else memories.purge_expired(actor, grace, now)
         verb = "Would purge" if options["dry_run"] else "Purged"
-        self.stdout.write(f"{verb} {plural(purged, 'expired memory')}")
+        self.stdout.write(f"{verb} {format_count(purged, 'expired memory')}")
         for project, n in counts.items():
             self.stdout.write(f"  {n:>8,}  {shown(project) if project else '(no project)'}")
         if spared:
-            self.stdout.write(f"Kept {plural(spared, 'memory')} that expired in the last {grace:g} days")
+            self.stdout.write(
+                f"Kept {format_count(spared, 'memory')} that expired in the last {grace:g} days"
+            )

@@ -21,8 +21,9 @@ import memoryhub
 from memoryhub.access.policy import system_actor
 from memoryhub.accounts import identities
 from memoryhub.accounts.tokens import issue_token
+from memoryhub.core.text import format_count
 from memoryhub.core.vocabulary import RIGHTS
-from memoryhub.management.operator import StoreCommand, plural
+from memoryhub.management.operator import StoreCommand
 from memoryhub.models import AgentToken, Fact, Memory, Session
 from memoryhub.ops import bootstrap, demo, serving
 from memoryhub.ops.replay import play_session
@@ -139,7 +140,7 @@ def _contents() -> str:
         "fact": Fact.objects.count(),
         "session": Session.objects.count(),
     }
-    return ", ".join(plural(count, name) for name, count in counts.items())
+    return ", ".join(format_count(count, name) for name, count in counts.items())
 
 
 def _command(real: bool, *words: str) -> str:

@@ -11,7 +11,8 @@ from django.core.management.base import CommandError
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts import second_factors, sign_in
 from memoryhub.core.database import write_transaction
-from memoryhub.management.operator import StoreCommand, operator, plural
+from memoryhub.core.text import format_count
+from memoryhub.management.operator import StoreCommand, operator
 
 
 class Command(StoreCommand):
@@ -34,5 +35,5 @@ class Command(StoreCommand):
         if not removed:
             raise CommandError(f"{user.username} has no second factor")
         self.stdout.write(
-            f"Removed {plural(removed, 'second factor')} of {user.username} and ended their sessions"
+            f"Removed {format_count(removed, 'second factor')} of {user.username} and ended their sessions"
         )

@@ -15,7 +15,8 @@ from django.db import DatabaseError
 
 from memoryhub.access.policy import Clearance
 from memoryhub.core.agent_hooks import ENVIRONMENT_VARIABLE
-from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, plural, short_name, shown
+from memoryhub.core.text import format_count
+from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, short_name, shown
 from memoryhub.ops.replay import (
     HttpTransport,
     InvalidTranscript,
@@ -108,9 +109,8 @@ class Command(StoreCommand):
                 returncode=INTERRUPTED,
             ) from None
         counts = [f"{counted[name]:,} {name}" for name in _ORDER if counted[name]]
-        self.stdout.write(
-            f"Replayed {plural(counted.total(), 'hook')} into {player.transport.target}: {', '.join(counts)}"
-        )
+        hooks = format_count(counted.total(), "hook")
+        self.stdout.write(f"Replayed {hooks} into {player.transport.target}: {', '.join(counts)}")
         return counted["failed"]
 
     def _print_hook(self, played: PlayedHook) -> None:
@@ -130,7 +130,7 @@ class Command(StoreCommand):
         """Print the memories of the played sessions."""
         memories = player.memories()
         self.stdout.write(
-            f"\n{plural(len(memories), 'memory')} of {plural(len(player.sessions), 'session')}:"
+            f"\n{format_count(len(memories), 'memory')} of {format_count(len(player.sessions), 'session')}:"
         )
         for one in memories:
             title = shown(one["title"], 90)
@@ -138,6 +138,6 @@ class Command(StoreCommand):
 
     @staticmethod
     def _describe_failures(failed: int, broken: int) -> str:
-        parts = [f"{plural(failed, 'hook')} refused"] * bool(failed)
-        parts += [f"{plural(broken, 'line')} without a hook"] * bool(broken)
+        parts = [f"{format_count(failed, 'hook')} refused"] * bool(failed)
+        parts += [f"{format_count(broken, 'line')} without a hook"] * bool(broken)
         return f"the replay is incomplete: {', '.join(parts)}"

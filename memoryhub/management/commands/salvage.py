@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 
-from memoryhub.management.operator import plural
+from memoryhub.core.text import format_count
 from memoryhub.ops import backup, salvage
 
 MAX_LISTED = 50
@@ -41,7 +41,7 @@ class Command(BaseCommand):
             if count:
                 self.stdout.write(f"{count:>10,}  {table}")
         self.stdout.write(
-            self.style.SUCCESS(f"Copied {plural(result.rows.total(), 'row')} to {options['file']}")
+            self.style.SUCCESS(f"Copied {format_count(result.rows.total(), 'row')} to {options['file']}")
         )
         force = "" if result.chain.ok else " --force"
         self.stdout.write(f"Use it: manage.py restore_backup {options['file']} --yes{force}")

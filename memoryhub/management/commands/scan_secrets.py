@@ -9,7 +9,8 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from memoryhub.access.policy import system_actor
-from memoryhub.management.operator import StoreCommand, operator, plural, shown
+from memoryhub.core.text import format_count
+from memoryhub.management.operator import StoreCommand, operator, shown
 from memoryhub.memories import stored_secrets
 from memoryhub.memories.stored_secrets import NOT_CHECKED, CleanupResult, SecretFinding
 
@@ -65,19 +66,21 @@ class Command(StoreCommand):
             cleaned = stored_secrets.redact_findings(findings, actor)
         if not options["json"]:
             if unchecked:
-                self.stdout.write(f"{plural(len(unchecked), 'text')} not checked. Look at them by hand.")
+                self.stdout.write(
+                    f"{format_count(len(unchecked), 'text')} not checked. Look at them by hand."
+                )
             self._print(findings, cleaned, "Quarantined" if options["quarantine"] else "Redacted")
         remaining = cleaned.left if cleaned else [one for one in findings if not one.quarantined]
         if options["fail"] and remaining:
-            raise CommandError(f"{plural(len(remaining), 'credential')} in the store")
+            raise CommandError(f"{format_count(len(remaining), 'credential')} in the store")
         if options["fail"] and unchecked:
-            raise CommandError(f"{plural(len(unchecked), 'text')} in the store could not be checked")
+            raise CommandError(f"{format_count(len(unchecked), 'text')} in the store could not be checked")
 
     def _release(self, uids: list[str]) -> None:
         released = stored_secrets.release_rows(uids, operator(system_actor("scan_secrets").clearance))
         for uid, counts in released.items():
             for name, count in counts.items():
-                self.stdout.write(f"Released {plural(count, f'{name} row')} of {shown(uid)}")
+                self.stdout.write(f"Released {format_count(count, f'{name} row')} of {shown(uid)}")
         if idle := [shown(uid) for uid, counts in released.items() if not counts]:
             raise CommandError(f"nothing is quarantined under {', '.join(idle)}; scan_secrets prints the ids")
 
@@ -86,7 +89,7 @@ class Command(StoreCommand):
             self.stdout.write("No credential found.")
             return
         kinds = Counter(finding.kind for finding in findings)
-        self.stdout.write(f"{plural(len(findings), 'credential')}:")
+        self.stdout.write(f"{format_count(len(findings), 'credential')}:")
         for kind, count in kinds.most_common():
             self.stdout.write(f"  {count:>6,}  {kind}")
         if cleaned is None:
@@ -94,7 +97,7 @@ class Command(StoreCommand):
             self.stdout.write("Someone may have read these credentials: replace them.")
             return
         for name, count in cleaned.changed.items():
-            self.stdout.write(f"{verb} {plural(count, f'{name} row')}")
+            self.stdout.write(f"{verb} {format_count(count, f'{name} row')}")
         for finding in cleaned.left:
             if finding.place.sealed:
                 why = "is part of the journal's chain and cannot be changed"

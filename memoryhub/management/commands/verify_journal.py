@@ -12,7 +12,8 @@ from django.core.management.base import CommandError
 from memoryhub.access.policy import system_actor
 from memoryhub.audit import journal, verification
 from memoryhub.core.database import write_transaction
-from memoryhub.management.operator import StoreCommand, operator, plural
+from memoryhub.core.text import format_count
+from memoryhub.management.operator import StoreCommand, operator
 
 
 class Command(StoreCommand):
@@ -61,14 +62,14 @@ class Command(StoreCommand):
             self.stdout.write("Loss: find out why, then run verify_journal --acknowledge-loss")
 
     def _report(self, chain: verification.Verification, mirror: verification.MirrorReport) -> None:
-        rows = plural(chain.rows, "row")
+        rows = format_count(chain.rows, "row")
         if chain.ok:
             self.stdout.write(self.style.SUCCESS(f"Chain: intact, {rows}"))
         else:
             self.stdout.write(self.style.ERROR(f"Chain: broken at row {chain.first_bad_seq}, of {rows}"))
         self.stdout.write(f"Mirror: {mirror.path}")
         if mirror.in_step:
-            self.stdout.write(self.style.SUCCESS(f"Mirror: up to date, {plural(mirror.lines, 'line')}"))
+            self.stdout.write(self.style.SUCCESS(f"Mirror: up to date, {format_count(mirror.lines, 'line')}"))
         elif not mirror.exists:
             self.stdout.write(self.style.WARNING("Mirror: missing"))
         style = self.style.WARNING if mirror.ok else self.style.ERROR

@@ -19,7 +19,7 @@ from memoryhub.audit import clock as jumps
 from memoryhub.backends import change_log
 from memoryhub.core.text import format_count
 from memoryhub.embeddings import EmbeddingError
-from memoryhub.embeddings.provider import EmbeddingSettings, configured, find_problems
+from memoryhub.embeddings.provider import configured, current_settings, find_problems
 from memoryhub.maintenance import nodes, scheduler
 from memoryhub.maintenance.executor import is_lost, mark_interrupted
 from memoryhub.memories.delete import count_by_quota, fullest, load_caps
@@ -181,7 +181,7 @@ def provider() -> Iterator[Finding]:
         else:
             yield ok("none: search uses words only")
     except EmbeddingError as error:
-        if not find_problems(EmbeddingSettings.now()):  # already reported above
+        if not find_problems(current_settings()):  # already reported above
             yield warn(str(error), _HINT)
 
 

@@ -230,7 +230,7 @@ def email() -> Iterator[Finding]:
         )
     if not (settings.EMAIL_USE_TLS or settings.EMAIL_USE_SSL or is_loopback(settings.EMAIL_HOST)):
         yield warn(
-            f"e-mails travel to {where} without encryption", "Write smtp+tls:// or smtp+ssl:// instead."
+            f"e-mails are sent to {where} without encryption", "Write smtp+tls:// or smtp+ssl:// instead."
         )
     yield ok(f"{where} accepts e-mails from {settings.DEFAULT_FROM_EMAIL}")
 
@@ -253,7 +253,7 @@ def hosts() -> Iterator[Finding]:
     if beyond and not settings.HTTPS:
         problems.append(
             warn(
-                f"{', '.join(beyond)}: passwords and tokens travel without encryption",
+                f"{', '.join(beyond)}: passwords and tokens are sent without encryption",
                 "Put a proxy with TLS in front; set MEMORYHUB_HTTPS=true and MEMORYHUB_BEHIND_PROXY=true.",
             )
         )

@@ -19,6 +19,7 @@ from memoryhub.accounts.clearance import grantable_clearances, is_confined, user
 from memoryhub.accounts.roles import grantable_rights
 from memoryhub.core import dates
 from memoryhub.core.form_fields import LinesField
+from memoryhub.core.text import format_count
 from memoryhub.models import OAuthClient
 from memoryhub.models.account import default_rights
 from memoryhub.web.base.forms import PlainForm
@@ -99,8 +100,7 @@ class PasswordForm(FirstPasswordForm):
         if not getattr(self.request, "login_held_back", False):
             raise forms.ValidationError("This is not your password.")
         self.wait = max(sign_in.login_wait(self.request, name), 1)
-        minutes = -(-self.wait // 60)
-        wait = "1 minute" if minutes == 1 else f"{minutes} minutes"
+        wait = format_count(-(-self.wait // 60), "minute")
         raise forms.ValidationError(f"Too many wrong passwords. Wait {wait}, then try again.")
 
     def passwords(self) -> tuple[str, str]:
@@ -175,6 +175,12 @@ class ConsentForm(TokenForm):
         self.initial = {"name": client.name, "rights": chosen, "days": 90}
 
 
+_ROLE_HINT = (
+    "Viewers read. Curators also write and correct. Maintainers also run maintenance and erase permanently."
+    " Administrators also manage people."
+)
+
+
 class InviteForm(PlainForm):
     """Invites a person, with at most the rights of the inviter."""
 
@@ -184,7 +190,7 @@ class InviteForm(PlainForm):
         required=False,
         help_text="Optional. For digests that the person turns on.",
     )
-    role = forms.ChoiceField(required=False)
+    role = forms.ChoiceField(required=False, help_text=_ROLE_HINT, initial="viewer")
     level = forms.ChoiceField(label="Can see")
     projects = _projects_field()
     clearance = forms.ChoiceField(label="Can see in these projects", required=False)
@@ -217,8 +223,7 @@ def _including(grantable: Iterable[str], current: str) -> list[str]:
 class RightsForm(PlainForm):
     role = forms.ChoiceField(
         required=False,
-        help_text="Viewers read. Curators also write and correct. Maintainers also run maintenance and erase"
-        " permanently. Administrators also manage people.",
+        help_text=_ROLE_HINT,
     )
     level = forms.ChoiceField(
         label="Can see", help_text="In every project for which no other level is set below."

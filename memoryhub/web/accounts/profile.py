@@ -20,6 +20,7 @@ from django.views.decorators.http import require_POST, require_safe
 from memoryhub.access.policy import AGENT_PREFIX, LEVELS
 from memoryhub.accounts import identities, oauth, people, roles, second_factors, sign_in, tokens
 from memoryhub.accounts.clearance import is_confined, request_actor, request_clearance, user_clearance
+from memoryhub.core.text import format_count
 from memoryhub.injection.queries import count_helped
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, OAuthClient, Profile
@@ -152,7 +153,7 @@ def app_remove(request: HttpRequest, uid: str) -> HttpResponse:
 def sessions_end(request: HttpRequest) -> HttpResponse:
     """End the other session with this ``mark``, or all others without one."""
     ended = sign_in.end_sessions(request, request.POST.get("mark", ""))
-    text = f"{ended} session{'' if ended == 1 else 's'} ended." if ended else "You have no other sessions."
+    text = f"{format_count(ended, 'session')} ended." if ended else "You have no other sessions."
     messages.success(request, text)
     return redirect("you")
 

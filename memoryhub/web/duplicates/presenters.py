@@ -45,7 +45,7 @@ MIN_SURE_SIMILARITY = 0.95  # of clusters that are merged without a look at each
 MAX_COMPARED_AT_ONCE = 3000  # memories; comparing more takes longer than a page should
 _CACHE_NAME, _CACHE_SECONDS = "near-duplicates", 300
 _MEMBER_BYTES, _ROW_BYTES = 2_500, 300  # of markup for a memory, and for a row of a comparison
-_SIMILARITY_CHOICES = ("0.8", "0.9", "0.97")
+_SIMILARITY_CHOICES = ("0.8", "0.9", "0.95", "0.97")
 _COMPARED_FIELDS = {"type": "Type", "sensitivity": "Level", "session_id": "Session", "author": "Stored by"}
 
 

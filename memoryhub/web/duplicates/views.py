@@ -20,6 +20,7 @@ from memoryhub import memories
 from memoryhub.access import policy
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.core.form_fields import normalize_newlines
+from memoryhub.core.text import format_count
 from memoryhub.duplicates import MAX_MEMBERS, Cluster, DuplicateClusters
 from memoryhub.injection.effects import preview_change
 from memoryhub.memories.schemas import MAX_CONTENT
@@ -145,7 +146,7 @@ def _merge_all(request: HtmxHttpRequest, plan: MergePlan) -> HttpResponse:
         undo = render_to_string("duplicates/merge_all.html#undo", context, request=request)
         messages.success(request, undo)
     if skipped := len(shown) - len(merged):
-        clusters = "1 cluster" if skipped == 1 else f"{skipped} clusters"
+        clusters = format_count(skipped, "cluster")
         messages.warning(request, f"Skipped {clusters} that changed since you opened the page.")
     return redirect(back)
 
@@ -229,10 +230,10 @@ def _undo_all(request: HtmxHttpRequest, merges: list[str]) -> HttpResponse:
             continue  # counted as refused
         undone += 1
     if undone:
-        messages.success(request, f"Undone: {undone} merge{'' if undone == 1 else 's'}.")
+        messages.success(request, f"Undone: {format_count(undone, 'merge')}.")
     if refused := len(merges) - undone:
         reason = "Their memories have changed since, or are not visible to you."
-        messages.error(request, f"Not undone: {refused} merge{'' if refused == 1 else 's'}. {reason}")
+        messages.error(request, f"Not undone: {format_count(refused, 'merge')}. {reason}")
     return redirect(_return_url(request))
 
 
@@ -254,7 +255,7 @@ def _input_error(decision: str | None, chosen: list[str]) -> str:
     if decision not in _DECISIONS:
         return "choose to merge, to merge with a text of your own, or to say that they are not duplicates"
     if len(chosen) < 2:
-        return "name the memories" if decision == "apart" else "select at least one memory to merge"
+        return "choose the memories" if decision == "apart" else "select at least one memory to merge"
     return ""
 
 

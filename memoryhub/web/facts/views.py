@@ -20,6 +20,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.capture import segments
 from memoryhub.capture.segments import BOUNDARY_FACTS
+from memoryhub.core.text import format_count
 from memoryhub.facts import contradictions, queries
 from memoryhub.facts import services as fact_store
 from memoryhub.facts.predicates import normalise_name, normalise_predicate
@@ -184,7 +185,7 @@ def _warn_changed(request: HttpRequest, count: int) -> None:
 
 
 def _count_facts(count: int, singular: str = "", plural: str = "") -> str:
-    return (f"1 fact {singular}" if count == 1 else f"{count} facts {plural}").rstrip()
+    return f"{format_count(count, 'fact')} {singular if count == 1 else plural}".rstrip()
 
 
 MAX_FACTS, MAX_MEMORIES, MAX_NEIGHBOURS, MAX_ALIASES, MAX_TYPES = 100, 50, 16, 8, 3

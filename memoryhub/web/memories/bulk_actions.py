@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict
 from memoryhub import memories
 from memoryhub.access.policy import LEVELS, Actor, Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance, user_clearance
+from memoryhub.core.text import format_count
 from memoryhub.maintenance import runs
 from memoryhub.maintenance.operations.base import (
     UNCHANGED,
@@ -119,7 +120,7 @@ def parse_action(form: QueryDict, clearance: Clearance) -> tuple[str, dict[str, 
     if kind != "set":
         return kind, {}
     if name == "project" and not form.get("project", "").strip():
-        raise StoreError("name the project to move them to", "project")
+        raise StoreError("enter the project to move them to", "project")
     names = [name] if name in SETTABLE_FIELDS else [one for one in SETTABLE_FIELDS if form.get(one)]
     values = {one: form.get(one, "") for one in names}
     level = values.get("sensitivity")
@@ -135,7 +136,7 @@ def add_result_messages(request: HttpRequest, acted: BulkResult, back: str) -> N
         hidden = "" if is_discarded else queries.hidden_notice(request, acted.done)
         context = {
             "acted": acted,
-            "summary": f"{count_text(len(acted.done))} {_DONE_TEXTS[acted.kind]}",
+            "summary": f"{format_count(len(acted.done), 'memory')} {_DONE_TEXTS[acted.kind]}",
             "one": acted.done[0] if len(acted.done) == 1 and not is_discarded else None,
             "back": back,
             "hidden": hidden,
@@ -143,7 +144,7 @@ def add_result_messages(request: HttpRequest, acted: BulkResult, back: str) -> N
         messages.success(request, render_to_string("acts/done.html", context, request=request))
     if acted.same:
         words = _UNCHANGED_TEXTS.get(acted.kind, "unchanged")
-        messages.info(request, f"{count_text(len(acted.same))} {words}.")
+        messages.info(request, f"{format_count(len(acted.same), 'memory')} {words}.")
     if acted.outdated:
         messages.warning(request, changed_since_message(acted, request))
     if len(acted.refused) > len(acted.outdated):
@@ -152,7 +153,7 @@ def add_result_messages(request: HttpRequest, acted: BulkResult, back: str) -> N
 
 def add_undo_messages(request: HttpRequest, acted: BulkResult) -> None:
     if acted.done:
-        messages.success(request, f"Undone for {count_text(len(acted.done))}.")
+        messages.success(request, f"Undone for {format_count(len(acted.done), 'memory')}.")
     if acted.refused:
         messages.warning(request, refusals_message(acted, request))
 
@@ -166,7 +167,9 @@ def refusals_message(acted: BulkResult, request: HttpRequest) -> SafeString:
         format_html("<bdi>{}</bdi>: {}", titles.get(uid, uid)[:_MAX_TITLE_CHARS], reason)
         for uid, reason in shown
     ]
-    return _list_message(f"{count_text(len(refused)).capitalize()} left unchanged:", items, len(refused))
+    return _list_message(
+        f"{format_count(len(refused), 'memory').capitalize()} left unchanged:", items, len(refused)
+    )
 
 
 def changed_since_message(acted: BulkResult, request: HttpRequest) -> SafeString:
@@ -179,7 +182,7 @@ def changed_since_message(acted: BulkResult, request: HttpRequest) -> SafeString
         for uid in shown
     ]
     count = len(acted.outdated)
-    return _list_message(changed_since_text(count_text(count), count), items, count)
+    return _list_message(changed_since_text(format_count(count, "memory"), count), items, count)
 
 
 def changed_since_text(what: str, count: int) -> str:
@@ -194,10 +197,6 @@ def _list_message(head: str, items: list[SafeString], total: int) -> SafeString:
     more = [f"and {total - len(items)} more"] if total > len(items) else []
     rows = format_html_join("", "<li>{}</li>", ((item,) for item in [*items, *more]))
     return format_html("{}<ul>{}</ul>", head, rows)
-
-
-def count_text(count: int) -> str:
-    return "1 memory" if count == 1 else f"{count} memories"
 
 
 @require_POST

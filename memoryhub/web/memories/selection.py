@@ -111,6 +111,22 @@ LIST_QUERIES: dict[str, ListQuery] = {
 }
 
 
+LIST_NAMES = {"trash": "Trash", "timeline-entries": "Timeline", "session": "Session"}
+
+
+def list_page(address: str) -> dict[str, str]:
+    """Return the link to a list, now with the memories that were stored later; empty if it is none."""
+    parts = urlsplit(address)
+    query = QueryDict(parts.query, mutable=True)
+    query.pop("as_of", None)
+    try:
+        name = resolve(parts.path).url_name or ""
+    except Resolver404:
+        return {}
+    href = f"{parts.path}?{query.urlencode()}".rstrip("?")
+    return {"back_url": href, "back_name": LIST_NAMES.get(name, "Memories")}
+
+
 @dataclass(frozen=True)
 class Selection:
     """``seen``: the ``updated_at`` of each ticked memory as the page showed it; empty for whole lists."""

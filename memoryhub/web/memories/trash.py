@@ -13,11 +13,12 @@ from django.views.decorators.http import require_http_methods
 from memoryhub import memories
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.core.pagination import InvalidCursor
+from memoryhub.core.text import format_count
 from memoryhub.memories.rows import is_unchanged
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.web.base.requests import cursor_page, return_url
-from memoryhub.web.memories.bulk_actions import changed_since_text, count_text, is_allowed
+from memoryhub.web.memories.bulk_actions import changed_since_text, is_allowed
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.memories.selection import Selection, ended_memories, parse_selection
 
@@ -96,7 +97,7 @@ def _erase(request: HttpRequest, selection: Selection) -> None:
     """Erase trashed and expired memories that have not changed since they were shown."""
     ended = [row.uid for row in _selected_ended(request, selection)]
     erased = memories.erase_memories(ended, request_actor(request), seen=selection.seen) if ended else []
-    messages.success(request, f"{count_text(len(erased))} erased permanently.")
+    messages.success(request, f"{format_count(len(erased), 'memory')} erased permanently.")
     _add_changed_message(request, len(ended) - len(erased))
 
 
@@ -116,7 +117,7 @@ def _confirmation_page(request: HttpRequest, selection: Selection) -> HttpRespon
 
 def _add_changed_message(request: HttpRequest, count: int) -> None:
     if count:
-        messages.warning(request, changed_since_text(count_text(count), count))
+        messages.warning(request, changed_since_text(format_count(count, "memory"), count))
 
 
 def _selected_ended(request: HttpRequest, selection: Selection) -> list[Memory]:

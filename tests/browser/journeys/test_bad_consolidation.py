@@ -38,7 +38,7 @@ def test_run_is_undone_from_a_faded_memory(set_out: Any, person: Any, remember: 
         page.get_by_role("button", name="Visibility").click()
         page.get_by_role("button", name=f"Show {level}").click()
     page.get_by_role("link", name="Undo").click()
-    page.get_by_role("button", name="Undo it").click()
+    page.get_by_role("button", name="Undo run").click()
     expect(page.locator("#run-state")).to_contain_text("Waiting to start")
     executor.execute(MaintenanceRun.objects.latest("pk"))
     if not scripts:
