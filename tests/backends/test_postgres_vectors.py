@@ -40,6 +40,7 @@ CALLERS = [Clearance(), Clearance.up_to("private"), Clearance.up_to("secret", "a
 def through_index(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use the HNSW index however few the memories are."""
     monkeypatch.setattr(vectors, "MAX_EXACT_ROWS", 0)
+    monkeypatch.setattr(vectors.TableVectors, "_known", lambda self, pks: None)
     vector_index.get_index(MODEL, SIZE).prepare()
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_sort = off")
@@ -123,6 +124,18 @@ def test_index_finds_the_nearest_visible_memories(caller: Clearance, centred: bo
     found = find_nearest(visible, query, MODEL, 10, centred=centred)
     assert [pk for pk, _ in found] == sorted(wanted, key=lambda pk: (-wanted[pk], -pk))[:10]
     assert [score for _, score in found] == pytest.approx(sorted(wanted.values())[:-11:-1], abs=2e-3)
+
+
+def test_vectors_of_few_memories_are_read_once() -> None:
+    rows = make_memories(30)
+    insert_vectors(zip(rows, random_units(30), strict=True))
+    query, table = random_units(1, 7)[0], stored_vectors()
+    wanted = cosines(query, table, list(table))
+    with CaptureQueriesContext(connection) as captured:
+        found = find_nearest(Memory.objects.all(), query, MODEL, 10)
+    assert len([row for row in captured if "SELECT memory_id, vector" in row["sql"]]) == 1
+    assert dict(found) == pytest.approx({pk: wanted[pk] for pk, _ in found}, abs=2e-3)
+    assert [pk for pk, _ in found] == sorted(wanted, key=lambda pk: (-wanted[pk], -pk))[:10]
 
 
 @pytest.mark.usefixtures("through_index")
