@@ -9,7 +9,7 @@ dimensions). Identical texts are found among all memories. Only memories that re
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
@@ -43,6 +43,7 @@ MAX_MEMBERS = 20  # of one cluster, so it stays readable
 # If several memories could lead a cluster, a memory joins the one that is clearly nearer.
 _SIMILARITY_STEPS = (0.95, 0.9, 0.8)
 _MAX_LINKS_PER_ROW = 100
+_MAX_READ_TOGETHER = 10_000  # memories of small groups whose vectors are read at once
 _MAX_BLOCK_ROWS, _MAX_BLOCK_CELLS = 500, 10_000_000  # of one matrix product
 _GROUP_COLUMNS = ("project", "scope", "owner", "category")  # equal in all memories of a cluster
 
@@ -136,8 +137,7 @@ def find_clusters(
         similarity = settings.MEMORYHUB.near_duplicate_similarity
     candidates = memories.exclude(category__in=NEVER_MERGED).exclude(type__in=SUMMARY_TYPES)
     groups, comparison = _read_groups(candidates), _Comparison(similarity, position)
-    for group in groups:
-        comparison.add_links(group)
+    comparison.add_links(groups)
     linked = read_rows(memories.filter(pk__in=key_list({pk for one in groups for pk in one.linked()})))
     rows, dismissed = {row.pk: row for row in linked}, dismissed_pairs(clearance)
     clusters = [one for group in groups for one in _cluster_group(group, rows, dismissed, similarity)]
@@ -260,14 +260,22 @@ class _Comparison:
         self.pairs, self.links = MAX_PAIRS, MAX_LINKS
         self.compared = self.not_compared = self.without_vector = 0
 
-    def add_links(self, group: _Group) -> None:
-        """Set the near pairs of a group: of its newest memories with all older ones."""
-        if self.view is None or len(group.keys) < 2:
+    def add_links(self, groups: Iterable[_Group]) -> None:
+        """Set the near pairs of each group. The vectors of small groups are read together."""
+        if self.view is None:
             return
+        for batch in _batches(group for group in groups if len(group.keys) > 1):
+            matrix, has_vector = self.view.in_order(np.concatenate([group.keys for group in batch]))
+            self.without_vector += len(matrix) - int(has_vector.sum())
+            ends = np.cumsum([len(group.keys) for group in batch])[:-1]
+            parts = zip(batch, np.split(matrix, ends), np.split(has_vector, ends), strict=True)
+            for group, vectors, present in parts:
+                self._compare(group, vectors, present)
+
+    def _compare(self, group: _Group, matrix: Vectors, has_vector: NDArray[np.bool_]) -> None:
+        """Set the near pairs of a group: of its newest memories with all older ones."""
         floor = MIN_PROFILE_SIMILARITY if group.category == ALWAYS_MERGED else 1.0
         min_similarity = min(floor, self.min_similarity)
-        matrix, has_vector = self.view.in_order(group.keys)
-        self.without_vector += len(matrix) - int(has_vector.sum())
         start = 0
         while start < len(matrix):
             size = min(_MAX_BLOCK_ROWS, len(matrix) - start, max(_MAX_BLOCK_CELLS // len(matrix), 1))
@@ -297,6 +305,19 @@ class _Comparison:
             )
         if self.links <= 0:
             yield "too many are similar to compare all of them; merge some, then compare again"
+
+
+def _batches(groups: Iterable[_Group]) -> Iterator[list[_Group]]:
+    batch: list[_Group] = []
+    size = 0
+    for group in groups:
+        if batch and size + len(group.keys) > _MAX_READ_TOGETHER:
+            yield batch
+            batch, size = [], 0
+        batch.append(group)
+        size += len(group.keys)
+    if batch:
+        yield batch
 
 
 def _similar_pairs(
