@@ -184,7 +184,7 @@ class TestSuperseding:
 
     def test_facts_of_another_subject_are_refused(self, two, actor):
         other = store(actor, "Nils", subject="harbour")
-        with pytest.raises(Conflict, match="one project, subject and predicate"):
+        with pytest.raises(Conflict, match="the same project, subject and predicate"):
             contradictions.supersede_facts(two[1].uid, [other.uid], actor)
         with pytest.raises(Conflict, match="at least two"):
             contradictions.supersede_facts(two[1].uid, [two[1].uid], actor)

@@ -169,7 +169,7 @@ class TestDeciding:
     def test_facts_about_something_else_are_refused(self, two: list[Fact], say: Say, changer: Client) -> None:
         other = say("Nils", subject="harbour")
         response = decide(changer, [two[0], other], two[0].uid)
-        assert "one project, subject and predicate" in main(changer.get(response["Location"])).words
+        assert "the same project, subject and predicate" in main(changer.get(response["Location"])).words
         assert held(other)
 
     @pytest.mark.parametrize(
