@@ -102,6 +102,14 @@ def test_encoded_order_is_removed_as_a_whole():
     )
 
 
+def test_order_in_one_of_many_codes_is_removed():
+    harmless = [base64.b64encode(f"the cache is warm {number}".encode()).decode() for number in range(60)]
+    order = base64.b64encode(ORDER.encode()).decode()
+    clean = inspect(" ".join([*harmless[:40], order, *harmless[40:]])).clean
+    assert order not in clean
+    assert harmless[0] in clean
+
+
 @pytest.mark.parametrize(
     ("text", "plain"),
     [

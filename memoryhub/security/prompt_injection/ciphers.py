@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from string import ascii_lowercase
 
 _Turn = Callable[[str], str]
@@ -81,10 +82,10 @@ def decode_clauses(plain: str) -> tuple[str, bool]:
 def _find_cipher(clause: str) -> _Turn | None:
     """Return the cipher by which a clause has several common words, and twice as many as it has now."""
     words = _PLAIN_WORD.findall(clause)
-    found = Counter(cipher for word in words for cipher in _ENCIPHERED.get(word, ()))
-    if not found:
+    found = [_ENCIPHERED[word] for word in words if word in _ENCIPHERED]
+    if len(found) < _MIN_COMMON_WORDS:
         return None
-    cipher, common = found.most_common(1)[0]
+    cipher, common = Counter(chain.from_iterable(found)).most_common(1)[0]
     known = sum(word in _COMMON_WORDS or word in _SHORT_WORDS for word in words)
     return cipher if common >= max(_MIN_COMMON_WORDS, _MIN_COMMON_SHARE * len(words), 2 * known) else None
 

@@ -25,8 +25,9 @@ WEIGHTS_FILE = Path(__file__).with_name("weights.npz")
 TABLE_BITS = 17  # a table of 2 ** 17 weights with one byte each
 SMOOTHING = 20  # added to the number of features, so that short units count less
 _WORD = re.compile(
-    r"(?:[^\W_]|[\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963])+(?:'[a-z]{1,2}\b)?|[?!:\"]"
+    r"(?:[^\W_]++|[\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963]++)+(?:'[a-z]{1,2}\b)?|[?!:\"]"
 )
+_NGRAM_BIT, _KEY_BITS = 1 << TABLE_BITS, TABLE_BITS + 1
 _NGRAM_SIZE = 4
 NGRAM_VALUE = 0.3  # n-grams are many and overlap: each counts less than a word
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -78,30 +79,24 @@ class HashedText:
     """The hashed features of a normalised text, and their places in it."""
 
     def __init__(self, text: str, line: SymbolLine) -> None:
-        words = [(match.start(), match.group()) for match in _WORD.finditer(text)]
-        self.starts = np.fromiter((start for start, _ in words), np.int64, len(words))
-        self.ends = self.starts + np.fromiter((len(word) for _, word in words), np.int64, len(words))
-        self.words = np.fromiter((_hash_word(word) for _, word in words), np.uint64, len(words))
-        found = [*self._word_features(), _part_features(line)]
+        matches = list(_WORD.finditer(text))
+        self.starts = np.array([match.start() for match in matches], np.int64)
+        self.ends = np.array([match.end() for match in matches], np.int64)
+        self.words = np.array([_hash_word(match[0]) for match in matches], np.uint64)
+        found = [*self._word_features(), _part_features(line), _ngrams(text)]
         starts, ends, hashes = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        self.tokens = (starts, ends, hashes)
-        self.ngrams = _ngrams(text)
+        keys = _to_keys(hashes)
+        keys[len(keys) - len(found[-1][0]) :] |= _NGRAM_BIT
+        self.found = (starts, ends, keys)
 
     def features(self, units: Spans) -> Features:
         """Return the features of units, which are spans of the text: sorted, and none overlaps another."""
         firsts = np.array([start for start, _ in units], np.int64)
         lasts = np.array([end for _, end in units], np.int64)
-        beginnings, numbers = self._beginnings(firsts, lasts)
-        keys = np.concatenate(
-            [
-                _to_keys(numbers, beginnings, 0),
-                _to_keys(*_inside(self.tokens, firsts, lasts), 0),
-                _to_keys(*_inside(self.ngrams, firsts, lasts), 1),
-            ]
-        )
+        keys = np.concatenate([self._beginnings(firsts, lasts), self._inside(firsts, lasts)])
         keys.sort()  # faster than np.unique, which hashes
         keys = keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
-        numbers, is_ngram = keys >> (TABLE_BITS + 1), keys >> TABLE_BITS & 1
+        numbers, is_ngram = keys >> _KEY_BITS, keys >> TABLE_BITS & 1
         sizes = np.bincount(numbers, 1 - is_ngram, len(units))
         values = np.where(is_ngram, NGRAM_VALUE, 1.0)
         return Features(numbers, keys & ((1 << TABLE_BITS) - 1), values, 1 / np.sqrt(sizes + SMOOTHING))
@@ -112,7 +107,14 @@ class HashedText:
         yield starts[:-1], ends[1:], _combine(words[:-1], words[1:], _PAIR_SALT)
         yield starts[:-2], ends[2:], _combine(words[:-2], words[2:], _GAP_SALT)
 
-    def _beginnings(self, firsts: Integers, lasts: Integers) -> tuple[Hashes, Integers]:
+    def _inside(self, firsts: Integers, lasts: Integers) -> Integers:
+        """Return the keys, with the number of their unit, of the features that are inside one."""
+        starts, ends, keys = self.found
+        numbers = np.searchsorted(firsts, starts, "right") - 1
+        inside = (numbers >= 0) & (ends <= lasts[numbers])
+        return numbers[inside] << _KEY_BITS | keys[inside]
+
+    def _beginnings(self, firsts: Integers, lasts: Integers) -> Integers:
         """Return how each unit begins and ends, alone and with its place: alone, first, last, or between."""
         numbers = np.arange(len(firsts))
         places = np.full(len(firsts), 2, np.uint64)
@@ -132,20 +134,12 @@ class HashedText:
             _combine(self.words[last[one]], places[one], _BEGINNING_SALT),
         ]
         of = [numbers, *[numbers[one]] * 2, *[numbers[two]] * 2, numbers[one]]
-        return np.concatenate(found), np.concatenate(of)
+        return np.asarray(np.concatenate(of) << _KEY_BITS | _to_keys(np.concatenate(found)))
 
 
-def _inside(found: Occurrences, firsts: Integers, lasts: Integers) -> tuple[Integers, Hashes]:
-    """Return the units of the occurrences that are inside one, and their hashes."""
-    starts, ends, hashes = found
-    numbers = np.searchsorted(firsts, starts, "right") - 1
-    inside = (numbers >= 0) & (ends <= lasts[numbers])
-    return numbers[inside], hashes[inside]
-
-
-def _to_keys(numbers: Integers, hashes: Hashes, kind: int) -> Integers:
-    buckets = (hashes * _MULTIPLIER >> _SHIFT).astype(np.int64)
-    return np.asarray(numbers << (TABLE_BITS + 1) | kind << TABLE_BITS | buckets)
+def _to_keys(hashes: Hashes) -> Integers:
+    """Return the buckets. The number of the unit and the bit of n-grams are added above them."""
+    return (hashes * _MULTIPLIER >> _SHIFT).astype(np.int64)
 
 
 def _combine(first: Hashes, second: Hashes, salt: np.uint64) -> Hashes:

@@ -14,9 +14,7 @@ from memoryhub.core.rule_files import PatternFile, Regex, load_rule_file
 from memoryhub.security.prompt_injection.ciphers import MAYBE_PIG_LATIN, PIG_LATIN, decode_pig_latin
 
 _BASE64 = re.compile(r"(?<![\w+/])[A-Za-z0-9+/_-]{16,8000}={0,2}(?![\w+/])")
-_MAYBE_SPACED_CODE = re.compile(
-    r"(?:[0-9a-fA-F]{2}[ :,-]{1,2}(?:0x|U\+00)?){3}|\d[ ,]{1,2}\d{2,3}[ ,]{1,2}\d{2,3}[ ,]"
-)
+_MAYBE_SPACED_CODE = re.compile(r"[ :,-](?:(?:0x|U\+00)?(?:[0-9a-fA-F]{2}|\d{3})[ :,-]{1,2}){2}")
 _HEX = re.compile(
     r"(?<![0-9a-fA-F])(?:(?:0x|U\+00)?[0-9a-fA-F]{2}[ :,-]{0,2}){11,4000}"
     r"(?:0x|U\+00)?[0-9a-fA-F]{2}(?![0-9a-fA-F])"
@@ -33,6 +31,7 @@ _BASE85 = re.compile(
 _ASCII85 = re.compile(r"(?:[+-J][!-u]{4}){4,1600}[!-u]{0,4}")
 _BASE32 = re.compile(r"(?<![\w+/])[A-Z2-7]{16,8000}={0,6}(?![\w+/])")
 _MAYBE_BINARY = re.compile("000")
+_NON_ASCII = re.compile("[\u2800-\U000e01ef]")
 _BRAILLE = re.compile("[\u2801-\u283f][\u2800-\u283f ]{8,4000}")
 _BRAILLE_LETTERS = str.maketrans(
     dict(zip("⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵\u2800⠂⠲⠖⠦⠄⠤", "abcdefghijklmnopqrstuvwxyz ,.!?'-", strict=True))
@@ -55,9 +54,9 @@ _PART = re.compile(
     r"""(?:[=:(\[,+]|\b(?:is|be|and|y|part|half|take|add|join|combine|with|plus|ist|und|है))[ ]?"""
     r"""(?:"([^"\n]{1,80})"|'([^'\n]{1,80})'|`([^`\n]{1,80})`)"""
 )
-_JOINING = re.compile(
-    r"\+|\b(?:concat|combin|join|glue|together|halves|parts|fragments|sentence|in order|evaluate)"
-    r"|\b(?:verbind|zusammen)|जोड़"
+_JOINING = (
+    *("+", "concat", "combin", "join", "glue", "together", "halves", "parts", "fragments", "sentence"),
+    *("in order", "evaluate", "verbind", "zusammen", "जोड़"),
 )
 _MAX_PARTS = 20
 _MIN_CODE_LENGTH = 16
@@ -84,7 +83,8 @@ def find_encoded_passages(text: str) -> Iterator[DecodedPassage]:
 
 def _join_parts(text: str) -> Iterator[DecodedPassage]:
     """Yield the joined quoted parts of a text that asks to join them."""
-    if not _JOINING.search(text.lower()):
+    lowered = text.lower()
+    if not any(word in lowered for word in _JOINING):
         return
     parts = list(islice(_PART.finditer(text), _MAX_PARTS))
     if len(parts) > 1:
@@ -101,8 +101,8 @@ def _decode_candidates(text: str) -> Iterator[DecodedPassage]:
                     yield DecodedPassage(*match.span(), plain, code)
     for chunks in _find_chunks(text):
         yield from _join_chunks(chunks)
-    for maybe, pattern, code, decode in _SPACED_CODES:
-        if maybe.search(text):
+    for maybe, codes in _SPACED_CODES:
+        for pattern, code, decode in codes if maybe.search(text) else ():
             for match in pattern.finditer(text):
                 if plain := decode(match.group()):
                     yield DecodedPassage(*match.span(), plain, code)
@@ -215,15 +215,25 @@ _CODES = (
     (_BASE85, "base85", _decode_base85),
     (_ASCII85, "Ascii85", _decode_ascii85),
 )
-# Codes that may contain blanks: a quick test, the pattern, the name and the decoder.
+# Codes that may contain blanks: a quick test, and for each code the pattern, the name and the decoder.
 _SPACED_CODES = (
-    (_VARIATION_SELECTORS, _VARIATION_SELECTORS, "variation selectors", _decode_variation_selectors),
-    (_MAYBE_MORSE, _MORSE, "Morse code", _decode_morse),
-    (_BRAILLE, _BRAILLE, "Braille", _decode_braille),
-    (MAYBE_PIG_LATIN, PIG_LATIN, "Pig Latin", decode_pig_latin),
-    (_MAYBE_BINARY, _BINARY, "binary", _decode_binary),
-    (_MAYBE_SPACED_CODE, _HEX, "hexadecimal", _decode_hex),
-    (_MAYBE_SPACED_CODE, _CHARACTER_CODES, "character codes", _decode_character_codes),
+    (
+        _NON_ASCII,
+        (
+            (_VARIATION_SELECTORS, "variation selectors", _decode_variation_selectors),
+            (_BRAILLE, "Braille", _decode_braille),
+        ),
+    ),
+    (_MAYBE_MORSE, ((_MORSE, "Morse code", _decode_morse),)),
+    (MAYBE_PIG_LATIN, ((PIG_LATIN, "Pig Latin", decode_pig_latin),)),
+    (_MAYBE_BINARY, ((_BINARY, "binary", _decode_binary),)),
+    (
+        _MAYBE_SPACED_CODE,
+        (
+            (_HEX, "hexadecimal", _decode_hex),
+            (_CHARACTER_CODES, "character codes", _decode_character_codes),
+        ),
+    ),
 )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import log
+from statistics import median
 
 import numpy as np
 
@@ -372,4 +373,4 @@ def _contrast(scores: Floats) -> float:
     """Return the points that a sentence gains if most sentences of its text are harmless."""
     if len(scores) < MIN_CONTRAST_SENTENCES:
         return 0.0
-    return CONTRAST_WEIGHT * min(MAX_CONTRAST, max(0.0, -float(np.median(scores))))
+    return CONTRAST_WEIGHT * min(MAX_CONTRAST, max(0.0, -float(median(scores.tolist()))))

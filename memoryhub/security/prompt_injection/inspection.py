@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from hashlib import blake2b
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ MAX_CACHED_MEMORIES = 1024  # some megabytes in each process
 _MAX_ROUNDS = 6  # inspections of joined texts without those that were found
 _MAX_FIELDS_LEFT_OUT = 12  # fields that are tested for being necessary to an order
 _MAX_NESTED_CODES = 2
+_MAX_PASSAGES = 20  # encoded passages that are inspected one by one
 _DIGEST_SIZE = 20
 _FULL_STOPS = re.compile(r"[.!?。！？…]+")
 _OPENING = {")": "(", "]": "[", "}": "{", ">": "<", '"': '"', "”": "“", "»": "«", "」": "「"}
@@ -99,11 +100,11 @@ def inspect(text: str) -> Verdict:
 
 
 def _inspect(text: str) -> Verdict:
-    findings = _merge_findings(_find(text))
+    findings = _merge_findings(list(_find(text)))
     if not findings:
         return Verdict(text)
     clean = _redact(text, findings)
-    if not _find(clean):
+    if not any(_find(clean)):
         return Verdict(clean, findings, _is_empty_of_words(clean, findings))
     # The rest is an order, too. Only a text made for this needs more rounds, which take as long as the first.
     whole = Finding(findings[0].kind, 0, len(text), findings[0].reason)
@@ -237,24 +238,30 @@ def _evidence_in(texts: list[str], places: list[int]) -> set[str]:
     return {reason for finding in findings for reason in finding.reason.split("; ")} - {WORDING_EVIDENCE}
 
 
-def _find(text: str, depth: int = 0) -> list[Finding]:
-    """Return the findings of one inspection, which may overlap."""
+def _find(text: str, depth: int = 0) -> Iterator[Finding]:
+    """Yield the findings of one inspection, which may overlap. The next one is searched when it is needed."""
     if not text or text.isspace():
-        return []
+        return
     plain = normalise(text)
-    found = [_to_finding(detection, plain, text) for detection in _detect(plain, text, depth > 0)]
+    for detection in _detect(plain, text, depth > 0):
+        yield _to_finding(detection, plain, text)
     for markup in find_markup(plain.text):
-        found.append(
-            Finding(markup.kind, *plain.span(markup.start, markup.end), markup.reason, markup.removed)
-        )
-    found += _find_turned_orders(plain)
+        yield Finding(markup.kind, *plain.span(markup.start, markup.end), markup.reason, markup.removed)
+    yield from _find_turned_orders(plain)
     if depth < _MAX_NESTED_CODES:
-        for passage in find_encoded_passages(text):
-            inner = [finding for finding in _find(passage.text, depth + 1) if finding.removed]
-            if inner:
-                reason = f"{inner[0].reason} (in {passage.code})"
-                found.append(Finding(inner[0].kind, passage.start, passage.end, reason))
-    return found
+        yield from _find_encoded(text, depth)
+
+
+def _find_encoded(text: str, depth: int) -> Iterator[Finding]:
+    """Yield the findings in encoded passages: the first ones alone, and all later ones as one text."""
+    passages = find_encoded_passages(text)
+    alone = [[passage] for passage in islice(passages, _MAX_PASSAGES)]
+    for group in filter(None, [*alone, list(passages)]):
+        inside = "\n".join(passage.text for passage in group)
+        inner = next((finding for finding in _find(inside, depth + 1) if finding.removed), None)
+        if inner:
+            start, end = min(one.start for one in group), max(one.end for one in group)
+            yield Finding(inner.kind, start, end, f"{inner.reason} (in {group[0].code})")
 
 
 def _detect(plain: NormalisedText, text: str, hidden: bool) -> list[Detection]:

@@ -40,10 +40,10 @@ from memoryhub.security.prompt_injection.normalisation import NormalisedText
 
 
 class CommandPatterns(PatternFile):
-    maybe_destructive: Regex
     destructive: Regex
     leaks: Regex
     outside: Regex
+    destructive_words: tuple[str, ...]
     sender_words: tuple[str, ...]
     secret_words: tuple[str, ...]
 
@@ -63,7 +63,7 @@ _TOKENS = load_rule_file(_RULES / "tokens.toml", TokenPatterns)
 
 def find_destructive_commands(text: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of destructive commands in a normalised text."""
-    if _COMMANDS.maybe_destructive.search(text):
+    if any(word in text for word in _COMMANDS.destructive_words):
         yield from (match.span() for match in _COMMANDS.destructive.finditer(text))
 
 
