@@ -61,7 +61,6 @@ _JOINING = (
 _MAX_PARTS = 20
 _MIN_CODE_LENGTH = 16
 _MIN_GROUPS_LENGTH = 20
-_MIN_PASSAGES, _CHARS_PER_PASSAGE = 40, 300  # decoded passages of a text that are inspected
 _MIN_READABLE_SHARE = 0.9  # share of letters, digits, blanks and punctuation in decoded text
 
 
@@ -78,7 +77,7 @@ class DecodedPassage:
 def find_encoded_passages(text: str) -> Iterator[DecodedPassage]:
     """Yield the passages of the original text that decode to readable text."""
     yield from _join_parts(text)
-    yield from islice(_decode_candidates(text), max(_MIN_PASSAGES, len(text) // _CHARS_PER_PASSAGE))
+    yield from _decode_candidates(text)
 
 
 def _join_parts(text: str) -> Iterator[DecodedPassage]:
