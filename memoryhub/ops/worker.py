@@ -62,8 +62,9 @@ _is_loaded = False
 class FlaggingWorker(ExclusiveThread):
     """Follows the journal. Its lease has the position of the last row that was read."""
 
-    def __init__(self) -> None:
+    def __init__(self, rest_factor: float = REST_FACTOR) -> None:
         super().__init__(PROMPT_INJECTION_FLAG, threading.Condition())
+        self.rest_factor = rest_factor
 
     def run_once(self) -> bool:
         """Inspect the memories of the next journal rows; return False if there are none."""
@@ -74,7 +75,7 @@ class FlaggingWorker(ExclusiveThread):
         last = flag_next_memories(_parse_position(lease.position))
         if last is None or not nodes.save_position(lease, _describe_position(last)):
             return False
-        self.ending.wait(REST_FACTOR * (time.thread_time() - began))
+        self.ending.wait(self.rest_factor * (time.thread_time() - began))
         return True
 
 

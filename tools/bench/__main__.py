@@ -142,6 +142,7 @@ class Benchmark:
         manage(self.environment, "import_memories", str(source))
         rate = count / (time.perf_counter() - began)
         self.notes.append(f"Import: {rate:,.0f} lines per second, start-up included.")
+        run_in_process(self.environment, {}, {})  # inspects the memories
         if self.postgres:
             self.notes += describe_database(self.postgres)
 

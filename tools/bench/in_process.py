@@ -1,8 +1,9 @@
 """CPU time and SQL statements of requests in this process: ``python -m tools.bench.in_process < JOB``.
 
-The job is JSON: ``headers`` of all requests, and ``requests`` by name of the workload. The last
-``counted`` requests of each workload are run again with their statements captured. Prints JSON: by name,
-``cpu`` in milliseconds and ``statements`` of each request.
+The job is JSON: ``headers`` of all requests, and ``requests`` by name of the workload. First, all memories
+are inspected for injected instructions. The last :data:`COUNTED` requests of each workload are not timed;
+their statements are captured. Prints JSON: by name, ``cpu`` in milliseconds and ``statements`` of each
+request.
 """
 
 from __future__ import annotations
@@ -32,10 +33,20 @@ def main() -> None:
     from memoryhub.ops import worker
 
     worker.load()  # as a process of the server does before its first request
+    inspect_memories()
     job = json.load(sys.stdin)
     client = Client(headers=job["headers"], raise_request_exception=False)
     found = {name: measure(client, requests) for name, requests in job["requests"].items()}
     json.dump(found, sys.stdout)
+
+
+def inspect_memories() -> None:
+    """Inspect all memories for injected instructions, as the server does in its idle time."""
+    from memoryhub.ops.worker import FlaggingWorker
+
+    inspector = FlaggingWorker(rest_factor=0)
+    while inspector.run_once():
+        pass
 
 
 def measure(client: Any, requests: list[Any]) -> dict[str, list[float]]:
