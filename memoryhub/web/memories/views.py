@@ -30,6 +30,7 @@ from memoryhub.search.hybrid import Hit, SearchResults, search_memories
 from memoryhub.search.snapshots import search_snapshot
 from memoryhub.search.text_matching import extract_snippet, highlight_text, snippet_of_first_match
 from memoryhub.stats import counts
+from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import parse_whole_number
 from memoryhub.web.base.markdown import to_plain_text
 from memoryhub.web.base.requests import (
@@ -102,7 +103,8 @@ def _page_context(request: HttpRequest, form: MemoryListFilter, clearance: Clear
     if form.chips(request) or form.value("project"):
         facets = counts.top_facets(memories, tag=form.value("tag"))
     else:  # the counts of all visible memories are known and updated by change
-        facets = {**counts.top_visible_facets(clearance), "tag": counts.top_tags(memories)}
+        tags = cached_until_change(request, "tags", clearance, lambda: counts.top_tags(memories))
+        facets = {**counts.top_visible_facets(clearance), "tag": tags}
     listed = _ordered_page(request, memories, form.column())
     return {
         **listed,
