@@ -1,7 +1,7 @@
 """CPU time and SQL statements of requests in this process: ``python -m tools.bench.in_process < JOB``.
 
-The job is JSON: ``headers`` of all requests, and ``requests`` by name of the workload. First, all memories
-are inspected for injected instructions. The last :data:`COUNTED` requests of each workload are not timed;
+The job is JSON: ``headers`` of all requests, and ``requests`` by name of the workload. First, memories are
+inspected for injected instructions. The last :data:`COUNTED` requests of each workload are not timed;
 their statements are captured. Prints JSON: by name, ``cpu`` in milliseconds and ``statements`` of each
 request.
 """
@@ -19,6 +19,7 @@ from typing import Any
 
 TRANSACTION_CONTROL = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
 WARM_UP = 3  # requests of each workload that are not measured
+INSPECTED_TURNS = 400  # of 50 memories each
 COUNTED = 3  # requests of each workload whose statements are counted
 
 
@@ -41,12 +42,17 @@ def main() -> None:
 
 
 def inspect_memories() -> None:
-    """Inspect all memories for injected instructions, as the server does in its idle time."""
+    """Inspect memories for injected instructions, as the server does in its idle time.
+
+    At most :data:`INSPECTED_TURNS` times :data:`~memoryhub.ops.worker.BATCH_SIZE` of those that were not
+    inspected before. Each takes some milliseconds, so a store of a million would take hours.
+    """
     from memoryhub.ops.worker import FlaggingWorker
 
     inspector = FlaggingWorker(rest_factor=0)
-    while inspector.run_once():
-        pass
+    for _ in range(INSPECTED_TURNS):
+        if not inspector.run_once():
+            break
 
 
 def measure(client: Any, requests: list[Any]) -> dict[str, list[float]]:
