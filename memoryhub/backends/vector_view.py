@@ -35,7 +35,7 @@ _EPSILON = 1e-6  # the smallest divisor
 
 
 def unit_vectors(stored: Sequence[bytes], dimensions: int) -> tuple[Vectors, NDArray[np.bool_]]:
-    """Return stored vectors with the length 1, without those that have no direction, and which have one."""
+    """Return stored vectors scaled to length 1, without zero and infinite ones, and which of all are kept."""
     vectors = np.frombuffer(b"".join(stored), STORED_TYPE).astype(np.float32).reshape(-1, dimensions)
     lengths = np.linalg.norm(vectors, axis=1)
     valid = np.isfinite(lengths) & (lengths > 0)

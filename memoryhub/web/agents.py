@@ -14,7 +14,6 @@ from django.db.models import Count, Max, QuerySet, Window
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
@@ -103,7 +102,7 @@ def visible_tokens(clearance: Clearance) -> QuerySet[AgentToken]:
 @require_safe
 def agent_list(request: HttpRequest) -> HttpResponse:
     """List the agents whose memories, sessions or tokens are visible, the last seen first. Three queries."""
-    clearance, now = request_clearance(request), timezone.now()
+    clearance = request_clearance(request)
     found: dict[str, dict[str, Any]] = {}
     written = _by_agent(Memory.objects.visible_to(clearance).live(), "author", "pk", "created_at")
     ran = _by_agent(Event.objects.visible_to(clearance), "session__agent", "session", "at")
@@ -111,10 +110,12 @@ def agent_list(request: HttpRequest) -> HttpResponse:
         for actor, count, last in rows:
             one = found.setdefault(actor.removeprefix(AGENT_PREFIX), {"last": last})
             one |= {kind: count, "last": max(one["last"], last)}
-    for token in visible_tokens(clearance)[:MAX_AGENTS]:
-        if token.name in found or not token.has_ended(now):
-            one = found.setdefault(token.name, {"last": None})
-            one["last"] = max(filter(None, (one["last"], token.last_used_at)), default=None)
+    tokens = visible_tokens(clearance)
+    wanted = tokens.active() | tokens.filter(name__in=found)  # type: ignore[attr-defined]
+    used = wanted.order_by().values_list("name").annotate(Max("last_used_at"))
+    for name, last in used[:MAX_AGENTS]:
+        one = found.setdefault(name, {"last": None})
+        one["last"] = max(filter(None, (one["last"], last)), default=None)
     agents = sorted(found.items(), key=lambda item: (item[1]["last"] or _NEVER, item[0]), reverse=True)
     listed = [{"actor": f"{AGENT_PREFIX}{name}", **one} for name, one in agents[:MAX_AGENTS]]
     return render(request, "agents/page.html", {"agents": listed})

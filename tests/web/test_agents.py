@@ -16,6 +16,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
 from memoryhub.models import AgentToken, Event, Injection, Memory, Session
+from memoryhub.web import agents
 from memoryhub.web.agents import actor_label
 from tests.web.markup import PAYLOAD, find_dangers, main
 
@@ -237,6 +238,15 @@ class TestList:
         assert last_seen() == {today - timedelta(days=3)}
         make_token("ada", last_used_at=today - timedelta(days=2), revoked_at=today)
         assert last_seen() == {today - timedelta(days=2)}
+
+    def test_revoked_tokens_leave_room_for_active_ones(
+        self, visitor: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(agents, "MAX_AGENTS", 1)
+        make_token("ada")
+        for name in ("abandoned", "zapped"):  # newer, before and after it in the alphabet
+            AgentToken.objects.create(name=name, owner="ada", digest=name, revoked_at=timezone.now())
+        assert main(visitor.get("/agents/")).words.count("Claude Code") == 1
 
     def test_empty_store_shows_an_empty_state(self, visitor: Client) -> None:
         assert "No agents yet" in main(visitor.get("/agents/")).words

@@ -239,7 +239,7 @@ def _evidence_in(texts: list[str], places: list[int]) -> set[str]:
 
 
 def _find(text: str, depth: int = 0) -> Iterator[Finding]:
-    """Yield the findings of one inspection, which may overlap. The next one is searched when it is needed."""
+    """Yield the findings of one inspection, which may overlap. Each is searched for when it is needed."""
     if not text or text.isspace():
         return
     plain = normalise(text)

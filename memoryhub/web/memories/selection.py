@@ -111,6 +111,7 @@ LIST_QUERIES: dict[str, ListQuery] = {
 }
 
 
+# Lists with selections, by the name of their URL; the others are lists of memories.
 LIST_NAMES = {"trash": "Trash", "timeline-entries": "Timeline", "session": "Session"}
 
 
