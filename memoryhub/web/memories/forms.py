@@ -108,7 +108,7 @@ class MemoryForm(DraftForm):
     importance = ShareField(required=False)
     trust = ShareField(required=False, help_text="In the source.")
     confidence = ShareField(required=False, help_text="In the content.")
-    sensitivity = forms.CharField(widget=forms.Select)
+    sensitivity = forms.CharField(label="Level", widget=forms.Select)
     scope = forms.ChoiceField(choices=[(scope, scope) for scope in SCOPES])
     project = LineField()
     session_id = LineField(label="Session")
@@ -181,7 +181,6 @@ class FieldForm(MemoryForm):
         super().__init__(data, clearance, memory)
         # Forms of several rows may be open on one page.
         self.auto_id = "in_%s" if len(names) == 1 else f"in_{memory.uid}_%s"
-        self.fields["sensitivity"].label = "Level"
         self.fields = {one: self.fields[one] for one in (*names, "unchanged_since")}
         self.fields[names[0]].widget.attrs["autofocus"] = True
 
@@ -197,7 +196,7 @@ class FactForm(DraftForm):
     confidence = ShareField(required=False, initial=1.0)
     project = LineField()
     session_id = LineField(label="Session")
-    sensitivity = forms.CharField(widget=forms.Select)
+    sensitivity = forms.CharField(label="Level", widget=forms.Select)
     memory_id = forms.CharField(
         required=False, label="Memory", help_text="The id of the memory it comes from."
     )
