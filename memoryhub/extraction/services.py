@@ -21,7 +21,7 @@ from django.utils import timezone
 from memoryhub import llm
 from memoryhub.access.policy import LEVELS, Actor, level_rank
 from memoryhub.capture import projects
-from memoryhub.capture.observation import IgnoredPaths
+from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import NEVER_MERGED, ProjectMode
 from memoryhub.extraction import llm_prompts, rules
