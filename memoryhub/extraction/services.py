@@ -21,7 +21,7 @@ from django.utils import timezone
 from memoryhub import llm
 from memoryhub.access.policy import LEVELS, Actor, level_rank
 from memoryhub.capture import projects
-from memoryhub.capture.observation import IgnoredPaths
+from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import NEVER_MERGED, ProjectMode
 from memoryhub.extraction import llm_prompts, rules
@@ -40,7 +40,6 @@ from memoryhub.models import Memory, ModelUse, Project
 
 logger = logging.getLogger(__name__)
 RULES, MODEL, BOTH = "rules", "model", "model and rules"
-_STORING_NOTHING = (ProjectMode.OFF, ProjectMode.OBSERVE)
 MAX_STORE_SECONDS = 4.0  # for the model's decision while an agent waits for its store
 _SAME_TOPIC_OVERLAP = 0.6  # of the words of two candidates of one conversation
 
@@ -210,7 +209,7 @@ def _store_candidate(
     project = Project.named(destination.project)
     try:
         draft = candidate.draft(destination)
-        if project.mode in _STORING_NOTHING:
+        if not project.is_recorded:
             raise Forbidden(f"nothing is stored in the project {project.name}: its mode is {project.mode}")
         if project.mode == ProjectMode.APPROVE:
             create_memory(draft, actor, needs_approval=True)
