@@ -27,7 +27,7 @@ from memoryhub.access.policy import (
 from memoryhub.accounts.clearance import user_clearance
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
-from memoryhub.core.text import fold
+from memoryhub.core.text import fold, strip_private
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.injection.candidates import Candidate
 from memoryhub.injection.requests import InjectionRequest
@@ -61,6 +61,7 @@ Prompt = Annotated[
     str,
     Field(max_length=MAX_PROMPT),
     AfterValidator(TypeAdapter(Text).validate_python),
+    AfterValidator(strip_private),
     AfterValidator(_require_prompt),
 ]
 

@@ -59,6 +59,7 @@ class ExtractionResult:
 
 def extract_by_rules(turns: Sequence[Turn], destination: Destination, actor: Actor) -> ExtractionResult:
     """Extract by rules and store the result."""
+    turns = _without_ignored_paths(turns, Project.named(destination.project))
     return ExtractionResult(
         RULES, [_store_candidate(one, destination, actor) for one in rules.extract(turns)]
     )
@@ -68,8 +69,12 @@ def permitted_turns(turns: Sequence[Turn], project: Project, now: datetime) -> t
     """Return the turns without ignored paths, or no turns and the reason if the project forbids them."""
     if not project.records_events(now):
         return [], projects.leave_out(project, "extract", now)
+    return _without_ignored_paths(turns, project), ""
+
+
+def _without_ignored_paths(turns: Sequence[Turn], project: Project) -> list[Turn]:
     ignored = IgnoredPaths(project.ignored_paths, project.name)
-    return [replace(turn, text=ignored.redact(turn.text)) for turn in turns], ""
+    return [replace(turn, text=ignored.redact(turn.text)) for turn in turns]
 
 
 def may_send_to_model(level: str) -> bool:
@@ -101,6 +106,10 @@ def extract_by_model(
     Raise ExtractionInterrupted if ``is_stopping`` returns true between two requests. A second run recognises
     the memories that are already stored.
     """
+    project = Project.named(destination.project)
+    if not project.is_recorded:  # every candidate is refused
+        return extract_by_rules(turns, destination, actor)
+    turns = _without_ignored_paths(turns, project)
     chat, why = configured_model()
     if chat and not may_send_to_model(destination.sensitivity):
         chat, why = None, f"text above {settings.MEMORYHUB.llm_sees} is not sent to the model"

@@ -236,6 +236,12 @@ def test_bad_draft_is_refused(db, fields):
         CheckDraft(**{"prompt": PROMPT, "must_words": ["zebra"], **fields})
 
 
+def test_private_part_of_a_prompt_is_not_stored(check):
+    assert check(prompt="zebra <private>stripes</private> facts").prompt == "zebra  facts"
+    with pytest.raises(ValidationError, match="must not be empty"):
+        CheckDraft(prompt="<private>zebra", must_words=["zebra"])
+
+
 def test_changes_are_journaled_without_texts(check, ada):
     one = check(project="zoo")
     services.update_check(one.uid, CheckDraft(prompt=PROMPT, must_words=["quagga"]), ada)
