@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from memoryhub.api.events import hook_project, text_field
 from memoryhub.api.schemas import CorrectedShape, IdentitiesShape, PageShape, ProjectShape, documented
 from memoryhub.capture import identities, project_changes, projects
-from memoryhub.capture.observation import MAX_PATTERNS_CHARS
+from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.page_corrections import Action, Correction, correct_page
 from memoryhub.capture.proof import status_line
 from memoryhub.core.dates import format_iso

@@ -19,7 +19,8 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Sensitivity, level_rank
 from memoryhub.capture.identities import MAX_FOLDER_CHARS, NAME, folder_key
-from memoryhub.capture.observation import MAX_PATTERNS_CHARS, clean_text
+from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
+from memoryhub.capture.observation import clean_text
 from memoryhub.capture.project_moves import (
     MERGE,
     MOVES,

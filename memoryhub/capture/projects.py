@@ -11,7 +11,8 @@ from django.db.models import F, Sum
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Sensitivity
-from memoryhub.capture.observation import check_patterns, clean_text
+from memoryhub.capture.ignored_paths import check_patterns
+from memoryhub.capture.observation import clean_text
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import format_iso, parse_moment
 from memoryhub.core.text import new_uid

@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST, require_safe
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.capture import project_changes, project_moves, projects
 from memoryhub.capture.identities import NAME, list_identities
-from memoryhub.capture.observation import MAX_PATTERNS_CHARS
+from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.projects import ProjectChange
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.injection.effects import preview_settings
