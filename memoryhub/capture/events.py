@@ -14,6 +14,7 @@ from typing import Any
 from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.capture.code_lines import FileView
 from memoryhub.capture.observation import MAX_OUTPUT, TOOLS, Observation, clean_text
+from memoryhub.capture.paths import project_folder
 from memoryhub.capture.shell_commands import is_status_check
 from memoryhub.core.text import (
     MAX_KEYWORDS,
@@ -186,6 +187,16 @@ class HookContext:
     ignored: bool = False
     file_view: FileView | None = None
     imported_at: datetime | None = None
+
+    @property
+    def cwd(self) -> str:
+        """The working folder of the event."""
+        return self.hook_event.cwd or self.session.cwd
+
+    @property
+    def root(self) -> str:
+        """The folder that paths are relative to."""
+        return project_folder(self.cwd, self.session.cwd)
 
     @property
     def needs_approval(self) -> bool:
