@@ -216,14 +216,14 @@ def update_session(key: int, changes: Mapping[str, Sequence[Any]]) -> None:
 
 _INJECTIONS_SQL = f"""SELECT at, injected FROM memoryhub_injection
     WHERE session_id = (SELECT id FROM memoryhub_session WHERE session_id = %s AND project = %s)
-    AND project = %s AND sensitivity IN ({sql.TEXTS_OF_JSON}) AND at >= %s
+    AND project = %s AND sensitivity IN ({sql.TEXTS_OF_JSON}) AND at >= %s AND injected <> '[]'
     ORDER BY at DESC LIMIT %s"""
 
 
 def read_injections(
     session_id: str, project: str, levels: Iterable[str], since: datetime, limit: int
 ) -> list[tuple[datetime, list[dict[str, Any]]]]:
-    """Return the latest injections of a session at these levels: moment and shown memories of each."""
+    """Return the latest injections of memories in a session at these levels: moment and memories of each."""
     params = [session_id, project, project, json.dumps(list(levels)), adapt_moment(since), limit]
     with connection.cursor() as cursor:
         cursor.execute(_INJECTIONS_SQL, params)

@@ -83,6 +83,7 @@ def inject_for_tool(context: HookContext) -> HandlerResult:
         return "skipped", "nothing to show"
     label = f"{seen.tool}: {failure or ', '.join(files)}"
     request = replace(_injection_request(context, label), token_budget=budget, max_count=MAX_SHOWN)
+    request = replace(request, once_in_session=True)
     result = inject_for_tool_call(request, files, failure, context.actor, context.at)
     return _report_injection(context, result)
 

@@ -311,8 +311,10 @@ MAX_FILES_OF_MEMORY = 12  # a memory that lists more files is not about one of t
 MIN_IMPORTANCE = 0.7  # of other types than those below
 MIN_REPAIR_MATCH = 0.5  # a weaker match is another failure
 MIN_UNNAMED_MATCH = 0.75  # for a failure without a name in it
-# Names in a failure: quoted words, and words with a dot, an underscore or a slash inside.
+# Names in a failure: quoted words, and words with a dot, an underscore or a slash inside, except measures.
 _NAME = re.compile(r"['\"`]([^'\"`\s]{2,100})['\"`]|\b(\w[\w-]{0,100}[._/][\w./-]{0,100}\w)")
+_LOCATION = re.compile(r"\([^()\s]*/[^()\s]*\)")  # of a module, after its name
+_MEASURE = re.compile(r"\d[\d.:_-]*(?:[a-z]{1,2})?", re.IGNORECASE)
 # What a colleague would mention about a file: decisions, past failures, discoveries.
 _TYPE_ORDER = (MemoryType.DECISION.value, MemoryType.BUGFIX.value, MemoryType.DISCOVERY.value)
 
@@ -354,7 +356,7 @@ def find_repairs(memories: MemoryQuerySet, failure: str, now: datetime) -> list[
     bugfixes = memories.filter(type=MemoryType.BUGFIX.value)
     require_loaded(bugfixes)
     candidates = find_candidates(bugfixes, failure, now)
-    names = {fold(name) for groups in _NAME.findall(failure) for name in groups if name}
+    names = _find_names(failure)
     min_match = MIN_REPAIR_MATCH if names else MIN_UNNAMED_MATCH
     repairs = [
         candidate
@@ -364,6 +366,17 @@ def find_repairs(memories: MemoryQuerySet, failure: str, now: datetime) -> list[
     ]
     visible = existing_keys(memories, (repair.memory.superseded_by_id for repair in repairs))
     return [repair for repair in repairs if repair.memory.superseded_by_id not in visible]
+
+
+def _find_names(failure: str) -> set[str]:
+    """Return the folded names in a failure; of absolute paths, which differ by machine, the last part."""
+    names, failure = set(), _LOCATION.sub("", failure)
+    for found in _NAME.finditer(failure):
+        name = found[1] or found[2]
+        is_absolute = name.startswith(("/", "~")) or failure[: found.start()].endswith(("/", "~/"))
+        if found[1] or not _MEASURE.fullmatch(name):
+            names.add(fold(name.rstrip("/").rpartition("/")[2] if is_absolute else name))
+    return names - {""}
 
 
 def _all_text(memory: Memory) -> str:

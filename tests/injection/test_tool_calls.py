@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -54,6 +55,38 @@ def test_decision_about_a_file_is_shown_when_the_file_is_touched(agent_session, 
 def test_memory_is_shown_once_in_a_session(agent_session, decision):
     touch(agent_session)
     assert touch(agent_session, "Edit") == ""
+
+
+def test_memory_is_not_shown_again_after_hours_and_many_injections(agent_session, bot):
+    paths = [f"src/part{number}.py" for number in range(40)]
+    for path in paths:
+        store(bot, **{**DECISION, "content": f"Rounded in {path}", "files_modified": [path]})
+    assert all(touch(agent_session, path=path) for path in paths)
+    Injection.objects.update(at=timezone.now() - timedelta(hours=3))
+    Memory.objects.update(updated_at=timezone.now() - timedelta(hours=4))
+    assert not any(touch(agent_session, path=path) for path in paths)
+
+
+def test_memory_is_shown_again_after_a_compaction(agent_session, decision):
+    touch(agent_session)
+    agent_session.ok("session:start", {"source": "compact"})
+    assert decision in touch(agent_session)
+
+
+def test_pinned_memory_is_shown_although_outdated_ones_are_withheld(agent_session, bot, configure):
+    configure(outdated_memories="withhold")
+    pinned = store(bot, **DECISION, pinned=True)
+    other = store(bot, **{**DECISION, "content": "Invoices are numbered by year"})
+    Memory.objects.update(outdated_at=timezone.now())
+    context = touch(agent_session)
+    assert pinned in context
+    assert other not in context
+
+
+def test_file_of_the_same_name_in_the_working_folder_shows_nothing(agent_session, decision):
+    touch(agent_session, path="/shop/README.md", cwd="/shop")
+    assert touch(agent_session, path="/shop/tests/invoice.py", cwd="/shop/tests") == ""
+    assert decision in touch(agent_session, path="/shop/src/billing/invoice.py", cwd="/shop/src/billing")
 
 
 def test_memory_that_the_prompt_got_is_not_shown_again(agent_session, decision):
@@ -118,6 +151,29 @@ def test_repair_of_the_same_failure_is_shown(agent_session, bot):
     assert uid in fail(agent_session)
 
 
+@pytest.mark.parametrize(
+    ("known", "failure"),
+    [
+        (
+            "ImportError: cannot import name 'Cart' from 'shop.cart' (/home/ada/shop/shop/cart.py)",
+            "ImportError: cannot import name 'Cart' from 'shop.cart' (/Users/bo/code/shop/shop/cart.py)",
+        ),
+        (
+            "ImportError: cannot import name 'Cart' from 'shop.cart'",
+            "ImportError: cannot import name 'Cart' from 'shop.cart' (/Users/bo/code/shop/shop/cart.py)",
+        ),
+        (
+            "FileNotFoundError: no such file: '/tmp/run-17/ledger.toml'",
+            "FileNotFoundError: no such file: '/tmp/run-18/ledger.toml'",
+        ),
+        ("FAIL src/ledger.test.js (5.123 s)", "FAIL src/ledger.test.js (4.9 s)"),
+    ],
+)
+def test_repair_is_shown_on_another_machine_and_at_another_time(agent_session, bot, known, failure):
+    uid = store(bot, content=f"Fixed: {known}\n\nThe ledger was renamed.", type="bugfix", project="shop")
+    assert uid in fail(agent_session, failure)
+
+
 def test_replaced_repair_is_not_shown(agent_session, bot):
     repair = store(bot, content=f"{ERROR}: fixed by rounding", type="bugfix", project="shop")
     decision = store(bot, content="Reports are no longer made by hand", type="decision", project="shop")
@@ -144,6 +200,10 @@ def test_repair_of_another_failure_is_not_shown(agent_session, bot):
         (
             "AssertionError: expected 200 got 500 in test_checkout\n\nThe cache was cold.",
             "AssertionError: expected 404 got 200 in test_login",
+        ),
+        (
+            "FileNotFoundError: no such file: '/tmp/run-17/ledger.toml'",
+            "FileNotFoundError: no such file: '/tmp/run-17/rates.toml'",
         ),
     ],
 )
