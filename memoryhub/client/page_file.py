@@ -28,7 +28,7 @@ from memoryhub.core.text import collapse_whitespace
 MAX_FILE_BYTES = 5_000_000
 MIN_SIMILARITY = 0.4  # of a reworded line; less is a removed line and a new one
 _ID_CHARS, _DIGEST_CHARS = 8, 6
-_BEGIN = re.compile(r"^<!-- memoryhub:begin(?P<values>[^\r\n]*?) *-->[ \t]*\r?$", re.M)
+_BEGIN = re.compile(r"(?:^|(?<=^\ufeff))<!-- memoryhub:begin(?P<values>[^\r\n]*?) *-->[ \t]*\r?$", re.M)
 _END = re.compile(r"^<!-- memoryhub:end -->[ \t]*\r?$", re.M)
 _MARK = re.compile(r"<!--\s*memoryhub:(?:begin|end)")
 _VALUES = re.compile(r'(?: project="(?P<project>[^"]*)")?(?: lines="(?P<lines>[\w: -]*)")?')
@@ -180,11 +180,14 @@ def find_block(text: str, project: str, page: PageShape) -> Block | None:
 
 
 def _parse_lines(text: str, page: PageShape) -> Iterator[tuple[str, str]]:
-    """Yield the section and text of each line. Indented lines and plain text continue the line before."""
+    """Yield the section and text of each line. Indented lines and plain text continue the line before.
+
+    A line without a word, such as a rule, ends it.
+    """
     titles = {title.casefold(): key for key, title in page.section_titles.items()}
     section, current = "purpose", ""
     for line in text.splitlines():
-        bare = line.strip()
+        bare = line.strip() if any(map(str.isalnum, line)) else ""
         item = _ITEM.fullmatch(bare)
         is_continued = bool(bare and current and not item and not bare.startswith("#"))
         if is_continued:
