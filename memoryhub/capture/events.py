@@ -6,6 +6,7 @@ Credentials are removed before anything else reads the text. Only the name of a 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -197,6 +198,12 @@ class HookContext:
     def root(self) -> str:
         """The folder that paths are relative to."""
         return project_folder(self.cwd, self.session.cwd)
+
+    @property
+    def root_name(self) -> str:
+        """The name of that folder if it is the folder of the repository, else empty."""
+        name = re.split(r"[/\\]", self.root.rstrip("/\\"))[-1]
+        return name if name == self.session.project else ""
 
     @property
     def needs_approval(self) -> bool:

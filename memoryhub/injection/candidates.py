@@ -320,19 +320,20 @@ _TYPE_ORDER = (MemoryType.DECISION.value, MemoryType.BUGFIX.value, MemoryType.DI
 
 
 def find_about_files(
-    clearance: Clearance, files: Sequence[str], project: str, session_id: str, now: datetime
+    clearance: Clearance, files: Sequence[str], root: str, project: str, session_id: str, now: datetime
 ) -> list[Candidate]:
     """Return pinned memories, decisions and past failures about these files, the most useful first.
 
     Memories of the session itself are left out, because its agent knows them. So are those of other projects,
-    even team memories, because the same path is another file there.
+    even team memories, because the same path is another file there. ``root``: see :func:`read_about_files`.
     """
     if not clearance.levels_in(project):
         return []
     now_or_later = max(now, timezone.now())
     query, params = _informative_memories(clearance, project)
     paths = files[:MAX_FILES]
-    replacements = dict(read_about_files(query, params, paths, session_id, now_or_later, MAX_READ))
+    rows = read_about_files(query, params, paths, root, session_id, now_or_later, MAX_READ)
+    replacements = dict(rows)
     visible = existing_keys(injectable_memories(clearance, project, now), replacements.values())
     loaded = load_memories(pk for pk, replacement in replacements.items() if replacement not in visible)
     about = [memory for memory in loaded.values() if _count_files(memory) <= MAX_FILES_OF_MEMORY]

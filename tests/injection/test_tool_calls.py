@@ -12,10 +12,10 @@ from django.utils import timezone
 
 from memoryhub.models import Event, Injection, Memory
 from tests.api.conftest import Agent, agent, bot
-from tests.capture.conftest import AgentSession, agent_session, no_injection_deadline
+from tests.capture.conftest import AgentSession, agent_session, no_injection_deadline, open_session
 from tests.injection.test_deadline import run_endless_query
 
-__all__ = ["agent", "agent_session", "bot", "no_injection_deadline"]
+__all__ = ["agent", "agent_session", "bot", "no_injection_deadline", "open_session"]
 
 PATH = "src/billing/invoice.py"
 DECISION = {
@@ -105,6 +105,26 @@ def test_memory_that_is_not_found_in_time_is_left_out(agent_session, decision, c
 
 def test_other_file_of_the_same_name_shows_nothing(agent_session, decision):
     assert touch(agent_session, path="src/orders/invoice.py") == ""
+
+
+@pytest.mark.parametrize(("cwd", "is_shown"), [("/home/ada/shop", False), ("/home/ada/shop-2", True)])
+def test_file_at_the_top_is_not_that_of_a_folder(agent_session, decision, cwd, is_shown):
+    """In the folder of the project, a path is a whole path. In another one, it may be a folder of it."""
+    assert bool(touch(agent_session, path=f"{cwd}/invoice.py", cwd=cwd)) is is_shown
+    assert bool(touch(agent_session, path=f"{cwd}/billing/invoice.py", cwd=cwd)) is False
+
+
+def test_memory_with_an_absolute_path_is_about_the_file(agent_session, bot):
+    uid = store(bot, **{**DECISION, "files_modified": [f"/Users/bo/shop/{PATH}"]})
+    assert uid in touch(agent_session, path=f"/home/ada/shop/{PATH}", cwd="/home/ada/shop")
+
+
+def test_memory_of_a_renamed_file_is_shown(agent_session, open_session):
+    given = {"file_path": PATH, "old_string": "y", "new_string": "ROUNDING = ROUND_HALF_EVEN"}
+    agent_session.tool("Edit", given, {"filePath": PATH})
+    memory = agent_session.commit("Decide: rounding is half even, because the tax office sums up").memory
+    open_session("s2").tool("Bash", {"command": f"git mv {PATH} src/billing/bill.py"}, {"stdout": ""})
+    assert memory.uid in touch(open_session("s3"), path="src/billing/bill.py")
 
 
 def test_call_that_finds_nothing_reads_no_memories_and_no_earlier_injections(agent_session, decision):
