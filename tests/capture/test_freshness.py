@@ -213,11 +213,13 @@ def test_memory_in_the_trash_is_not_marked(memory, later, actor):
     assert not is_marked(memory)
 
 
-def test_memory_that_the_agent_stored_itself_refers_to_lines_that_it_read(agent_session):
+@pytest.mark.parametrize("cited", [PATH, f"./{PATH}", f"/home/ada/shop/{PATH}"])
+def test_memory_that_the_agent_stored_itself_refers_to_lines_that_it_read(agent_session, cited):
+    agent_session.ok("session:start", cwd="/home/ada/shop")
     read(agent_session, REST + "\n".join(LINES))
     text = "The gateway closes idle connections after forty seconds, so READ_TIMEOUT is 30"
     stored = agent_session.agent.post(
-        "/memories", {"content": text, "project": "shop", "files_read": [PATH]}
+        "/memories", {"content": text, "project": "shop", "files_read": [cited]}
     ).json()["memory"]["id"]
     agent_session.tool("mcp__memoryhub__memory_store", {"content": text}, {"id": stored})
     [reference] = CodeReference.objects.filter(memory__uid=stored)
