@@ -199,6 +199,20 @@ def test_lines_without_a_word_are_not_stored(write: Run, path: Path, decisions: 
     assert path.read_bytes() == before
 
 
+def test_refused_line_is_named_and_sent_again_by_the_next_run(
+    write: Run, path: Path, decisions: list[Memory], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write()
+    too_long = "Write long lines. " * 40
+    edit(path, "- Deploys", f"- Back up first\n- {too_long}\n- Deploys")
+    assert write() == 1
+    assert "“Write long lines." in (message := capsys.readouterr().err)
+    assert "1 of 2 corrections were sent" in message
+    edit(path, too_long, "Write short lines")
+    assert write() == 0
+    assert Memory.objects.count() == len(decisions) + 2
+
+
 def test_block_after_a_byte_order_mark_is_found(write: Run, path: Path, decisions: list[Memory]) -> None:
     write()
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
