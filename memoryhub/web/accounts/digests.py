@@ -39,7 +39,7 @@ class DigestForm(PlainForm):
         widget=forms.URLInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     period = forms.ChoiceField(label="How often", choices=PERIODS)
-    project = ProjectField(help_text="Leave empty for every project that you can see.")
+    project = ProjectField(help_text="Leave empty for all projects that you can see.")
     level = forms.ChoiceField(
         label="E-mails contain",
         choices=_LEVELS,
