@@ -222,7 +222,8 @@ def _result_context(request: HtmxHttpRequest, injection: InjectionRequest) -> di
         "floor": settings.MEMORYHUB.injection_min_score,
         "shares": budget_shares(found, injection.budget),
         "groups": withheld_groups(found),
-        "more": _hidden_by_switches(request, injection, actor, found),
+        # After a search that did not finish, every memory would count as one that a switch adds.
+        "more": [] if found.choice is None else _hidden_by_switches(request, injection, actor, found),
     }
 
 
