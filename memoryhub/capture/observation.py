@@ -6,6 +6,7 @@ The tools of Claude Code and LetsGo are known by name. Unknown tools are parsed 
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence

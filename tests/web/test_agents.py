@@ -272,3 +272,11 @@ def test_pages_take_few_statements(
         assert insider.get(page).status_code == 200
     selects = [query["sql"][:120] for query in queries if "SELECT" in query["sql"]]
     assert len(selects) <= 12, selects
+
+
+def test_agents_are_listed_in_the_settings_and_lead_to_connecting_one(visitor: Client) -> None:
+    links = visitor.get("/agents/").content.decode()
+    assert re.search(r'<a href="/agents/"[^>]*aria-current[^>]*>Agents and tokens', links)
+    shown = main(visitor.get("/agents/"))
+    assert {"/connect/", "/you/#tokens"} <= set(shown.links())
+    assert "/agents/" in main(visitor.get("/connect/")).links()
