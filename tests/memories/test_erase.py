@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from django.db import connection, transaction
@@ -216,6 +217,14 @@ def test_erase_that_begins_during_another_stays_recorded(quark, actor, monkeypat
     store.erase_memories([quark.uid], actor)
     assert schema.is_erase_pending()
     monkeypatch.undo()
+    schema.finish_erase()
+    assert not schema.is_erase_pending()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_record_that_a_full_disk_left_empty_ends_too():
+    Path(f"{connection.settings_dict['NAME']}-erasing").touch()
+    assert schema.is_erase_pending()
     schema.finish_erase()
     assert not schema.is_erase_pending()
 

@@ -69,13 +69,14 @@ def _record_path() -> Path:
     return Path(f"{connection.settings_dict['NAME']}-erasing")
 
 
-def _read_record() -> str:
+def _read_record() -> str | None:
+    """Return the content of the record, which is empty if the disk was full; None without one."""
     with suppress(FileNotFoundError):
         return _record_path().read_text()
-    return ""
+    return None
 
 
-def _vacuum(record: str) -> None:
+def _vacuum(record: str | None) -> None:
     """Vacuum the file. A busy file is logged: no reader sees the erased rows in any case."""
     try:
         with connection.cursor() as cursor:
@@ -88,7 +89,7 @@ def _vacuum(record: str) -> None:
     truncate_log(record)
 
 
-def truncate_log(record: str = "") -> None:
+def truncate_log(record: str | None = None) -> None:
     """Move the write-ahead log into the file and truncate it, later if a reader needs it now.
 
     ``record``: of the erase that is complete then.
@@ -101,7 +102,7 @@ def truncate_log(record: str = "") -> None:
         threading.Thread(target=_truncate_log_later, args=(record,), name="truncate-log", daemon=True).start()
 
 
-def _try_truncate_log(record: str) -> bool:
+def _try_truncate_log(record: str | None) -> bool:
     """Empty the write-ahead log unless a reader needs it. Waits too briefly to delay writers."""
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA busy_timeout")
@@ -113,12 +114,12 @@ def _try_truncate_log(record: str) -> bool:
                 return False
         finally:
             cursor.execute(f"PRAGMA busy_timeout = {patience:d}")
-    if record and record == _read_record():
+    if record is not None and record == _read_record():
         _record_path().unlink(missing_ok=True)
     return True
 
 
-def _truncate_log_later(record: str) -> None:
+def _truncate_log_later(record: str | None) -> None:
     """Retry until no reader needs the log."""
     try:
         for _ in range(LOG_TRIES):
