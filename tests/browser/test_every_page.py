@@ -212,6 +212,11 @@ def test_nor_where_a_page_cannot_be_shown(
     look_at(open_page("/glance/", reader), [HERE])
 
 
+def test_address_that_shows_another_page_is_found(open_page: OpenPage, watch: Watch) -> None:
+    with pytest.raises(AssertionError, match=r"redirects to .*/login/"):
+        look_at(open_page("/login/"), ["/memories/"])
+
+
 def test_nor_under_an_unknown_name(open_page: OpenPage, live_server: Any, watch: Watch) -> None:
     watch.expect(400)
     watch.host = f"strange.localhost:{urlsplit(live_server.url).port}"
