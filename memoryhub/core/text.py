@@ -252,7 +252,7 @@ def format_change(before: float, after: float) -> tuple[str, str]:
 
 
 MAX_DEPTH = 20  # of nested objects and lists; nothing below is read
-_TAG = re.compile(r"<\s*(?P<end>/?)\s*private(?:\s[^<>]*)?>", re.I)
+_TAG = re.compile(r"<\s*+(?P<end>/?)\s*+private(?:\s[^<>]*+)?>", re.I)
 
 
 def strip_private(value: Any) -> Any:
