@@ -35,12 +35,16 @@ def test_path_with_nul_is_not_found(visitor, path):
     assert visitor.get(path).status_code == 404
 
 
-def test_page_not_found_offers_sign_in_to_visitors_and_the_visibility_menu_to_members(visitor):
+def test_page_not_found_offers_sign_in_to_visitors_and_home_to_members(visitor):
     [outside, inside] = [client.get("/nothing-here/").content.decode() for client in (Client(), visitor)]
     assert ">Sign in</a>" in outside
-    assert "Visibility menu" not in outside
     assert ">Go to Home</a>" in inside
-    assert "Visibility menu" in inside
+
+
+def test_page_not_found_mentions_the_visibility_menu_to_those_who_have_it(visitor, sign_in):
+    member = sign_in("view_private", name="member")
+    shown = [client.get("/nothing-here/").content.decode() for client in (Client(), visitor, member)]
+    assert ["Visibility menu" in page for page in shown] == [False, False, True]
 
 
 def test_other_bad_requests_name_no_hosts(visitor):

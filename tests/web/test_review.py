@@ -400,7 +400,7 @@ class TestOutdated:
 
     def test_imported_mark_without_lines_is_shown(self, reviewer: Client, outdated: Memory) -> None:
         CodeReference.objects.all().delete()
-        assert "code that it is about has changed" in get_page(reviewer, "/review/?tab=outdated")
+        assert "the code it describes has changed" in get_page(reviewer, "/review/?tab=outdated")
 
     def test_row_of_a_list_has_the_mark(self, reviewer: Client, outdated: Memory) -> None:
         assert "may be outdated" in get_page(reviewer, "/memories/")
