@@ -176,6 +176,13 @@ class TestTokens:
         assert "ada" in words
         assert "mara" not in words
 
+    def test_waiting_events_are_shown_to_the_owner(self, sign_in: Any) -> None:
+        make_token("ada", waiting_events=2)
+        make_token("ada", waiting_events=3, revoked_at=timezone.now())
+        make_token("mara", waiting_events=4)
+        page = sign_in().get(PAGE).content.decode()
+        assert re.findall(r"(\d+) events? waiting on", page) == ["2"]
+
     def test_managers_of_tokens_see_all(self, sign_in: Any) -> None:
         make_token("ada")
         make_token("mara", revoked_at=timezone.now())
