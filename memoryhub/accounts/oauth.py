@@ -45,7 +45,8 @@ _ANONYMOUS = Actor("anonymous")
 # and no character that could end a directive of the content security policy.
 _REDIRECT_URI = re.compile(
     r"(https://[A-Za-z0-9.-]+|http://(?:127\.0\.0\.1|localhost))(:\d{1,5})?"
-    r"((?:[/?][A-Za-z0-9\-._~:/?\[\]@!$&*+,;=%()]*)?)"
+    r"((?:[/?][A-Za-z0-9\-._~:/?\[\]@!$&*+,;=%()]*)?)",
+    re.ASCII,
 )
 
 

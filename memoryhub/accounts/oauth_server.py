@@ -215,6 +215,11 @@ class _RefreshGrant(grants.RefreshTokenGrant):  # type: ignore[misc]
 class _RevocationEndpoint(RevocationEndpoint):  # type: ignore[misc]
     CLIENT_AUTH_METHODS = list(oauth.AUTH_METHODS)
 
+    def check_params(self, request: Any, client: _Client) -> None:
+        """Require a token. Any hint is accepted, because an unknown one is ignored (RFC 7009, 2.2)."""
+        if not request.form.get("token"):
+            raise InvalidRequestError("send the token to revoke")
+
     def query_token(self, token: str, token_type_hint: str | None) -> _Grant | None:
         found = oauth.find_grant(token)
         return None if found is None else _Grant(found)

@@ -17,7 +17,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.api.schemas import InjectionShape, documented
 from memoryhub.audit.journal import record_reveals
-from memoryhub.capture.observation import IgnoredPaths
+from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.capture.projects import get_project
 from memoryhub.core.vocabulary import ProjectMode, Right
 from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Caller, Ratio

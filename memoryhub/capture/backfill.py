@@ -22,7 +22,7 @@ from memoryhub.audit import journal
 from memoryhub.capture.events import HookEvent
 from memoryhub.capture.pipeline import dispatch
 from memoryhub.core.database import batched, write_transaction
-from memoryhub.core.vocabulary import ProjectMode, TrashReason
+from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.delete import move_to_trash
 from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.rows import resolve_project
@@ -77,7 +77,7 @@ def _known_marks(session: Session | None, marks: Collection[str]) -> set[str]:
 def _state(session: Session | None, project: Project, now: datetime) -> str:
     if project.is_paused(now):
         return "paused"
-    if project.mode in (ProjectMode.OFF, ProjectMode.OBSERVE):
+    if not project.is_recorded:
         return project.mode
     is_live = session and session.events.exclude(mark__startswith=_MARK).exists()
     return LIVE if is_live else NEW

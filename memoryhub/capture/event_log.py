@@ -18,7 +18,8 @@ from memoryhub.backends import bulk, statements
 from memoryhub.backends.dialect import sql
 from memoryhub.capture.code_lines import view_file
 from memoryhub.capture.events import HandlerReport, HookContext, HookEvent, parse_prompt, reduce_call
-from memoryhub.capture.observation import IgnoredPaths, clean_text, file_names, observe
+from memoryhub.capture.ignored_paths import IgnoredPaths
+from memoryhub.capture.observation import clean_text, file_names, observe
 from memoryhub.capture.segments import CALLS_AFTER_PROMPT
 from memoryhub.core.database import write_transaction
 from memoryhub.injection.outcomes import digest_call
@@ -227,7 +228,7 @@ def _read_tool_call(context: HookContext) -> None:
     if response is None and data.get("error"):
         response = {"error": data["error"]}
     observed = observe(tool, data.get("tool_input"), response, cwd, context.root)
-    seen = ignored.filter(observed)
+    seen = ignored.filter(observed, data.get("tool_input"))
     if seen is None:
         context.ignored = True
         return

@@ -13,12 +13,13 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from django.db.models import Q
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
-from memoryhub.memories.errors import Forbidden
+from memoryhub.memories.errors import Forbidden, NotFound
 from memoryhub.models import Memory, Project, ProjectIdentity, Session
 from memoryhub.security.secrets import find_secrets
 
@@ -230,6 +231,15 @@ def _is_identified(name: str, actor: Actor) -> bool:
     """Return whether the project belongs to a repository already. ``name``: an open project."""
     rows = ProjectIdentity.objects.filter(project__name=name, owner__in={"", actor.owner})
     return rows.exclude(key__startswith=NAME).exists()
+
+
+def list_identities(name: str, actor: Actor) -> list[ProjectIdentity]:
+    """Return the identities of a project, without those that apply only to other owners."""
+    if not actor.clearance.includes_project(name):
+        raise NotFound("there is no such project")
+    rows = ProjectIdentity.objects.filter(project__name=name)
+    own = Q() if actor.clearance.is_whole else Q(owner__in={"", actor.owner})
+    return list(rows.filter(own).order_by("key"))
 
 
 def import_identity(name: str, key: str, owner: str, created_at: datetime, actor: Actor) -> bool:

@@ -19,8 +19,15 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Sensitivity, level_rank
 from memoryhub.capture.identities import MAX_FOLDER_CHARS, NAME, folder_key
-from memoryhub.capture.observation import MAX_PATTERNS_CHARS, clean_text
+from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
+from memoryhub.capture.observation import clean_text
 from memoryhub.capture.project_moves import (
+    MERGE,
+    MOVES,
+    RENAME,
+    SPLIT,
+    UNDO_MOVE,
+    current_name,
     extend_checks,
     move_identities,
     move_rows,
@@ -29,7 +36,14 @@ from memoryhub.capture.project_moves import (
     save_move,
     take_back,
 )
-from memoryhub.capture.projects import CONFIGURE, SETTINGS, ProjectChange, undo_configuration
+from memoryhub.capture.projects import (
+    CONFIGURE,
+    PAUSE,
+    SETTINGS,
+    ProjectChange,
+    to_detail,
+    undo_configuration,
+)
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import PROJECT_MODES
@@ -57,19 +71,8 @@ from memoryhub.models import (
 )
 from memoryhub.security.secrets import find_secrets
 
-RENAME, MERGE, SPLIT, UNDO_MOVE = "rename", "merge", "split", "undo_move"
-MOVES = (RENAME, MERGE, SPLIT)
-_UNITED_SETTINGS = ("mode", "ignored_paths", "sends_page", "off_page_facts", "max_memories")
+_UNITED_SETTINGS = ("mode", PAUSE, "ignored_paths", "sends_page", "off_page_facts", "max_memories")
 _NAMED_BY_PROJECT = (Memory, Fact, Session, Injection, Extraction, MemoryCheck, Membership)
-
-
-def list_identities(name: str, actor: Actor) -> list[ProjectIdentity]:
-    """Return the identities of a project, without those that apply only to other owners."""
-    if not actor.clearance.includes_project(name):
-        raise NotFound("there is no such project")
-    rows = ProjectIdentity.objects.filter(project__name=name)
-    own = Q() if actor.clearance.is_whole else Q(owner__in={"", actor.owner})
-    return list(rows.filter(own).order_by("key"))
 
 
 def rename_project(name: str, into: str, actor: Actor) -> ProjectChange:
@@ -90,7 +93,7 @@ def rename_project(name: str, into: str, actor: Actor) -> ProjectChange:
 def merge_projects(name: str, into: str, actor: Actor) -> ProjectChange:
     """Move everything of a project into another one.
 
-    It gets the stricter mode, the higher cap, and the ignored files of both.
+    It gets the stricter mode, the longer pause, the higher cap, and the ignored files of both.
     """
     _require_whole(actor)
     with write_transaction():
@@ -322,8 +325,9 @@ def _copy_settings(name: str, into: str) -> None:
 def _unite_settings(name: str, into: str) -> dict[str, Any]:
     """Unite the settings of two projects in the target. Return its settings before and after."""
     source, target = Project.named(name), Project.named(into)
-    was = {field: getattr(target, field) for field in _UNITED_SETTINGS}
+    was = to_detail({field: getattr(target, field) for field in _UNITED_SETTINGS})
     target.mode = min(source.mode, target.mode, key=PROJECT_MODES.index)
+    target.paused_until = max(filter(None, (source.paused_until, target.paused_until)), default=None)
     lines = [*target.ignored_paths.splitlines(), *source.ignored_paths.splitlines()]
     target.ignored_paths = "\n".join(dict.fromkeys(lines))
     if len(target.ignored_paths) > MAX_PATTERNS_CHARS:
@@ -332,7 +336,7 @@ def _unite_settings(name: str, into: str) -> dict[str, Any]:
     target.off_page_facts = sorted({*source.off_page_facts, *target.off_page_facts})
     target.max_memories = _wider_cap(source, target)
     target.save()
-    return {"was": was, "left": {field: getattr(target, field) for field in _UNITED_SETTINGS}}
+    return {"was": was, "left": to_detail({field: getattr(target, field) for field in _UNITED_SETTINGS})}
 
 
 def _record_move(
@@ -353,7 +357,7 @@ def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:
     _require_whole(undo.actor)
     for row in rows:
         name, into = row.detail["name"], row.detail["into"]
-        if (current := _current_name(row, into)) != into:
+        if (current := current_name(row, into)) != into:
             undo.refused.append((name, f"{into} is called {current} now; undo that rename or merge first"))
             continue
         if row.operation == RENAME:
@@ -367,19 +371,6 @@ def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:
         _record_move(UNDO_MOVE, undo.id, {"name": into, "into": name}, undo.actor, undo.now)
         undo.restored.append(Project.named(name))
     return len(undo.restored)
-
-
-def _current_name(row: JournalEntry, name: str) -> str:
-    """Return the name that a project has now, after later renames and merges of the whole project."""
-    moves = JournalEntry.objects.filter(object_type="project", operation__in=(*MOVES, UNDO_MOVE))
-    renames = set(moves.filter(operation=RENAME).values_list("object_id", flat=True))
-    later = list(moves.filter(seq__gt=row.seq).order_by("seq"))
-    undone = {move.object_id for move in later if move.operation == UNDO_MOVE}
-    for move in later:
-        is_whole = move.object_id in renames or (move.operation == MERGE and move.object_id not in undone)
-        if is_whole and move.detail["name"] == name:
-            name = str(move.detail["into"])
-    return name
 
 
 def _restore_target(row: JournalEntry, into: str) -> None:

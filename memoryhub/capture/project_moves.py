@@ -1,4 +1,4 @@
-"""Move rows from one project to another, record what was moved, and take it back."""
+"""Move rows from one project to another, record what was moved, list it, and take it back."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Model
+from django.db.models import Model, Q
 
+from memoryhub.access.policy import Actor
 from memoryhub.capture.projects import SETTINGS
 from memoryhub.core.database import batched
 from memoryhub.core.dates import format_iso
@@ -18,6 +19,7 @@ from memoryhub.models import (
     Extraction,
     Fact,
     Injection,
+    JournalEntry,
     Memory,
     MemoryCheck,
     Project,
@@ -26,6 +28,9 @@ from memoryhub.models import (
     Session,
 )
 
+RENAME, MERGE, SPLIT, UNDO_MOVE = "rename", "merge", "split", "undo_move"
+MOVES = (RENAME, MERGE, SPLIT)
+MAX_LISTED_MOVES = 5
 _EXTENDED_CHECKS = "never_projects"  # the table of a ProjectMove with checks
 _REPLACED_KEYS = "replaced_keys"  # the table of a ProjectMove with keys and the identities that had them
 
@@ -163,3 +168,26 @@ def _take_to_sessions(model: type[Event | Injection], rows: Sequence[Sequence[An
     for pk, session, *mark in rows:
         if mark and mark[0]:
             Event.objects.filter(pk=pk, session=session, mark="").update(mark=mark[0])
+
+
+def list_moves(name: str, actor: Actor) -> list[JournalEntry]:
+    """Return the newest renames, merges and splits of a project that were not undone, the newest first."""
+    rows = JournalEntry.objects.visible_as_recorded(actor.clearance).filter(object_type="project")
+    rows = rows.exclude(detail__has_key="imported")
+    undone = rows.filter(operation=UNDO_MOVE).values("object_id")
+    of_project = Q(detail__into=name) | Q(operation=SPLIT, detail__name=name)
+    moves = rows.filter(of_project, operation__in=MOVES).exclude(object_id__in=undone)
+    return list(moves.order_by("-seq")[:MAX_LISTED_MOVES])
+
+
+def current_name(row: JournalEntry, name: str) -> str:
+    """Return the name that a project has now, after later renames and merges of the whole project."""
+    moves = JournalEntry.objects.filter(object_type="project", operation__in=(*MOVES, UNDO_MOVE))
+    renames = set(moves.filter(operation=RENAME).values_list("object_id", flat=True))
+    later = list(moves.filter(seq__gt=row.seq).order_by("seq"))
+    undone = {move.object_id for move in later if move.operation == UNDO_MOVE}
+    for move in later:
+        is_whole = move.object_id in renames or (move.operation == MERGE and move.object_id not in undone)
+        if is_whole and move.detail["name"] == name:
+            name = str(move.detail["into"])
+    return name

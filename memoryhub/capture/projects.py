@@ -11,7 +11,8 @@ from django.db.models import F, Sum
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Sensitivity
-from memoryhub.capture.observation import check_patterns, clean_text
+from memoryhub.capture.ignored_paths import check_patterns
+from memoryhub.capture.observation import clean_text
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import format_iso, parse_moment
 from memoryhub.core.text import new_uid
@@ -112,7 +113,7 @@ def _change_settings(
         return ProjectChange(project)
     left = {name: changes[name] for name in was}
     _save(project, left, now)
-    _record(CONFIGURE, uid, project, {"was": _to_detail(was), "left": _to_detail(left)}, actor, now)
+    _record(CONFIGURE, uid, project, {"was": to_detail(was), "left": to_detail(left)}, actor, now)
     return ProjectChange(project, uid)
 
 
@@ -130,7 +131,8 @@ def _record(
     record_action(operation, uid, {access: {"name": project.name, **detail}}, actor, now, about="project")
 
 
-def _to_detail(values: Mapping[str, Any]) -> dict[str, Any]:
+def to_detail(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as the journal stores them."""
     return {
         name: format_iso(value) if isinstance(value, datetime) else value for name, value in values.items()
     }
@@ -162,7 +164,7 @@ def _restore_settings(undo: Undo, rows: Sequence[JournalEntry]) -> int:
     for row in rows:
         project = Project.named(row.detail["name"])
         was, left = row.detail["was"], row.detail["left"]
-        if _to_detail({name: getattr(project, name) for name in left}) != left:
+        if to_detail({name: getattr(project, name) for name in left}) != left:
             undo.refused.append((project.name, "the settings were changed since"))
             continue
         if PAUSE in was:

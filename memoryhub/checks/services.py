@@ -27,7 +27,8 @@ from memoryhub.access.policy import (
 from memoryhub.accounts.clearance import user_clearance
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
-from memoryhub.core.text import fold
+from memoryhub.core.text import fold, strip_private
+from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.injection.candidates import Candidate
 from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.selection import Selection
@@ -37,7 +38,7 @@ from memoryhub.maintenance.operations.base import Operation, ProjectParams, Step
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.memories.rows import fetch_by_uids
 from memoryhub.memories.schemas import Name, Text, Word
-from memoryhub.models import CheckedMemory, Memory, MemoryCheck
+from memoryhub.models import CheckedMemory, Memory, MemoryCheck, Project
 from memoryhub.models.querysets import AccessQuerySet
 from memoryhub.security.secrets import find_secrets
 
@@ -60,6 +61,7 @@ Prompt = Annotated[
     str,
     Field(max_length=MAX_PROMPT),
     AfterValidator(TypeAdapter(Text).validate_python),
+    AfterValidator(strip_private),
     AfterValidator(_require_prompt),
 ]
 
@@ -256,6 +258,7 @@ def enqueue_checks() -> None:
 
 
 OWNER_LEFT = "owner_left"
+PROJECT_MODE = "project_mode"
 
 
 def run_clearance(check: MemoryCheck) -> Clearance | None:
@@ -302,7 +305,15 @@ def store_result(check: MemoryCheck, failures: list[dict[str, Any]], now: dateti
 
 
 def find_failures(check: MemoryCheck, clearance: Clearance, now: datetime) -> list[dict[str, Any]]:
-    """Return the expectations that do not hold, without texts of memories."""
+    """Return the expectations that do not hold, without texts of memories.
+
+    Agents receive nothing in a project that is off or only observed. A pause ends by itself, so it does not
+    count.
+    """
+    project = Project.named(check.project)
+    if not project.is_recorded:
+        expects = bool(check.must_words or check.uids(CheckedMemory.MUST))
+        return [{"rule": PROJECT_MODE, "mode": project.mode}] if expects else []
     request = InjectionRequest(check.prompt, project=check.project)
     found = candidates_for_prompt(request, clearance, now)
     chosen = select_for_new_session(found, request, now)
@@ -359,6 +370,9 @@ def _describe(one: Mapping[str, Any], name: str) -> str:
     rule = one["rule"]
     if rule == OWNER_LEFT:
         return "Its owner can no longer see this project or level. Save the check again to become its owner."
+    if rule == PROJECT_MODE:
+        mode = "off" if one["mode"] == ProjectMode.OFF else "only observed"
+        return f"The project is {mode}, so agents receive no memories in it."
     if rule == "must_words":
         return f"Expected a memory with “{one['word']}”; no returned memory contains it."
     if rule == "must_bring":

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -234,9 +235,8 @@ class Sync:
         self.changes.append(Change("move to trash", entry.file, trash, remote.to_text()))
 
     def _plan_without_memory(self, uid: str, file: LocalFile, entry: Entry) -> None:
-        try:
-            memory = self.client.get(uid, trashed=True, **self._level_options)
-        except NotFound:
+        memory = self._find_outside(uid)
+        if memory is None:
             self.counts["no longer visible to this token"] += 1
             return
         ended = memory.deleted_at or (memory.expires_at and memory.expires_at <= datetime.now(UTC))
@@ -255,6 +255,15 @@ class Sync:
                 del self.state.entries[uid]
 
             self.changes.append(Change("delete file", file.path, delete, file.text))
+
+    def _find_outside(self, uid: str) -> MemoryShape | None:
+        """Return a memory that the export lacks: it is in the trash, or no longer in the project."""
+        for trashed in (True, False):
+            try:
+                return self.client.get(uid, trashed=trashed, **self._level_options)
+            except NotFound:
+                continue
+        return None
 
     def _plan_push(self, uid: str, file: LocalFile, remote: Document) -> None:
         if not self._may_send(file):
@@ -334,7 +343,7 @@ class Sync:
             if not self.dry_run:
                 self.folder.save_state(self.state)
         for problem in self.problems:
-            print(make_safe(str(problem)), file=sys.stderr)
+            print(" ".join(make_safe(str(problem)).splitlines()), file=sys.stderr)
         self._print_summary(unconfirmed=0 if confirmed else len(deletions))
         return int(bool(self.problems or self.counts["conflict"]))
 
@@ -349,7 +358,9 @@ class Sync:
                 self.problems.append(problem)
                 return
             except Conflict as error:
-                self._problem(change.path, f"changed in the hub during the sync; run it again ({error})")
+                is_stale = error.status == HTTPStatus.PRECONDITION_FAILED
+                hint = "changed in the hub during the sync; run it again" if is_stale else str(error)
+                self._problem(change.path, hint)
                 return
             except (ApiError, OSError) as error:
                 self._problem(change.path, str(error))

@@ -21,7 +21,7 @@ from django.utils import timezone
 from memoryhub import llm
 from memoryhub.access.policy import LEVELS, Actor, level_rank
 from memoryhub.capture import projects
-from memoryhub.capture.observation import IgnoredPaths
+from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import NEVER_MERGED, ProjectMode
 from memoryhub.extraction import llm_prompts, rules
@@ -40,7 +40,6 @@ from memoryhub.models import Memory, ModelUse, Project
 
 logger = logging.getLogger(__name__)
 RULES, MODEL, BOTH = "rules", "model", "model and rules"
-_STORING_NOTHING = (ProjectMode.OFF, ProjectMode.OBSERVE)
 MAX_STORE_SECONDS = 4.0  # for the model's decision while an agent waits for its store
 _SAME_TOPIC_OVERLAP = 0.6  # of the words of two candidates of one conversation
 
@@ -60,6 +59,7 @@ class ExtractionResult:
 
 def extract_by_rules(turns: Sequence[Turn], destination: Destination, actor: Actor) -> ExtractionResult:
     """Extract by rules and store the result."""
+    turns = _without_ignored_paths(turns, Project.named(destination.project))
     return ExtractionResult(
         RULES, [_store_candidate(one, destination, actor) for one in rules.extract(turns)]
     )
@@ -69,8 +69,12 @@ def permitted_turns(turns: Sequence[Turn], project: Project, now: datetime) -> t
     """Return the turns without ignored paths, or no turns and the reason if the project forbids them."""
     if not project.records_events(now):
         return [], projects.leave_out(project, "extract", now)
+    return _without_ignored_paths(turns, project), ""
+
+
+def _without_ignored_paths(turns: Sequence[Turn], project: Project) -> list[Turn]:
     ignored = IgnoredPaths(project.ignored_paths, project.name)
-    return [replace(turn, text=ignored.redact(turn.text)) for turn in turns], ""
+    return [replace(turn, text=ignored.redact(turn.text)) for turn in turns]
 
 
 def may_send_to_model(level: str) -> bool:
@@ -102,6 +106,10 @@ def extract_by_model(
     Raise ExtractionInterrupted if ``is_stopping`` returns true between two requests. A second run recognises
     the memories that are already stored.
     """
+    project = Project.named(destination.project)
+    if not project.is_recorded:  # every candidate is refused
+        return extract_by_rules(turns, destination, actor)
+    turns = _without_ignored_paths(turns, project)
     chat, why = configured_model()
     if chat and not may_send_to_model(destination.sensitivity):
         chat, why = None, f"text above {settings.MEMORYHUB.llm_sees} is not sent to the model"
@@ -210,7 +218,7 @@ def _store_candidate(
     project = Project.named(destination.project)
     try:
         draft = candidate.draft(destination)
-        if project.mode in _STORING_NOTHING:
+        if not project.is_recorded:
             raise Forbidden(f"nothing is stored in the project {project.name}: its mode is {project.mode}")
         if project.mode == ProjectMode.APPROVE:
             create_memory(draft, actor, needs_approval=True)

@@ -4,6 +4,9 @@ The event loop of the server reads each body and answers 408 when it does not ar
 request whose body has arrived goes to one of the few worker threads (more threads would only compete for
 the GIL). Of a body above ``BUFFER_BYTES``, such as an imported file, the first part is buffered; the
 view reads the rest as it arrives, and each further ``BUFFER_BYTES`` has the same time limit.
+
+What the view leaves of a body, such as one that is too large, is read and dropped after the response is sent:
+a connection that was closed at once would be reset, and the client or a proxy could lose the response.
 """
 
 from __future__ import annotations
@@ -77,6 +80,13 @@ class RequestBuffer:
         )
         if stream is not None:
             await _run_in_pool(self._senders, lambda: self._send(stream))
+        if isinstance(body, BufferedReader):
+            await self._drop_rest(body.raw)
+
+    async def _drop_rest(self, body: _BufferedBody) -> None:
+        with suppress(OSError):  # it does not arrive in time, or the client left
+            async with asyncio.timeout(self.body_timeout):
+                await body.drop_rest()
 
     def _send(self, stream: rsgi.StreamedResponse) -> None:
         try:
@@ -84,7 +94,9 @@ class RequestBuffer:
         finally:
             self.leave()
 
-    async def _open_body(self, scope: Scope, protocol: HTTPProtocol) -> BytesIO | BufferedReader:
+    async def _open_body(
+        self, scope: Scope, protocol: HTTPProtocol
+    ) -> BytesIO | BufferedReader[_BufferedBody]:
         """Return the body as a file.
 
         Raises TimeoutError when it is late, another OSError when the connection ends before it does.
@@ -165,6 +177,10 @@ class _BufferedBody(RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    async def drop_rest(self) -> None:
+        while not self._stream.ended:
+            await self._stream.read_part()
 
     def readinto(self, buffer: Any) -> int:
         data = self._part.read(len(buffer))

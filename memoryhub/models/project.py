@@ -52,9 +52,14 @@ class Project(models.Model):
     def is_paused(self, now: datetime) -> bool:
         return self.paused_until is not None and self.paused_until > now
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the mode lets hooks store and inject anything. A pause does not count."""
+        return self.mode in (ProjectMode.AUTOMATIC, ProjectMode.APPROVE)
+
     def records_events(self, now: datetime) -> bool:
         """Whether hooks may store and inject anything."""
-        return self.mode in (ProjectMode.AUTOMATIC, ProjectMode.APPROVE) and not self.is_paused(now)
+        return self.is_recorded and not self.is_paused(now)
 
 
 class EventCount(models.Model):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
 from memoryhub.access.policy import Sensitivity
-from memoryhub.capture.observation import MAX_PATTERNS_CHARS
+from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.projects import MAX_CAP
 from memoryhub.checks.services import CheckDraft
 from memoryhub.core.vocabulary import ProjectMode

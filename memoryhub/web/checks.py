@@ -151,6 +151,7 @@ def check_edit(request: HttpRequest, uid: str) -> HttpResponse:
 
 def _save(request: HttpRequest, check: MemoryCheck | None) -> HttpResponse:
     form, actor = CheckForm(request.POST), request_actor(request)
+    before = CheckForm(initial=services.to_draft(check)) if check else None
     draft = form.make_draft()
     if draft is None:
         return _render_form(request, form, check, 422)
@@ -162,8 +163,17 @@ def _save(request: HttpRequest, check: MemoryCheck | None) -> HttpResponse:
         form.refuse(refusal)
         return _render_form(request, form, check, 422)
     failures = services.run_check(saved, actor.clearance)
-    messages.success(request, f"Check saved. {'It fails.' if failures else 'It passes.'}")
+    done = f"Check saved. {'It fails.' if failures else 'It passes.'}"
+    messages.success(request, _undo_message(request, before, done, check) if before else done)
     return redirect("memory-checks")
+
+
+def _undo_message(
+    request: HttpRequest, before: CheckForm, done: str, check: MemoryCheck | None = None
+) -> str:
+    """Return a message with a form that restores the values of a check, or creates it again."""
+    context = {"form": before, "done": done, "check": check}
+    return render_to_string("checks/page.html#undo", context, request=request)
 
 
 @require_POST
@@ -172,7 +182,7 @@ def check_delete(request: HttpRequest, uid: str) -> HttpResponse:
     """Delete a check, with a message that can create it again."""
     form = CheckForm(initial=services.to_draft(_find(request, uid)))
     services.delete_check(uid, request_actor(request))
-    messages.success(request, render_to_string("checks/page.html#undo", {"form": form}, request=request))
+    messages.success(request, _undo_message(request, form, "Check deleted."))
     return redirect("memory-checks")
 
 

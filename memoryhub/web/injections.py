@@ -39,7 +39,7 @@ from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fr
 from memoryhub.web.memories.queries import reveal_if_secret
 from memoryhub.web.sessions.overview import name_sessions
 
-INJECTIONS_PER_PAGE = 10
+INJECTIONS_PER_PAGE = 8
 
 
 @require_safe

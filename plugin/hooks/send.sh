@@ -6,7 +6,7 @@
 #
 # It waits at most 150 ms for the hub (an event) and never prints an error: a hub that is slow, away or
 # damaged must not disturb the session. Events that the hub did not take wait, encrypted, in a spool, and are
-# sent after the next one that it takes. Plain text stays in memory, so that no file is left when the script is
+# sent in the background, in order. Plain text stays in memory, so that no file is left when the script is
 # killed, and a full disk stops no event. It needs a POSIX shell and curl, and openssl for the spool.
 
 exec 2>/dev/null
@@ -39,9 +39,20 @@ post() {
         curl --config - --silent --max-time "$2" --data-binary @/dev/fd/3 --write-out '\n%{http_code}' "${url%/}/api/v1$1"
 } 3<&0
 
-# is_final STATUS: whether the hub took or refused the event for good.
+# post_event EVENT QUERY SECONDS [WAITING]: post an event. Set $status, empty if there was no answer, and $answer,
+# empty if it is not of the hub, but of a proxy or of a network that wants a login.
+post_event() {
+    answer=$(printf '%s' "$1" | post "$hook_path?$2" "$3" "$4") || answer=
+    status=${answer##*"$newline"}
+    case $answer in
+    '{'*) answer=${answer%"$newline"*} ;;
+    *) answer= ;;
+    esac
+}
+
+# is_final: whether the hub took or refused the posted event for good.
 is_final() {
-    case $1 in
+    case ${answer:+$status} in
     408 | 429) false ;;
     2?? | 4??) true ;;
     *) false ;;
@@ -64,7 +75,7 @@ first_field() {
 find_repository() {
     repository=
     folder=$(first_field cwd | sed 's/\\\\/\\/g')
-    unset GIT_DIR GIT_WORK_TREE GIT_COMMON_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY
+    unset CDPATH GIT_DIR GIT_WORK_TREE GIT_COMMON_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY
     [ -d "$folder" ] && command -v git >/dev/null || return
     set -- "$(git -C "$folder" rev-parse --is-shallow-repository --git-common-dir)"
     is_shallow=${1%%"$newline"*}
@@ -84,7 +95,7 @@ find_repository() {
     esac
     root=
     [ "$is_shallow" = true ] || find_root # a shallow clone does not have it
-    repository="{$(member name "${name##*/}")$(member remote "$remote")\"root\":\"$root\"}"
+    repository="{$(name_member "${name##*/}")$(member remote "$remote")\"root\":\"$root\"}"
 }
 
 # member NAME TEXT: print a member of a JSON object, nothing for a text with unusual characters.
@@ -92,6 +103,16 @@ member() {
     case $2 in
     '' | *[!A-Za-z0-9._~/:+%\ -]*) ;;
     *) [ "${#2}" -gt 1000 ] || printf '"%s":"%s",' "$1" "$2" ;;
+    esac
+}
+
+# name_member NAME: print the name of the repository. Other characters are certain to be valid JSON if they are
+# a folder in the path that the agent wrote.
+name_member() {
+    case $1=$(first_field cwd)/ in
+    *\\*=*) ;;
+    *=*[/\\]"$1"[/\\]*) printf '"name":"%s",' "$1" ;;
+    *) member name "$1" ;;
     esac
 }
 
@@ -128,25 +149,34 @@ send_event() {
     now=$(date -u +%Y-%m-%dT%H-%M-%SZ)
     find_spool
     list_spool
-    answer=$(printf '%s' "$body" | post "$hook_path?event_id=$id" "$event_seconds" "$waiting") || answer=
-    status=${answer##*"$newline"}
-    answer=${answer%"$newline"*}
-    case $answer in
-    '{'*) ;;
-    *) status= ;; # not of the hub, but of a proxy or of a network that wants a login
-    esac
-    if [ "$status" = 200 ]; then
+    if [ "$waiting" != 0 ] && is_report && keep_event; then
+        status=queued
+        in_background deliver
+        return
+    fi
+    post_event "$body" "event_id=$id" "$event_seconds" "$waiting"
+    if [ "$status" = 200 ] && [ -n "$answer" ]; then
         report_loss
         [ "$answer" = '{}' ] || printf '%s\n' "$answer"
         [ "$waiting" = 0 ] || in_background flush
-    elif [ -n "$spool" ] && ! is_final "$status" && ! is_question; then
+    elif ! is_final && ! is_question; then
         keep_event
+        in_background deliver
     fi
 }
 
 # is_question: whether the event only asks, so that a later answer would be of no use.
 is_question() {
-    printf '%s\n' "$body" | grep -q '"hook_event_name": *"PreToolUse"'
+    [ "$(first_field hook_event_name)" = PreToolUse ]
+}
+
+# is_report: whether the event can wait for those before it. The hub needs them in order: it captures a repair
+# from the failure before, and summarises what it has when the session ends.
+is_report() {
+    case $(first_field hook_event_name) in
+    PostToolUse | PostToolUseFailure | PreCompact | SessionEnd) ;;
+    *) false ;;
+    esac
 }
 
 # in_background FUNCTION: run it while the agent goes on, which waits for open files.
@@ -178,24 +208,46 @@ list_spool() {
     waiting=$#
 }
 
-# keep_event: reserve the name now, so that the next event gets a later one; encrypt in the background.
+# keep_event: reserve the name now, so that the next event gets a later one; deliver encrypts in the background.
+# A clock that was set back does not change the order.
 keep_event() {
-    [ -d "$spool" ] || mkdir -p "$spool" || return
+    for newest in "$spool"/20*Z-[0-9][0-9][0-9][0-9][0-9][0-9]-*; do :; done
     number=000000
-    for newest in "$spool"/20*Z-[0-9][0-9][0-9][0-9][0-9][0-9]-*; do
-        [ ! -e "$newest" ] || number=${newest##*Z-}
-    done
+    if [ -e "$newest" ]; then
+        number=${newest##*Z-}
+        newest=${newest##*/}
+        newest=${newest%%Z-*}Z
+        expr "x$newest" \> "x$now" >/dev/null && now=$newest
+    fi
     number=$((1${number%%-*} % 1000000 + 1)) # the 1 keeps the shell from reading 000010 as octal
     kept=$spool/$now-$(printf %06d "$number")-$id
-    true >"$kept.part" || return
-    in_background write_event
+    [ -n "$spool" ] && mkdir -p "$spool" && true >"$kept.part"
+}
+
+# deliver: store the event and send the spool. If it cannot be stored, send it alone.
+deliver() {
+    if ! write_event; then
+        post_event "$body" "$(query_of "$kept")" 20
+        return
+    fi
+    trim_spool
+    case $status in
+    queued) flush ;;
+    '') sleep 1 && flush ;; # the hub may still be working on it
+    esac
 }
 
 write_event() {
     trap 'rm -f "$kept.part"' EXIT
-    [ "${#body}" -le "$max_bytes" ] || return
-    printf '%s' "$body" | MEMORYHUB_SPOOL_KEY=$token openssl enc -aes-256-cbc -pbkdf2 \
-        -pass env:MEMORYHUB_SPOOL_KEY -out "$kept.part" && mv "$kept.part" "$kept" && trim_spool
+    [ -f "$kept.part" ] && [ "${#body}" -le "$max_bytes" ] &&
+        printf '%s' "$body" | MEMORYHUB_SPOOL_KEY=$token openssl enc -aes-256-cbc -pbkdf2 \
+            -pass env:MEMORYHUB_SPOOL_KEY -out "$kept.part" && mv "$kept.part" "$kept"
+}
+
+# query_of FILE: print the query that delivers an event of the spool, nothing for another name.
+query_of() {
+    printf '%s\n' "${1##*/}" | sed -n \
+        's/^\(.\{10\}\)T\(..\)-\(..\)-\(..Z\)-[0-9]*-\([0-9a-f]*\)$/event_id=\5\&at=\1T\2:\3:\4\&late=true/p'
 }
 
 # trim_spool: remove events older than 7 days, of other tokens too, and the oldest above the size limit.
@@ -207,26 +259,43 @@ trim_spool() {
     done
 }
 
-# flush: send the events of the spool in order, one sender at a time. It stops when the hub does not take one.
+# flush: send the events of the spool in order, one sender at a time, until the hub does not take one. It skips
+# up to ten that a proxy refuses, so that they do not block the others.
 flush() {
     find "$spool/lock" -prune -mmin +5 -exec rmdir {} \;
     mkdir "$spool/lock" || return
     trap 'rmdir "$spool/lock"' EXIT
     trim_spool
-    for file in "$spool"/20*Z-*[0-9a-f]; do
-        [ -f "$file" ] || continue
+    skipped=0
+    while [ "$skipped" -le 10 ] && next_file "$skipped"; do
         touch "$spool/lock"
-        query=$(printf '%s\n' "${file##*/}" | sed -n \
-            's/^\(.\{10\}\)T\(..\)-\(..\)-\(..Z\)-[0-9]*-\([0-9a-f]*\)$/event_id=\5\&at=\1T\2:\3:\4\&late=true/p')
+        query=$(query_of "$file")
         event=$(MEMORYHUB_SPOOL_KEY=$token openssl enc -d -aes-256-cbc -pbkdf2 -pass env:MEMORYHUB_SPOOL_KEY \
             -in "$file") && [ -n "$query" ] || event=
         if [ -n "$event" ]; then
-            list_spool
-            status=$(printf '%s' "$event" | post "$hook_path?$query" 20 $((waiting - 1))) || return
-            is_final "${status##*"$newline"}" || return
+            post_event "$event" "$query" 20 $((waiting - 1))
+            case $answer$status in
+            408 | 429) return ;;
+            4??)
+                skipped=$((skipped + 1))
+                continue
+                ;;
+            esac
+            is_final || return
         fi
         rm -f "$file"
+        [ ! -e "$file" ] || return
     done
+}
+
+# next_file COUNT: set $file to the first event after so many, and $waiting.
+next_file() {
+    list_spool
+    [ "$waiting" -gt "$1" ] || return
+    skip=$1
+    set -- "$spool"/20*Z-*[0-9a-f]
+    shift "$skip"
+    file=$1
 }
 
 # new_messages: print the messages of the transcript after the offset $sent, up to $size.

@@ -327,6 +327,13 @@ def test_client_revokes_its_grant_by_either_token(app: App, name: str) -> None:
     assert app.refresh(answer["refresh_token"]).json()["error"] == "invalid_grant"
 
 
+def test_unknown_hint_does_not_stop_a_revocation(app: App) -> None:
+    answer = app.connect()
+    assert app.post("revoke", token=answer["access_token"], token_type_hint="id_token").status_code == 200
+    assert call(answer["access_token"]).status_code == 401
+    assert app.post("revoke", token="").json()["error"] == "invalid_request"
+
+
 def test_revoking_an_unknown_token_is_no_error(app: App) -> None:
     assert app.post("revoke", token="mh_unknown").status_code == 200
 

@@ -62,6 +62,7 @@ def other(approved: App) -> App:
         "https://app.example.com /cb",
         "https://app.example.com/cb\n",
         "https://аpp.example.com/cb",
+        "https://app.example.com:４４３/cb",
         "https:///cb",
         "//evil.example",
         "/you/",

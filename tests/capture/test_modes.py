@@ -16,7 +16,7 @@ from memoryhub.access.policy import LEVELS, Actor, Clearance, system_actor
 from memoryhub.audit import mirror
 from memoryhub.backends.dialect import sql
 from memoryhub.capture import projects
-from memoryhub.capture.observation import IgnoredPaths
+from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.memories.delete import delete_waiting
 from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.models import Event, EventCount, Injection, JournalEntry, Memory, Project, Session
@@ -416,6 +416,21 @@ def ignore(*patterns: str) -> None:
         ("Bash", {"command": "cd vault && cat a.txt"}, {"stdout": WORD}),
         ("Bash", {"command": "cat vault*/a.txt"}, {"stdout": WORD}),
         ("Grep", {"pattern": "password", "path": "vault"}, {"content": WORD}),
+        ("Grep", {"pattern": "password", "glob": "vault/**"}, {"content": WORD}),
+        ("Bash", {"command": "cat 'my box/a.txt'"}, {"stdout": WORD}),
+        ("Bash", {"command": "cat my\\ box/a.txt"}, {"stdout": WORD}),
+        ("Bash", {"command": "cd 'my box'"}, {"stdout": WORD}),
+        ("Bash", {"command": 'cat "vault"/a.txt'}, {"stdout": WORD}),
+        ("Bash", {"command": "cat {vault,src}/a"}, {"stdout": WORD}),
+        ("Bash", {"command": "cat 'app/(admin)/page.tsx' | head"}, {"stdout": WORD}),
+        ("shell", {"command": ["bash", "-lc", "cat vault/a.txt"]}, {"output": WORD}),
+        ("shell", {"command": ["cat", "vault/a.txt"]}, {"output": WORD}),
+        ("read_many_files", {"paths": ["vault/a.txt"]}, {"content": WORD}),
+        ("read_file", {"absolute_path": "/home/ada/shop/vault/a.txt"}, {"content": WORD}),
+        ("mcp__fs__move_file", {"source": "vault/a.txt", "destination": "b.txt"}, {"content": WORD}),
+        ("mcp__fs__list", {"directory": "vault"}, {"content": WORD}),
+        ("mcp__fs__read", {"uri": "file:///home/ada/shop/vault/a.txt"}, {"content": WORD}),
+        ("MultiEdit", {"edits": [{"file_path": "vault/a", "new_string": WORD}]}, {}),
     ],
 )
 def test_event_about_ignored_files_is_not_stored(
@@ -425,7 +440,7 @@ def test_event_about_ignored_files_is_not_stored(
     given: Any,
     response: Any,
 ) -> None:
-    ignore("vault/", "*.pem", "*_rsa")
+    ignore("vault/", "*.pem", "*_rsa", "my box/", "app/(admin)/")
     data = {"tool_name": tool, "tool_input": given, "tool_response": response}
     agent_session.ok("tool:post", data, cwd="/home/ada/shop")
     assert not Event.objects.exists()
@@ -437,6 +452,8 @@ def test_event_about_ignored_files_is_not_stored(
     [
         ("Bash", {"command": "git diff"}, {"stdout": f"+++ b/vault/a.txt\n+{WORD}"}),
         ("Grep", {"pattern": "x"}, {"content": f"src/a.py:1:x\nvault/a.txt-12-{WORD}"}),
+        ("Grep", {"pattern": "x"}, {"content": f"src/a.py:1:x\nmy box/vault/a.txt:12:{WORD}"}),
+        ("exec_command", {"cmd": "cat vault/a.txt"}, {"output": WORD}),
         ("apply_patch", {"input": f"*** Update File: src/a.py\n*** Update File: vault/a.txt\n+{WORD}"}, "ok"),
     ],
 )
@@ -447,11 +464,26 @@ def test_event_with_other_files_is_stored_without_the_ignored_ones(
     given: Any,
     response: Any,
 ) -> None:
-    ignore("vault/")
+    ignore("vault/", "my box/")
     event = agent_session.tool(tool, given, response, cwd="/home/ada/shop")
     assert not any("vault" in path for path in event.files)
     assert everywhere(WORD) == []
     assert everywhere("vault/a") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Look at my box/plan.txt and src/plan.txt.", "Look at [ignored path] and src/plan.txt."),
+        ("Put 'my box' into my boxes", "Put '[ignored path]' into my boxes"),
+        ("Read secret key.txt.", "Read [ignored path]."),
+        ("(see app/(admin)/[id].tsx, src/a,b.py)", "(see [ignored path], src/a,b.py)"),
+        ("vault/a,src/b.py", "[ignored path],src/b.py"),
+    ],
+)
+def test_ignored_path_with_a_space_or_bracket_is_removed(text: str, shown: str) -> None:
+    patterns = "# my notes\nmy box/\nsecret\\ key.txt\napp/(admin)/\nvault/"
+    assert IgnoredPaths(patterns, "shop").redact(text) == shown
 
 
 def test_ignored_path_in_a_prompt_is_removed(agent_session: AgentSession) -> None:

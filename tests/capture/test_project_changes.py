@@ -13,7 +13,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.accounts import tokens
 from memoryhub.accounts.clearance import user_clearance
-from memoryhub.capture import project_changes, projects
+from memoryhub.capture import identities, project_changes, project_moves, projects
 from memoryhub.capture.identities import folder_key
 from memoryhub.facts.services import create_fact
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
@@ -230,6 +230,35 @@ def test_merged_project_has_the_stricter_settings(work: Agent) -> None:
     assert (merged.sends_page, merged.off_page_facts) == (True, ["f1"])
 
 
+@pytest.mark.parametrize(("source", "target"), [(2, None), (2, 1), (None, 2)])
+def test_merged_project_is_paused_as_long_as_either(
+    work: Agent, source: float | None, target: float | None
+) -> None:
+    projects.configure_project("other/app", ADMIN, pause_hours=source)
+    was = projects.configure_project("app", ADMIN, pause_hours=target).project.paused_until
+    longest = max(filter(None, Project.objects.values_list("paused_until", flat=True)))
+    changed = project_changes.merge_projects("other/app", "app", ADMIN)
+    assert Project.named("app").paused_until == longest
+    undo(changed)
+    assert Project.named("app").paused_until == was
+
+
+def test_moves_of_a_project_are_listed_until_they_are_undone(work: Agent) -> None:
+    merged = project_changes.merge_projects("other/app", "app", ADMIN)
+    split = project_changes.split_project("app", "part", ADMIN, folder="/home/ada/app")
+
+    def listed(name: str, actor: Actor = ADMIN) -> list[str]:
+        return [row.object_id for row in project_moves.list_moves(name, actor)]
+
+    assert listed("app") == [split.undo, merged.undo]
+    assert listed("part") == [split.undo]
+    assert listed("app", Actor("bot")) == []
+    undo(split)
+    assert listed("app") == [merged.undo]
+    undo(merged)
+    assert listed("app") == []
+
+
 def test_split_project_has_the_settings_of_the_first(work: Agent) -> None:
     projects.configure_project("app", ADMIN, mode="approve", sends_page=False, off_page_facts=["f1"])
     project_changes.split_project("app", "part", ADMIN, folder="/home/ada/app")
@@ -296,7 +325,7 @@ def test_next_events_of_a_split_folder_are_in_the_new_project(
         assert next_project_of(work, repository, "/home/ada/app/src", f"in {number}") == "part"
         assert next_project_of(work, repository, "/home/ada/app2", f"out {number}") != "part"
     assert next_project_of(work, APP, "/home/ada/app", "of app") == "part"
-    assert project_changes.list_identities("part", ADMIN)[0].key == "folder:/home/ada/app"
+    assert identities.list_identities("part", ADMIN)[0].key == "folder:/home/ada/app"
     limited = agent(projects=["app", "z"], name="limited")
     assert next_project_of(limited, APP, "/home/ada/app", "theirs") == "app"
     Session.objects.exclude(session_id__in=["shared", "of app", "of other/app"]).delete()

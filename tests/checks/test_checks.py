@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.accounts.clearance import user_clearance
+from memoryhub.capture.projects import configure_project
 from memoryhub.checks import services
 from memoryhub.checks.services import CheckDraft, create_check, describe_failures, may_see_result, run_check
 from memoryhub.maintenance import runs
@@ -99,6 +100,22 @@ def test_failed_expectation_is_named(check, remember, ada, expectation, text):
     remember(ZEBRA, project="zoo", sensitivity="private" if "level" in expectation else "public")
     [failure] = said(check(project="zoo", **{"must_words": [], **expectation}), ada)
     assert text in failure
+
+
+@pytest.mark.parametrize(("mode", "words"), [("off", "off"), ("observe", "only observed")])
+def test_project_whose_agents_receive_nothing_fails(check, remember, ada, mode, words):
+    remember(ZEBRA, project="zoo")
+    expecting, forbidding = check(project="zoo"), check(project="zoo", must_words=[], never_words=["x"])
+    assert said(expecting, ada) == []
+    configure_project("zoo", ada, mode=mode)
+    assert said(expecting, ada) == [f"The project is {words}, so agents receive no memories in it."]
+    assert said(forbidding, ada) == []
+
+
+def test_pause_of_the_project_does_not_matter(check, remember, ada):
+    remember(ZEBRA, project="zoo")
+    configure_project("zoo", ada, pause_hours=1)
+    assert said(check(project="zoo"), ada) == []
 
 
 def test_memory_that_must_never_come_fails(check, remember, ada):
@@ -217,6 +234,12 @@ def test_hidden_memory_is_refused_like_an_unknown_one(check, four_levels, ada):
 def test_bad_draft_is_refused(db, fields):
     with pytest.raises(ValidationError):
         CheckDraft(**{"prompt": PROMPT, "must_words": ["zebra"], **fields})
+
+
+def test_private_part_of_a_prompt_is_not_stored(check):
+    assert check(prompt="zebra <private>stripes</private> facts").prompt == "zebra  facts"
+    with pytest.raises(ValidationError, match="must not be empty"):
+        CheckDraft(prompt="<private>zebra", must_words=["zebra"])
 
 
 def test_changes_are_journaled_without_texts(check, ada):

@@ -242,6 +242,19 @@ class TestToHub:
         assert not Memory.objects.get().labels.exists()
         assert "id:" not in (folder / "b.md").read_text()
 
+    def test_edit_into_the_text_of_another_memory_names_that_memory(
+        self, sync: Run, client: Client, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        store(client)
+        sync()
+        other = client.remember("Deploy before ten", project="kiosk").memory
+        client.update(other.id, project="shop")
+        edit(only_file(folder), "\n\nDeploy before noon", "\n\nDeploy before ten")
+        assert sync() == 1
+        shown = capsys.readouterr().err
+        assert f"memory {other.id} has this content already" in shown
+        assert "changed in the hub" not in shown
+
     def test_file_that_became_nonsense_is_not_taken_for_deleted(
         self, sync: Run, client: Client, folder: Path
     ) -> None:
@@ -372,6 +385,16 @@ class TestDeletions:
         client.forget(uid)
         assert sync("--delete") == 1
         assert "Deploy before ten" in only_file(folder).read_text()
+
+    def test_file_of_a_memory_in_another_project_is_reported(
+        self, sync: Run, client: Client, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        uid = store(client)
+        sync()
+        client.update(uid, project="kiosk")
+        assert sync("--delete") == 1
+        assert "is in another project now" in capsys.readouterr().err
+        assert len(files(folder)) == 1
 
     def test_file_of_a_memory_that_the_token_no_longer_sees_stays(
         self, sync: Run, client: Client, folder: Path

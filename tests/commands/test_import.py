@@ -54,6 +54,14 @@ def test_every_field_that_a_client_may_set_is_taken_over(run, jsonl):
     assert Session.objects.get().session_id == "s1"
 
 
+def test_types_are_derived_from_the_text_on_request(run, jsonl):
+    path = jsonl(
+        {"content": "We decided to use NATS."}, {"content": "We decided to rest.", "type": "discovery"}
+    )
+    assert run("import_memories", path, "--infer-types").code == 0
+    assert list(Memory.objects.order_by("pk").values_list("type", flat=True)) == ["decision", "discovery"]
+
+
 def test_the_report_counts_created_refreshed_updated_and_failed(run, jsonl):
     path = jsonl(
         {"content": "one"},

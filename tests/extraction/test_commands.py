@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from django.core.management import BaseCommand, CommandError, call_command
 
+from memoryhub.access.policy import system_actor
+from memoryhub.capture.projects import configure_project
 from memoryhub.models import JournalEntry, Memory
 from tests.extraction.conftest import SAID
 from tools.commands.evaluate_extraction import Command as EvaluateCommand
@@ -37,6 +39,23 @@ class TestExtract:
         rows = Memory.objects.values_list("project", "session_id", "sensitivity")
         assert set(rows) == {("p", "s", "private")}
         assert JournalEntry.objects.filter(operation="insert", actor__startswith="command:").count() == 3
+
+    @pytest.mark.parametrize("options", [(), ("--rules",)])
+    def test_ignored_path_is_neither_stored_nor_sent(
+        self, transcript: Path, model: Any, options: tuple[str, ...]
+    ) -> None:
+        said = "We decided to keep the keys in vault/quincewort.txt, because the deploy reads them there."
+        transcript.write_text(json.dumps([{"role": "user", "content": said}]))
+        configure_project("p", system_actor("test"), ignored_paths="vault/")
+        run("extract", transcript, "--project", "p", *options)
+        assert Memory.objects.count() == 1
+        assert "quincewort" not in f"{list(Memory.objects.values())} {model.asked}"
+
+    def test_model_is_not_asked_where_nothing_is_stored(self, transcript: Path, model: Any) -> None:
+        configure_project("p", system_actor("test"), mode="observe")
+        out, _ = run("extract", transcript, "--project", "p")
+        assert "3 candidates: 3 refused (read by the rules)" in out
+        assert model.asked == []
 
     def test_dry_run_stores_nothing(self, transcript: Path) -> None:
         out, _ = run("extract", transcript, "--dry-run")

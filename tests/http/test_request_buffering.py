@@ -175,8 +175,18 @@ def test_stalled_clients_occupy_no_thread(port):
         assert ask(port, "/echo", b"hay")[1] == b"hay"
 
 
-def test_unread_body_does_not_block(port):
-    assert ask(port, "/unread", bytes(BUFFER_BYTES))[1] == b"not read"
+@pytest.mark.parametrize("size", [BUFFER_BYTES, 20 * BUFFER_BYTES])
+def test_client_that_sends_an_unread_body_whole_gets_the_response(port, size):
+    with speaking(port, f"POST /unread HTTP/1.1\r\nContent-Length: {size}", bytes(size)) as client:
+        assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
+        client.sendall(b"GET /echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert b"HTTP/1.1 200 " in all_of(client), "the connection stays usable"
+
+
+def test_client_that_never_ends_an_unread_body_is_disconnected(port):
+    head = f"POST /unread HTTP/1.1\r\nContent-Length: {9 * BUFFER_BYTES}"
+    with speaking(port, head, bytes(2 * BUFFER_BYTES)) as client:
+        assert all_of(client).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("number", [0, 1, 3, 4, 5, 300])

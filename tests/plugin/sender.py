@@ -27,12 +27,12 @@ PROMPT = {
 
 
 class FakeHub:
-    """Records requests. ``answer`` None: never answers."""
+    """Records requests. ``answer`` None: answers only spooled events."""
 
     def __init__(self) -> None:
         self.answer: str | None = "{}"
         self.status = 200
-        self.late_statuses: list[int] = []  # of spooled events, in turn
+        self.late_answers: list[tuple[int, str]] = []  # status and body for spooled events, in turn
         self.requests: list[tuple[str, str, Any]] = []
         self.queries: list[dict[str, str]] = []
         self.waiting: list[str | None] = []
@@ -47,13 +47,15 @@ class FakeHub:
                 self.queries.append(dict(parse_qsl(query)))
                 self.waiting.append(handler.headers["X-Memoryhub-Waiting"])
                 self.arrived.release()
-                if self.answer is None:
+                is_late = "late" in handler.path
+                if self.answer is None and not is_late:
                     self.never.wait()
                     return
-                is_next = "late" in self.queries[-1] and self.late_statuses
-                handler.send_response(self.late_statuses.pop(0) if is_next else self.status)
+                answer = (self.status, self.answer or "{}")
+                status, text = self.late_answers.pop(0) if is_late and self.late_answers else answer
+                handler.send_response(status)
                 handler.end_headers()
-                handler.wfile.write(self.answer.encode())
+                handler.wfile.write(text.encode())
 
             def log_message(self, *arguments: Any) -> None:
                 """Print nothing."""
@@ -84,7 +86,7 @@ def send(tmp_path: Path, url: str, event: dict[str, Any], mode: str = "event", *
     done = subprocess.run(
         ["sh", str(SENDER), mode],
         pass_fds=[inherited],
-        input=json.dumps(event),
+        input=json.dumps(event, ensure_ascii=False),
         env={"PATH": os.environ["PATH"], **variables},
         capture_output=True,
         text=True,

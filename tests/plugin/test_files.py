@@ -125,15 +125,15 @@ def test_refused_event_prints_nothing(tmp_path: Path, hub: FakeHub) -> None:
 def test_sender_gives_up_on_a_hub_that_never_answers_and_spools_the_event(
     tmp_path: Path, hub: FakeHub
 ) -> None:
-    hub.answer = None
+    hub.answer, hub.late_answers = None, [(503, "{}")]
     curl = tmp_path / "curl"
     curl.write_text(f'#!/bin/sh\necho "$@" >>"{tmp_path}/arguments"\nexec {shutil.which("curl")} "$@"\n')
     curl.chmod(0o700)
     variables = {"MEMORYHUB_HOOK_TIMEOUT": "", "MEMORYHUB_SPOOL": str(tmp_path / "spool")}
     assert send(tmp_path, hub.url, PROMPT, PATH=f"{tmp_path}:{os.environ['PATH']}", **variables) == ""
-    assert [body for _, _, body in hub.requests] == [PROMPT]
+    assert [body for _, _, body in hub.requests] == [PROMPT, PROMPT]
     assert len(list(tmp_path.glob("spool/*/20*"))) == 1
-    [seconds] = re.findall(r"--max-time (\S+)", (tmp_path / "arguments").read_text())
+    seconds, _ = re.findall(r"--max-time (\S+)", (tmp_path / "arguments").read_text())
     assert float(seconds) < 0.3
 
 

@@ -70,6 +70,31 @@ def test_folders_of_a_repository_name_the_same_one(tmp_path: Path, hub: FakeHub,
 
 
 @pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("Größe", "Größe"),
+        ("店", "店"),
+        ("R&D (old)", "R&D (old)"),
+        ('a"b', None),
+        ("a\\", None),
+        ("a\nb", None),
+    ],
+)
+def test_unusual_name_is_sent_if_it_needs_no_escape(
+    tmp_path: Path, hub: FakeHub, name: str, sent: str | None
+) -> None:
+    git(tmp_path, "init", "-q", name)
+    folder = tmp_path / name / "src"
+    folder.mkdir()
+    assert (sent_repository(tmp_path, hub, folder) or {}).get("name") == sent
+
+
+def test_folders_that_the_shell_searches_are_ignored(tmp_path: Path, hub: FakeHub, repository: Path) -> None:
+    git(tmp_path, "init", "-q", "home")
+    assert sent_repository(tmp_path, hub, repository, CDPATH=str(tmp_path / "home"))["name"] == "shop"
+
+
+@pytest.mark.parametrize(
     ("address", "sent"),
     [
         ("https://ada:s3cr@t@example.org/o/a.git", "https://example.org/o/a.git"),

@@ -63,8 +63,9 @@ def test_spooled_events_are_sent_in_order_with_their_ids_and_times(tmp_path: Pat
 def test_event_is_sent_again_with_the_id_of_its_first_delivery(tmp_path: Path, hub: FakeHub) -> None:
     hub.answer = None
     send(tmp_path, hub.url, PROMPT, MEMORYHUB_HOOK_TIMEOUT="", MEMORYHUB_SPOOL=str(tmp_path / "spool"))
-    [file] = spooled(tmp_path / "spool")
-    assert hub.queries == [{"event_id": file.name[-16:]}]
+    assert spooled(tmp_path / "spool") == []
+    first, second = hub.queries
+    assert second == {**first, "at": second["at"], "late": "true"}
 
 
 def test_spool_is_private_and_has_no_plain_text(tmp_path: Path, hub: FakeHub, spool: Path) -> None:
@@ -125,16 +126,61 @@ def test_killed_sender_leaves_no_plain_text(tmp_path: Path, hub: FakeHub, spool:
 
 def test_spooled_event_that_the_hub_refuses_is_deleted(tmp_path: Path, hub: FakeHub) -> None:
     keep(tmp_path, hub, "refused", "kept")
-    hub.late_statuses = [422, 200]
+    hub.late_answers = [(422, "{}"), (200, "{}")]
     assert recover(tmp_path, hub) == ["now", "refused", "kept"]
     assert spooled(tmp_path / "spool") == []
 
 
 def test_sending_stops_at_the_first_event_that_the_hub_does_not_take(tmp_path: Path, hub: FakeHub) -> None:
     files = keep(tmp_path, hub, "first", "second", "third")
-    hub.late_statuses = [200, 503]
+    hub.late_answers = [(200, "{}"), (503, "{}")]
     assert recover(tmp_path, hub) == ["now", "first", "second"]
     assert spooled(tmp_path / "spool") == files[1:]
+
+
+@pytest.mark.parametrize("name", ["PostToolUse", "PostToolUseFailure", "PreCompact", "SessionEnd"])
+def test_report_waits_for_the_events_before_it(tmp_path: Path, hub: FakeHub, name: str) -> None:
+    keep(tmp_path, hub, "first", "second")
+    variables = {"MEMORYHUB_SPOOL": str(tmp_path / "spool")}
+    send(tmp_path, hub.url, {**PROMPT, "hook_event_name": name, "prompt": "last"}, **variables)
+    assert [body["prompt"] for _, _, body in hub.requests] == ["first", "second", "last"]
+    assert spooled(tmp_path / "spool") == []
+
+
+def test_report_is_sent_at_once_if_it_cannot_be_stored(tmp_path: Path, hub: FakeHub) -> None:
+    keep(tmp_path, hub, "first")
+    broken = tmp_path / "bin" / "openssl"
+    broken.parent.mkdir()
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o700)
+    variables = {"MEMORYHUB_SPOOL": str(tmp_path / "spool"), "PATH": f"{broken.parent}:{os.environ['PATH']}"}
+    send(tmp_path, hub.url, {**PROMPT, "hook_event_name": "SessionEnd", "prompt": "last"}, **variables)
+    assert [body["prompt"] for _, _, body in hub.requests] == ["last"]
+
+
+@pytest.mark.parametrize("status", [200, 302, 502])
+def test_spooled_event_waits_if_another_server_answers(tmp_path: Path, hub: FakeHub, status: int) -> None:
+    files = keep(tmp_path, hub, "first", "second")
+    hub.late_answers = [(status, "<html>Sign in to this network</html>")]
+    assert recover(tmp_path, hub) == ["now", "first"]
+    assert spooled(tmp_path / "spool") == files
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_event_that_a_proxy_refuses_waits_and_does_not_block_the_others(
+    tmp_path: Path, hub: FakeHub, status: int
+) -> None:
+    files = keep(tmp_path, hub, "first", "second")
+    hub.late_answers = [(status, "<html>Blocked</html>")]
+    assert recover(tmp_path, hub) == ["now", "first", "second"]
+    assert spooled(tmp_path / "spool") == files[:1]
+
+
+def test_order_does_not_change_if_the_clock_is_set_back(tmp_path: Path, hub: FakeHub) -> None:
+    [file] = keep(tmp_path, hub, "first")
+    file.rename(file.with_name(f"2090-01-01T00-00-00Z{file.name[20:]}"))
+    keep(tmp_path, hub, "second")
+    assert recover(tmp_path, hub) == ["now", "first", "second"]
 
 
 def test_question_before_a_tool_is_not_spooled(tmp_path: Path, hub: FakeHub, spool: Path) -> None:

@@ -75,6 +75,20 @@ def test_deleted_check_can_be_restored(sign_in, remember):
     assert services.to_draft(MemoryCheck.objects.get()) == before
 
 
+def test_change_of_a_check_can_be_undone(sign_in, remember):
+    memory = remember(ZEBRA)
+    client = sign_in("change_memory")
+    create(client, must_bring=memory.uid, never_words="one\ntwo words", project="zoo", enabled="")
+    check = MemoryCheck.objects.get()
+    before = services.to_draft(check)
+    path = f"/checks/{check.uid}/"
+    values = {"prompt": "another prompt", "level": "public", "must_words": "zebra"}
+    page = client.post(path, values, follow=True).content.decode()
+    form = page.partition(f'action="{path}" class="undo">')[2].partition("</form>")[0]
+    client.post(path, submitted_fields(form))
+    assert services.to_draft(MemoryCheck.objects.get()) == before
+
+
 def test_check_is_edited_run_and_deleted(sign_in, remember):
     remember(ZEBRA)
     client = sign_in("change_memory")

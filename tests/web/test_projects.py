@@ -186,6 +186,19 @@ def test_project_is_renamed_merged_split_and_restored(owner: Client) -> None:
     assert set(Memory.objects.values_list("project", flat=True)) == {"shop", "other"}
 
 
+def test_move_can_be_undone_on_the_settings_page_later(owner: Client, sign_in: SignIn) -> None:
+    create_memory(MemoryDraft(content="x", project="shop"), ADMIN)
+    move(owner, "shop", "rename", "store")
+    [address] = re.findall(
+        r'action="(/project-changes/[^"]+)"', owner.get("/project-settings/store/").content.decode()
+    )
+    assert "Undone" in owner.post(address, follow=True).content.decode()
+    assert "project-changes" not in owner.get("/project-settings/shop/").content.decode()
+    move(owner, "shop", "rename", "store")
+    other = sign_in("add_maintenancerun", "change_memory", name="other")
+    assert "project-changes" not in other.get("/project-settings/store/").content.decode()
+
+
 def test_refused_move_is_explained(owner: Client) -> None:
     create_memory(MemoryDraft(content="x", project="shop"), ADMIN)
     assert "There is no such project" in move(owner, "shop", "merge", "none")

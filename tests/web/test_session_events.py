@@ -411,6 +411,20 @@ class TestFolding:
         anchor = re.findall(r'id="(event-[^"]+)"', html)[1]
         assert '<details class="fold" open><summary>3 routine' in self.listing(visitor, f"?entry={anchor}")
 
+    def test_reasons_of_decisions_stay_in_view(self, visitor: Client, quiet: Session) -> None:
+        self.routine(quiet, 4, 1, skip_reason="routine")
+        self.routine(quiet, 3, 2, skip_reason="below the gate", memorability=0.2)
+        html = self.listing(visitor, "?kind=kept")
+        assert "4 routine events" in html
+        assert html.count("routine events") == 1
+        assert "7 routine events" in self.listing(visitor)
+
+    def test_the_report_folds_them_too(self, visitor: Client, quiet: Session) -> None:
+        self.routine(quiet, 23)
+        html = visitor.get("/reports/sessions/quiet/?project=p").content.decode()
+        assert '<details class="fold"><summary>23 routine events' in html
+        assert html.count('<li class="is-event"') == 23
+
     def test_filtered_and_narrowed_lists_show_each_event(self, visitor: Client, quiet: Session) -> None:
         self.routine(quiet, 5)
         for query in ("?kind=event", "?tool=Read"):

@@ -95,6 +95,11 @@ class Command(StoreCommand):
             metavar="never|DAYS",
             help="lifetime of memories without ttl_days: days, or never (default: default_ttl_days)",
         )
+        parser.add_argument(
+            "--infer-types",
+            action="store_true",
+            help="derive the type of memories without one from their text (default: change)",
+        )
         parser.add_argument("--actor", help="your name in the journal (default: command:<your login>)")
         parser.add_argument("--resume", action="store_true", help="continue an interrupted import")
         parser.add_argument("--strict", action="store_true", help="stop at the first bad line")
@@ -156,6 +161,7 @@ class Command(StoreCommand):
             options["dry_run"],
             options["strict"],
             restores=True,
+            infer_types=options["infer_types"],
         )
 
     def _format(self) -> Format:
@@ -300,6 +306,6 @@ class Command(StoreCommand):
                 given += [f"--{name}", self.options[name]]
         if self.options["ttl"] is not None:
             given += ["--ttl", f"{self.options['ttl']:g}" if self.options["ttl"] else "never"]
-        for name in ("every_owner", "strict", "raise_cap"):
+        for name in ("every_owner", "infer_types", "strict", "raise_cap"):
             given += [f"--{name.replace('_', '-')}"] * self.options[name]
         return shlex.join(given)

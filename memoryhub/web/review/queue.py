@@ -46,6 +46,7 @@ TITLES = {
     CONTRADICTIONS: "Contradictions",
 }
 PAGE_SIZE = 10
+MAX_CLUSTERS = 5  # near-duplicates: a cluster is several times as long as a memory
 CARD_CHARS = 1500  # of the content that are loaded for a card
 _SHOWN_CHARS, _SHOWN_LINES = 800, 14  # of it that a card shows at first
 _SLACK = 1.25  # a text longer by less than this factor is shown whole

@@ -34,6 +34,7 @@ from memoryhub.web.review import queue as review_queue
 from memoryhub.web.review.queue import (
     CONTRADICTIONS,
     DUPLICATES,
+    MAX_CLUSTERS,
     NEW,
     PAGE_SIZE,
     WAITING,
@@ -270,7 +271,7 @@ def _load_cards(request: HttpRequest, memories: MemoryQuerySet, whole: bool = Fa
 def _duplicates_context(request: HttpRequest, project: str) -> dict[str, Any]:
     clearance = request_clearance(request)
     found = Comparison(request, project).clusters()
-    clusters = presenters.build_first_cards(found, clearance, PAGE_SIZE)
+    clusters = presenters.build_first_cards(found, clearance, MAX_CLUSTERS)
     for cluster in clusters:
         queries.reveal_secrets(request, cluster.everyone, "review")
     return {"found": found, "clusters": clusters, "more": len(found.near) - len(clusters)}

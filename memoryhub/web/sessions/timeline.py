@@ -23,7 +23,7 @@ from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import MonthFilter, TimelineFilter
 from memoryhub.web.sessions.overview import make_title, name_sessions, title_columns
 from memoryhub.web.sessions.picture import fit_to_bytes
-from memoryhub.web.sessions.views import read_entries, sessions_with_titles, visible_summary
+from memoryhub.web.sessions.views import fold_routine, read_entries, sessions_with_titles, visible_summary
 
 ENTRIES_PER_PAGE, SESSIONS_PER_DAY = 24, 3
 
@@ -217,7 +217,8 @@ def _count_within_budget(entries: list[timeline.TimelineEntry]) -> int:
 
 
 def _render_entries(entries: list[timeline.TimelineEntry], summary: Memory | None) -> str:
-    return render_to_string("sessions/report.html#report_days", {"entries": entries, "summary": summary})
+    context = {"entries": fold_routine(entries), "summary": summary}
+    return render_to_string("sessions/report.html#report_days", context)
 
 
 def _find_sessions(session_id: str, project: str | None, clearance: Clearance) -> list[Session]:

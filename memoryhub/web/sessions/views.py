@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
@@ -20,6 +20,7 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
+from memoryhub.capture.distillation import ROUTINE
 from memoryhub.capture.projects import mode_note
 from memoryhub.injection import queries
 from memoryhub.injection.queries import InjectionReport
@@ -38,9 +39,8 @@ from memoryhub.web.memories.filters import OptionGroup, without_single_options
 from memoryhub.web.sessions import overview
 from memoryhub.web.sessions.picture import MAX_ITEMS, fit_to_bytes, render_picture
 
-PAGE_SIZE = 50
+PAGE_SIZE = 25
 ENTRIES_PER_PAGE = 30
-DECISIONS_PER_PAGE = 20  # each shows how it was made
 MAX_LIST_BYTES = 29_000  # of the entries on a page: fewer entries if they are long
 CONTEXT_ENTRIES = 6  # entries before the one that the address names
 MIN_FOLDED = 3  # routine events in a row that become one line
@@ -247,7 +247,7 @@ def _entries_context(
     is_filtered = which != EventFilter()
     anchor = request.GET.get("entry", "")
     options = {
-        "limit": DECISIONS_PER_PAGE if kind == "kept" else ENTRIES_PER_PAGE,
+        "limit": ENTRIES_PER_PAGE,
         # A filter for events leaves out the memories between them.
         "kinds": KINDS["event" if kind in ("", "kept") and is_filtered else kind],
         "oldest_first": not order,
@@ -256,7 +256,8 @@ def _entries_context(
     entries, next_cursor = read_entries(found, clearance, cursor, reports, **options)
     anchors = [entry.anchor for entry in entries]
     min_count = anchors.index(anchor) + 1 if anchor in anchors else 1
-    listing, fit = _render_entries(request, entries, min_count, folds=kind == "" and not is_filtered)
+    folded = None if is_filtered else _FOLDED.get(kind)
+    listing, fit = _render_entries(request, entries, min_count, folded)
     if fit < len(entries):
         entries, next_cursor = entries[:fit], timeline.cursor_after(entries[fit - 1])
     return {
@@ -288,9 +289,15 @@ def read_entries(
 
 
 def _render_entries(
-    request: HttpRequest, entries: list[timeline.TimelineEntry], min_count: int, *, folds: bool
+    request: HttpRequest,
+    entries: list[timeline.TimelineEntry],
+    min_count: int,
+    folded: Callable[[timeline.TimelineEntry], bool] | None,
 ) -> tuple[str, int]:
-    """Render as many entries as the page's budget allows, but at least ``min_count``. Return their number."""
+    """Render as many entries as the page's budget allows, but at least ``min_count``. Return their number.
+
+    ``folded``: the entries that become one line if several are in a row.
+    """
     context = {
         "in_session": True,
         "level": 3,
@@ -300,7 +307,7 @@ def _render_entries(
     anchor = request.GET.get("entry", "")
 
     def render_first(count: int) -> str:
-        shown = fold_routine(entries[:count], anchor) if folds else entries[:count]
+        shown = fold_routine(entries[:count], anchor, folded) if folded else entries[:count]
         return render_to_string("timeline/page.html#days", {**context, "entries": shown}, request)
 
     return fit_to_bytes(render_first, len(entries), MAX_LIST_BYTES, min_count)
@@ -332,12 +339,23 @@ def is_routine(entry: timeline.TimelineEntry) -> bool:
     return entry.row.event == "tool:post" and entry.row.memory_id is None and not has_failed
 
 
+def is_skipped_as_routine(entry: timeline.TimelineEntry) -> bool:
+    """Whether nothing was kept of a routine event because it is routine, and for no other reason."""
+    return is_routine(entry) and getattr(entry.row, "skip_reason", "") == ROUTINE
+
+
+# The entries of a tab that are folded. The reasons why other events were not kept stay in view.
+_FOLDED = {"": is_routine, "kept": is_skipped_as_routine}
+
+
 def fold_routine(
-    entries: Sequence[timeline.TimelineEntry], anchor: str = ""
+    entries: Sequence[timeline.TimelineEntry],
+    anchor: str = "",
+    is_folded: Callable[[timeline.TimelineEntry], bool] = is_routine,
 ) -> list[timeline.TimelineEntry | FoldedEvents]:
-    """Fold each run of at least :data:`MIN_FOLDED` routine events of one day."""
+    """Fold each run of at least :data:`MIN_FOLDED` events of one day that ``is_folded`` accepts."""
     folded: list[timeline.TimelineEntry | FoldedEvents] = []
-    for (routine, _), run in groupby(entries, lambda one: (is_routine(one), timezone.localdate(one.at))):
+    for (routine, _), run in groupby(entries, lambda one: (is_folded(one), timezone.localdate(one.at))):
         found = list(run)
         if routine and len(found) >= MIN_FOLDED:
             folded.append(FoldedEvents(found, anchor in [entry.anchor for entry in found]))

@@ -6,12 +6,19 @@ from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.maintenance import executor, runs
 from memoryhub.models import MaintenanceRun, Memory
 from tests.browser.journeys.conftest import go_to
+
+
+def open_memory(page: Page) -> None:
+    box = page.get_by_role("searchbox", name="Search memories")
+    box.fill("paint 0")
+    box.press("Enter")
+    page.get_by_role("link", name="Paint 0").click()
 
 
 def test_run_is_undone_from_a_faded_memory(set_out: Any, person: Any, remember: Any, scripts: bool) -> None:
@@ -26,8 +33,7 @@ def test_run_is_undone_from_a_faded_memory(set_out: Any, person: Any, remember: 
 
     rights = ("add_maintenancerun", "view_maintenancerun", "view_private", "view_secret")
     page = set_out("/", person("keeper", *rights))
-    go_to(page, "Memories")
-    page.get_by_role("link", name="Paint 0").click()
+    open_memory(page)
     importance = page.locator("#field-importance")
     expect(importance).to_contain_text("0.0")
     go_to(page, "Settings", "Maintenance")
@@ -47,7 +53,6 @@ def test_run_is_undone_from_a_faded_memory(set_out: Any, person: Any, remember: 
     if not scripts:
         page.get_by_role("link", name="Refresh").click()
     expect(page.locator("#run-state")).to_contain_text("Done")
-    go_to(page, "Memories")
-    page.get_by_role("link", name="Paint 0").click()
+    open_memory(page)
     expect(importance).to_contain_text("0.5")
     assert set(memories.values_list("importance", flat=True)) == {0.5}

@@ -1,0 +1,228 @@
+"""Ignored files of a project: patterns in the syntax of ``.gitignore``, whose files are never stored."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from pathspec import GitIgnoreSpec
+
+from memoryhub.capture.observation import MAX_DEPTH, MAX_OUTPUT, Observation
+from memoryhub.memories.errors import StoreError
+
+MAX_PATTERNS_CHARS = 10_000
+# To match a pattern takes exponentially longer with its wildcards, and agents send any text as a path.
+MAX_WILDCARDS = 3  # in a name, and as ** in a pattern
+MAX_NAME_CHARS, MAX_FOLDERS = 255, 100  # of a path; a longer name is no file
+MAX_PATH_CHARS = 1000
+MAX_VALUES = 500  # of the input of a tool
+REMOVED = "[ignored path]"
+# What may be a path in a prompt, a command or an output: it has a dot or a slash. A wide one may also contain
+# brackets and commas, as in ``app/(admin)/[id].tsx``.
+_PATH_IN_TEXT = re.compile(r"[^\s\"'`<>|;&(){}\[\]=,:*?!#]*[./\\][^\s\"'`<>|;&(){}\[\]=,:*?!#]*")
+_WIDE_PATH_IN_TEXT = re.compile(r"[^\s\"'`<>|;&]+")
+_EDGES = "()[]{},:=*?!#."
+_COMMAND_PART = re.compile(r"[\s;|&()<>]+")
+_BRACES = re.compile(r"[{},]")
+_LINE_NUMBER = re.compile(r"-\d+-.*")  # of a line around a match of grep: file.py-12-text
+# Keys of a tool's input whose values are paths even without a dot or a slash.
+_PATH_KEY = re.compile(r"path|file|dir|folder|glob", re.I)
+
+
+@lru_cache(maxsize=64)
+def _compile(patterns: str) -> GitIgnoreSpec:
+    return GitIgnoreSpec.from_lines(patterns.splitlines())
+
+
+@lru_cache(maxsize=64)
+def _compile_spaced(patterns: str) -> re.Pattern[str] | None:
+    """Return a pattern for paths with a space in a text, where a path otherwise ends at a space.
+
+    It finds patterns without wildcards: a file by its name, a folder before a slash or a quotation mark.
+    """
+    found = []
+    for line in patterns.splitlines():
+        name = line.replace("\\ ", " ").strip()
+        if " " not in name or name[0] in "#!" or re.search(r"[*?\[\\]", name):
+            continue
+        is_file = "." in name and not name.endswith("/")
+        words = re.escape(name.strip("/")).replace(r"\ ", r"\\? ")
+        found.append(words + (r"(?![\w-])" if is_file else r"(?=[/\"'`])"))
+    return re.compile(rf"(?<![\w-])(?:{'|'.join(found)})(?:/[^\s\"'`]*)?") if found else None
+
+
+def check_patterns(patterns: str) -> str:
+    """Return the patterns without trailing spaces. Raise StoreError if they cannot be used."""
+    if len(patterns) > MAX_PATTERNS_CHARS:
+        raise StoreError(f"must have at most {MAX_PATTERNS_CHARS} characters", "ignored_paths")
+    for number, line in enumerate(patterns.splitlines(), start=1):
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except (ValueError, re.error):
+            raise StoreError(f"line {number} is not a pattern of .gitignore", "ignored_paths") from None
+        if not line.startswith("#") and _has_many_wildcards(line):
+            problem = (
+                f"line {number} has too many wildcards; use at most {MAX_WILDCARDS} in a name, and as many **"
+            )
+            raise StoreError(problem, "ignored_paths")
+    return patterns.strip("\n")
+
+
+def _has_many_wildcards(pattern: str) -> bool:
+    names = [re.sub(r"\*{2,}", "**", name) for name in pattern.split("/")]
+    return max(names.count("**"), *(len(re.findall(r"\*+", name)) for name in names)) > MAX_WILDCARDS
+
+
+@dataclass(frozen=True)
+class IgnoredPaths:
+    """The ignored files of a project. ``folders``: working folders, from which patterns are matched.
+
+    Falsy without patterns.
+    """
+
+    patterns: str = ""
+    project: str = ""
+    folders: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.patterns)
+
+    def matches(self, path: str) -> bool:
+        """Whether a file or folder is ignored. A pattern like ``secrets/`` matches folders alone."""
+        spec, paths = _compile(self.patterns), self._relative_paths(path.removeprefix("file://"))
+        return any(spec.match_file(one) or spec.match_file(f"{one}/") for one in paths)
+
+    def _relative_paths(self, path: str) -> set[str]:
+        """Return the path relative to each working folder, and to the folder with the name of the project.
+
+        A path outside of them is relative to the root. Empty for a text that cannot be a path.
+        """
+        path, found = posixpath.normpath(path.replace("\\", "/")), set()
+        names = path.split("/")
+        if max(map(len, names)) > MAX_NAME_CHARS:
+            return set()
+        path = "/".join(names[-MAX_FOLDERS:])
+        for folder in filter(None, self.folders):
+            folder = posixpath.normpath(folder.replace("\\", "/")).rstrip("/")
+            whole = path if path.startswith("/") else f"{folder}/{path}"
+            if whole.startswith(f"{folder}/"):
+                found.add(whole.removeprefix(f"{folder}/"))
+            _, is_inside, rest = whole.rpartition(f"/{self.project}/")
+            found |= {rest} if is_inside and self.project else set()
+        return found or {path.lstrip("/")}
+
+    def names_any(self, *texts: str) -> bool:
+        """Whether a text names an ignored file."""
+        found = {name for text in texts for name in _PATH_IN_TEXT.findall(text)}
+        found |= {_LINE_NUMBER.sub("", name) for name in found}
+        found |= {name for text in texts for name in _wide_paths(text)}
+        spaced = _compile_spaced(self.patterns)
+        return any(map(self.matches, found)) or bool(spaced and any(map(spaced.search, texts)))
+
+    def _names_in_command(self, command: str) -> bool:
+        """Whether a command names an ignored file or folder, also by a name like ``id_rsa`` or a glob."""
+        parts = {part.strip("\"'") for part in _COMMAND_PART.split(command)} | _shell_words(command)
+        parts |= {part.partition("*")[0].rstrip("/") for part in parts if "*" in part}
+        parts |= {piece for part in parts for piece in _BRACES.split(part)}
+        return self.names_any(command) or any(map(self.matches, parts - {""}))
+
+    def _names_in_input(self, given: Any) -> bool:
+        """Whether a value of a tool's input is the path of an ignored file, whatever its key."""
+        return any(
+            self.matches(text)
+            for key, text in _input_texts(given)
+            if len(text) <= MAX_PATH_CHARS and "\n" not in text
+            if _PATH_KEY.search(key) or re.search(r"[./\\]", text)
+        )
+
+    def redact(self, text: str) -> str:
+        """Return the text with :data:`REMOVED` instead of the ignored paths in it."""
+        if not self:
+            return text
+        if spaced := _compile_spaced(self.patterns):
+            text = spaced.sub(REMOVED, text)
+        return _WIDE_PATH_IN_TEXT.sub(lambda found: self._redact_word(found.group()), text)
+
+    def _redact_word(self, word: str) -> str:
+        redacted = _PATH_IN_TEXT.sub(
+            lambda found: REMOVED if self.names_any(found.group()) else found.group(), word
+        )
+        path = word.strip(_EDGES)
+        return word.replace(path, REMOVED) if redacted == word and self.names_any(word) else redacted
+
+    def filter(self, seen: Observation, given: Any = None) -> Observation | None:
+        """Return the parts of a tool call that may be stored; None if nothing may be stored.
+
+        ``given``: the input of the tool. If the call also touches ignored files, or if its texts name one,
+        its output and the text that it wrote may come from them: only its command, its question and the paths
+        of other files remain. A command that names an ignored file may contain its content too, so nothing
+        remains.
+        """
+        if not self:
+            return seen
+        read, modified = self._keep(seen.files_read), self._keep(seen.files_modified)
+        touched = len(seen.files_read) + len(seen.files_modified)
+        is_named = self._names_in_input(given)
+        if ((touched or is_named) and not read and not modified) or self._names_in_command(seen.command):
+            return None
+        texts = (
+            seen.question,
+            seen.output,
+            seen.added,
+            seen.removed,
+            *(text for _, text in _input_texts(given)),
+        )
+        if not is_named and len(read) + len(modified) == touched and not self.names_any(*texts):
+            return seen
+        return replace(
+            seen,
+            files_read=read,
+            files_modified=modified,
+            question=self.redact(seen.question),
+            output="",
+            added="",
+            removed="",
+        )
+
+    def _keep(self, paths: Iterable[str]) -> tuple[str, ...]:
+        return tuple(path for path in paths if not self.matches(path))
+
+
+def _wide_paths(text: str) -> Iterator[str]:
+    """Yield the words of a text that contain a slash and a bracket or comma: they may be one path."""
+    for word in _WIDE_PATH_IN_TEXT.findall(text):
+        path = word.strip(_EDGES)
+        if "/" in path and not _PATH_IN_TEXT.fullmatch(path):
+            yield path
+
+
+def _shell_words(command: str) -> set[str]:
+    """Return the words of a command without quotation marks and backslashes, as a shell reads them."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        return set(lexer)
+    except ValueError:  # an open quotation mark
+        return set()
+
+
+def _input_texts(given: Any) -> Iterator[tuple[str, str]]:
+    """Yield the texts of the input of a tool, each with the key under which it is."""
+    return islice(_nested_texts("", given, 0), MAX_VALUES)
+
+
+def _nested_texts(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield key, value[:MAX_OUTPUT]
+    elif depth < MAX_DEPTH and isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _nested_texts(str(name), one, depth + 1)
+    elif depth < MAX_DEPTH and isinstance(value, list | tuple):
+        for one in value:
+            yield from _nested_texts(key, one, depth + 1)
