@@ -37,7 +37,7 @@ STATES = {
     ],
     "memory-compare": ["?from=1&to=now"],
     "memories": [
-        *("?sort=title", "?project=nowhere", "?tag=data", "?type=bugfix"),
+        *("?project=nowhere", "?tag=data", "?type=bugfix"),
         *("?q=tide&project=harbor-board", "?q=nothing+at+all", "?q=a&since=never", "?q=tiide+tabels"),
         *("?q=tide&order=-created_at", "?on=2020-01-01"),
     ],
@@ -45,7 +45,7 @@ STATES = {
     "sessions": ["?project=greenhouse"],
     "timeline": ["?project=greenhouse", "?month=never"],
     "timeline-entries": ["?project=harbor-board", "?since=never"],
-    "facts": ["?add=1", "?min_confidence=2", "?subject=harbor-board"],
+    "facts": ["?min_confidence=2", "?subject=harbor-board"],
     "facts-graph": ["?thing=harbor-board", "?project=nowhere"],
     "thing": ["?name=harbor-board"],
     "journal": ["?operation=update", "?operation=never"],

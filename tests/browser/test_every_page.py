@@ -93,6 +93,8 @@ def look_at(page: Page, addresses: Iterable[str]) -> None:
         for address in addresses:
             if address != HERE:
                 page.goto(address)
+                if urlsplit(page.url).path != urlsplit(address).path:
+                    wrong[f"redirects to {page.url}"].append(address)
             unfold(page)
             requests.settle()
             for one in checks.find_problems(page):
@@ -101,8 +103,11 @@ def look_at(page: Page, addresses: Iterable[str]) -> None:
 
 
 @pytest.mark.usefixtures("embedding")
-def test_every_page_passes_all_checks(open_page: OpenPage, live_server: Any, watch: Watch) -> None:
+def test_every_page_passes_all_checks(
+    open_page: OpenPage, live_server: Any, watch: Watch, settings: Any
+) -> None:
     """One walk: a second process would fill another store, and compare the same text again."""
+    settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 24 * 3600  # on a busy machine, the walk takes minutes
     watch.expect(404, 422)
     boss = full_store.fill_store()
     client = confirm_session(signed_in_client(boss, "private", "secret"), boss)
@@ -205,6 +210,11 @@ def test_nor_where_a_page_cannot_be_shown(
     caplog.set_level(logging.CRITICAL)
     watch.expect(status)
     look_at(open_page("/glance/", reader), [HERE])
+
+
+def test_address_that_shows_another_page_is_found(open_page: OpenPage, watch: Watch) -> None:
+    with pytest.raises(AssertionError, match=r"redirects to .*/login/"):
+        look_at(open_page("/login/"), ["/memories/"])
 
 
 def test_nor_under_an_unknown_name(open_page: OpenPage, live_server: Any, watch: Watch) -> None:

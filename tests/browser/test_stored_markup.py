@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, Error, Request, Route
 from memoryhub.models import Memory
 from tests.browser.conftest import HARMLESS
 from tests.http import hostile_store, payloads
-from tests.http.url_walk import Walk, enter
+from tests.http.url_walk import Walk, body, enter
 
 # What only a payload can have put into a page, by the document's own account.
 PROBE = """() => {
@@ -52,7 +52,10 @@ class Witness:
 
     def __init__(self, context: BrowserContext, host: str) -> None:
         self.host, self.seen = host, list[str]()
+        # Headers and bodies of pages that were rendered before; the browser shows each of them once.
+        self.answers: dict[str, tuple[dict[str, str], str]] = {}
         context.route(self._is_foreign, self._refuse)
+        context.route(self._is_answered, self._answer)
         self.page = context.new_page()
         self.page.on("dialog", self._dialog)
         self.page.on("console", lambda one: self._note(one.text, one.type in ("error", "warning")))
@@ -66,6 +69,15 @@ class Witness:
 
     def _refuse(self, route: Route) -> None:
         route.abort()
+
+    def _is_answered(self, url: str) -> bool:
+        return _path(url) in self.answers
+
+    def _answer(self, route: Route) -> None:
+        if not route.request.is_navigation_request():
+            return route.fallback()
+        headers, body_ = self.answers.pop(_path(route.request.url))
+        return route.fulfill(headers=headers, body=body_)
 
     def _dialog(self, dialog: Any) -> None:
         self._note(f"dialog: {dialog.message}")
@@ -91,6 +103,11 @@ class Witness:
         return [*self.seen, *self.page.evaluate(PROBE)]
 
 
+def _path(url: str) -> str:
+    """Return the path and the query of an address, as a browser or as Django writes them."""
+    return unquote(urlsplit(url)._replace(scheme="", netloc="", fragment="").geturl())
+
+
 @pytest.fixture
 def witness(chromium: Browser, live_server: Any, settings: Any) -> Any:
     """A window in which the administrator of the hostile store is signed in."""
@@ -107,20 +124,22 @@ def witness(chromium: Browser, live_server: Any, settings: Any) -> Any:
     context.close()
 
 
-def addresses(client: Any) -> list[str]:
-    """Every page, some memories and sessions with every payload between them, one of each other kind."""
-    found: dict[str, None] = {}
+def visit(client: Any) -> dict[str, tuple[dict[str, str], str]]:
+    """Return headers and bodies by address: every page, some memories and sessions with every payload between
+    them, one of each other kind.
+    """
+    found: dict[str, tuple[dict[str, str], str]] = {}
 
     def look(address: str, response: Any) -> None:
         is_file = "attachment" in response.headers.get("Content-Disposition", "")
         if response["Content-Type"].startswith("text/html") and not is_file:
-            found[address] = None
+            found[address] = dict(response.headers), body(response)
 
     walk = Walk(client, look)
     walk.pages(most=1)
     walk.admin(most=2)
     walk.opens(reverse("memory", args=[Memory.objects.get(title=hostile_store.EVERYTHING_TITLE).uid]))
-    return [address for address in found if address not in walk.fragments]
+    return {address: found[address] for address in found if address not in walk.fragments}
 
 
 def test_stored_markup_runs_loads_and_redirects_nothing(witness, monkeypatch):
@@ -131,8 +150,9 @@ def test_stored_markup_runs_loads_and_redirects_nothing(witness, monkeypatch):
 
 def _check_every_page(witness: Witness) -> None:
     wrong = {}
-    found = addresses(witness.client)
+    found = visit(witness.client)
     assert len(found) > 100
+    witness.answers = {_path(address): answer for address, answer in found.items()}
     for address in found:
         try:
             if seen := witness.open(address):
@@ -140,6 +160,7 @@ def _check_every_page(witness: Witness) -> None:
         except Error as error:
             wrong[address] = [str(error)[:200]]
     assert not wrong
+    assert not witness.answers, "the browser did not open these pages"
 
 
 def _check_inserted_content(witness: Witness) -> None:

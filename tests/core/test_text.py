@@ -182,7 +182,13 @@ def test_title_line_is_removed_unless_it_begins_a_paragraph(content, title, expe
 
 @pytest.mark.parametrize(
     ("line", "title", "expected"),
-    [("Oats: at six", "Oats", "at six"), ("Oats and hay", "Oats…", "and hay"), ("Hay", "Oats", "Hay")],
+    [
+        ("Oats: at six", "Oats", "at six"),
+        ("Oats and hay", "Oats…", "and hay"),
+        ("Hay", "Oats", "Hay"),
+        ("Oats; hay", "Session: Oats", "hay"),
+        ("Oats; hay", "So far: Oats", "hay"),
+    ],
 )
 def test_title_prefix_is_removed(line, title, expected):
     assert text.without_title_prefix(line, title) == expected
