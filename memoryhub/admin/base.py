@@ -193,7 +193,7 @@ class VisibleRowsAdmin(_ModelAdmin):
         versions = visible_revisions(obj, clearance)[:_HISTORY_PAGE_SIZE] if isinstance(obj, Memory) else []
         context = {
             **self.admin_site.each_context(request),
-            "title": f"History of {self.opts.verbose_name} {uid}",
+            "title": f"History of “{shorten(str(obj), 60)}”",
             "object": obj,
             "uid": uid,
             "opts": self.opts,

@@ -67,7 +67,7 @@ class TokenForm(ModelForm):
     clearance = forms.ChoiceField(help_text="The highest level that the agent can read.")
     rights = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
     projects = LinesField(
-        widget=AdminTextareaWidget({"rows": 3}), help_text="One per line. Leave empty for every project."
+        widget=AdminTextareaWidget({"rows": 3}), help_text="One per line. Leave empty for all projects."
     )
 
     class Meta:
@@ -220,7 +220,7 @@ class TokenAdmin(DraftAdmin):
 
     @column("projects")
     def projects_shown(self, token: AgentToken) -> str:
-        return ", ".join(token.projects) or "all"
+        return ", ".join(token.projects) or "all projects"
 
     @column("state")
     def state(self, token: AgentToken) -> str:

@@ -201,7 +201,7 @@ def _proofs(event: Event, caller: Caller, is_week_new: bool) -> list[str]:
     if event.event != capture.SESSION_END:
         return []
     found = proof.prove_session(event.session.session_id, event.session.project, caller.actor)
-    return [f"{found} in this session"] if found.shown else []
+    return [f"{found} in this session"] if found.shown or found.kept else []
 
 
 def hook_project(hook: Mapping[str, Any], caller: Caller, *, record: bool = False) -> str:

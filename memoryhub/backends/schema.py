@@ -10,11 +10,14 @@ from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.backends.tables import INDEXES, JOURNAL_TABLE, MEMORY_TABLE, managed_tables
 
 if TYPE_CHECKING or not IS_POSTGRES:
+    from memoryhub.backends.sqlite import erasing as _erasing
     from memoryhub.backends.sqlite import reindexing as _reindexing
     from memoryhub.backends.sqlite import schema as _schema
 else:
     from memoryhub.backends.postgres import reindexing as _reindexing
     from memoryhub.backends.postgres import schema as _schema
+
+    _erasing = _schema
 
 database_bytes = _schema.database_bytes
 derived_tables = _schema.derived_tables
@@ -24,10 +27,14 @@ install = _schema.install
 is_index_sound = _schema.is_index_sound
 merge_step = _schema.merge_step
 rebuild_indexes = _schema.rebuild_indexes
-scrub_erased = _schema.scrub_erased
 storage_sizes = _schema.storage_sizes
-truncate_log = _schema.truncate_log
 uninstall = _schema.uninstall
+# Bytes of erased rows are removed after their transaction.
+begin_erase = _erasing.begin_erase
+finish_erase = _erasing.finish_erase
+is_erase_pending = _erasing.is_erase_pending
+scrub_erased = _erasing.scrub_erased
+truncate_log = _erasing.truncate_log
 # A text index is rebuilt in steps, while searches use the old one.
 begin_rebuild = _reindexing.begin_rebuild
 copy_position = _reindexing.copy_position

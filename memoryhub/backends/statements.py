@@ -61,15 +61,34 @@ def _keys_of_file(path: str) -> tuple[str, list[Any]]:
     return query, params
 
 
+def _keys_of_touched_files(paths: Sequence[str], root: str) -> RawSQL:
+    """Return a subquery for the keys of all memories of these files, even hidden ones, also after a rename.
+
+    ``root``: the name of the folder of the repository, if the paths start there; then a file of another
+    folder with the same end is another one.
+    """
+    by_end = keys_of_files([f"{root}/{path}" for path in paths] if root else paths)
+    tables = ("memoryhub_codereference", *(["memoryhub_filelink"] if root else []))
+    exact = [f"SELECT memory_id FROM {table} WHERE path IN ({sql.TEXTS_OF_JSON})" for table in tables]
+    params = [*by_end.params, *[json.dumps(list(paths))] * len(exact)]
+    return RawSQL(" UNION ".join([by_end.sql, *exact]), params)  # noqa: S611 paths are parameters
+
+
 def read_about_files(
-    query: str, params: Sequence[Any], paths: Iterable[str], session_id: str, now: datetime, limit: int
+    query: str,
+    params: Sequence[Any],
+    paths: Sequence[str],
+    root: str,
+    session_id: str,
+    now: datetime,
+    limit: int,
 ) -> list[tuple[int, int | None]]:
-    """Return keys and replacements of live memories of these files, the most important first.
+    """Return keys and replacements of live memories of touched files, the most important first.
 
     ``query``: the SQL of a queryset that selects both and decides access, without an order. Memories of the
-    session are left out.
+    session are left out. ``root``: the name of the folder of the repository, if the paths start there.
     """
-    about = keys_of_files(paths)
+    about = _keys_of_touched_files(paths, root)
     conditions = f"""deleted_at IS NULL AND (expires_at IS NULL OR expires_at > %s)
         AND (session_id <> %s OR session_id = '') AND id IN ({about.sql})"""
     with connection.cursor() as cursor:
@@ -216,14 +235,14 @@ def update_session(key: int, changes: Mapping[str, Sequence[Any]]) -> None:
 
 _INJECTIONS_SQL = f"""SELECT at, injected FROM memoryhub_injection
     WHERE session_id = (SELECT id FROM memoryhub_session WHERE session_id = %s AND project = %s)
-    AND project = %s AND sensitivity IN ({sql.TEXTS_OF_JSON}) AND at >= %s
+    AND project = %s AND sensitivity IN ({sql.TEXTS_OF_JSON}) AND at >= %s AND injected <> '[]'
     ORDER BY at DESC LIMIT %s"""
 
 
 def read_injections(
     session_id: str, project: str, levels: Iterable[str], since: datetime, limit: int
 ) -> list[tuple[datetime, list[dict[str, Any]]]]:
-    """Return the latest injections of a session at these levels: moment and shown memories of each."""
+    """Return the latest injections of memories in a session at these levels: moment and memories of each."""
     params = [session_id, project, project, json.dumps(list(levels)), adapt_moment(since), limit]
     with connection.cursor() as cursor:
         cursor.execute(_INJECTIONS_SQL, params)

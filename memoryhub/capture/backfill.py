@@ -28,9 +28,9 @@ from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.rows import resolve_project
 from memoryhub.memories.undo import AccessKey, Inverse, Undo, access_key, inverse_of, record_action
 from memoryhub.models import Event, JournalEntry, Memory, Project, Session
+from memoryhub.models.querysets import BACKFILL_MARK
 
 BACKFILL, UNDO_BACKFILL, ABOUT = "backfill", "undo_backfill", "session"
-_MARK = "~"  # first character of a backfilled event's mark; other marks are hexadecimal
 _ROWS_IN_TRANSACTION = 5  # of an undo; a row is about one batch
 # Outcomes of an event besides the mode of a project that stores nothing, and "paused".
 KNOWN, LIVE, STORED, RECORDED, IGNORED, NEW = "known", "live", "stored", "recorded", "ignored", "new"
@@ -50,7 +50,7 @@ class PastSession:
 
 def mark_event(event: str, event_id: str) -> str:
     """Return the mark by which a second delivery of a backfilled event is recognised."""
-    return _MARK + hashlib.sha256(f"{event}\n{event_id}".encode("utf-8", "replace")).hexdigest()[:15]
+    return BACKFILL_MARK + hashlib.sha256(f"{event}\n{event_id}".encode("utf-8", "replace")).hexdigest()[:15]
 
 
 def check_session(
@@ -79,7 +79,7 @@ def _state(session: Session | None, project: Project, now: datetime) -> str:
         return "paused"
     if not project.is_recorded:
         return project.mode
-    is_live = session and session.events.exclude(mark__startswith=_MARK).exists()
+    is_live = session and session.events.live().exists()
     return LIVE if is_live else NEW
 
 
@@ -211,7 +211,9 @@ def _remove_batches(undo: Undo, rows: Sequence[JournalEntry]) -> int:
         uids = row.detail["memories"]
         undo.restored += ["memories"] * _remove_memories(undo, uids)
         for session, first, last, is_new in row.detail["events"]:
-            events = Event.objects.filter(session=session, pk__range=(first, last), mark__startswith=_MARK)
+            events = Event.objects.filter(
+                session=session, pk__range=(first, last), mark__startswith=BACKFILL_MARK
+            )
             undo.restored += ["events"] * events.count()
             events.delete()
             if is_new:

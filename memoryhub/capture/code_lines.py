@@ -119,6 +119,7 @@ def _view_write(path: str, given: Mapping[str, Any], response: Mapping[str, Any]
     The text of an edit may begin inside a line, and then has other hashes than the line.
     """
     kept, added, removed = _read_patch(response.get("structuredPatch"))
+    removed = _without_copies(removed, _text(response, "originalFile"))
     content = _text(given, "content", "file_text")
     if content:
         new = added if added or removed else content
@@ -169,6 +170,14 @@ def _difference(text: str, other: str) -> str:
     """Return the lines of a text that the other does not have."""
     known = {line.strip() for line in other.splitlines()}
     return "\n".join(line for line in text.splitlines() if line.strip() not in known)
+
+
+def _without_copies(removed: str, original: str) -> str:
+    """Return the removed lines of which no other copy is left in the file."""
+    lines = removed.splitlines()
+    left = Counter(line.strip() for line in _cut(original).splitlines())
+    left.subtract(line.strip() for line in lines)
+    return "\n".join(line for line in lines if left[line.strip()] <= 0)
 
 
 def _text(given: Mapping[str, Any], *names: str) -> str:

@@ -11,7 +11,7 @@ from memoryhub import memories
 from memoryhub.access.policy import LEVELS, Actor, stricter_level
 from memoryhub.capture.code_lines import MAX_FILES, line_hashes, lines_of_memory
 from memoryhub.capture.events import HookContext
-from memoryhub.capture.observation import relative_path
+from memoryhub.capture.paths import relative_path
 from memoryhub.capture.shell_commands import moved_paths, removed_paths
 from memoryhub.core.vocabulary import SUMMARY_TYPES
 from memoryhub.memories import FileChange
@@ -42,6 +42,7 @@ def add_references(found: Iterable[Memory], session: Session, at: datetime, curr
 def _add_references(memory: Memory, session: Session, at: datetime, current: Event) -> None:
     links = list(memory.files.order_by("pk").values_list("access", "path"))
     files = [path for access, path in links if access == "modified"] or [path for _, path in links]
+    files = [relative_path(path, session.cwd) for path in files]  # an agent may name whole paths
     if not files:
         return
     levels = [level for level in LEVELS if stricter_level(level, memory.sensitivity) == memory.sensitivity]
@@ -97,8 +98,9 @@ def _file_changes(context: HookContext) -> Iterable[FileChange]:
         yield FileChange(view.path, shown, removed - shown, view.is_whole)
     command = call.observation.command
     if command and not call.observation.failed and _REMOVES_FILES.search(command):
-        cwd = context.hook_event.cwd or context.session.cwd
+        cwd, root = context.cwd, context.root
         for path in removed_paths(command):
-            yield FileChange(relative_path(path, cwd), is_whole=True)
+            yield FileChange(relative_path(path, cwd, root), is_whole=True)
         for path, target in moved_paths(command).items():
-            yield FileChange(relative_path(path, cwd), moved_to=relative_path(target, cwd))
+            moved_to = relative_path(target, cwd, root)
+            yield FileChange(relative_path(path, cwd, root), moved_to=moved_to)

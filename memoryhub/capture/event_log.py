@@ -222,12 +222,12 @@ def _read_tool_call(context: HookContext) -> None:
     data, event = context.hook_event.data, context.event
     tool = redact(clean_text(str(data.get("tool_name") or "")))[:200]
     chars = settings.MEMORYHUB.event_preview_chars
-    cwd = context.hook_event.cwd or context.session.cwd
+    cwd = context.cwd
     ignored = ignored_paths(context.project, cwd, context.session.cwd)
     response = data.get("tool_response")
     if response is None and data.get("error"):
         response = {"error": data["error"]}
-    observed = observe(tool, data.get("tool_input"), response, cwd)
+    observed = observe(tool, data.get("tool_input"), response, cwd, context.root)
     seen = ignored.filter(observed, data.get("tool_input"))
     if seen is None:
         context.ignored = True

@@ -6,6 +6,7 @@ Credentials are removed before anything else reads the text. Only the name of a 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -14,6 +15,7 @@ from typing import Any
 from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.capture.code_lines import FileView
 from memoryhub.capture.observation import MAX_OUTPUT, TOOLS, Observation, clean_text
+from memoryhub.capture.paths import project_folder
 from memoryhub.capture.shell_commands import is_status_check
 from memoryhub.core.text import (
     MAX_KEYWORDS,
@@ -186,6 +188,22 @@ class HookContext:
     ignored: bool = False
     file_view: FileView | None = None
     imported_at: datetime | None = None
+
+    @property
+    def cwd(self) -> str:
+        """The working folder of the event."""
+        return self.hook_event.cwd or self.session.cwd
+
+    @property
+    def root(self) -> str:
+        """The folder that paths are relative to."""
+        return project_folder(self.cwd, self.session.cwd)
+
+    @property
+    def root_name(self) -> str:
+        """The name of that folder if it is the folder of the repository, else empty."""
+        name = re.split(r"[/\\]", self.root.rstrip("/\\"))[-1]
+        return name if name == self.session.project else ""
 
     @property
     def needs_approval(self) -> bool:

@@ -23,10 +23,11 @@ MAX_NAME_CHARS, MAX_FOLDERS = 255, 100  # of a path; a longer name is no file
 MAX_PATH_CHARS = 1000
 MAX_VALUES = 500  # of the input of a tool
 REMOVED = "[ignored path]"
-# What may be a path in a prompt, a command or an output: it has a dot or a slash. A wide one may also contain
-# brackets and commas, as in ``app/(admin)/[id].tsx``.
-_PATH_IN_TEXT = re.compile(r"[^\s\"'`<>|;&(){}\[\]=,:*?!#]*[./\\][^\s\"'`<>|;&(){}\[\]=,:*?!#]*")
-_WIDE_PATH_IN_TEXT = re.compile(r"[^\s\"'`<>|;&]+")
+# What may be a path in a prompt, a command or an output, if it has a dot or a slash (:func:`_may_be_path`).
+# The patterns do not ask for these: to look for a dot from each letter of a long word takes quadratic time.
+# A wide word may also contain brackets and commas, as in ``app/(admin)/[id].tsx``.
+_WORD = re.compile(r"[^\s\"'`<>|;&(){}\[\]=,:*?!#]+")
+_WIDE_WORD = re.compile(r"[^\s\"'`<>|;&]+")
 _EDGES = "()[]{},:=*?!#."
 _COMMAND_PART = re.compile(r"[\s;|&()<>]+")
 _BRACES = re.compile(r"[{},]")
@@ -119,7 +120,7 @@ class IgnoredPaths:
 
     def names_any(self, *texts: str) -> bool:
         """Whether a text names an ignored file."""
-        found = {name for text in texts for name in _PATH_IN_TEXT.findall(text)}
+        found = {name for text in texts for name in _WORD.findall(text) if _may_be_path(name)}
         found |= {_LINE_NUMBER.sub("", name) for name in found}
         found |= {name for text in texts for name in _wide_paths(text)}
         spaced = _compile_spaced(self.patterns)
@@ -138,7 +139,7 @@ class IgnoredPaths:
             self.matches(text)
             for key, text in _input_texts(given)
             if len(text) <= MAX_PATH_CHARS and "\n" not in text
-            if _PATH_KEY.search(key) or re.search(r"[./\\]", text)
+            if _PATH_KEY.search(key) or _may_be_path(text)
         )
 
     def redact(self, text: str) -> str:
@@ -147,14 +148,14 @@ class IgnoredPaths:
             return text
         if spaced := _compile_spaced(self.patterns):
             text = spaced.sub(REMOVED, text)
-        return _WIDE_PATH_IN_TEXT.sub(lambda found: self._redact_word(found.group()), text)
+        return _WIDE_WORD.sub(lambda found: self._redact_word(found.group()), text)
 
     def _redact_word(self, word: str) -> str:
-        redacted = _PATH_IN_TEXT.sub(
-            lambda found: REMOVED if self.names_any(found.group()) else found.group(), word
-        )
+        if not _may_be_path(word) or not self.names_any(word):
+            return word
+        redacted = _WORD.sub(lambda found: REMOVED if self.names_any(found.group()) else found.group(), word)
         path = word.strip(_EDGES)
-        return word.replace(path, REMOVED) if redacted == word and self.names_any(word) else redacted
+        return word.replace(path, REMOVED) if redacted == word else redacted
 
     def filter(self, seen: Observation, given: Any = None) -> Observation | None:
         """Return the parts of a tool call that may be stored; None if nothing may be stored.
@@ -196,10 +197,14 @@ class IgnoredPaths:
 
 def _wide_paths(text: str) -> Iterator[str]:
     """Yield the words of a text that contain a slash and a bracket or comma: they may be one path."""
-    for word in _WIDE_PATH_IN_TEXT.findall(text):
+    for word in _WIDE_WORD.findall(text):
         path = word.strip(_EDGES)
-        if "/" in path and not _PATH_IN_TEXT.fullmatch(path):
+        if "/" in path and not _WORD.fullmatch(path):
             yield path
+
+
+def _may_be_path(text: str) -> bool:
+    return "." in text or "/" in text or "\\" in text
 
 
 def _shell_words(command: str) -> set[str]:

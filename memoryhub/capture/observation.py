@@ -6,6 +6,7 @@ The tools of Claude Code and LetsGo are known by name. Unknown tools are parsed 
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from memoryhub.capture.paths import relative_path, with_relative_paths
 from memoryhub.core.rule_files import PatternFile, Regex, Words, load_rule_file
 
 MAX_OUTPUT = 20_000  # characters of a call that are read
@@ -95,12 +97,16 @@ class Observation:
         return "\n".join(part for part in parts if part)[:MAX_OUTPUT]
 
 
-def observe(tool: str, given: Any, response: Any, cwd: str = "") -> Observation:
-    """Parse a tool call, which may be any JSON. Paths below ``cwd`` become relative to it."""
+def observe(tool: str, given: Any, response: Any, cwd: str = "", root: str = "") -> Observation:
+    """Parse a tool call, which may be any JSON. Paths become relative to ``root`` (default: ``cwd``).
+
+    So do those in the output, because the same failure has other paths on another machine.
+    """
     given = given if isinstance(given, Mapping) else {"input": given}
     kind = tool_kind(tool)
-    paths = tuple(dict.fromkeys(relative_path(path, cwd) for path in _paths(given)))
-    output = (answers_text(given, response) if kind == "question" else output_text(response))[:MAX_OUTPUT]
+    paths = tuple(dict.fromkeys(relative_path(path, cwd, root) for path in _paths(given)))
+    output = answers_text(given, response) if kind == "question" else output_text(response)
+    output = with_relative_paths(output[:MAX_OUTPUT], root or cwd)
     command = _command_text(given)
     refused = isinstance(response, Mapping) and any(map(response.get, TOOLS.error_keys))
     wrote = kind == "write" and not refused
@@ -243,12 +249,7 @@ def _paths(given: Mapping[str, Any]) -> list[str]:
 def file_names(given: Any) -> list[str]:
     """Return the names, without folders, of the files in the input of a tool."""
     paths = _paths(given) if isinstance(given, Mapping) else []
-    return list(dict.fromkeys(path.rstrip("/").rpartition("/")[2] for path in paths))
-
-
-def relative_path(path: str, cwd: str) -> str:
-    folder = cwd.rstrip("/") + "/"
-    return path.removeprefix(folder) if len(folder) > 1 else path
+    return list(dict.fromkeys(posixpath.basename(relative_path(path, "")) for path in paths))
 
 
 def _first_text(given: Mapping[str, Any], *keys: str) -> str:

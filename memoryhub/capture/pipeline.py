@@ -78,12 +78,14 @@ def inject_for_tool(context: HookContext) -> HandlerResult:
         return "skipped", "nothing to show"
     seen = call.observation
     failure = redact(failure_line(seen.output)) if seen.failed and seen.kind == "run" else ""
-    files = call.files if seen.kind in ("read", "write") and context.session.has_file_links else ()
+    is_known = context.session.has_file_links or context.session.has_code_references
+    files = call.files if seen.kind in ("read", "write") and is_known else ()
     if not failure and not files:
         return "skipped", "nothing to show"
     label = f"{seen.tool}: {failure or ', '.join(files)}"
     request = replace(_injection_request(context, label), token_budget=budget, max_count=MAX_SHOWN)
-    result = inject_for_tool_call(request, files, failure, context.actor, context.at)
+    request = replace(request, once_in_session=True)
+    result = inject_for_tool_call(request, files, context.root_name, failure, context.actor, context.at)
     return _report_injection(context, result)
 
 

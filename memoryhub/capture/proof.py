@@ -66,14 +66,16 @@ def time_zone(actor: Actor) -> ZoneInfo | None:
 def is_week_new(actor: Actor, now: datetime) -> bool:
     """Whether the agent has started no session since Monday (UTC)."""
     monday = now.date() - timedelta(days=now.weekday())
-    starts = Event.objects.filter(event=SESSION_START, at__gte=f"{monday}T00:00:00Z", at__lt=now)
+    starts = Event.objects.live().filter(event=SESSION_START, at__gte=f"{monday}T00:00:00Z", at__lt=now)
     return not starts.filter(session__agent=actor.name, session__last_at__gte=f"{monday}T00:00:00Z").exists()
 
 
 def weekly_line(actor: Actor, now: datetime) -> str:
     """Return in how many prompts of the last week a memory helped, or was shown; empty without prompts."""
-    prompts = Event.objects.visible_to(actor.clearance).filter(
-        session__agent=actor.name, event=PROMPT_SUBMIT, at__gte=now - WEEK
+    prompts = (
+        Event.objects.visible_to(actor.clearance)
+        .live()
+        .filter(session__agent=actor.name, event=PROMPT_SUBMIT, at__gte=now - WEEK)
     )
     shown = Injection.objects.visible_to(actor.clearance).filled()
     shown = shown.filter(session=OuterRef("session"), at=OuterRef("at"))

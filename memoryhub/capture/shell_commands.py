@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator
@@ -80,27 +81,31 @@ def _is_working_copy_diff(words: list[str]) -> bool:
 
 def removed_paths(command: str) -> tuple[str, ...]:
     """Return the files and folders that ``rm`` and ``git rm`` commands name."""
-    return tuple(path for paths in _arguments_of(command, "rm") for path in paths)
+    return tuple(path.rstrip("/") for paths in _arguments_of(command, "rm") for path in paths)
 
 
 def moved_paths(command: str) -> dict[str, str]:
-    """Return the new paths of the files that ``mv`` and ``git mv`` commands move or rename one by one."""
+    """Return the new paths of what ``mv`` and ``git mv`` commands move or rename one by one."""
     moved = {}
     for paths in _arguments_of(command, "mv"):
         if len(paths) == 2 and not any("*" in path for path in paths):
-            source, target = paths
+            source, target = paths[0].rstrip("/"), paths[1]
             name = source.rpartition("/")[2]
-            is_folder = "." in name and "." not in target.rpartition("/")[2]
-            moved[source] = f"{target}/{name}" if is_folder else target
+            is_folder = target.endswith("/") or ("." in name and "." not in target.rpartition("/")[2])
+            moved[source] = posixpath.join(target, name) if is_folder else target
     return moved
 
 
 def _arguments_of(command: str, program: str) -> Iterator[list[str]]:
-    """Yield the paths that each call of a program names, also after ``git``."""
+    """Yield the paths that each call of a program names, also after ``git`` and after ``cd FOLDER``."""
+    folder = ""
     for words in _split_chain(command.partition("<<")[0]):
         rest = words[1:] if words[0] == "git" else words
+        if words[0] == "cd":
+            folder = posixpath.join(folder, *words[1:2])
         if rest[:1] == [program] and "--cached" not in rest:  # which keeps the file
-            yield [word.removeprefix("./").rstrip("/") for word in rest[1:] if not word.startswith("-")]
+            named = (word.removeprefix("./") for word in rest[1:] if not word.startswith("-"))
+            yield [posixpath.join(folder, word) for word in named]
 
 
 def _split_chain(command: str) -> Iterator[list[str]]:

@@ -200,7 +200,7 @@ class Backfill:
             if isinstance(error, KeyboardInterrupt):
                 return 130
             raise
-        if self.run and not self.problems:
+        if self.run:
             state.end(self.run)
         self._print_summary()
         return int(bool(self.problems))

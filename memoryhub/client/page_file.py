@@ -21,14 +21,14 @@ from memoryhub.client.calls import Levels, PageCorrection
 from memoryhub.client.clients import Client
 from memoryhub.client.connect_record import backup_path, read_text, write_text
 from memoryhub.client.credentials import open_client
-from memoryhub.client.errors import MemoryhubError
+from memoryhub.client.errors import ApiError, MemoryhubError
 from memoryhub.client.terminal import add_json_option, confirm, make_safe, print_json
-from memoryhub.core.text import collapse_whitespace
+from memoryhub.core.text import collapse_whitespace, shorten
 
 MAX_FILE_BYTES = 5_000_000
 MIN_SIMILARITY = 0.4  # of a reworded line; less is a removed line and a new one
 _ID_CHARS, _DIGEST_CHARS = 8, 6
-_BEGIN = re.compile(r"^<!-- memoryhub:begin(?P<values>[^\r\n]*?) *-->[ \t]*\r?$", re.M)
+_BEGIN = re.compile(r"(?:^|(?<=^\ufeff))<!-- memoryhub:begin(?P<values>[^\r\n]*?) *-->[ \t]*\r?$", re.M)
 _END = re.compile(r"^<!-- memoryhub:end -->[ \t]*\r?$", re.M)
 _MARK = re.compile(r"<!--\s*memoryhub:(?:begin|end)")
 _VALUES = re.compile(r'(?: project="(?P<project>[^"]*)")?(?: lines="(?P<lines>[\w: -]*)")?')
@@ -117,11 +117,20 @@ def _write(client: Client, options: argparse.Namespace, page: PageShape, levels:
                 if not confirm(f"Send {len(changes.corrections)} corrections to the hub?", options.yes):
                     print(f"{path}: nothing was changed.")
                     return 1
-                for correction, _, _ in changes.corrections:
-                    sent: PageCorrection = {**correction, **levels}
-                    client.correct_project_page(options.project, **sent)
+                _send(client, options.project, changes, levels)
                 page = client.project_page(options.project, **levels)
     return _replace_block(options, path, before, replace_block(before, block, page))
+
+
+def _send(client: Client, project: str, changes: Changes, levels: Levels) -> None:
+    """Send the corrections. The next run sends those after a refused one."""
+    for number, (correction, before, after) in enumerate(changes.corrections):
+        request: PageCorrection = {**correction, **levels}
+        try:
+            client.correct_project_page(project, **request)
+        except ApiError as refusal:
+            line, total = shorten(make_safe(after or before), 80), len(changes.corrections)
+            raise PageFileError(f"“{line}”: {refusal}. {number} of {total} corrections were sent.") from None
 
 
 def _replace_block(options: argparse.Namespace, path: Path, before: str, after: str) -> int:
@@ -180,11 +189,14 @@ def find_block(text: str, project: str, page: PageShape) -> Block | None:
 
 
 def _parse_lines(text: str, page: PageShape) -> Iterator[tuple[str, str]]:
-    """Yield the section and text of each line. Indented lines and plain text continue the line before."""
+    """Yield the section and text of each line. Indented lines and plain text continue the line before.
+
+    A line without a word, such as a rule, ends it.
+    """
     titles = {title.casefold(): key for key, title in page.section_titles.items()}
     section, current = "purpose", ""
     for line in text.splitlines():
-        bare = line.strip()
+        bare = line.strip() if any(map(str.isalnum, line)) else ""
         item = _ITEM.fullmatch(bare)
         is_continued = bool(bare and current and not item and not bare.startswith("#"))
         if is_continued:

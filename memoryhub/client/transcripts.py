@@ -113,6 +113,9 @@ def find_transcripts(path: Path, report: ReadReport) -> list[PastSession]:
     paths = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
     sessions: dict[tuple[str, str], PastSession] = {}
     for one in paths:
+        if one.exists() and not one.is_file():  # reading a named pipe would never end
+            report.skip("not a file", one)
+            continue
         try:
             head = _read_head(one)
         except OSError as error:

@@ -29,6 +29,7 @@ SHORT_WORD_CHARS = 2  # letters of a word that matches whole words only: "go" is
 # Diacritics are removed only from Latin letters: й and и, が and か are different letters.
 _LATIN_MARKS = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n|(?<=[。！？])")
+_SUMMARY_PREFIX = re.compile(r"^(?:Session|So far): ")  # of the titles that the hub gives to summaries
 _MARKDOWN_MARKS = re.compile(r"^(?:[#>*\s]+|-+(?=\s|$))+")  # Markdown; "--quiet" is an option
 # Approximates the tokens of a language model: a space belongs to the next word.
 _TOKEN_PIECE = re.compile(
@@ -162,9 +163,11 @@ def _comparable(line: str) -> str:
 
 
 def without_title_prefix(text: str, title: str) -> str:
-    """Return a text of one line without the title that it starts with."""
-    prefix = title.rstrip("…")
-    return text[len(prefix) :].lstrip(" .…:-") if text.startswith(prefix) else text
+    """Return a text of one line without the title that it starts with. Titles of summaries have a prefix."""
+    for prefix in (title.rstrip("…"), _SUMMARY_PREFIX.sub("", title).rstrip("…")):
+        if text.startswith(prefix):
+            return text[len(prefix) :].lstrip(" .…:;-")
+    return text
 
 
 def make_title(content: str) -> str:
@@ -249,7 +252,7 @@ def format_change(before: float, after: float) -> tuple[str, str]:
 
 
 MAX_DEPTH = 20  # of nested objects and lists; nothing below is read
-_TAG = re.compile(r"<\s*(?P<end>/?)\s*private(?:\s[^<>]*)?>", re.I)
+_TAG = re.compile(r"<\s*+(?P<end>/?)\s*+private(?:\s[^<>]*+)?>", re.I)
 
 
 def strip_private(value: Any) -> Any:

@@ -311,26 +311,29 @@ MAX_FILES_OF_MEMORY = 12  # a memory that lists more files is not about one of t
 MIN_IMPORTANCE = 0.7  # of other types than those below
 MIN_REPAIR_MATCH = 0.5  # a weaker match is another failure
 MIN_UNNAMED_MATCH = 0.75  # for a failure without a name in it
-# Names in a failure: quoted words, and words with a dot, an underscore or a slash inside.
+# Names in a failure: quoted words, and words with a dot, an underscore or a slash inside, except measures.
 _NAME = re.compile(r"['\"`]([^'\"`\s]{2,100})['\"`]|\b(\w[\w-]{0,100}[._/][\w./-]{0,100}\w)")
+_LOCATION = re.compile(r"\([^()\s]*/[^()\s]*\)")  # of a module, after its name
+_MEASURE = re.compile(r"\d[\d.:_-]*(?:[a-z]{1,2})?", re.IGNORECASE)
 # What a colleague would mention about a file: decisions, past failures, discoveries.
 _TYPE_ORDER = (MemoryType.DECISION.value, MemoryType.BUGFIX.value, MemoryType.DISCOVERY.value)
 
 
 def find_about_files(
-    clearance: Clearance, files: Sequence[str], project: str, session_id: str, now: datetime
+    clearance: Clearance, files: Sequence[str], root: str, project: str, session_id: str, now: datetime
 ) -> list[Candidate]:
     """Return pinned memories, decisions and past failures about these files, the most useful first.
 
     Memories of the session itself are left out, because its agent knows them. So are those of other projects,
-    even team memories, because the same path is another file there.
+    even team memories, because the same path is another file there. ``root``: see :func:`read_about_files`.
     """
     if not clearance.levels_in(project):
         return []
     now_or_later = max(now, timezone.now())
     query, params = _informative_memories(clearance, project)
     paths = files[:MAX_FILES]
-    replacements = dict(read_about_files(query, params, paths, session_id, now_or_later, MAX_READ))
+    rows = read_about_files(query, params, paths, root, session_id, now_or_later, MAX_READ)
+    replacements = dict(rows)
     visible = existing_keys(injectable_memories(clearance, project, now), replacements.values())
     loaded = load_memories(pk for pk, replacement in replacements.items() if replacement not in visible)
     about = [memory for memory in loaded.values() if _count_files(memory) <= MAX_FILES_OF_MEMORY]
@@ -354,7 +357,7 @@ def find_repairs(memories: MemoryQuerySet, failure: str, now: datetime) -> list[
     bugfixes = memories.filter(type=MemoryType.BUGFIX.value)
     require_loaded(bugfixes)
     candidates = find_candidates(bugfixes, failure, now)
-    names = {fold(name) for groups in _NAME.findall(failure) for name in groups if name}
+    names = _find_names(failure)
     min_match = MIN_REPAIR_MATCH if names else MIN_UNNAMED_MATCH
     repairs = [
         candidate
@@ -364,6 +367,17 @@ def find_repairs(memories: MemoryQuerySet, failure: str, now: datetime) -> list[
     ]
     visible = existing_keys(memories, (repair.memory.superseded_by_id for repair in repairs))
     return [repair for repair in repairs if repair.memory.superseded_by_id not in visible]
+
+
+def _find_names(failure: str) -> set[str]:
+    """Return the folded names in a failure; of absolute paths, which differ by machine, the last part."""
+    names, failure = set(), _LOCATION.sub("", failure)
+    for found in _NAME.finditer(failure):
+        name = found[1] or found[2]
+        is_absolute = name.startswith(("/", "~")) or failure[: found.start()].endswith(("/", "~/"))
+        if found[1] or not _MEASURE.fullmatch(name):
+            names.add(fold(name.rstrip("/").rpartition("/")[2] if is_absolute else name))
+    return names - {""}
 
 
 def _all_text(memory: Memory) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 from django.db import OperationalError
@@ -31,8 +31,9 @@ class InjectionRequest:
     ``token_budget`` (of the block without the pinned memories), ``max_count`` and ``min_score`` default to
     the configuration. ``max_tokens``: limit of the whole block, if the agent has one. Private and secret
     memories must be requested and allowed. ``fresh_since``: when the agent last lost its context (by
-    compaction); memories shown before may be shown again. ``sensitivity``: that of the prompt. ``session``:
-    the session, if the caller has it.
+    compaction); memories shown before may be shown again. ``once_in_session``: whether this is the only
+    reason to show a memory again, and not that it was shown long ago. ``sensitivity``: that of the prompt.
+    ``session``: the session, if the caller has it.
     """
 
     prompt: str
@@ -43,6 +44,7 @@ class InjectionRequest:
     allow_private: bool = False
     allow_secret: bool = False
     fresh_since: datetime | None = None
+    once_in_session: bool = False
     sensitivity: str = Sensitivity.PUBLIC.value
     session: Session | None = None
     max_tokens: int | None = None
@@ -121,7 +123,7 @@ logger = logging.getLogger(__name__)
 
 MAX_PREVIEW_INPUT = 100_000  # characters; longer than any preview, so no credential is cut in two at its end
 MAX_EMPTY_WAIT = 0.1  # seconds to wait for other writers before an empty injection is answered without a log
-MAX_PREVIOUS_INJECTIONS = 30
+MAX_PREVIOUS_INJECTIONS = 500
 
 
 def record_injection(
@@ -216,6 +218,8 @@ def _flags_by_memory(result: InjectionResult) -> dict[str, list[str]]:
 
 def _context_start(request: InjectionRequest, now: datetime) -> datetime:
     """Return the time since which the agent still has injections in its context."""
+    if request.once_in_session:
+        return request.fresh_since or datetime.min.replace(tzinfo=UTC)
     start = now - timedelta(minutes=settings.MEMORYHUB.session_minutes)
     return max(start, request.fresh_since or start)
 
@@ -233,7 +237,8 @@ def page_was_shown(request: InjectionRequest, clearance: Clearance, now: datetim
 def previously_shown(request: InjectionRequest, clearance: Clearance, now: datetime) -> dict[str, datetime]:
     """Return when each memory was last shown to this session, if it still is in the agent's context.
 
-    Injections before the session scale or before the agent lost its context do not count.
+    Injections before the agent lost its context do not count, nor, for a prompt, those before the session
+    scale.
     """
     if not request.session_id or (request.session and request.session.is_new):
         return {}

@@ -216,7 +216,8 @@ def _filter_candidates(
 
 def is_withheld_as_outdated(memory: Memory) -> bool:
     """Whether the settings withhold the memory because its code changed. Pins are injected with the mark."""
-    return memory.may_be_outdated and settings.MEMORYHUB.outdated_memories == WITHHOLD
+    withholds = settings.MEMORYHUB.outdated_memories == WITHHOLD
+    return withholds and memory.may_be_outdated and not memory.pinned
 
 
 def _is_known(memory: Memory, shown_at: Mapping[str, datetime]) -> bool:

@@ -195,12 +195,15 @@ def _warn_if_missed(result: InjectionResult) -> InjectionResult:
 
 
 def inject_for_tool_call(
-    request: InjectionRequest, files: Sequence[str], failure: str, actor: Actor, now: datetime
+    request: InjectionRequest, files: Sequence[str], root: str, failure: str, actor: Actor, now: datetime
 ) -> InjectionResult:
-    """Return the block for a tool call that touches files or reports a failure. Logged only if not empty."""
+    """Return the block for a tool call that touches files or reports a failure. Logged only if not empty.
+
+    ``root``: the name of the folder of the repository, if the paths of the files start there.
+    """
 
     def find(request: InjectionRequest, clearance: Clearance, now: datetime) -> CandidateSet:
-        candidates = find_about_files(clearance, files, request.project, request.session_id, now)
+        candidates = find_about_files(clearance, files, root, request.project, request.session_id, now)
         if failure:
             candidates += find_repairs(injectable_memories(clearance, request.project, now), failure, now)
         return CandidateSet(candidates)

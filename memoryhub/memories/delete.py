@@ -110,6 +110,8 @@ def erase_memories(
         memories = [
             one for one in fetch_by_uids(_visible_memories(actor), uids) if is_unchanged(one, seen or {})
         ]
+        if memories:
+            schema.begin_erase()
         for chunk in batched(memories, CHUNK_SIZE):
             _delete_chunk(chunk, actor, "erase", timezone.now(), why=why)
     if memories:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from memoryhub.access.policy import LEVELS, Actor, stricter_level
 from memoryhub.audit import journal
@@ -29,7 +29,8 @@ MARKED, UNMARKED = "mark_outdated", "unmark_outdated"
 class FileChange:
     """What an event says about a file. ``shown``: lines that it has now; ``removed``: lines taken out of it.
 
-    ``is_whole``: it has no other lines than those shown. ``moved_to``: its new path.
+    ``is_whole``: it has no other lines than those shown. ``moved_to``: its new path. A removed or moved
+    ``path`` can be a folder.
     """
 
     path: str
@@ -41,10 +42,20 @@ class FileChange:
     def lines_gone(self, reference: CodeReference) -> list[str]:
         """Return the lines of a reference that are gone after this change."""
         lines = reference.lines
-        if self.is_whole and (self.path == reference.path or not set(lines).isdisjoint(self.shown)):
+        is_certain = self.path == reference.path or self.contains(reference.path)
+        if self.is_whole and (is_certain or not set(lines).isdisjoint(self.shown)):
             return [line for line in lines if line not in self.shown]
         removed = {*reference.gone, *self.removed}.difference(self.shown)
         return [line for line in lines if line in removed]
+
+    def contains(self, path: str) -> bool:
+        """Whether the change is about a folder of the file."""
+        return path.startswith(f"{self.path}/")
+
+    def path_after(self, path: str) -> str:
+        """Return the new path of a moved file, or of a file in a moved folder; empty if nothing moved."""
+        rest = path.removeprefix(self.path) if self.moved_to and self.contains(path) else ""
+        return self.moved_to + rest
 
 
 @dataclass(frozen=True)
@@ -108,12 +119,13 @@ def _find_changed(
         deleted_at__isnull=True,
         sensitivity__in=[one for one in LEVELS if stricter_level(one, level) == one],
     )
-    found = CodeReference.objects.filter(
-        basename=posixpath.basename(change.path), memory__in=visible, as_of__lte=at
-    ).select_related("memory")
+    names = Q(basename=posixpath.basename(change.path))
+    if change.moved_to or not change.shown:
+        names |= Q(path__startswith=f"{change.path}/")
+    found = CodeReference.objects.filter(names, memory__in=visible, as_of__lte=at).select_related("memory")
     affected = []
     for reference in found.order_by("-pk")[:MAX_REFERENCES]:
-        if _is_same_file(reference.path, change.path):
+        if _is_same_file(reference.path, change.path) or change.contains(reference.path):
             gone = change.lines_gone(reference)
             if change.moved_to or sorted(gone) != sorted(reference.gone):
                 affected.append((reference, gone))
@@ -134,8 +146,9 @@ def _update_reference(reference: CodeReference, gone: list[str], change: FileCha
         if (left := [x for x in lines if x in gone])
     }
     fields = ["gone", "as_of", "dismissed"]
-    if change.moved_to and not reference.memory.code_references.filter(path=change.moved_to).exists():
-        reference.path, reference.basename = change.moved_to, posixpath.basename(change.moved_to)
+    moved_to = change.path_after(reference.path)
+    if moved_to and not reference.memory.code_references.filter(path=moved_to).exists():
+        reference.path, reference.basename = moved_to, posixpath.basename(moved_to)
         fields += ["path", "basename"]
     reference.save(update_fields=fields)
 

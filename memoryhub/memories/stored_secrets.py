@@ -246,6 +246,7 @@ def redact_findings(findings: Iterable[SecretFinding], actor: Actor) -> CleanupR
     for place, found in by_place.items():
         for keys in batched(found, _WRITE_CHUNK):
             with write_transaction():
+                schema.begin_erase()
                 rows_ = list(place.model._default_manager.filter(pk__in=keys))
                 changes = []
                 for row in rows_:

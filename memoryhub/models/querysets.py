@@ -312,7 +312,14 @@ def _first_moment(rows: QuerySet[Any], order: str, otherwise: datetime) -> Coale
     return Coalesce(Subquery(rows.order_by(order).values(order.lstrip("-"))[:1]), Value(otherwise))
 
 
+BACKFILL_MARK = "~"  # first character of a backfilled event's mark; other marks are hexadecimal
+
+
 class EventQuerySet(models.QuerySet[Any]):
+    def live(self) -> Self:
+        """Return the events that agents reported when they happened, without the backfilled ones."""
+        return self.exclude(mark__startswith=BACKFILL_MARK)
+
     def visible_to(self, clearance: Clearance, now: datetime | None = None) -> Self:
         """Return events by their own level and their session's project.
 

@@ -24,12 +24,12 @@ from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
-from django.db import connections
+from django.db import DatabaseError, connections
 from django.urls import get_resolver
 
 from memoryhub import embeddings, wsgi
 from memoryhub.access.policy import system_actor
-from memoryhub.backends import bulk
+from memoryhub.backends import bulk, schema
 from memoryhub.core.database import write_transaction
 from memoryhub.embeddings import provider
 from memoryhub.extraction.queue import ExtractionWorker
@@ -181,10 +181,21 @@ def create_application() -> RequestBuffer:
         threading.Thread(target=_load_embeddings, name="warm-up").start()
     if settings.METRICS_TOKEN:
         monitoring.WORKERS.set(1)
+    threading.Thread(target=finish_erase, name="finish-erase").start()
     worker.start_threads(worker.Heartbeat())
     worker.start_workers(ExtractionWorker(), FlaggingWorker())
     threads = int(os.environ.get(THREADS_VARIABLE, "2"))
     return RequestBuffer(wsgi.application, threads, leave=connections.close_all)
+
+
+def finish_erase() -> None:
+    """Complete an erase whose process was killed, in a thread of its own."""
+    try:
+        schema.finish_erase()
+    except DatabaseError:
+        logger.exception("the database file still contains bytes of erased memories")
+    finally:
+        connections.close_all()
 
 
 def end_with_main_process() -> None:

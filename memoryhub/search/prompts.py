@@ -67,7 +67,7 @@ _EXCLUDED = re.compile(
     r"\b(?:not|isn['’]t|nicht) (?:about(?! to\b)|regarding|über)\b.*?(?=[.,;:!?\n]|\b(?:but|sondern)\b|$)",
     re.IGNORECASE,
 )
-_CONTEXT_FENCE = re.compile(r"<\s*(?P<end>/?)\s*memory-context\b[^<>]*>?", re.IGNORECASE)
+_CONTEXT_FENCE = re.compile(r"<\s*+(?P<end>/?)\s*+memory-context\b[^<>]*>?", re.IGNORECASE)
 _KATAKANA_WORD = re.compile("[゠-ヿ]{3,}")
 _HIRAGANA = re.compile("[ぁ-ゟ]")  # endings and particles
 _INSIDE_START = re.compile(

@@ -67,19 +67,23 @@ class EventFilter:
 
     ``tool``: a tool name, or the name of an event without a tool. ``kept``: "kept" for events that became a
     memory, "skipped" for rejected ones. ``reason``: the skip reason. ``decided``: only events that were kept
-    or not, which most are.
+    or not, which most are. ``without``: leave out events that were not kept for this reason, but keep changes
+    of the subject.
     """
 
     tool: str = ""
     kept: str = ""
     reason: str = ""
     decided: bool = False
+    without: str = ""
 
     def select(self, events: QuerySet[Any]) -> QuerySet[Any]:
         if self.tool:
             events = events.filter(Q(tool_name=self.tool) | Q(tool_name="", event=self.tool))
         if self.decided:
             events = events.exclude(memory__isnull=True, memorability__isnull=True, skip_reason="")
+        if self.without:
+            events = events.exclude(memory__isnull=True, skip_reason=self.without, boundary=False)
         if self.kept == "kept":
             events = events.filter(memory__isnull=False)
         if self.kept == "skipped":

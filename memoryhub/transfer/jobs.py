@@ -299,9 +299,14 @@ def get_import(uid: str, actor: Actor) -> MaintenanceRun:
     """Return an import of this actor, or one within the actor's clearance. Raise NotFound."""
     executor.mark_interrupted()
     run = MaintenanceRun.objects.filter(uid=uid, operation=OPERATION_NAME).first()
-    if run is None or not (_is_own(run, actor) or results.can_see_all(actor.clearance, run)):
+    if run is None or not can_see_report(run, actor):
         raise NotFound("there is no such import")
     return run
+
+
+def can_see_report(run: MaintenanceRun, actor: Actor) -> bool:
+    """Return whether an import is the actor's own or within their clearance."""
+    return _is_own(run, actor) or results.can_see_all(actor.clearance, run)
 
 
 def _is_own(run: MaintenanceRun, actor: Actor) -> bool:

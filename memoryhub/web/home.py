@@ -15,8 +15,10 @@ from django.views.decorators.http import require_POST, require_safe
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, may_manage_people, request_actor, request_clearance
 from memoryhub.audit import journal, verification
+from memoryhub.capture.segments import BOUNDARY_FACTS
 from memoryhub.core.database import write_transaction
 from memoryhub.digests.services import failed_digests
+from memoryhub.facts.queries import query_facts
 from memoryhub.injection.queries import decided_injections
 from memoryhub.memories.delete import Caps
 from memoryhub.models import JournalEntry
@@ -71,7 +73,10 @@ def _statistics(request: HttpRequest, clearance: Clearance) -> Any:
         "home",
         clearance,
         lambda: counts.statistics_days_and_caps(
-            clearance, decided=decided, helped=decided.filter(helped=True)
+            clearance,
+            decided=decided,
+            helped=decided.filter(helped=True),
+            listed_facts=query_facts(clearance).exclude(BOUNDARY_FACTS),
         ),
         timezone.get_current_timezone_name(),
         depends_on_events=True,  # the number of sessions

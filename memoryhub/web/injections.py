@@ -222,7 +222,8 @@ def _result_context(request: HtmxHttpRequest, injection: InjectionRequest) -> di
         "floor": settings.MEMORYHUB.injection_min_score,
         "shares": budget_shares(found, injection.budget),
         "groups": withheld_groups(found),
-        "more": _hidden_by_switches(request, injection, actor, found),
+        # After a search that did not finish, every memory would count as one that a switch adds.
+        "more": [] if found.choice is None else _hidden_by_switches(request, injection, actor, found),
     }
 
 
@@ -280,16 +281,19 @@ class ThresholdForm(PlainForm):
         min_value=0,
         max_value=1,
         widget=forms.NumberInput(attrs={"step": "any"}),
-        help_text="injection_min_score: nothing below this score is injected.",
+        help_text="Nothing below this score is injected. Setting: injection_min_score",
     )
     max_count = forms.IntegerField(
         label="Maximum memories",
         min_value=0,
         max_value=100,
-        help_text="max_inject_count: memories in one block.",
+        help_text="Memories in one block. Setting: max_inject_count",
     )
     token_budget = forms.IntegerField(
-        label="Maximum tokens", min_value=0, max_value=100_000, help_text="token_budget: tokens of one block."
+        label="Maximum tokens",
+        min_value=0,
+        max_value=100_000,
+        help_text="Tokens of one block. Setting: token_budget",
     )
 
     def __init__(self, data: Any = None) -> None:

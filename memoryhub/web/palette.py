@@ -79,6 +79,7 @@ class PaletteGroup:
 # Pages that the sidebar does not list.
 _MORE_PAGES = (
     Page("glance", "Statistics", "at a glance charts health report"),
+    Page("connect", "Connect an agent", "hooks mcp claude code token"),
     Page("searches", "Saved searches", "own lists filters bookmarks"),
     Page(
         "memory-new", "New memory", "add write store", (), lambda user: user.has_perm("memoryhub.add_memory")

@@ -25,6 +25,7 @@ from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.base import UNCHANGED, Operation
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
+from memoryhub.transfer import jobs
 from memoryhub.web.base.forms import ListFilter, parse_whole_number, to_sentence
 from memoryhub.web.base.navigation import ADD_RUN, can_view_runs
 from memoryhub.web.base.requests import cursor_page, require
@@ -107,14 +108,18 @@ def run_list(request: HttpRequest) -> HttpResponse:
     rows_shown = [
         (run, results.visible_result(run, clearance, counted=False), params[run.pk]) for run in items
     ]
-    context = {"form": form, "rows": rows_shown, **listed}
+    # Only the person who imported a file sees its name.
+    context = {"form": form, "rows": rows_shown, "own": request_actor(request).name, **listed}
     return render(request, "maintenance/runs.html", context, status=form.http_status)
 
 
 @require_safe
 def run(request: HttpRequest, uid: str) -> HttpResponse:
-    """Show one run and a page of its changes."""
-    return render(request, "maintenance/run.html", _run_context(request, _find_run(request, uid)))
+    """Show one run and a page of its changes. An import has a page of its own, with its report."""
+    found = _find_run(request, uid)
+    if found.operation == jobs.OPERATION_NAME and jobs.can_see_report(found, request_actor(request)):
+        return redirect("import", uid)
+    return render(request, "maintenance/run.html", _run_context(request, found))
 
 
 @require_safe

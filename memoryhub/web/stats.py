@@ -41,7 +41,15 @@ PERIODS = (7, 30, 90, 365)  # days
 DEFAULT_PERIOD = 30
 MAX_ROWS, MAX_ROWS_IN_FULL = 5, 500  # rows of a bar chart, and of one shown in full
 FULL_CHARTS = ("project", "category", "use", "capture", "activity", "secret-kinds", "facts")
-_AGE_LABELS = ("a week", "a month", "3 months", "6 months", "a year", "older")
+# Short and spoken labels: the columns of a phone are narrow.
+_AGE_LABELS = (
+    ("7d", "up to a week"),
+    ("30d", "up to a month"),
+    ("90d", "up to 3 months"),
+    ("6mo", "up to 6 months"),
+    ("1y", "up to a year"),
+    ("Older", "older"),
+)
 _SHADES = 5  # of a cell that is not empty: CSS classes heat-1 to heat-5; 0 is empty
 _CHANGE_OPERATIONS = {
     "added": {"insert", "accept", "evidence", "restore", "reinstate", "issue"},
@@ -273,7 +281,7 @@ def importance_by_age(found: MemoryUsage, today: date, project: str = "") -> dic
 
 def reads_by_type(found: MemoryUsage, project: str = "", most: int = MAX_ROWS) -> BarChart:
     """Return the number of reads by memory type."""
-    series = [("often", "5 times or more"), ("some", "1 to 4 times"), ("never", "never")]
+    series = [("often", "5 times or more"), ("some", "1 to 4 times"), ("never", "Never")]
     counts = {kind: dict(zip(usage.USE_STEPS, n, strict=True)) for kind, n in found.use.items()}
     labels = {kind: kind.replace("_", " ") for kind in counts}
 
@@ -322,10 +330,10 @@ def storage_chart(numbers: Mapping[str, Any]) -> BarChart:
     index, free, vectors = (numbers[name] for name in ("index_bytes", "free_bytes", "vector_bytes"))
     rest = max(numbers["database_bytes"] - index - free - vectors, 0)
     counts = {
-        "memories, journal, events": {"bytes": rest},
-        "index of words": {"bytes": index},
-        "vectors": {"bytes": vectors},
-        "free": {"bytes": free},
+        "Memories, journal and events": {"bytes": rest},
+        "Text indexes": {"bytes": index},
+        "Vectors": {"bytes": vectors},
+        "Free space": {"bytes": free},
     }
     return _bar_chart([("bytes", "size")], counts, {})
 

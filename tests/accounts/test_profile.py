@@ -388,3 +388,9 @@ def test_page_has_a_fixed_number_of_queries(ada, django_assert_max_num_queries):
     client.get("/trash/")  # the review count is cached until the store changes
     with django_assert_max_num_queries(13):
         client.get("/you/")
+
+
+def test_heading_is_profile_and_names_the_account(ada: User) -> None:
+    html = page(sign_in())
+    assert "<h1>Profile</h1>" in html
+    assert 'Signed in as <strong dir="auto">ada</strong>' in html

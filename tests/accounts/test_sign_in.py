@@ -89,6 +89,7 @@ def test_form_of_a_throttled_login_keeps_the_requested_page(ada, door):
     form = {"username": "ada", "password": GOOD, "next": "/admin/memoryhub/"}
     page = Client(REMOTE_ADDR="10.0.0.1").post(door, form).content.decode()
     assert 'name="next" value="/admin/memoryhub/"' in page
+    assert 'autofocus value="ada"' in page
     assert '<form method="post" class="stack">' in page  # sent to the same address again
 
 

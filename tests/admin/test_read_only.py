@@ -125,6 +125,9 @@ def test_the_history_of_a_memory_is_its_journal(boss, remember, actor):
     memory, other = remember("x"), remember("y")
     memories.trash_memories([memory.uid], actor)
     response = boss.get(page(Memory, "history", memory.pk))
+    html = response.content.decode()
+    assert "History of “x”" in html
+    assert f"<td>{actor.name}</td>" not in html
     assert [row.operation for row in response.context["rows"]] == ["delete", "insert"]
     assert other.uid not in response.content.decode()
 
@@ -136,3 +139,4 @@ def test_a_broken_chain_can_still_be_viewed(boss, remember):
     assert boss.get(page(JournalEntry)).status_code == 200
     assert "<b>" not in boss.get(page(JournalEntry, "change", 1)).content.decode()
     assert boss.get(page(Memory, "history", Memory.objects.get().pk)).status_code == 200
+    assert boss.get("/journal/").status_code == 200

@@ -10,6 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
+from memoryhub.core.dates import format_iso
 from memoryhub.models import Event, Injection, Memory, Profile, Project, Session
 from tests.api.conftest import Agent, is_problem
 
@@ -148,6 +149,27 @@ def test_first_session_of_a_week_says_how_often_memories_were_used(
     Event.objects.filter(event="session:start").update(at=long_ago)
     Session.objects.update(last_at=long_ago)
     assert hook(bot, "SessionStart", source="startup", session_id="s4") == {"systemMessage": said}
+
+
+def test_weekly_line_does_not_count_past_sessions(bot: Agent) -> None:
+    past = {"at": format_iso(timezone.now() - timedelta(hours=1)), "session_id": "past", "project": "shop"}
+    events = [
+        {**past, "event": "session:start", "id": "a", "data": {}},
+        {**past, "event": "prompt:submit", "id": "b", "data": {"prompt": PROMPT}},
+    ]
+    assert bot.post("/backfills/0123456789abcdef/events", {"events": events}).json()["memories"] == 0
+    assert Event.objects.count() == 2
+    hook(bot, "UserPromptSubmit", prompt=PROMPT)
+    first = hook(bot, "SessionStart", source="startup", session_id="s2")
+    assert "in 0 of 1 prompts" in first["systemMessage"]
+
+
+def test_session_that_was_shown_nothing_says_what_it_left(bot: Agent) -> None:
+    hook(bot, "SessionStart", source="startup")
+    assert hook(bot, "SessionEnd", reason="exit") == {}
+    bot.post("/memories", {"content": "n", "project": "shop", "session_id": "s1"})
+    ended = hook(bot, "SessionEnd", reason="exit")
+    assert ended == {"systemMessage": "memoryhub: 0 memories shown, 1 kept in this session"}
 
 
 def test_weekly_line_counts_only_the_own_prompts(agent: Callable[..., Agent], bot: Agent) -> None:

@@ -59,13 +59,13 @@ def test_a_token_is_made_replaced_and_revoked(open_page: Any, chief: User) -> No
     first = page.locator("#token").inner_text()
     page.get_by_role("link", name="I have saved it").click()
     expect(page.locator("#token")).to_have_count(0)
-    page.get_by_text("Change…").click()
+    page.locator("summary", has_text="Manage").click()
     page.get_by_role("button", name="Replace with a new token").click()
     second = page.locator("#token").inner_text()
     assert first != second
     page.get_by_role("link", name="I have saved it").click()
     expect(page.locator("#token")).to_have_count(0)
-    page.get_by_text("Change…").click()
+    page.locator("summary", has_text="Manage").click()
     page.get_by_role("button", name="Revoke permanently").click()
     expect(page.get_by_role("status")).to_contain_text("night watch is revoked")
     assert AgentToken.objects.active().count() == 0

@@ -29,7 +29,7 @@ def test_the_chain_is_verified_on_demand(
     expect(page.get_by_text("The chain is intact.")).to_be_visible()
     if scripts:
         expect(verify).to_be_focused()
-    expect(page.get_by_text("Each row is bound to the one before")).to_be_visible()
+    expect(page.get_by_text("Each row is linked to the previous one")).to_be_visible()
     kept = "operation=insert" in page.url
     assert kept is scripts, "with JavaScript the list stays as it was"
 

@@ -27,7 +27,7 @@ class TestAxe:
         memory = remember("the first text", tags=["old"])
         page = open_page("/memories/new/", person("ada", *self.RIGHTS))
         page.get_by_label("Importance").fill("7")
-        page.get_by_role("button", name="Store").click()
+        page.get_by_role("button", name="Save", exact=True).click()
         wrong = [complaints(page)]
         page.goto(f"/memories/{memory.uid}/edit/")
         memories.update_memory(memory.uid, MemoryPatch(content="the second text", tags=["new"]), actor)

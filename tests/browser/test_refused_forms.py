@@ -13,7 +13,7 @@ from tests.browser.conftest import OpenPage, Watch
 def test_the_summary_links_to_the_field(open_page: OpenPage, watch: Watch, insider: User) -> None:
     watch.expect(422)
     page = open_page("/memories/new/", insider)
-    page.get_by_role("button", name="Store").click()
+    page.get_by_role("button", name="Save", exact=True).click()
     summary = page.get_by_role("alert").filter(has_text="Nothing was saved yet.")
     expect(summary).to_be_focused()
     expect(page).to_have_title(re.compile("^Error: New memory"))

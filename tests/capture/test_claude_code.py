@@ -170,7 +170,8 @@ def test_memories_are_injected_again_after_compacting(bot, remember):
 def test_session_end_stores_a_summary(bot):
     send(bot, hook("SessionStart", source="startup"))
     send(bot, commit())
-    assert send(bot, hook("SessionEnd", reason="prompt_input_exit")) == {}
+    ended = send(bot, hook("SessionEnd", reason="prompt_input_exit"))
+    assert ended == {"systemMessage": "memoryhub: 0 memories shown, 1 kept in this session"}
     assert Session.objects.get().end_reason == "prompt_input_exit"
     assert Memory.objects.filter(type="session_summary").count() == 1
 

@@ -6,6 +6,7 @@ from memoryhub.capture.classification import classify
 from memoryhub.capture.distillation import MAX_NOTE_AGE, Candidate, OpenWork, distill
 from memoryhub.capture.observation import observe
 from memoryhub.search.prompts import strip_injected_context
+from tests.cost import cost_ratio, repeat
 
 FAILING = "tests/test_a.py F\nE   AssertionError: assert 1 == 2\n1 failed in 0.2s"
 
@@ -390,3 +391,10 @@ def test_revert_uses_the_headline_of_git_and_keeps_the_work_open():
 )
 def test_failed_revert_is_no_candidate(command, output):
     assert not isinstance(run(command, output), Candidate)
+
+
+@pytest.mark.parametrize("part", ["< ", "<memory-context ", "<memory-context>", "</"])
+def test_injected_blocks_are_found_in_linear_time(part):
+    hostile = part[:-1] + repeat(part[-1], 20_000) if part.endswith(" ") else repeat(part, 20_000)
+    ordinary = repeat("a < b <memory-context>c</memory-context> ", 20_000)
+    assert cost_ratio(strip_injected_context, hostile, ordinary, 10) < 40

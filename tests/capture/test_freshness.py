@@ -106,6 +106,21 @@ def test_removed_file_marks_the_memory(memory, later):
     assert is_marked(memory)
 
 
+@pytest.mark.parametrize(
+    ("command", "cwd"),
+    [
+        ("rm -rf src", "/shop"),
+        ("cd src && rm client.py", "/shop"),
+        ("rm client.py", "/shop/src"),
+        ("rm ../src/./client.py", "/shop/tests"),
+    ],
+)
+def test_removal_is_noticed_by_folder_and_from_any_folder(memory, later, command, cwd):
+    later.tool("Read", {"file_path": "/shop/README.md"}, "Read me", cwd="/shop")
+    later.tool("Bash", {"command": command}, {"stdout": ""}, cwd=cwd)
+    assert is_marked(memory)
+
+
 @pytest.mark.parametrize("command", [f"git rm --cached {PATH}", "rm src/other.py", "rm -rf build"])
 def test_other_removals_mark_nothing(memory, later, command):
     later.tool("Bash", {"command": command}, {"stdout": ""})
@@ -117,6 +132,27 @@ def test_reference_follows_a_renamed_file(memory, later):
     assert not is_marked(memory)
     edit(later, "\n".join(LINES), "\n".join(OTHER), path="src/gateway.py")
     assert is_marked(memory)
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [("git mv src lib", "lib/client.py"), ("git mv src packages/", "packages/src/client.py")],
+)
+def test_reference_follows_a_renamed_folder(memory, later, command, path):
+    later.tool("Bash", {"command": command}, {"stdout": ""})
+    assert CodeReference.objects.get(memory=memory).path == path
+    assert not is_marked(memory)
+    write(later, REST, path)
+    assert is_marked(memory)
+
+
+def test_removed_line_of_which_a_copy_is_left_marks_nothing(memory, later):
+    before = [*LINES, "# once more", *LINES]
+    hunk = {"lines": [" # once more", *(f"-{line}" for line in LINES)]}
+    response = {"filePath": PATH, "originalFile": "\n".join(before), "structuredPatch": [hunk]}
+    given = {"file_path": PATH, "old_string": "\n".join(before[2:]), "new_string": "# once more"}
+    later.tool("Edit", given, response)
+    assert not is_marked(memory)
 
 
 def test_other_spaces_and_quotes_mark_nothing(memory, later):
@@ -177,11 +213,13 @@ def test_memory_in_the_trash_is_not_marked(memory, later, actor):
     assert not is_marked(memory)
 
 
-def test_memory_that_the_agent_stored_itself_refers_to_lines_that_it_read(agent_session):
+@pytest.mark.parametrize("cited", [PATH, f"./{PATH}", f"/home/ada/shop/{PATH}"])
+def test_memory_that_the_agent_stored_itself_refers_to_lines_that_it_read(agent_session, cited):
+    agent_session.ok("session:start", cwd="/home/ada/shop")
     read(agent_session, REST + "\n".join(LINES))
     text = "The gateway closes idle connections after forty seconds, so READ_TIMEOUT is 30"
     stored = agent_session.agent.post(
-        "/memories", {"content": text, "project": "shop", "files_read": [PATH]}
+        "/memories", {"content": text, "project": "shop", "files_read": [cited]}
     ).json()["memory"]["id"]
     agent_session.tool("mcp__memoryhub__memory_store", {"content": text}, {"id": stored})
     [reference] = CodeReference.objects.filter(memory__uid=stored)

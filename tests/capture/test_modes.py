@@ -17,11 +17,13 @@ from memoryhub.audit import mirror
 from memoryhub.backends.dialect import sql
 from memoryhub.capture import projects
 from memoryhub.capture.ignored_paths import IgnoredPaths
+from memoryhub.capture.observation import observe
 from memoryhub.memories.delete import delete_waiting
 from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.models import Event, EventCount, Injection, JournalEntry, Memory, Project, Session
 from tests.api.conftest import Agent, is_problem, stored
 from tests.capture.conftest import DATABASE, DESIGN, FIX, AgentSession
+from tests.cost import cost_ratio, ordinary_text, repeat
 
 ADMIN = system_actor("tests")
 TITLE = "Read each file once"
@@ -484,6 +486,17 @@ def test_event_with_other_files_is_stored_without_the_ignored_ones(
 def test_ignored_path_with_a_space_or_bracket_is_removed(text: str, shown: str) -> None:
     patterns = "# my notes\nmy box/\nsecret\\ key.txt\napp/(admin)/\nvault/"
     assert IgnoredPaths(patterns, "shop").redact(text) == shown
+
+
+@pytest.mark.parametrize("part", ["a", "a/", "a[(,", "my box", "/", ".", "'", "{a,b}"])
+def test_hostile_text_takes_linear_time(part: str) -> None:
+    ignored = IgnoredPaths("vault/\n*.pem\nmy box/", "shop", ("/home/ada/shop",))
+
+    def run(text: str) -> None:
+        ignored.redact(text)
+        ignored.filter(observe("Bash", {"command": text}, {"stdout": text}), {"command": text})
+
+    assert cost_ratio(run, repeat(part, 20_000), ordinary_text(20_000), 10) < 20
 
 
 def test_ignored_path_in_a_prompt_is_removed(agent_session: AgentSession) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from memoryhub.capture.events import reduce_call
 from memoryhub.capture.observation import observe, parse_commit_message, tool_kind
+from memoryhub.capture.paths import project_folder
 from memoryhub.capture.shell_commands import is_display_only, is_status_check, main_program
 from memoryhub.capture.statements import extract_paragraphs, extract_prose, last_error
 
@@ -32,6 +33,50 @@ def test_files_are_relative_to_the_working_folder():
     )
     assert seen.files_modified == ("src/tax.py",)
     assert observe("Read", {"file_path": "a.py"}, "text").files_read == ("a.py",)
+
+
+@pytest.mark.parametrize(
+    ("path", "cwd", "expected"),
+    [
+        ("/home/ada/shop//src/./tax.py", "/home/ada/shop", "src/tax.py"),
+        ("/home/ada/shop/lib/../src/tax.py", "/home/ada/shop", "src/tax.py"),
+        ("./src/tax.py", "", "src/tax.py"),
+        ("tax.py", "/home/ada/shop/src", "src/tax.py"),
+        ("/home/ada/shop/tests/tax.py", "/home/ada/shop/src", "tests/tax.py"),
+        ("../other/tax.py", "/home/ada/shop", "../other/tax.py"),
+        ("/usr/lib/tax.py", "/home/ada/shop", "/usr/lib/tax.py"),
+        ("~/.config/tax.py", "/home/ada/shop", "~/.config/tax.py"),
+        ("https://example.org//tax.py", "/home/ada/shop", "https://example.org//tax.py"),
+    ],
+)
+def test_paths_of_one_file_are_the_same(path, cwd, expected):
+    root = project_folder(cwd, "/home/ada/shop") if cwd else ""
+    assert observe("Read", {"file_path": path}, "", cwd, root).files_read == (expected,)
+
+
+def test_paths_of_windows_are_relative_with_slashes():
+    given = {"file_path": r"C:\work\shop\src\tax.py"}
+    assert observe("Edit", given, {}, r"C:\work\shop").files_modified == ("src/tax.py",)
+
+
+@pytest.mark.parametrize(
+    ("cwd", "expected"),
+    [
+        ("", "/repo"),
+        ("/repo/src", "/repo"),
+        ("/repository", "/repository"),
+        ("/tmp", "/tmp"),
+        ("/repo/.worktrees/fix", "/repo/.worktrees/fix"),
+    ],
+)
+def test_paths_are_relative_to_the_folder_of_the_session(cwd, expected):
+    assert project_folder(cwd, "/repo") == expected
+
+
+def test_paths_in_an_output_are_relative_to_the_working_folder():
+    output = "/home/ada/shop/src/tax.py:3: error in /srv/home/ada/shop/x and /home/ada/shopping/y"
+    seen = observe("Bash", {"command": "make"}, {"stdout": output}, "/home/ada/shop")
+    assert seen.output == "src/tax.py:3: error in /srv/home/ada/shop/x and /home/ada/shopping/y"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from memoryhub.access.policy import system_actor
 from memoryhub.capture import projects
 from memoryhub.client import Client, backfill, transcripts
 from memoryhub.client.backfill import RunFile
+from memoryhub.client.connect_record import state_folder
 from memoryhub.client.errors import ConnectionFailed
 from memoryhub.client.transcripts import ReadReport, find_transcripts
 from memoryhub.models import Event, Memory, ProjectIdentity, Session
@@ -142,6 +143,13 @@ class TestReading:
         assert len(read(path, report)) == 7
         assert report.skipped == {"line is not JSON": 3, "line too long": 1}
         assert report.places[0].endswith("broken.jsonl, line 19: line is not JSON")
+
+    def test_named_pipe_and_folder_are_skipped(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe.jsonl")
+        (tmp_path / "folder.jsonl").mkdir()
+        report = ReadReport()
+        assert find_transcripts(tmp_path, report) == []
+        assert report.skipped == {"not a file": 2}
 
     def test_event_at_an_impossible_time_is_skipped_and_numbers_that_are_no_json_too(
         self, tmp_path: Path
@@ -271,6 +279,18 @@ class TestSending:
         assert not Memory.objects.live().exists()
         run("backfill")
         assert Memory.objects.live().count() == found
+
+    def test_run_with_a_refused_session_ends_too(
+        self, run: Run, claude: Path, codex: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        changed = claude.stat().st_mtime
+        token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+        claude.write_text(claude.read_text().replace("/home/ada/till", f"/home/ada/{token}"))
+        os.utime(claude, (changed, changed))
+        assert run("backfill") == 1
+        assert "Failed: 1 session: 422" in capsys.readouterr().err
+        assert Event.objects.exists()
+        assert list(state_folder().glob("backfill-*")) == []
 
     def test_state_that_cannot_be_written_is_reported(
         self, run: Run, claude: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

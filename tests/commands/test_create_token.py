@@ -20,4 +20,4 @@ def test_token_has_every_project_or_those_of_the_option(db, capsys):
     call_command("create_token", "claude")
     call_command("create_token", "codex", "--projects", "b, a")
     assert [token.projects for token in AgentToken.objects.order_by("pk")] == [[], ["a", "b"]]
-    assert "in every project" in capsys.readouterr().err
+    assert "in all projects" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from memoryhub.backends.sqlite.schema import INDEXES
 from memoryhub.core import text
+from tests.cost import cost_ratio, repeat
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +182,13 @@ def test_title_line_is_removed_unless_it_begins_a_paragraph(content, title, expe
 
 @pytest.mark.parametrize(
     ("line", "title", "expected"),
-    [("Oats: at six", "Oats", "at six"), ("Oats and hay", "Oats…", "and hay"), ("Hay", "Oats", "Hay")],
+    [
+        ("Oats: at six", "Oats", "at six"),
+        ("Oats and hay", "Oats…", "and hay"),
+        ("Hay", "Oats", "Hay"),
+        ("Oats; hay", "Session: Oats", "hay"),
+        ("Oats; hay", "So far: Oats", "hay"),
+    ],
 )
 def test_title_prefix_is_removed(line, title, expected):
     assert text.without_title_prefix(line, title) == expected
@@ -193,3 +200,9 @@ def test_cut_text_is_the_longest_beginning_within_the_tokens(typed, tokens):
     assert typed.startswith(cut)
     assert text.estimate_tokens(cut) <= tokens
     assert cut == typed or text.estimate_tokens(typed[: len(cut) + 1]) > tokens
+
+
+@pytest.mark.parametrize("part", ["< ", "<private ", "<private  x", "</", "<private>", "<"])
+def test_private_blocks_are_found_in_linear_time(part):
+    hostile = part[:-1] + repeat(part[-1], 20_000) if part.endswith(" ") else repeat(part, 20_000)
+    assert cost_ratio(text.strip_private, hostile, repeat("a < b <private>c</private> ", 20_000), 10) < 40

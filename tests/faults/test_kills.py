@@ -32,6 +32,7 @@ from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.ops import copying, restore
 from memoryhub.transfer import loader
+from tests import disk
 from tests.faults.conftest import create_database, drop_database
 from tests.faults.killing import kill_at_every_point
 from tests.settings import POSTGRES
@@ -174,6 +175,24 @@ def test_stored_memories_survive_a_kill_at_every_transaction(store_home, snapsho
         assert Memory.objects.count() in (acknowledged, acknowledged + 1), point
         assert verification.verify().ok, point
         assert connection.is_usable()
+
+
+@pytest.mark.sqlite
+def test_the_bytes_of_a_killed_erase_are_removed_later(store_home, snapshot, remember, actor):
+    memory = remember("xylophone of the garden")
+    remember("another")
+    snapshot()
+
+    def erase() -> None:
+        memories.erase_memories([memory.uid], actor)
+
+    for point in kill_at_every_point(erase, prepare=snapshot.put_back):
+        is_erased = not Memory.objects.filter(uid=memory.uid).exists()
+        schema.finish_erase()
+        assert not schema.is_erase_pending(), point
+        found = disk.read_store_bytes(connection.settings_dict["NAME"]).count(b"xylop")
+        assert (found == 0) == is_erased, point
+        assert verification.verify().ok, point
 
 
 def test_a_killed_maintenance_run_continues_and_changes_each_memory_once(

@@ -71,7 +71,7 @@ def test_failed_tool_call_does_not_read_rows_that_another_thread_loads(loading):
     memories = injectable_memories(ACTOR.clearance, "zoo", now).filter(type=MemoryType.BUGFIX.value)
     visible_rows.load_in_background(memories)
     request = InjectionRequest("", project="zoo")
-    missed = services.inject_for_tool_call(request, [], "zebra stripes failed", ACTOR, now)
+    missed = services.inject_for_tool_call(request, [], "", "zebra stripes failed", ACTOR, now)
     assert missed.skipped == ["injection: not ready until the memories are loaded"]
 
 

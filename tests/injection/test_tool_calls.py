@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,10 +12,10 @@ from django.utils import timezone
 
 from memoryhub.models import Event, Injection, Memory
 from tests.api.conftest import Agent, agent, bot
-from tests.capture.conftest import AgentSession, agent_session, no_injection_deadline
+from tests.capture.conftest import AgentSession, agent_session, no_injection_deadline, open_session
 from tests.injection.test_deadline import run_endless_query
 
-__all__ = ["agent", "agent_session", "bot", "no_injection_deadline"]
+__all__ = ["agent", "agent_session", "bot", "no_injection_deadline", "open_session"]
 
 PATH = "src/billing/invoice.py"
 DECISION = {
@@ -56,6 +57,38 @@ def test_memory_is_shown_once_in_a_session(agent_session, decision):
     assert touch(agent_session, "Edit") == ""
 
 
+def test_memory_is_not_shown_again_after_hours_and_many_injections(agent_session, bot):
+    paths = [f"src/part{number}.py" for number in range(40)]
+    for path in paths:
+        store(bot, **{**DECISION, "content": f"Rounded in {path}", "files_modified": [path]})
+    assert all(touch(agent_session, path=path) for path in paths)
+    Injection.objects.update(at=timezone.now() - timedelta(hours=3))
+    Memory.objects.update(updated_at=timezone.now() - timedelta(hours=4))
+    assert not any(touch(agent_session, path=path) for path in paths)
+
+
+def test_memory_is_shown_again_after_a_compaction(agent_session, decision):
+    touch(agent_session)
+    agent_session.ok("session:start", {"source": "compact"})
+    assert decision in touch(agent_session)
+
+
+def test_pinned_memory_is_shown_although_outdated_ones_are_withheld(agent_session, bot, configure):
+    configure(outdated_memories="withhold")
+    pinned = store(bot, **DECISION, pinned=True)
+    other = store(bot, **{**DECISION, "content": "Invoices are numbered by year"})
+    Memory.objects.update(outdated_at=timezone.now())
+    context = touch(agent_session)
+    assert pinned in context
+    assert other not in context
+
+
+def test_file_of_the_same_name_in_the_working_folder_shows_nothing(agent_session, decision):
+    touch(agent_session, path="/shop/README.md", cwd="/shop")
+    assert touch(agent_session, path="/shop/tests/invoice.py", cwd="/shop/tests") == ""
+    assert decision in touch(agent_session, path="/shop/src/billing/invoice.py", cwd="/shop/src/billing")
+
+
 def test_memory_that_the_prompt_got_is_not_shown_again(agent_session, decision):
     context = agent_session.ok("prompt:submit", {"prompt": "how are invoices rounded for the tax office?"})
     assert decision in context["context"]
@@ -72,6 +105,26 @@ def test_memory_that_is_not_found_in_time_is_left_out(agent_session, decision, c
 
 def test_other_file_of_the_same_name_shows_nothing(agent_session, decision):
     assert touch(agent_session, path="src/orders/invoice.py") == ""
+
+
+@pytest.mark.parametrize(("cwd", "is_shown"), [("/home/ada/shop", False), ("/home/ada/shop-2", True)])
+def test_file_at_the_top_is_not_that_of_a_folder(agent_session, decision, cwd, is_shown):
+    """In the folder of the project, a path is a whole path. In another one, it may be a folder of it."""
+    assert bool(touch(agent_session, path=f"{cwd}/invoice.py", cwd=cwd)) is is_shown
+    assert bool(touch(agent_session, path=f"{cwd}/billing/invoice.py", cwd=cwd)) is False
+
+
+def test_memory_with_an_absolute_path_is_about_the_file(agent_session, bot):
+    uid = store(bot, **{**DECISION, "files_modified": [f"/Users/bo/shop/{PATH}"]})
+    assert uid in touch(agent_session, path=f"/home/ada/shop/{PATH}", cwd="/home/ada/shop")
+
+
+def test_memory_of_a_renamed_file_is_shown(agent_session, open_session):
+    given = {"file_path": PATH, "old_string": "y", "new_string": "ROUNDING = ROUND_HALF_EVEN"}
+    agent_session.tool("Edit", given, {"filePath": PATH})
+    memory = agent_session.commit("Decide: rounding is half even, because the tax office sums up").memory
+    open_session("s2").tool("Bash", {"command": f"git mv {PATH} src/billing/bill.py"}, {"stdout": ""})
+    assert memory.uid in touch(open_session("s3"), path="src/billing/bill.py")
 
 
 def test_call_that_finds_nothing_reads_no_memories_and_no_earlier_injections(agent_session, decision):
@@ -118,6 +171,29 @@ def test_repair_of_the_same_failure_is_shown(agent_session, bot):
     assert uid in fail(agent_session)
 
 
+@pytest.mark.parametrize(
+    ("known", "failure"),
+    [
+        (
+            "ImportError: cannot import name 'Cart' from 'shop.cart' (/home/ada/shop/shop/cart.py)",
+            "ImportError: cannot import name 'Cart' from 'shop.cart' (/Users/bo/code/shop/shop/cart.py)",
+        ),
+        (
+            "ImportError: cannot import name 'Cart' from 'shop.cart'",
+            "ImportError: cannot import name 'Cart' from 'shop.cart' (/Users/bo/code/shop/shop/cart.py)",
+        ),
+        (
+            "FileNotFoundError: no such file: '/tmp/run-17/ledger.toml'",
+            "FileNotFoundError: no such file: '/tmp/run-18/ledger.toml'",
+        ),
+        ("FAIL src/ledger.test.js (5.123 s)", "FAIL src/ledger.test.js (4.9 s)"),
+    ],
+)
+def test_repair_is_shown_on_another_machine_and_at_another_time(agent_session, bot, known, failure):
+    uid = store(bot, content=f"Fixed: {known}\n\nThe ledger was renamed.", type="bugfix", project="shop")
+    assert uid in fail(agent_session, failure)
+
+
 def test_replaced_repair_is_not_shown(agent_session, bot):
     repair = store(bot, content=f"{ERROR}: fixed by rounding", type="bugfix", project="shop")
     decision = store(bot, content="Reports are no longer made by hand", type="decision", project="shop")
@@ -144,6 +220,10 @@ def test_repair_of_another_failure_is_not_shown(agent_session, bot):
         (
             "AssertionError: expected 200 got 500 in test_checkout\n\nThe cache was cold.",
             "AssertionError: expected 404 got 200 in test_login",
+        ),
+        (
+            "FileNotFoundError: no such file: '/tmp/run-17/ledger.toml'",
+            "FileNotFoundError: no such file: '/tmp/run-17/rates.toml'",
         ),
     ],
 )

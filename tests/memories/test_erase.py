@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from django.db import connection, transaction
@@ -15,11 +17,15 @@ from memoryhub import memories as store
 from memoryhub.access.policy import system_actor
 from memoryhub.audit import verification
 from memoryhub.backends import schema
+from memoryhub.backends.sqlite import erasing
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.facts import services
 from memoryhub.maintenance.operations import run_now
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
+from memoryhub.ops import worker
+from memoryhub.ops.doctor import Status, examine
+from memoryhub.ops.doctor import store as doctor
 from tests import disk
 from tests.database import index_is_sound
 
@@ -198,7 +204,39 @@ def test_erase_succeeds_while_the_file_is_in_use(quark, actor, caplog):
     assert "still holds bytes" in caplog.text
     assert not Memory.objects.filter(uid=quark.uid).exists()
     rows.close()
-    schema.scrub_erased()
+    [report] = examine([doctor.erased_memories])
+    assert "interrupted" in report.findings[0].text
+    [report] = examine([doctor.erased_memories], fix=True)
+    assert report.status is Status.OK
+    assert b"xylop" not in bytes_of_the_store().lower()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_erase_that_begins_during_another_stays_recorded(quark, actor, monkeypatch):
+    monkeypatch.setattr(erasing.vector_index, "overwrite_deleted", schema.begin_erase)
+    store.erase_memories([quark.uid], actor)
+    assert schema.is_erase_pending()
+    monkeypatch.undo()
+    schema.finish_erase()
+    assert not schema.is_erase_pending()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_record_that_a_full_disk_left_empty_ends_too():
+    Path(f"{connection.settings_dict['NAME']}-erasing").touch()
+    assert schema.is_erase_pending()
+    schema.finish_erase()
+    assert not schema.is_erase_pending()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_worker_that_starts_completes_an_interrupted_erase(quark, actor, monkeypatch):
+    monkeypatch.setattr(schema, "scrub_erased", lambda: None)
+    store.erase_memories([quark.uid], actor)
+    assert b"xylop" in bytes_of_the_store().lower()
+    thread = threading.Thread(target=worker.finish_erase)
+    thread.start()
+    thread.join()
     assert b"xylop" not in bytes_of_the_store().lower()
 
 

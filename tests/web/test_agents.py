@@ -176,6 +176,13 @@ class TestTokens:
         assert "ada" in words
         assert "mara" not in words
 
+    def test_waiting_events_are_shown_to_the_owner(self, sign_in: Any) -> None:
+        make_token("ada", waiting_events=2)
+        make_token("ada", waiting_events=3, revoked_at=timezone.now())
+        make_token("mara", waiting_events=4)
+        page = sign_in().get(PAGE).content.decode()
+        assert re.findall(r"(\d+) events? waiting on", page) == ["2"]
+
     def test_managers_of_tokens_see_all(self, sign_in: Any) -> None:
         make_token("ada")
         make_token("mara", revoked_at=timezone.now())
@@ -265,3 +272,11 @@ def test_pages_take_few_statements(
         assert insider.get(page).status_code == 200
     selects = [query["sql"][:120] for query in queries if "SELECT" in query["sql"]]
     assert len(selects) <= 12, selects
+
+
+def test_agents_are_listed_in_the_settings_and_lead_to_connecting_one(visitor: Client) -> None:
+    links = visitor.get("/agents/").content.decode()
+    assert re.search(r'<a href="/agents/"[^>]*aria-current[^>]*>Agents and tokens', links)
+    shown = main(visitor.get("/agents/"))
+    assert {"/connect/", "/you/#tokens"} <= set(shown.links())
+    assert "/agents/" in main(visitor.get("/connect/")).links()

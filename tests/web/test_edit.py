@@ -281,6 +281,12 @@ class TestRefusals:
         if field in ("title", "importance", "project"):
             assert found.value_of(field) == typed
 
+    def test_a_refused_form_opens_no_fold_without_input(self, writer: Client) -> None:
+        refused = writer.post("/memories/new/", NEW | {"content": ""}).content.decode()
+        assert '<details class="fold" open>' not in refused
+        refused = writer.post("/memories/new/", NEW | {"discovery_tokens": "many"}).content.decode()
+        assert refused.count('<details class="fold" open>') == 1
+
     def test_every_invalid_field_is_reported_at_once(self, writer: Client) -> None:
         sent = NEW | {"content": "", "title": "t" * 501, "importance": "7", "tags": '"'}
         response = writer.post("/memories/new/", sent)

@@ -18,6 +18,7 @@ from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.audit import journal, verification
 from memoryhub.backends import schema
 from memoryhub.capture.projects import configure_project
+from memoryhub.capture.segments import BOUNDARY_PREDICATE
 from memoryhub.facts import services
 from memoryhub.maintenance import executor, runs
 from memoryhub.memories.schemas import FactDraft
@@ -29,6 +30,13 @@ from tests.web.markup import main
 def text(response: Any) -> str:
     page = re.sub(r"<(script|style|title).*?</\1>", " ", response.content.decode(), flags=re.S)
     return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+def test_facts_are_counted_as_their_list_shows_them(visitor: Client, actor: Actor, remember: Any) -> None:
+    remember("a zebra")
+    for subject, predicate in (("zebra", "lives_in"), ("session:1", BOUNDARY_PREDICATE)):
+        services.create_fact(FactDraft(subject=subject, predicate=predicate, object="zoo"), actor)
+    assert "1 fact " in text(visitor.get("/"))
 
 
 class TestFirstRun:

@@ -125,3 +125,22 @@ def test_a_file_that_is_too_large_is_refused_in_words(importer: Client, configur
 
 def test_the_page_asks_to_close_a_program_before_its_database_is_uploaded(importer: Client) -> None:
     assert "a separate -wal file" in main(importer.get("/transfer/")).words
+
+
+def test_the_run_of_an_import_leads_to_its_report(sign_in: Any) -> None:
+    client = sign_in("add_memory", "view_maintenancerun")
+    address = sent(client, {"content": "one"})
+    run = f"/maintenance/runs/{address.split('/')[-2]}/"
+    assert client.get(run).url == address
+    assert "notes.jsonl" in main(client.get("/maintenance/runs/")).words
+    other = sign_in("view_maintenancerun", name="eve")
+    if (shown := other.get(run)).status_code == 200:
+        assert "Nothing" not in main(shown).words
+    assert "notes.jsonl" not in main(other.get("/maintenance/runs/")).words
+
+
+def test_recent_imports_are_listed_with_their_state(importer: Client) -> None:
+    sent(importer, {"content": "one"}, do="dry_run")
+    shown = main(importer.get("/transfer/")).words
+    assert "notes.jsonl" in shown
+    assert "CheckDone" in "".join(shown.split())

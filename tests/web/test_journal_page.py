@@ -131,7 +131,7 @@ class TestViewerOfLess:
         for n in range(3):
             remember(f"m{n}")
         assert (
-            "The chain is intact. Each row is bound"
+            "The chain is intact. Each row is linked"
             in main(visitor.post("/journal/verify/", follow=True)).words
         )
         schema.drop_triggers()
@@ -296,3 +296,12 @@ class TestVerify:
 def test_details_that_are_long_are_counted_and_empty_ones_left_out():
     detail = {"changes": [["a", 0.5, 0.4], ["b", 0.6, 0.7]], "projects": [], "rights": ["read", "write"]}
     assert detail_items(detail) == [("changes", "2"), ("rights", "read, write")]
+
+
+def test_session_ids_are_in_the_details(boss: Client, actor: Actor) -> None:
+    session = "3165e069-bc55-52d4-a963-d7cc26c474cf"
+    change = journal.Change("consolidate", "memories", session, detail={"changes": 11, "run": session})
+    with transaction.atomic():
+        journal.record(actor, [change])
+    html = boss.get("/journal/").content.decode()
+    assert html.count(session) == html.count(f"<code>{session}</code>") == 2

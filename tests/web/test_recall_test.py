@@ -166,6 +166,14 @@ def test_memories_behind_a_switch_are_counted_for_permitted_persons(sign_in, fou
     assert "switch for" not in text(ask(sign_in("view_private", on=["private"], name="dora"), project="zoo"))
 
 
+def test_search_that_did_not_finish_is_not_reported_as_no_match(sign_in, four_levels, configure):
+    configure(injection_deadline_ms=0.001)
+    shown = text(ask(sign_in("view_private", name="ann"), project="zoo"))
+    assert "The search did not finish" in shown
+    assert "similar enough" not in shown
+    assert "would be injected if" not in shown
+
+
 def test_reveal_of_a_secret_is_journaled(insider, four_levels):
     ask(insider, project="zoo")
     rows = JournalEntry.objects.filter(operation="reveal")

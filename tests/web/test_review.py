@@ -372,7 +372,7 @@ class TestOutdated:
     @pytest.mark.parametrize("address", ["/review/?tab=outdated", "/memories/{uid}/"])
     def test_page_says_what_changed(self, reviewer: Client, outdated: Memory, address: str) -> None:
         page = get_page(reviewer, address.format(uid=outdated.uid))
-        assert "3 of 4 lines that it is about changed in" in page
+        assert "3 of the 4 lines it describes changed in" in page
         assert "src/&lt;b&gt;app.py" in page
 
     def test_memory_counts_in_the_badge(self, reviewer: Client, outdated: Memory) -> None:

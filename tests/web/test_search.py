@@ -144,6 +144,11 @@ class TestResults:
         assert page.count("crossing") == 1
         assert "Painted on Monday." in page
 
+    def test_text_that_is_only_the_title_is_left_out(self, visitor: Client, remember: Any) -> None:
+        remember("Painted on Monday.", title="Zebra crossing", abstract="Zebra crossing")
+        page = visitor.get("/memories/", {"q": "zebra"}).content.decode()
+        assert page.count("crossing") == 1
+
     def test_scripts_without_spaces_are_found_and_highlighted(self, visitor: Client, remember: Any) -> None:
         remember("毎晩三時にバックアップを実行します", title="運用")
         assert (

@@ -411,13 +411,14 @@ class TestFolding:
         anchor = re.findall(r'id="(event-[^"]+)"', html)[1]
         assert '<details class="fold" open><summary>3 routine' in self.listing(visitor, f"?entry={anchor}")
 
-    def test_reasons_of_decisions_stay_in_view(self, visitor: Client, quiet: Session) -> None:
+    def test_decisions_leave_out_routine_and_link_to_it(self, visitor: Client, quiet: Session) -> None:
         self.routine(quiet, 4, 1, skip_reason="routine")
         self.routine(quiet, 3, 2, skip_reason="below the gate", memorability=0.2)
-        html = self.listing(visitor, "?kind=kept")
-        assert "4 routine events" in html
-        assert html.count("routine events") == 1
-        assert "7 routine events" in self.listing(visitor)
+        assert self.listing(visitor, "?kind=kept").count('<li class="is-event"') == 3
+        page = visitor.get("/sessions/quiet/?kind=kept")
+        assert "4 routine events are not listed. Show them" in main(page).words
+        assert "?kind=kept&reason=routine#happened" in main(page).links()
+        assert self.listing(visitor, "?kind=kept&reason=routine").count('<li class="is-event"') == 4
 
     def test_the_report_folds_them_too(self, visitor: Client, quiet: Session) -> None:
         self.routine(quiet, 23)

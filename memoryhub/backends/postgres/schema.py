@@ -202,6 +202,19 @@ def rebuild_indexes(table: str | None = None) -> None:
             vectors.copy_missing(cursor)
 
 
+def begin_erase() -> None:
+    """Do nothing: the server vacuums the pages of erased rows by itself."""
+
+
+def is_erase_pending() -> bool:
+    """Return False, as nothing is recorded."""
+    return False
+
+
+def finish_erase() -> None:
+    """Do nothing."""
+
+
 def scrub_erased() -> None:
     """Let PostgreSQL reuse the pages of erased rows. Its write-ahead log contains their bytes longer."""
     transaction.on_commit(_vacuum)

@@ -6,15 +6,12 @@ Django rebuilds an SQLite table to alter it, which silently drops its triggers. 
 
 from __future__ import annotations
 
-import logging
 import sqlite3
-import threading
-import time
 
-from django.db import OperationalError, connection, transaction
+from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from memoryhub.backends import change_blocks, change_log, release, vector_index
+from memoryhub.backends import change_blocks, change_log, release
 from memoryhub.backends.sqlite import NOW, refuse
 from memoryhub.backends.tables import (
     ABSENCE_TABLE,
@@ -26,11 +23,7 @@ from memoryhub.backends.tables import (
     TRIGRAM_CHARACTERS,
     Trigger,
 )
-from memoryhub.core import drafts
 
-logger = logging.getLogger(__name__)
-LOG_TRIES = 600  # seconds, with one try each, to empty the write-ahead log after an erase
-_BUSY_TIMEOUT_MS = 20  # for readers, while the write lock is held
 INDEXES = {
     "memoryhub_text": "tokenize='porter unicode61 remove_diacritics 2'",
     "memoryhub_trigram": "tokenize='trigram', detail=none",
@@ -242,21 +235,6 @@ def rebuild_indexes(table: str | None = None) -> None:
             cursor.execute(f"INSERT INTO {name}({name}) VALUES ('rebuild')")
 
 
-def scrub_erased() -> None:
-    """Rewrite indexes and file after an erase so that they contain no byte of the erased rows.
-
-    Words of a deleted row stay in FTS5 segments until these are merged, pages stay in the file until VACUUM,
-    and both stay in the write-ahead log until it is truncated. Inside a transaction the file is rewritten
-    after the commit. The files of vectors are overwritten first, and unfinished copies are removed.
-    """
-    with transaction.atomic(), connection.cursor() as cursor:
-        for table in INDEXES:
-            cursor.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
-    transaction.on_commit(vector_index.overwrite_deleted, robust=True)
-    transaction.on_commit(drafts.remove_abandoned, robust=True)
-    transaction.on_commit(_vacuum)
-
-
 def merge_step(table: str, pages: int, *, begin: bool) -> bool:
     """Merge about this number of pages of an index, in a transaction. Return whether there is more to do.
 
@@ -268,56 +246,6 @@ def merge_step(table: str, pages: int, *, begin: bool) -> bool:
         amount = -pages if begin else pages
         cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', {amount:d})")
         return bool(connection.connection.total_changes - before >= 2)
-
-
-def _vacuum() -> None:
-    """Vacuum the file. A busy file is logged: no reader sees the erased rows in any case."""
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("VACUUM")
-    except OperationalError as error:
-        logger.error(
-            "the database file still holds bytes of what was erased: %s; erase or vacuum again", error
-        )
-        return
-    truncate_log()
-
-
-def truncate_log() -> None:
-    """Move the write-ahead log into the file and truncate it, later if a reader needs it now."""
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")  # most of the work, without blocking anyone
-        cursor.fetchall()
-    if not _try_truncate_log():
-        logger.warning("the write-ahead log is being read; it keeps bytes of what was erased until it is not")
-        threading.Thread(target=_truncate_log_later, name="truncate-log", daemon=True).start()
-
-
-def _try_truncate_log() -> bool:
-    """Empty the write-ahead log unless a reader needs it. Waits too briefly to delay writers."""
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA busy_timeout")
-        patience = cursor.fetchone()[0]
-        cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
-        try:
-            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            return not cursor.fetchone()[0]
-        finally:
-            cursor.execute(f"PRAGMA busy_timeout = {patience:d}")
-
-
-def _truncate_log_later() -> None:
-    """Retry until no reader needs the log."""
-    try:
-        for _ in range(LOG_TRIES):
-            time.sleep(1)
-            if _try_truncate_log():
-                return
-        logger.error(
-            "the write-ahead log still holds bytes of what was erased: it is being read all the time"
-        )
-    finally:
-        connection.close()
 
 
 def database_bytes() -> int:

@@ -54,7 +54,7 @@ class Command(StoreCommand):
         except StoreError as error:
             raise CommandError(f"{error.field}: {error.message}") from None
         self.stdout.write(raw)
-        where = f"in {', '.join(token.projects)}" if token.projects else "in every project"
+        where = f"in {', '.join(token.projects)}" if token.projects else "in all projects"
         self.stderr.write(
             f"Token for {token.name}: {', '.join(token.rights)}, up to the level {token.clearance}, {where}."
             " Copy it now: it is not shown again."

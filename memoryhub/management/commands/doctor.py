@@ -36,6 +36,7 @@ CHECKS: tuple[Check, ...] = (
     store.indexes,
     store.triggers,
     store.text_index,
+    store.erased_memories,
     content.vectors,
     store.journal_chain,
     store.lost_rows,
@@ -70,7 +71,7 @@ class Command(BaseCommand):
             "--fix",
             action="store_true",
             help="fix what is safe to fix: file modes, indexes, triggers and the end of the mirror; remove"
-            " temporary files",
+            " temporary files and the bytes of erased memories",
         )
         parser.add_argument("--quick", action="store_true", help="skip checks that read the whole store")
         parser.add_argument("--json", action="store_true", help="print the findings as one JSON object")

@@ -339,3 +339,20 @@ def indexes() -> Iterator[Finding]:
         yield warn(f"index {name} of table {model._meta.db_table} is missing", "doctor --fix")
     if not missing:
         yield ok("no index is missing")
+
+
+def _finish_erase() -> Iterator[str]:
+    if schema.is_erase_pending():
+        schema.finish_erase()
+        yield "removed the bytes of erased memories"
+
+
+@check("erased memories", needs="tables", fix=_finish_erase)
+def erased_memories() -> Iterator[Finding]:
+    if schema.is_erase_pending():
+        yield warn(
+            "the database file may still contain bytes of erased memories: the erase was interrupted",
+            "doctor --fix, or restart the hub",
+        )
+    else:
+        yield ok("no erase was interrupted")

@@ -35,16 +35,17 @@ class DigestForm(PlainForm):
         label="Webhook URL",
         required=False,
         max_length=500,
-        help_text="For example an incoming webhook in Slack. Anyone who knows the URL can post there.",
+        help_text="For example an incoming webhook in Slack. It gets public memories only."
+        " Anyone who knows the URL can post there.",
         widget=forms.URLInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     period = forms.ChoiceField(label="How often", choices=PERIODS)
-    project = ProjectField(help_text="Leave empty for every project that you can see.")
+    project = ProjectField(help_text="Leave empty for all projects that you can see.")
     level = forms.ChoiceField(
         label="E-mails contain",
         choices=_LEVELS,
         required=False,
-        help_text="Never secret memories. Webhooks get public memories only.",
+        help_text="Never secret memories.",
     )
     enabled = forms.BooleanField(label="Send this digest", required=False)
 

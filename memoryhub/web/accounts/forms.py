@@ -110,7 +110,7 @@ class PasswordForm(FirstPasswordForm):
 
 def _projects_field() -> LinesField:
     widget = forms.Textarea(attrs={"rows": 3})
-    return LinesField(widget=widget, help_text="One per line. Leave empty for every project.")
+    return LinesField(widget=widget, help_text="One per line. Leave empty for all projects.")
 
 
 RIGHT_LABELS = {
@@ -124,7 +124,7 @@ class TokenForm(PlainForm):
     """A token for one of the user's agents. ``once`` differs in each form, so that it issues one token."""
 
     name = forms.CharField(max_length=100, help_text="The agent's name in the journal.")
-    clearance = forms.ChoiceField(label="Can see", help_text="At most your own clearance.")
+    clearance = forms.ChoiceField(label="Can see", help_text="At most what you can see yourself.")
     rights = forms.MultipleChoiceField(label="Permissions", widget=forms.CheckboxSelectMultiple)
     projects = _projects_field()
     days = forms.IntegerField(
@@ -204,7 +204,7 @@ class InviteForm(PlainForm):
         named = [(role, role.capitalize()) for role in people.grantable_roles(inviter)]
         self.fields["role"].choices = [("", "None"), *named]  # type: ignore[attr-defined]
         self.fields["level"].choices = levels  # type: ignore[attr-defined]
-        self.fields["clearance"].choices = [("", "Same as above"), *levels]  # type: ignore[attr-defined]
+        self.fields["clearance"].choices = [("", "Same as default"), *levels]  # type: ignore[attr-defined]
 
 
 class AddressForm(PlainForm):
@@ -226,7 +226,7 @@ class RightsForm(PlainForm):
         help_text=_ROLE_HINT,
     )
     level = forms.ChoiceField(
-        label="Can see", help_text="In every project for which no other level is set below."
+        label="Can see", help_text="The default. A project can have its own level, set below."
     )
     is_staff = forms.BooleanField(label="Can use the admin", required=False)
     is_active = forms.BooleanField(
@@ -251,4 +251,4 @@ class JoinForm(PlainForm):
     def __init__(self, manager: User, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(data)
         levels = _level_choices(people.grantable_levels(manager))
-        self.fields["clearance"].choices = [("", "Same as above"), *levels]  # type: ignore[attr-defined]
+        self.fields["clearance"].choices = [("", "Same as default"), *levels]  # type: ignore[attr-defined]

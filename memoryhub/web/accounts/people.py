@@ -139,7 +139,7 @@ def leave(user: User, manager: User, data: QueryDict) -> str:
 @button_view
 def open_every_project(user: User, manager: User, data: QueryDict) -> str:
     people.lift_confinement(user, manager)
-    return f"{user} now sees every project."
+    return f"{user} now sees all projects."
 
 
 @form_view("password")
@@ -219,7 +219,7 @@ def _render_person(request: HttpRequest, user: User, **forms: PlainForm) -> Http
 def _describe_projects(user: Any) -> str:
     """Describe the projects that a user sees, from prefetched memberships."""
     if not is_confined(user):
-        return "every project"
+        return "All projects"
     return ", ".join(
         f"{member.project} ({member.clearance})" if member.clearance else member.project
         for member in user.memberships.all()

@@ -54,7 +54,8 @@ class Login(LoginView):  # type: ignore[misc]
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if seconds := _password_wait(request):
-            context = self.get_context_data(form=self.get_form_class()(request=request))
+            typed = {"login": request.POST.get("username", "")}
+            context = self.get_context_data(form=self.get_form_class()(request=request, initial=typed))
             return _render_wait(request, seconds, {**context, "minutes": -(-seconds // 60)})
         response: HttpResponse = super().post(request, *args, **kwargs)
         return response

@@ -124,7 +124,7 @@ SECTIONS = (
         "Settings",
         "tools",
         (
-            Page("connect", "Agents and tokens", "connect hooks mcp claude code", ("agents",)),
+            Page("agents", "Agents and tokens", "list last seen errors", ("connect",)),
             Page("people", "People", "accounts roles members invite", (), may_manage_people),
             Page("transfer", "Import and export", "files backup move"),
             Page("maintenance", "Maintenance", "consolidation compression upkeep", (), can_view_runs),

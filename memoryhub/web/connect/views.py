@@ -56,7 +56,7 @@ class ConnectForm(PlainForm):
     project = forms.CharField(
         max_length=200,
         required=False,
-        help_text="Limits the agent to one project. Leave empty for every project.",
+        help_text="Limits the agent to one project. Leave empty for all projects.",
         widget=forms.TextInput(attrs={"list": "projects"}),
     )
     clearance = forms.ChoiceField(label="Access")

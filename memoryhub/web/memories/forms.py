@@ -106,25 +106,26 @@ class MemoryForm(DraftForm):
     concepts = LabelsField(help_text=f"Separated by commas, for example {', '.join(CONCEPTS)}.")
     aliases = LabelsField(help_text="Short names for its subject, separated by commas.")
     importance = ShareField(required=False)
-    trust = ShareField(required=False, help_text="In its source.")
-    confidence = ShareField(required=False, help_text="In its content.")
-    sensitivity = forms.CharField(widget=forms.Select)
+    trust = ShareField(required=False, help_text="In the source.")
+    confidence = ShareField(required=False, help_text="In the content.")
+    sensitivity = forms.CharField(label="Level", widget=forms.Select)
     scope = forms.ChoiceField(choices=[(scope, scope) for scope in SCOPES])
     project = LineField()
     session_id = LineField(label="Session")
     key = LineField(help_text="Storing another text under this key replaces this memory.")
-    ttl_days = NumberField(label="Expires after days", help_text="From now. Leave empty to keep it forever.")
+    ttl_days = NumberField(label="Expires after (days)", help_text="Counted from now. Empty: never.")
     files_read = LinesField(label="Files read", help_text="One path per line.")
     files_modified = LinesField(label="Files modified", help_text="One path per line.")
     abstract = LineField(help_text="One line. Default: made from the content.")
     overview = TextField(help_text="A paragraph.")
     pinned = forms.BooleanField(
-        required=False, help_text="Opens every session of its project, and never expires."
+        required=False,
+        help_text="Agents receive it at the start of every session of its project. It never expires.",
     )
     superseded_by = LineField(
         label="Replaced by", help_text="The id of the memory that replaces this one, if any."
     )
-    entities = EntitiesField(help_text="One per line: a name, or a name | type.")
+    entities = EntitiesField(help_text="One per line, as name or name | type.")
     discovery_tokens = forms.IntegerField(required=False, help_text="Tokens spent to find this out.")
     unchanged_since = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -180,7 +181,6 @@ class FieldForm(MemoryForm):
         super().__init__(data, clearance, memory)
         # Forms of several rows may be open on one page.
         self.auto_id = "in_%s" if len(names) == 1 else f"in_{memory.uid}_%s"
-        self.fields["sensitivity"].label = "Level"
         self.fields = {one: self.fields[one] for one in (*names, "unchanged_since")}
         self.fields[names[0]].widget.attrs["autofocus"] = True
 
@@ -196,7 +196,7 @@ class FactForm(DraftForm):
     confidence = ShareField(required=False, initial=1.0)
     project = LineField()
     session_id = LineField(label="Session")
-    sensitivity = forms.CharField(widget=forms.Select)
+    sensitivity = forms.CharField(label="Level", widget=forms.Select)
     memory_id = forms.CharField(
         required=False, label="Memory", help_text="The id of the memory it comes from."
     )

@@ -22,7 +22,7 @@ from memoryhub.web.memories.bulk_actions import changed_since_text, is_allowed
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.memories.selection import Selection, ended_memories, parse_selection
 
-PAGE_SIZE = 25
+PAGE_SIZE = 20
 MAX_ERASED_AT_ONCE = 1000
 _TABS = {"trashed": ("In the trash", "deleted_at"), "expired": ("Expired", "expires_at")}
 ERASE_PERMISSION = "memoryhub.erase_memory"

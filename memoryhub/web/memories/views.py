@@ -196,8 +196,9 @@ def _highlight(query: Query, memory: Memory) -> tuple[SafeString, SafeString]:
         text = snippet_of_first_match(
             query, (to_plain_text(getattr(memory, name)) for name in reversed(TEXT_COLUMNS))
         )
+    marked_title = highlight_text(query, title)
     # search.snippets escapes everything except its own <mark>.
-    return mark_safe(highlight_text(query, title)), mark_safe(text)  # noqa: S308
+    return mark_safe(marked_title), mark_safe("" if text == marked_title else text)  # noqa: S308
 
 
 def _advice_context(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
@@ -196,6 +196,7 @@ def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
         "summary": visible_summary(found),
         "boundaries": sum(one.count for one in counted if one.boundary),
         "picture": picture,
+        "left_out": 0 if page["narrowed"] or kind != "kept" else _count_routine(counted),
         "chips": event_filters(request, counted) if kind in _WITH_EVENTS else [],
         "injections": found.injection_count,  # type: ignore[attr-defined]
         "known": queries.summarize_reports(reports) if kind == "injection" else None,
@@ -226,6 +227,13 @@ def _load_picture(
     return picture
 
 
+def _count_routine(counted: Iterable[EventCount]) -> int:
+    """Count the events that the decisions leave out, because they were not kept as routine."""
+    return sum(
+        one.count for one in counted if one.is_lost and one.skip_reason == ROUTINE and not one.boundary
+    )
+
+
 def _first_cursor(request: HttpRequest, found: Session, clearance: Clearance, order: str) -> str | None:
     """Return the cursor of the page, or one shortly before the entry that the address names."""
     cursor, anchor = request.GET.get("cursor"), request.GET.get("entry", "")
@@ -251,13 +259,14 @@ def _entries_context(
         # A filter for events leaves out the memories between them.
         "kinds": KINDS["event" if kind in ("", "kept") and is_filtered else kind],
         "oldest_first": not order,
-        "which": replace(which, decided=kind == "kept"),
+        "which": replace(
+            which, decided=kind == "kept", without="" if is_filtered or kind != "kept" else ROUTINE
+        ),
     }
     entries, next_cursor = read_entries(found, clearance, cursor, reports, **options)
     anchors = [entry.anchor for entry in entries]
     min_count = anchors.index(anchor) + 1 if anchor in anchors else 1
-    folded = None if is_filtered else _FOLDED.get(kind)
-    listing, fit = _render_entries(request, entries, min_count, folded)
+    listing, fit = _render_entries(request, entries, min_count, folds=kind == "" and not is_filtered)
     if fit < len(entries):
         entries, next_cursor = entries[:fit], timeline.cursor_after(entries[fit - 1])
     return {
@@ -289,15 +298,9 @@ def read_entries(
 
 
 def _render_entries(
-    request: HttpRequest,
-    entries: list[timeline.TimelineEntry],
-    min_count: int,
-    folded: Callable[[timeline.TimelineEntry], bool] | None,
+    request: HttpRequest, entries: list[timeline.TimelineEntry], min_count: int, *, folds: bool
 ) -> tuple[str, int]:
-    """Render as many entries as the page's budget allows, but at least ``min_count``. Return their number.
-
-    ``folded``: the entries that become one line if several are in a row.
-    """
+    """Render as many entries as the page's budget allows, but at least ``min_count``. Return their number."""
     context = {
         "in_session": True,
         "level": 3,
@@ -307,7 +310,7 @@ def _render_entries(
     anchor = request.GET.get("entry", "")
 
     def render_first(count: int) -> str:
-        shown = fold_routine(entries[:count], anchor, folded) if folded else entries[:count]
+        shown = fold_routine(entries[:count], anchor) if folds else entries[:count]
         return render_to_string("timeline/page.html#days", {**context, "entries": shown}, request)
 
     return fit_to_bytes(render_first, len(entries), MAX_LIST_BYTES, min_count)
@@ -339,23 +342,12 @@ def is_routine(entry: timeline.TimelineEntry) -> bool:
     return entry.row.event == "tool:post" and entry.row.memory_id is None and not has_failed
 
 
-def is_skipped_as_routine(entry: timeline.TimelineEntry) -> bool:
-    """Whether nothing was kept of a routine event because it is routine, and for no other reason."""
-    return is_routine(entry) and getattr(entry.row, "skip_reason", "") == ROUTINE
-
-
-# The entries of a tab that are folded. The reasons why other events were not kept stay in view.
-_FOLDED = {"": is_routine, "kept": is_skipped_as_routine}
-
-
 def fold_routine(
-    entries: Sequence[timeline.TimelineEntry],
-    anchor: str = "",
-    is_folded: Callable[[timeline.TimelineEntry], bool] = is_routine,
+    entries: Sequence[timeline.TimelineEntry], anchor: str = ""
 ) -> list[timeline.TimelineEntry | FoldedEvents]:
-    """Fold each run of at least :data:`MIN_FOLDED` events of one day that ``is_folded`` accepts."""
+    """Fold each run of at least :data:`MIN_FOLDED` routine events of one day."""
     folded: list[timeline.TimelineEntry | FoldedEvents] = []
-    for (routine, _), run in groupby(entries, lambda one: (is_folded(one), timezone.localdate(one.at))):
+    for (routine, _), run in groupby(entries, lambda one: (is_routine(one), timezone.localdate(one.at))):
         found = list(run)
         if routine and len(found) >= MIN_FOLDED:
             folded.append(FoldedEvents(found, anchor in [entry.anchor for entry in found]))

@@ -40,8 +40,9 @@ _WITHHELD_REASONS = {
     selection.BLOCKED: "reads like an instruction",
 }
 _END_REASONS = {"prompt_input_exit": "closed by the user", "logout": "signed out", "clear": "cleared"}
-_DETAIL_NAMES = {"was": "before", "left": "after"}
-_ID = re.compile(r"[a-z2-7]{16}")  # as made by core.text.new_uid
+_DETAIL_NAMES = {"was": "before", "left": "after", "clearance": "can see"}
+# As made by core.text.new_uid, and a UUID, such as the session ids of Claude Code.
+_ID = re.compile(r"[a-z2-7]{16}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EVENT_NAMES = {
     "prompt:submit": "Prompt",
     "session:start": "Session start",
@@ -116,9 +117,11 @@ register.filter(operation_label)
 
 
 @register.filter
-def detail_items(detail: Mapping[str, Any]) -> list[tuple[str, str]]:
+def detail_items(detail: object) -> list[tuple[str, str]]:
     """Format the details of a journal entry; empty lists, ids and hashes are omitted (:func:`detail_ids`)."""
-    shown = {name: value for name, value in detail.items() if value != [] and not _is_id(name, value)}
+    shown = {
+        name: value for name, value in _mapping(detail).items() if value != [] and not _is_id(name, value)
+    }
     for name, label in _DETAIL_NAMES.items():
         if name in shown:
             shown[label] = shown.pop(name)
@@ -128,11 +131,16 @@ def detail_items(detail: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 @register.filter
-def detail_ids(detail: Mapping[str, Any]) -> list[tuple[str, str]]:
+def detail_ids(detail: object) -> list[tuple[str, str]]:
     """Return the ids and hashes among the details of a journal entry."""
-    found = {name: value for name, value in detail.items() if _is_id(name, value)}
+    found = {name: value for name, value in _mapping(detail).items() if _is_id(name, value)}
     names = {"content_hash": "SHA-256"}
     return [(names.get(name, name.replace("_", " ")), _value_to_text(value)) for name, value in found.items()]
+
+
+def _mapping(detail: object) -> Mapping[str, Any]:
+    """Return the details; nothing if someone changed the row in the database into another value."""
+    return detail if isinstance(detail, Mapping) else {}
 
 
 def _is_id(name: str, value: Any) -> bool:

@@ -28,6 +28,7 @@ def test_a_new_agent_gets_a_token_for_one_project_and_loses_it_again(
     earlier = AgentToken.objects.active().count()
     page = set_out("/", person("ada", "add_agenttoken", "change_agenttoken", "add_memory"))
     go_to(page, "Settings", "Agents and tokens")
+    page.get_by_role("link", name="Connect an agent").click()
     page.get_by_role("link", name="Claude Code", exact=True).click()
     page.get_by_label("Name", exact=True).fill("baker-bot")
     page.get_by_label("Project", exact=True).fill("bakery")
@@ -45,7 +46,7 @@ def test_a_new_agent_gets_a_token_for_one_project_and_loses_it_again(
     expect(page.get_by_role("link", name="the oven in bakery runs hot")).to_be_visible()
     go_to(page, "Settings", "Agents and tokens")
     page.get_by_role("link", name="Your tokens").click()
-    page.get_by_text("Change… baker-bot").click()
+    page.locator("summary", has_text="Manage baker-bot").click()
     page.get_by_role("button", name="Revoke permanently").click()
     expect(page.get_by_text("baker-bot is revoked.")).to_be_visible()
     assert AgentToken.objects.active().count() == earlier
