@@ -161,6 +161,8 @@ def run(options: argparse.Namespace) -> int:
             print("Claude Code can show what memory did: run this command again with --status-line.")
         if any(agent.key == "cursor" and "cursor rule" not in agent.files for agent in agents):
             print("Cursor reads rules in each repository: run this command in one to add the guideline.")
+        if any(agent.key in ("claude-code", "codex") for agent in agents):
+            print("Past sessions are on this machine: count them with memoryhub backfill --dry-run.")
         if any(agent.key == "codex" for agent in agents):
             print("Codex CLI skips hooks until you trust them: start codex, enter /hooks, and allow them.")
     return int("failed" in states)

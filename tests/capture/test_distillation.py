@@ -6,7 +6,7 @@ from memoryhub.capture.classification import classify
 from memoryhub.capture.distillation import MAX_NOTE_AGE, Candidate, OpenWork, distill
 from memoryhub.capture.observation import observe
 from memoryhub.search.prompts import strip_injected_context
-from tests.cost import cost_ratio, repeat
+from tests.cost import cost_ratio, ordinary_text, repeat
 
 FAILING = "tests/test_a.py F\nE   AssertionError: assert 1 == 2\n1 failed in 0.2s"
 
@@ -398,3 +398,10 @@ def test_injected_blocks_are_found_in_linear_time(part):
     hostile = part[:-1] + repeat(part[-1], 20_000) if part.endswith(" ") else repeat(part, 20_000)
     ordinary = repeat("a < b <memory-context>c</memory-context> ", 20_000)
     assert cost_ratio(strip_injected_context, hostile, ordinary, 10) < 40
+
+
+def test_error_line_of_spaces_takes_linear_time():
+    def distil(output):
+        run("pytest", output)
+
+    assert cost_ratio(distil, "E" + " " * 19_000, ordinary_text(19_000), 3) < 10

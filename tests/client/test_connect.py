@@ -189,6 +189,14 @@ def test_step_in_which_codex_asks_for_trust_is_printed(
     assert ("enter /hooks" in capsys.readouterr().out) is asked
 
 
+@pytest.mark.parametrize(("key", "named"), [("claude-code", True), ("codex", True), ("gemini", False)])
+def test_backfill_is_named_for_agents_with_transcripts(
+    run: Run, home: Path, capsys: pytest.CaptureFixture[str], key: str, named: bool
+) -> None:
+    assert run("connect", "--yes", "--agent", key) == 0
+    assert ("memoryhub backfill --dry-run" in capsys.readouterr().out) is named
+
+
 def test_instructions_that_the_user_has_added_since_stay(run: Run, home: Path) -> None:
     file = home / GUIDELINES["codex"]
     run("connect", "--yes", "--agent", "codex")

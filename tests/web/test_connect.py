@@ -77,6 +77,13 @@ class TestSteps:
         assert "secret" not in words
         assert "The agent can also store and change memories." in words
 
+    @pytest.mark.parametrize(("key", "named"), [("claude-code", True), ("codex", True), ("gemini", False)])
+    def test_backfill_is_named_for_agents_with_transcripts(
+        self, manager: Client, key: str, named: bool
+    ) -> None:
+        page = manager.post(f"/connect/{key}/snippet/", FORM, follow=True).content.decode()
+        assert ("memoryhub backfill --server" in page) is named
+
     def test_an_unknown_client_is_not_found(self, manager: Client) -> None:
         assert manager.get("/connect/nothing/").status_code == 404
         assert manager.get("/connect/nothing/snippet/").status_code == 404

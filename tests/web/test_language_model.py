@@ -26,7 +26,10 @@ def words(client: Client) -> str:
 
 
 def test_without_a_model_the_message_names_the_rules(looker: Client) -> None:
-    assert "No model is configured. Rules process" in words(looker)
+    shown = words(looker)
+    assert "No model is configured. Rules process" in shown
+    assert "To use a model, set llm" in shown
+    assert "budget" not in shown
 
 
 def test_it_shows_model_host_and_remaining_budget(looker: Client, configure: Any) -> None:
@@ -63,7 +66,7 @@ def test_plain_http_to_another_machine_is_warned_of(looker: Client, configure: A
 
 
 def test_the_used_share_of_the_budget_is_in_percent(looker: Client, configure: Any) -> None:
-    configure(llm_daily_calls=250)
+    configure(llm="openai", llm_url="https://llm.example.org/v1", llm_model="tiny", llm_daily_calls=250)
     ModelUse.objects.create(day=timezone.now().date(), model="tiny", calls=42)
     assert "share of the limit 17%" in words(looker)
 
@@ -76,7 +79,8 @@ def test_the_last_days_with_use_are_listed(looker: Client) -> None:
     assert 'data-label="Calls">41<' in page
 
 
-def test_a_model_without_use_shows_an_empty_state(looker: Client) -> None:
+def test_a_model_without_use_shows_an_empty_state(looker: Client, configure: Any) -> None:
+    configure(llm="openai", llm_url="https://llm.example.org/v1", llm_model="tiny")
     assert "No calls in the last 14 days." in words(looker)
 
 

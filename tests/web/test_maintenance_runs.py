@@ -53,7 +53,7 @@ class TestClusters:
         Memory.objects.filter(pk=alike[2].pk).update(sensitivity="secret")
         shown = text_of(sign_in("view_maintenancerun", "view_secret").get(f"/maintenance/runs/{run.uid}/"))
         assert "attic has faded" not in shown
-        assert "It changes nothing that you can see" in shown
+        assert "Nothing that you can see would change" in shown
 
 
 class TestDryRunThenRunThenUndo:

@@ -17,8 +17,8 @@ from django.core.management.base import BaseCommand
 # The marker expression of each option.
 SELECTIONS = {"--fast": "not browser and not served and not slow", "--served": "served"}
 DEFAULT_SELECTION = "not served"
-# Its plugin is slow to load and its only module is slow to collect.
-WITHOUT_SCHEMATHESIS = ["-p", "no:schemathesis", "--ignore", "tests/api/test_schema.py"]
+# The plugin is slow to load and its only module is slow to collect; no browser test is selected.
+NOT_COLLECTED = ["-p", "no:schemathesis", "--ignore", "tests/api/test_schema.py", "--ignore", "tests/browser"]
 MAX_PROCESSES = 4  # each starts its own browser
 MEMORY_FOLDER, MIN_FREE_BYTES = Path("/dev/shm"), 4 << 30
 
@@ -96,7 +96,7 @@ def _pytest_arguments(given: list[str]) -> list[str]:
         return arguments
     processes = os.cpu_count() or 1
     if "--fast" in options:
-        arguments += WITHOUT_SCHEMATHESIS
+        arguments += NOT_COLLECTED
     else:
         processes = min(processes + 1, MAX_PROCESSES)
     selection = SELECTIONS[options[-1]] if options else DEFAULT_SELECTION

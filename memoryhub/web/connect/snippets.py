@@ -98,6 +98,11 @@ class Choice:
     def takes_token(self) -> bool:
         return self.key != HOSTED
 
+    @property
+    def has_transcripts(self) -> bool:
+        """Whether ``memoryhub backfill`` reads past sessions of this agent."""
+        return self.key in ("claude-code", "codex", "machine")
+
 
 class _Text(string.Template):
     """A text with placeholders like ``%{json_mcp}``: ``$`` and ``{`` have a meaning in the snippets."""
