@@ -41,7 +41,7 @@ from memoryhub.web.sessions.picture import MAX_ITEMS, fit_to_bytes, render_pictu
 
 PAGE_SIZE = 25
 ENTRIES_PER_PAGE = 30
-DECISIONS_PER_PAGE = 16  # each shows how it was made
+DECISIONS_PER_PAGE = 10  # each shows how it was made, and is as high as a phone
 MAX_LIST_BYTES = 29_000  # of the entries on a page: fewer entries if they are long
 CONTEXT_ENTRIES = 6  # entries before the one that the address names
 MIN_FOLDED = 3  # routine events in a row that become one line
