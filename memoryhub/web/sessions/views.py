@@ -41,6 +41,7 @@ from memoryhub.web.sessions.picture import MAX_ITEMS, fit_to_bytes, render_pictu
 
 PAGE_SIZE = 25
 ENTRIES_PER_PAGE = 30
+DECISIONS_PER_PAGE = 16  # each shows how it was made
 MAX_LIST_BYTES = 29_000  # of the entries on a page: fewer entries if they are long
 CONTEXT_ENTRIES = 6  # entries before the one that the address names
 MIN_FOLDED = 3  # routine events in a row that become one line
@@ -255,7 +256,7 @@ def _entries_context(
     is_filtered = which != EventFilter()
     anchor = request.GET.get("entry", "")
     options = {
-        "limit": ENTRIES_PER_PAGE,
+        "limit": DECISIONS_PER_PAGE if kind == "kept" else ENTRIES_PER_PAGE,
         # A filter for events leaves out the memories between them.
         "kinds": KINDS["event" if kind in ("", "kept") and is_filtered else kind],
         "oldest_first": not order,
