@@ -352,13 +352,14 @@ def _commit_events(folder: str, commits: Sequence[str], report: ReadReport) -> I
             continue
         message = strip_private(parts[2]).strip()[:MAX_TEXT]
         names = [name.strip("\n") for name in parts[3].split("\0")]
-        files = [name for name in names if name and not re.search(r"\s", name)][:MAX_FILES]
+        files = [name for name in names if name and name.isprintable() and '"' not in name][:MAX_FILES]
         yield PastEvent(TOOL, parts[0], at, _commit_call(parts[0], message, files))
 
 
 def _commit_call(commit: str, message: str, files: Iterable[str]) -> dict[str, Any]:
     end = f"END-{commit[:12]}"
-    status = "".join(f" M {name}\n" for name in files)
+    quoted = (f'"{name}"' if " " in name else name for name in files)  # as git status does
+    status = "".join(f" M {name}\n" for name in quoted)
     return {
         "tool_name": "Bash",
         "tool_input": {"command": f"git status --short && git commit -F - <<'{end}'\n{message}\n{end}"},

@@ -291,7 +291,7 @@ def test_files_from_git_status_count_as_modified():
     work = OpenWork()
     run(
         "sed -i s/a/b/ src/a.py && git status --short",
-        " M src/a.py\n?? src/new/\nR  old.py -> b.py\n M .env\n?? inbox.csv",
+        " M src/a.py\n?? src/new/\nR  \"an old.py\" -> b.py\n M \"my notes.md\"\n M .env\n?? inbox.csv",
         work,
     )
     run(
@@ -301,7 +301,7 @@ def test_files_from_git_status_count_as_modified():
     )
     run("git diff HEAD~3 --stat", " src/long_ago.py | 2 +-", work)
     candidate = run("git commit -qam 'refactor: a becomes b everywhere'", "", work)
-    assert candidate.files_modified == ("src/a.py", "b.py", "src/c.py", "src/d.png")
+    assert candidate.files_modified == ("src/a.py", "b.py", "my notes.md", "src/c.py", "src/d.png")
 
 
 @pytest.mark.parametrize(

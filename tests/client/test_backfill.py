@@ -59,7 +59,7 @@ def repository(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     git(folder, "init", "-q")
     for name, day, message in (
         ("cart.py", "2025-11-03T09:00:00+01:00", "feat(cart): add a cart"),
-        ("stock.py", "2025-11-03T10:00:00+01:00", f"fix(stock): lock the row\n\n{REASON}"),
+        ("stock rows.py", "2025-11-03T10:00:00+01:00", f"fix(stock): lock the row\n\n{REASON}"),
         (
             "price.py",
             "2025-11-05T10:00:00+01:00",
@@ -391,7 +391,7 @@ class TestCommits:
         assert [one.session_id[-10:] for one in found] == ["2025-11-03", "2025-11-05"]
         fix = Memory.objects.get(type="bugfix")
         assert REASON in fix.content
-        assert list(fix.files.values_list("path", flat=True)) == ["stock.py"]
+        assert list(fix.files.values_list("path", flat=True)) == ["stock rows.py"]
         assert fix.created_at == datetime(2025, 11, 3, 9, tzinfo=UTC)
 
     def test_pause_without_a_project_pauses_that_of_the_repository(
