@@ -54,7 +54,7 @@ class ShownMemory:
 
 _OUTCOMES = {
     (True, outcomes.FILE): "used: its file was touched",
-    (True, outcomes.TERMS): "used: its terms were repeated",
+    (True, outcomes.TERMS): "used: its words were used",
     (True, outcomes.FAILURE): "used: its failure was avoided",
     (True, RATED): "rated useful",
     (False, RATED): "rated not useful",

@@ -1,6 +1,8 @@
-"""Labels of stored words: the operations of the journal, and why an event was not kept."""
+"""Labels of stored words: operations of the journal, why an event was not kept, and kinds of instructions."""
 
 from __future__ import annotations
+
+from memoryhub.memories.update import PROMPT_INJECTION_FLAG
 
 # By the stored name, in the order of the suggestions of the filter. Others keep their stored name.
 OPERATION_LABELS = {
@@ -86,6 +88,28 @@ OPERATION_LABELS = {
 }
 BELOW_THRESHOLD = "below the gate"  # the stored reason why capture did not keep an event
 SKIP_REASON_LABELS = {BELOW_THRESHOLD: "below the memorability threshold"}
+
+
+# Kinds of instructions that the detector of prompt injections finds.
+_INSTRUCTION_LABELS = {
+    "override": "replaces instructions",
+    "newtask": "gives a new task",
+    "persona": "changes the agent's role",
+    "leak": "asks for hidden text",
+    "secrecy": "hides something from the user",
+    "exfiltration": "sends data away",
+    "destructive": "destroys something",
+    "addressed": "speaks to the agent",
+    "role": "imitates a conversation",
+    "notice": "claims authority",
+    "toolcall": "calls a tool",
+}
+
+
+def instruction_label(kind: object) -> str:
+    """Return the label of a kind of instructions, or of a flag with it; stored flags may be anything."""
+    name = str(kind).removeprefix(f"{PROMPT_INJECTION_FLAG}:")
+    return _INSTRUCTION_LABELS.get(name, name)
 
 
 def operation_label(operation: str) -> str:

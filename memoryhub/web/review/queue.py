@@ -20,7 +20,6 @@ from memoryhub.facts import contradictions
 from memoryhub.injection.queries import find_pinned_warnings
 from memoryhub.memories.freshness import ChangedFile, changed_files
 from memoryhub.memories.schemas import MAX_CONTENT
-from memoryhub.memories.update import PROMPT_INJECTION_FLAG
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.security.prompt_injection import inspect_fields
@@ -30,6 +29,7 @@ from memoryhub.web.base import markdown
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField
 from memoryhub.web.base.marked_spans import MarkedSpan
+from memoryhub.web.base.operations import instruction_label
 from memoryhub.web.base.requests import page_url
 from memoryhub.web.memories.queries import live_memories
 
@@ -266,16 +266,15 @@ def _drop_partial_word(text: str) -> str:
 
 
 def _flag_texts(flags: Any) -> list[str]:
-    """Return the kinds of instructions that flags name; stored flags may have any shape."""
-    found = flags if isinstance(flags, list) else []
-    return [str(flag).removeprefix(f"{PROMPT_INJECTION_FLAG}:") for flag in found]
+    """Return labels for the kinds of instructions that flags name; stored flags may have any shape."""
+    return list(map(instruction_label, flags if isinstance(flags, list) else []))
 
 
 def _flagged_spans(title: str, text: str) -> list[MarkedSpan]:
     """Return the spans that the prompt injection detector would remove from the text."""
     verdict = inspect_fields({"title": title[:1000], "content": text})
     return [
-        MarkedSpan(one.finding.start, one.finding.end, one.finding.kind)
+        MarkedSpan(one.finding.start, one.finding.end, instruction_label(one.finding.kind))
         for one in verdict.findings
         if one.field == "content" and one.finding.removed
     ]

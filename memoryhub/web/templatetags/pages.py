@@ -25,7 +25,12 @@ from memoryhub.maintenance.operations.base import Change
 from memoryhub.models import Event, Fact, MaintenanceRun, Memory, Session
 from memoryhub.stats.timeline import TimelineEntry
 from memoryhub.web.base.markdown import render, to_plain_text
-from memoryhub.web.base.operations import BELOW_THRESHOLD, SKIP_REASON_LABELS, operation_label
+from memoryhub.web.base.operations import (
+    BELOW_THRESHOLD,
+    SKIP_REASON_LABELS,
+    instruction_label,
+    operation_label,
+)
 from memoryhub.web.sessions.picture_layout import Mark, Point, SessionPicture
 
 register = template.Library()
@@ -114,6 +119,7 @@ def event_preview(event: Event) -> str:
 
 
 register.filter(operation_label)
+register.filter(instruction_label)
 
 
 @register.filter
