@@ -249,7 +249,8 @@ def test_unreadable_texts_are_visible_by_the_level_of_their_project(db, member):
     assert {(row.project, row.sensitivity) for row in queue.find_with_notes(user_clearance(ada))} == OPEN
 
 
-def test_unreadable_texts_are_counted_by_level_and_cost_is_not_revealed(db, member):
+def test_unreadable_texts_are_counted_by_level_and_cost_is_not_revealed(db, member, configure):
+    configure(llm="openai", llm_url="https://llm.example.org/v1", llm_model="tiny")
     for project in ("farm", "barn", "zoo"):
         for level in LEVELS:
             Extraction.objects.create(project=project, sensitivity=level, status="failed", actor="token:bot")

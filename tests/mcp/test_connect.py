@@ -113,10 +113,13 @@ class TestThePage:
             f"{section.text} → {page.text}"
             for section in SECTIONS
             for page in section.pages
-            if page.url_name == "connect"
+            if page.url_name == "agents"
         ]
-        assert f"*{way}*" in (root / "README.md").read_text("utf-8")
-        assert f"**{way}**" in PAGE
+        [button] = re.findall(
+            "url 'connect' %}.+%}(.+?)</a>", (root / "templates/agents/page.html").read_text("utf-8")
+        )
+        assert f"*{way} → {button}*" in (root / "README.md").read_text("utf-8")
+        assert f"**{way} → {button}**" in PAGE
         assert f"# {title}\n" in PAGE
 
     def test_first_line_creates_a_token(self, served: Served) -> None:

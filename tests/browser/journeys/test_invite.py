@@ -22,7 +22,7 @@ def test_a_team_mate_is_invited_and_sees_one_project(set_out: Any, admin_user: U
 
     theirs = set_out("about:blank")
     theirs.goto(link)
-    expect(theirs.get_by_text("for bakery")).to_be_visible()
+    expect(theirs.get_by_text("in bakery")).to_be_visible()
     for label in ("New password", "New password again"):
         theirs.get_by_label(label, exact=True).fill("oven mitts 42")
     theirs.get_by_role("button", name="Set password and sign in").click()
