@@ -291,7 +291,7 @@ def test_files_from_git_status_count_as_modified():
     work = OpenWork()
     run(
         "sed -i s/a/b/ src/a.py && git status --short",
-        " M src/a.py\n?? src/new/\nR  \"an old.py\" -> b.py\n M \"my notes.md\"\n M .env\n?? inbox.csv",
+        ' M src/a.py\n?? src/new/\nR  "an old.py" -> b.py\n M "my notes.md"\n M .env\n?? inbox.csv',
         work,
     )
     run(
