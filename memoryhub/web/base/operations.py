@@ -103,6 +103,7 @@ _INSTRUCTION_LABELS = {
     "role": "imitates a conversation",
     "notice": "claims authority",
     "toolcall": "calls a tool",
+    "wording": "worded like instructions",
 }
 
 
