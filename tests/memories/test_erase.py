@@ -211,6 +211,7 @@ def test_erase_succeeds_while_the_file_is_in_use(quark, actor, caplog):
     assert b"xylop" not in bytes_of_the_store().lower()
 
 
+@pytest.mark.sqlite
 @pytest.mark.django_db(transaction=True)
 def test_erase_that_begins_during_another_stays_recorded(quark, actor, monkeypatch):
     monkeypatch.setattr(erasing.vector_index, "overwrite_deleted", schema.begin_erase)
@@ -221,6 +222,7 @@ def test_erase_that_begins_during_another_stays_recorded(quark, actor, monkeypat
     assert not schema.is_erase_pending()
 
 
+@pytest.mark.sqlite
 @pytest.mark.django_db(transaction=True)
 def test_record_that_a_full_disk_left_empty_ends_too():
     Path(f"{connection.settings_dict['NAME']}-erasing").touch()
@@ -229,6 +231,7 @@ def test_record_that_a_full_disk_left_empty_ends_too():
     assert not schema.is_erase_pending()
 
 
+@pytest.mark.sqlite
 @pytest.mark.django_db(transaction=True)
 def test_worker_that_starts_completes_an_interrupted_erase(quark, actor, monkeypatch):
     monkeypatch.setattr(schema, "scrub_erased", lambda: None)
