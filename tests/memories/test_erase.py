@@ -70,6 +70,7 @@ def test_unknown_ids_are_ignored(remember, actor):
     assert store.trash_memories([memory.uid, "nosuch", ""], actor) == [memory]
 
 
+@pytest.mark.sqlite
 def test_any_number_of_ids_is_accepted(remember, actor):
     """SQLite's limit of parameters depends on the build. This test sets a low one."""
     memories = [remember(f"{n}") for n in range(30)]
@@ -159,6 +160,7 @@ def quark(remember, actor):
     return memory
 
 
+@pytest.mark.sqlite
 @pytest.mark.django_db(transaction=True)
 def test_erased_memory_leaves_no_byte_in_the_file(quark, actor):
     assert bytes_of_the_store().lower().count(b"xylophonequark") > 8
@@ -196,6 +198,7 @@ def test_empty_trash_cleans_the_file(quark, actor):
     assert b"xylop" not in bytes_of_the_store().lower()
 
 
+@pytest.mark.sqlite
 @pytest.mark.django_db(transaction=True)
 def test_erase_succeeds_while_the_file_is_in_use(quark, actor, caplog):
     rows = Memory.objects.all().iterator(chunk_size=5)
@@ -251,6 +254,7 @@ print("reading", flush=True); sys.stdin.readline()
 """
 
 
+@pytest.mark.sqlite
 @pytest.mark.django_db(transaction=True)
 def test_erase_during_a_read_cleans_the_log_later(remember, actor):
     name = connection.settings_dict["NAME"]
