@@ -307,8 +307,8 @@ def store_result(check: MemoryCheck, failures: list[dict[str, Any]], now: dateti
 def find_failures(check: MemoryCheck, clearance: Clearance, now: datetime) -> list[dict[str, Any]]:
     """Return the expectations that do not hold, without texts of memories.
 
-    Agents receive nothing in a project that is off or only observed. A pause ends by itself, so it does not
-    count.
+    Agents receive nothing in a project that is off or only observed. A pause does not count, because it
+    is temporary.
     """
     project = Project.named(check.project)
     if not project.is_recorded:

@@ -44,8 +44,8 @@ class TestExtract:
     def test_ignored_path_is_neither_stored_nor_sent(
         self, transcript: Path, model: Any, options: tuple[str, ...]
     ) -> None:
-        said = "We decided to keep the keys in vault/quincewort.txt, because the deploy reads them there."
-        transcript.write_text(json.dumps([{"role": "user", "content": said}]))
+        text = "We decided to keep the keys in vault/quincewort.txt, because the deploy reads them there."
+        transcript.write_text(json.dumps([{"role": "user", "content": text}]))
         configure_project("p", system_actor("test"), ignored_paths="vault/")
         run("extract", transcript, "--project", "p", *options)
         assert Memory.objects.count() == 1

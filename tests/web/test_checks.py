@@ -62,11 +62,14 @@ def test_recall_preview_offers_to_keep_a_check(sign_in, remember):
     assert not MemoryCheck.objects.exists()
 
 
-def test_deleted_check_can_be_restored(sign_in, remember):
-    memory = remember(ZEBRA)
-    client = sign_in("change_memory")
+def create_check(client, memory):
     create(client, must_bring=memory.uid, never_words="one\ntwo words", project="zoo", enabled="")
-    check = MemoryCheck.objects.get()
+    return MemoryCheck.objects.get()
+
+
+def test_deleted_check_can_be_restored(sign_in, remember):
+    client = sign_in("change_memory")
+    check = create_check(client, remember(ZEBRA))
     before = services.to_draft(check)
     page = client.post(f"/checks/{check.uid}/delete/", follow=True).content.decode()
     assert not MemoryCheck.objects.exists()
@@ -76,10 +79,8 @@ def test_deleted_check_can_be_restored(sign_in, remember):
 
 
 def test_change_of_a_check_can_be_undone(sign_in, remember):
-    memory = remember(ZEBRA)
     client = sign_in("change_memory")
-    create(client, must_bring=memory.uid, never_words="one\ntwo words", project="zoo", enabled="")
-    check = MemoryCheck.objects.get()
+    check = create_check(client, remember(ZEBRA))
     before = services.to_draft(check)
     path = f"/checks/{check.uid}/"
     values = {"prompt": "another prompt", "level": "public", "must_words": "zebra"}

@@ -203,7 +203,7 @@ def rebuild_indexes(table: str | None = None) -> None:
 
 
 def begin_erase() -> None:
-    """Do nothing: the server vacuums the pages of erased rows by itself."""
+    """Do nothing: autovacuum frees the pages of erased rows."""
 
 
 def is_erase_pending() -> bool:
