@@ -349,10 +349,10 @@ class RowScorer:
     def _worth(self) -> Scores:
         """The part of the score that does not depend on the query."""
         weights, columns, cached = self._weights, self.rows.columns, self.rows.cached
-        if weights not in cached:
+        if weights not in cached or cached[weights][0] is not self.recency:
             worth = weights.importance * columns["importance"] + weights.trust * columns["trust"]
-            cached[weights] = worth.astype(np.float32)
-        return np.asarray(weights.recency * self.recency + cached[weights])
+            cached[weights] = self.recency, worth.astype(np.float32) + weights.recency * self.recency
+        return np.asarray(cached[weights][1])
 
     def scores(self, match: Scores, used: Positions | None = None) -> Scores:
         """Return the score of every row, 0..1, with four decimals.

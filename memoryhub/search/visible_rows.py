@@ -7,6 +7,7 @@ that it returns depends on a hidden memory. A cached copy is brought up to date 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -55,7 +56,7 @@ _WHOLE_ROWS = np.dtype(f"V{COLUMNS.itemsize}")  # NumPy copies rows ten times fa
 logger = logging.getLogger(__name__)
 MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 90 bytes, and up to as many for derived values
 MAX_DOUBLINGS = 20  # each doubles the replacements that are followed: enough for a chain of a million
-MAX_HALF_LIVES = 1000  # that a row is in the future
+STEPS_OF_HALF_LIFE = 504
 MAX_AGE_OF_NOW = 2.0  # seconds
 _UNIX_EPOCH = 2_440_587.5  # in Julian days
 Positions = NDArray[np.int64]
@@ -170,13 +171,18 @@ class VisibleRows:
         return live
 
     def recency(self, now: float, half_life_days: float) -> NDArray[np.float32]:
-        """Return the recency of each row: 1 for now and the future, halved every half-life."""
+        """Return the recency of each row: 1 for now and the future, halved every half-life.
+
+        Time moves in steps, of an hour if the half-life is 21 days. If it flowed, rounded scores would change
+        at different moments, and rows would swap their places between two pages of one search.
+        """
+        step = half_life_days / STEPS_OF_HALF_LIFE
+        moment = math.floor(now / step) * step
         key = ("recency", half_life_days)
-        if key not in self.cached:
-            ages = np.maximum(now - self.columns["updated"], -MAX_HALF_LIVES * half_life_days)
-            self.cached[key] = now, np.exp2(ages / -half_life_days).astype(np.float32)
-        since, recency = self.cached[key]
-        return np.asarray(np.minimum(recency * 0.5 ** ((now - since) / half_life_days), 1.0))
+        if key not in self.cached or self.cached[key][0] != moment:
+            ages = np.maximum(moment - self.columns["updated"], 0.0)
+            self.cached[key] = moment, np.exp2(ages / -half_life_days).astype(np.float32)
+        return np.asarray(self.cached[key][1])
 
     @cached_property
     def length_factors(self) -> NDArray[np.float32]:

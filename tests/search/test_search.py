@@ -163,6 +163,15 @@ def test_recency_counts_from_the_last_update(remember, find):
     assert memory.pk == find("zebra", min_score=0).hits[0].memory.pk
 
 
+def test_results_do_not_swap_their_places_while_a_reader_turns_pages(remember, find):
+    now = timezone.now()
+    for minute in range(30):
+        remember(f"zebra {minute}", created_at=now - timedelta(minutes=minute))
+    moments = [now + timedelta(minutes=minute) for minute in range(20)]
+    orders = {tuple(hit.memory.pk for hit in find("zebra", limit=30, now=at).hits) for at in moments}
+    assert len(orders) <= 2  # a step of the recency may lie within these minutes
+
+
 def test_weights_change_the_ranking(remember, find):
     important = remember("other words and a zebra", title="x", importance=0.6)
     telling = remember("zebra zebra", title="zebra of all", importance=0.4)
