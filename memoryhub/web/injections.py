@@ -23,6 +23,7 @@ from memoryhub.accounts.clearance import (
     may_view_level,
     request_actor,
     request_clearance,
+    reveal_if_secret,
 )
 from memoryhub.core.form_fields import normalize_newlines
 from memoryhub.injection import context_block, selection
@@ -36,8 +37,7 @@ from memoryhub.models.querysets import InjectionQuerySet
 from memoryhub.security.prompt_injection import FieldsVerdict
 from memoryhub.web.base.forms import InjectionFilter, PlainForm, ProjectField, WordField
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
-from memoryhub.web.memories.queries import reveal_if_secret
-from memoryhub.web.sessions.overview import name_sessions
+from memoryhub.web.base.session_titles import name_sessions
 
 INJECTIONS_PER_PAGE = 8
 
