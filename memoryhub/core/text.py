@@ -348,9 +348,15 @@ def _rank_by_stem(found: Iterable[str]) -> list[str]:
     return [min(forms[root], key=lambda word: (-forms[root][word], len(word), word)) for root in ranked]
 
 
+_UID = re.compile(r"[a-z2-7]{16}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _BASE32 = b"abcdefghijklmnopqrstuvwxyz234567" * 8  # a character for each byte, by its last five bits
 
 
 def new_uid() -> str:
     """Return an opaque id: 80 random bits as 16 characters of lower-case base32."""
     return os.urandom(16).translate(_BASE32).decode()
+
+
+def is_uid(value: object) -> bool:
+    """Return whether a value is an id of :func:`new_uid` or a UUID, such as those of Claude Code's sessions."""
+    return isinstance(value, str) and bool(_UID.fullmatch(value))
