@@ -358,5 +358,5 @@ def new_uid() -> str:
 
 
 def is_uid(value: object) -> bool:
-    """Return whether a value is an id of :func:`new_uid` or a UUID, such as those of Claude Code's sessions."""
+    """Return whether a value is an id of :func:`new_uid` or a UUID, as Claude Code gives to its sessions."""
     return isinstance(value, str) and bool(_UID.fullmatch(value))
