@@ -334,9 +334,9 @@ class Backfill:
 
 @cache
 def find_repository(folder: str) -> dict[str, str] | None:
-    """Return the name, remote and root commit of the repository that contains a folder of this machine.
+    """Return name, remote and root commit of the repository that contains a folder, and its path in there.
 
-    The same as the plugin's hooks send: without credentials and paths. None if there is no repository.
+    The same as the plugin's hooks send: without credentials. None if there is no repository.
     """
     if not Path(folder).is_dir():
         return None
@@ -346,6 +346,7 @@ def find_repository(folder: str) -> dict[str, str] | None:
             shared = Path(_ask_git(folder, "rev-parse", "--show-toplevel"))
         remotes = _ask_git(folder, "remote").split()
         remote = _ask_git(folder, "remote", "get-url", min(remotes, key="origin".__ne__)) if remotes else ""
+        subfolder = _ask_git(folder, "rev-parse", "--show-prefix")
         is_shallow = _ask_git(folder, "rev-parse", "--is-shallow-repository") == "true"
         roots = _ask_git(folder, "rev-list", "--max-parents=0", "--first-parent", "HEAD").split()
     except ConfigurationError:
@@ -356,6 +357,7 @@ def find_repository(folder: str) -> dict[str, str] | None:
         "name": name,
         "remote": remote if _USABLE_REMOTE.fullmatch(remote) else "",
         "root": "" if is_shallow else roots[-1],
+        "subfolder": subfolder.rstrip("/"),
     }
 
 
