@@ -236,6 +236,12 @@ def cut_to_tokens(text: str, tokens: int) -> str:
     return text[: following.start()] if following else text
 
 
+def folder_name(path: str) -> str:
+    """Return the name of a folder, on any system; empty for the root."""
+    parts = [part for part in re.split(r"[/\\]+", path.strip()) if part]
+    return parts[-1][:200] if parts and not re.fullmatch(r"[A-Za-z]:", parts[-1]) else ""
+
+
 def format_count(number: int, noun: str, plural: str = "") -> str:
     """Return ``1 memory``, ``1,234 memories`` or ``2 days``. ``plural``: of a noun without a regular one."""
     many = plural or (noun[:-1] + "ies" if noun.endswith("y") and noun[-2] not in "aeiou" else noun + "s")
