@@ -132,7 +132,8 @@ def select_memories(
         selection.withhold_inspected(blocked, BLOCKED)
         fit = [one for one in fit if one not in [other.candidate for other in blocked]]
     selection.withhold_inspected([one for one in selection.shown if one.removed_kinds], REDACTED)
-    over = [one for one in fit if one not in [shown.candidate for shown in selection.shown]]
+    shown = {one.candidate for one in selection.shown}
+    over = [one for one in fit if one not in shown]
     selection.withhold(over[:MAX_OVER_COUNT], OVER_COUNT)
     _fit_budget(selection, budget)
     return selection

@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.backends.utils import CursorWrapper
 from numpy.typing import NDArray
 
-from memoryhub.backends.tables import AS_TEXT, TRIGRAM_TABLE, Trigger
+from memoryhub.backends.tables import AS_TEXT, TEXT_TABLE, TRIGRAM_TABLE, Trigger
 from memoryhub.core.text import words
 
 KEYS_OF_JSON = "SELECT value::bigint FROM json_array_elements_text(%s::json)"
@@ -43,7 +43,7 @@ STATE_AFTER_PROMPT = "state || jsonb_build_object('asked', %s, 'prompted', true)
 KEY_LIST = "string_agg((%(expressions)s)::text, ',')"
 JOURNAL_COPIES: tuple[str, ...] = ("detail_text",)  # PostgreSQL does not store the text of a jsonb column
 IN_TITLES = ":AB"  # the end of an expression that counts words of titles and aliases only
-KEYS_BY_EXPRESSION = "SELECT %s, memoryhub_word_keys(%s)"
+KEYS_BY_EXPRESSION = "SELECT key::int, memoryhub_word_keys(value) FROM json_each_text(%s::json)"
 RETURNING = " RETURNING"
 RELEASE_TABLE = "memoryhub_release"
 
@@ -53,6 +53,14 @@ def MATCH(index: str, expression: str) -> str:
     if TRIGRAM_TABLE in index:
         return f"{index} @@ {expression}::tsquery"
     return f"{index} @@ {WORD_QUERY.replace('%s', expression)}"
+
+
+# A subquery for each row, because PostgreSQL could begin a join with all rows that match.
+KEYS_NEAR_CHANGED = (
+    f"SELECT key::int, (SELECT {KEY_LIST % {'expressions': 'memory'}} FROM changed WHERE 1 ="
+    f" (SELECT 1 FROM {TEXT_TABLE} WHERE rowid = changed.memory AND {MATCH(TEXT_TABLE, 'one.value')}))"
+    " FROM json_each_text(%s::json) AS one"
+)
 
 
 def speaker_part(chars: int) -> str:

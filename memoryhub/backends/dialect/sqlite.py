@@ -36,7 +36,18 @@ UNINDEXED_MODEL = "+model"
 STATE_AFTER_PROMPT = "json_set(state, '$.asked', %s, '$.prompted', json('true'))"  # of a session
 KEY_LIST = "group_concat(%(expressions)s)"  # the keys of a group, separated by commas
 JOURNAL_COPIES: tuple[str, ...] = ()  # columns of the journal with the text of ``detail``
-KEYS_BY_EXPRESSION = f"SELECT %s, group_concat(rowid) FROM {TEXT_TABLE} WHERE {TEXT_TABLE} MATCH %s"
+# The parameter: a JSON object of expressions by number.
+KEYS_BY_EXPRESSION = (
+    "SELECT CAST(key AS integer),"
+    f" (SELECT group_concat(rowid) FROM {TEXT_TABLE} WHERE {TEXT_TABLE} MATCH value) FROM json_each(%s)"
+)
+# No row if nothing has changed. To look up one changed memory takes as long as to read hundreds of keys.
+KEYS_NEAR_CHANGED = (
+    f"SELECT CAST(key AS integer), (SELECT group_concat(rowid) FROM {TEXT_TABLE}"
+    f" WHERE {TEXT_TABLE} MATCH value AND rowid BETWEEN first AND last)"
+    " FROM (SELECT min(memory) AS first, max(memory) AS last FROM changed) AS range, json_each(%s)"
+    " WHERE first IS NOT NULL"
+)
 
 
 def speaker_part(chars: int) -> str:
