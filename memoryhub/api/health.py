@@ -136,8 +136,6 @@ def _find_warnings() -> list[dict[str, str]]:
         text = "journal rows were lost, and no one has acknowledged it; run manage.py verify_journal"
         warnings.append(field_error("journal", text))
     if clock.current_pause():
-        text = (
-            "the clock is ahead, so expiry, purge and eviction are paused; run manage.py doctor"
-        )
+        text = "the clock is ahead, so expiry, purge and eviction are paused; run manage.py doctor"
         warnings.append(field_error("clock", text))
     return warnings
