@@ -13,7 +13,16 @@ import numpy as np
 
 from memoryhub.backends.fts_query import MAX_CHARS, Query, Term, parse_query
 from memoryhub.core.rule_files import RuleSchema, Words, load_rule_file
-from memoryhub.core.text import CJK, GERMAN_STOP_WORDS, STOP_WORDS, WORD, fold, stem, words
+from memoryhub.core.text import (
+    CHINESE_QUESTION_WORDS,
+    CJK,
+    GERMAN_STOP_WORDS,
+    STOP_WORDS,
+    WORD,
+    fold,
+    stem,
+    words,
+)
 from memoryhub.models import Label
 from memoryhub.search import scoring
 from memoryhub.search.lexical import Scores, TermMatches
@@ -47,7 +56,6 @@ class PromptWords(RuleSchema):
     german: Words
     german_ambiguous: Words
     without_spaces: tuple[str, ...]
-    questions_without_spaces: tuple[str, ...]
 
 
 _WORDS = load_rule_file(Path(__file__).with_name("prompt_words.toml"), PromptWords)
@@ -59,7 +67,6 @@ _GERMAN = GERMAN_STOP_WORDS | _WORDS.german_ambiguous
 _ORDER_WORDS = STOP_WORDS | _WORDS.actions | _WORDS.interjections | _WORDS.german | GERMAN_STOP_WORDS
 _CLEARLY_GERMAN = (_WORDS.german | _WORDS.questions) - STOP_WORDS - GERMAN_STOP_WORDS
 _CHATTER_WITHOUT_SPACES = re.compile(rf"(?<!\w)(?:[ぁ-ゟー]|{'|'.join(_WORDS.without_spaces)})+(?!\w)")
-_QUESTION_WITHOUT_SPACES = re.compile("|".join(_WORDS.questions_without_spaces))
 _PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
 _LINE_NUMBER = re.compile(r"(\.[A-Za-z]\w{0,7})(?::\d+){1,2}\b")  # of a path
 # A topic that is left out: "not about Kubernetes, but about Redis".
@@ -134,7 +141,7 @@ def clean_prompt(prompt: str) -> str:
     """
     prompt = _EXCLUDED.sub(" ", _LINE_NUMBER.sub(r"\1", prompt))
     if CJK.search(prompt):
-        prompt = _QUESTION_WITHOUT_SPACES.sub(" ", _CHATTER_WITHOUT_SPACES.sub(" ", prompt))
+        prompt = CHINESE_QUESTION_WORDS.sub(" ", _CHATTER_WITHOUT_SPACES.sub(" ", prompt))
     found = set(words(prompt))
     count = len(found & GERMAN_STOP_WORDS) + 2 * len(found & _CLEARLY_GERMAN)
     if count + (not found.isdisjoint(_WORDS.german_ambiguous)) < MIN_GERMAN_WORDS:

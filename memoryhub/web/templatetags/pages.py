@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from memoryhub.access import policy
-from memoryhub.core.text import collapse_whitespace, format_change, readable, without_title_line
+from memoryhub.core.text import collapse_whitespace, format_change, is_uid, readable, without_title_line
 from memoryhub.injection import selection
 from memoryhub.maintenance import results
 from memoryhub.maintenance.operations import find_operation
@@ -46,8 +45,6 @@ _WITHHELD_REASONS = {
 }
 _END_REASONS = {"prompt_input_exit": "closed by the user", "logout": "signed out", "clear": "cleared"}
 _DETAIL_NAMES = {"was": "before", "left": "after", "clearance": "can see"}
-# As made by core.text.new_uid, and a UUID, such as the session ids of Claude Code.
-_ID = re.compile(r"[a-z2-7]{16}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # The parts of memorability, with the setting of their weight.
 _MEMORABILITY_WEIGHTS = {
     "substance": "substance_weight",
@@ -90,6 +87,7 @@ def event_preview(event: Event) -> str:
 
 register.filter(event_name)
 register.filter(instruction_label)
+register.filter(is_uid)
 register.filter(operation_label)
 register.filter(session_name)
 register.filter(skip_reason)
@@ -139,12 +137,6 @@ def withheld_reason(reason: str) -> str:
 def end_reason(reason: str) -> str:
     """Return in words why a session ended, as Claude Code names it."""
     return _END_REASONS.get(reason) or readable(reason)
-
-
-@register.filter
-def is_uid(value: Any) -> bool:
-    """Whether a value is an id that the hub made, not a name."""
-    return isinstance(value, str) and bool(_ID.fullmatch(value))
 
 
 @register.filter
