@@ -26,6 +26,7 @@ from memoryhub.accounts.clearance import (
     reveal_if_secret,
 )
 from memoryhub.core.form_fields import normalize_newlines
+from memoryhub.core.text import estimate_tokens
 from memoryhub.injection import context_block, selection
 from memoryhub.injection.effects import Effect, Thresholds, preview_settings
 from memoryhub.injection.queries import load_reports
@@ -150,9 +151,7 @@ class WithheldGroup:
 def budget_shares(found: InjectionResult, budget: int) -> list[BudgetShare]:
     """Return the injected memories in their order in the context block."""
     total = max(budget, found.tokens_used, 1)
-    costs = [
-        context_block.count_tokens(context_block.render_entry(one.passage, one.text)) for one in found.shown
-    ]
+    costs = [estimate_tokens(context_block.render_entry(one.passage, one.text)) for one in found.shown]
     at = max(found.tokens_used - sum(costs), 0)
     shares = []
     for one, tokens in zip(found.shown, costs, strict=True):

@@ -243,7 +243,7 @@ def _sent_items(found: InjectionResult, project: str) -> list[SentItem]:
     items = []
     for one in found.shown:
         memory = one.candidate.memory
-        tokens = context_block.count_tokens(context_block.render_entry(one.passage, one.text))
+        tokens = estimate_tokens(context_block.render_entry(one.passage, one.text))
         if one.scale == selection.PINNED:
             part, reason = "Pinned", "pinned, so every session opens with it"
         elif memory.type == "session_summary":
