@@ -37,7 +37,7 @@ from memoryhub.injection.services import preview_session_start
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import AgentToken, Fact, Project
 from memoryhub.web.accounts.profile import own_tokens
-from memoryhub.web.base.forms import PlainForm
+from memoryhub.web.base.forms import PlainForm, to_sentence
 from memoryhub.web.base.session_titles import session_url
 from memoryhub.web.injections import WITHHELD_TEXTS
 from memoryhub.web.memories.bulk_actions import add_result_messages, allowed_actions, is_allowed
@@ -72,8 +72,14 @@ class SentItem:
 @require_safe
 def project_page(request: HttpRequest, name: str) -> HttpResponse:
     """Show the page with the reason of each line, and the forms that correct it."""
-    project = _find_project(request, name)
-    clearance, now = request_clearance(request), timezone.now()
+    return _render_page(request, _find_project(request, name))
+
+
+def _render_page(
+    request: HttpRequest, project: Project, refused: Correction | None = None, error: str = ""
+) -> HttpResponse:
+    """Render the page. A ``refused`` correction keeps its text in its form, with the error."""
+    clearance, now, name = request_clearance(request), timezone.now(), project.name
     page = build_page(name, clearance, now)
     markdown = page.to_markdown()
     context = {
@@ -92,8 +98,10 @@ def project_page(request: HttpRequest, name: str) -> HttpResponse:
         "may_add": request.user.has_perm(_ADD_PERMISSION),
         "may_change_facts": request.user.has_perm(_FACT_PERMISSION),
         "may_configure": request.user.has_perm(CONFIGURE_PERMISSION),
+        "refused": refused,
+        "error": error,
     }
-    return render(request, "projects/page.html", context)
+    return render(request, "projects/page.html", context, status=422 if refused else 200)
 
 
 def _page_line(entry: PageEntry, project: str) -> PageLine:
@@ -125,6 +133,8 @@ def project_page_correct(request: HttpRequest, name: str) -> HttpResponse:
     except NotFound:
         messages.warning(request, "This line is no longer on the page.")
     except StoreError as refusal:
+        if refusal.field == "text":
+            return _render_page(request, project, wanted, to_sentence(refusal.message))
         messages.error(request, f"Nothing was changed: {refusal.message}.")
     return redirect(back)
 
