@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from memoryhub.access.policy import Clearance
 from memoryhub.models import Injection
@@ -34,6 +36,15 @@ def test_level_is_injected_only_if_requested_and_allowed(four_levels, ask, actor
     for level in four_levels.keys() - seen:
         assert four_levels[level].uid not in shown
         assert f"{level}words" not in shown
+
+
+def test_project_without_visible_memories_reads_no_texts(remember, ask):
+    remember("zebra stripes in src/zebra.py", project="zoo", files_modified=["src/zebra.py"])
+    ask("zebra", project="farm")
+    with CaptureQueriesContext(connection) as captured:
+        assert not ask("How do zebra stripes in src/zebra.py look?", project="farm").injected
+    texts = [query["sql"] for query in captured.captured_queries]
+    assert not [text for text in texts if "memoryhub_trigram" in text or "memoryhub_filelink" in text]
 
 
 def test_withheld_list_contains_no_hidden_memory(four_levels, ask, actor, configure):
