@@ -29,7 +29,6 @@ from memoryhub.search.time_words import Period
 from memoryhub.search.visible_rows import Positions, VisibleRows, is_among, julian_day, load_visible_rows
 
 MAX_SCANNED_LITERALS = 12  # literals of one query that are too short for the trigram index; one scan
-SEVERAL_NAMES = 3  # of different subjects in one prompt
 MAX_SCANS = 3  # further scans, of one literal each, if the first has found only the newest
 Scores = NDArray[np.floating[Any]]  # of all rows: 32 bits, which are faster
 
@@ -89,7 +88,7 @@ class TermMatches:
     they contained the words that name it.
     """
 
-    _titles: dict[str, Positions]
+    titles: dict[str, Positions]  # rows with each word in title or aliases
     _words: dict[str, Positions]
     _same: dict[str, tuple[str, ...]]  # texts that occur and count as a word
 
@@ -110,8 +109,8 @@ class TermMatches:
         titles = dict(zip(new, found[:count], strict=True))
         words = dict(zip(new, found[count : 2 * count], strict=True))
         if known is not None:
-            titles, words = known._titles | titles, known._words | words
-        self._titles = {word: titles[word] for word in query.words}
+            titles, words = known.titles | titles, known._words | words
+        self.titles = {word: titles[word] for word in query.words}
         self._words = {word: words[word] for word in query.words}
         self._same = {} if known is None else dict(known._same)
         if len(found) > 2 * count + len(_phrases(query)) and len(found[-1]):
@@ -139,7 +138,7 @@ class TermMatches:
         for term in query.terms:
             for text in anywhere.keys() & set(term.same):
                 word = term.words[0]
-                self._titles[word] = np.union1d(self._titles[word], in_titles[text])
+                self.titles[word] = np.union1d(self.titles[word], in_titles[text])
                 self._words[word] = np.union1d(self._words[word], anywhere[text])
                 self._same[word] = (*self._same.get(word, ()), text)
 
@@ -167,29 +166,15 @@ class TermMatches:
             if not term.literal:
                 word = term.words[0]
                 scores.add(self._words.get(word, _NOWHERE), weight, 1.0)
-                scores.earned[self._titles.get(word, _NOWHERE)] += weight * (1 - FIELD_CREDIT["content"])
+                scores.earned[self.titles.get(word, _NOWHERE)] += weight * (1 - FIELD_CREDIT["content"])
             elif term.words:
                 positions, shares = self._phrase_shares(term)
                 scores.add(positions, weight, shares)
         return scores
 
-    def add_up_titles(self, names: Collection[str]) -> tuple[Scores, Scores]:
-        """Return the sums of inverse document frequencies of words in title and aliases of every row.
-
-        The first sum is that of ``names``, the other that of other words. Several names count by the number
-        of titles with them: together, they would else be too weak next to texts that mention some of them.
-        """
-        by_names, by_others = np.zeros((2, len(self.rows)))
-        are_several = sum(len(self._titles.get(name, ())) > 0 for name in names) >= SEVERAL_NAMES
-        for word, positions in self._titles.items():
-            sums, is_name = (by_names, True) if word in names else (by_others, False)
-            frequency = len(positions) if is_name and are_several else self.frequencies.of(word)
-            sums[positions] += scoring.idf(frequency, len(self.rows))
-        return by_names, by_others
-
     def best_titles(self, limit: int) -> Positions:
         """Return the rows whose title contains all words, those of about the length of the query first."""
-        found = sorted(self._titles.values(), key=len)
+        found = sorted(self.titles.values(), key=len)
         if not found:
             return _NOWHERE
         titled = found[0]

@@ -44,6 +44,7 @@ CJK_CHARS_OF_WORD = 3  # at least, on average, in scripts without spaces
 MIN_GERMAN_WORDS = 3
 NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
 SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
+SEVERAL_NAMES = 3  # of different subjects in one prompt
 UNNAMED_SHARE = 0.4  # of this match in a long prompt if only names, such as "Redis", are clearly subjects
 
 
@@ -213,16 +214,33 @@ def match_subjects(words: TermMatches, prompt: str) -> Scores:
     """
     rows, length = words.rows, _length_share(len(words.query.words))
     parts, names = _parts_without_spaces(prompt), _words_like_names(prompt)
-    found = _find_aliases([*parts, *(words.query.words if length and names else ())])
+    in_titles = {word for word, positions in words.titles.items() if len(positions)}
+    unclear = in_titles - names if length and len(in_titles) > 1 else ()
+    found = _find_aliases([*parts, *unclear])
     aliases = {alias: rows.find(np.array(keys)) for alias, keys in found.items()}
     names |= {alias for alias, positions in aliases.items() if len(positions)}
-    named, others = words.add_up_titles(names)
+    named, others = _add_up_titles(words, names)
     if named.any():
         others *= 1 - length * (1 - UNNAMED_SHARE)
     named += others
     for positions in (aliases[part] for part in parts if part in aliases):
         named[positions] += scoring.idf(len(positions), len(rows))
     return np.asarray(np.minimum(named / (NAMING_WORDS * scoring.idf(1, len(rows))), 1.0) * SUBJECT_MATCH)
+
+
+def _add_up_titles(words: TermMatches, names: set[str]) -> tuple[Scores, Scores]:
+    """Return the sums of inverse document frequencies of words in title and aliases of every row.
+
+    The first sum is that of ``names``, the other that of other words. Several names count by the number of
+    titles with them: together, they would else be too weak next to texts that mention some of them.
+    """
+    by_names, by_others = np.zeros((2, len(words.rows)))
+    are_several = sum(len(words.titles.get(name, ())) > 0 for name in names) >= SEVERAL_NAMES
+    for word, positions in words.titles.items():
+        sums = by_names if word in names else by_others
+        frequency = len(positions) if word in names and are_several else words.frequencies.of(word)
+        sums[positions] += scoring.idf(frequency, len(words.rows))
+    return by_names, by_others
 
 
 def _words_like_names(prompt: str) -> set[str]:
