@@ -32,7 +32,6 @@ LOCK_TIMEOUT_SECONDS = 20.0
 WRITER_LOCK = 7_206_001  # the number of PostgreSQL's advisory lock
 _RETRY_SECONDS = 0.001  # between two checks whether another process is writing
 _OPENED_FILE = "opened_file"  # attribute of a connection
-_OPENED_READ_ONLY = "opened_read_only"  # the same
 _lock_deadline: ContextVar[float | None] = ContextVar("until", default=None)  # monotonic clock
 
 
@@ -82,7 +81,6 @@ def _begin(transactions: ExitStack, until: float) -> None:
         transactions.enter_context(transaction.atomic())
         _lock_writers(until - time.monotonic())
         return
-    _reopen_if_writable_again()
     _require_same_file()
     # Not through Django's cursor, which would count these as queries.
     ask = connection.connection.execute
@@ -156,17 +154,6 @@ def _lock_writers(seconds: float) -> None:
             "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s)",
             [f"{max(int(seconds * 1000), 1)}ms", WRITER_LOCK],
         )
-
-
-def _reopen_if_writable_again() -> None:
-    """Connect again if the file was read-only at the first time: SQLite would never write to it."""
-    if getattr(connection, _OPENED_READ_ONLY, False) and _is_writable(connection):
-        connection.close()
-        connection.ensure_connection()
-
-
-def _is_writable(connection: BaseDatabaseWrapper) -> bool:
-    return os.access(connection.settings_dict["NAME"], os.W_OK)
 
 
 def _require_same_file() -> None:
@@ -402,7 +389,9 @@ def _watch_connection(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
         return
     connection.__dict__["wrap_database_errors"] = _RecordDamage(connection)
     connection.__dict__[_OPENED_FILE] = _identify_file(connection)
-    connection.__dict__[_OPENED_READ_ONLY] = not _is_writable(connection)
+    if not os.access(connection.settings_dict["NAME"], os.W_OK):
+        # Until all connections of the process are closed, SQLite does not write, even when it could.
+        connection.close_at = time.monotonic()  # Django closes it after the request
     connection.connection.set_progress_handler(_is_over_limit, _READ_STEPS)
     _wrap(connection, _start_clock)
 

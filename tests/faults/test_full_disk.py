@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError, close_old_connections, connection
 
 from memoryhub.audit import verification
 from memoryhub.models import Memory
@@ -81,7 +81,10 @@ def test_writes_continue_when_a_read_only_disk_is_writable_again(store_on_small_
         with pytest.raises(OperationalError, match="readonly"):
             remember("while it is read-only")
         assert Memory.objects.count() == 1
+        close_old_connections()  # as after a request
+        assert Memory.objects.count() == 1
     finally:
+        close_old_connections()
         subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
     remember("after")
     assert Memory.objects.count() == 2
