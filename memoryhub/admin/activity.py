@@ -18,6 +18,7 @@ from memoryhub.accounts.clearance import full_clearance, request_clearance
 from memoryhub.admin.base import (
     EMPTY_CELL,
     ReadOnlyAdmin,
+    actor_column,
     admin_url,
     column,
     format_json,
@@ -108,7 +109,7 @@ class JournalAdmin(ReadOnlyAdmin):
 
     number = value_column("row", "seq", order="seq")
     moment_shown = moment_column("when", "at")
-    who = value_column("who", "actor", order="actor")
+    who = actor_column("who", "actor")
     kind = value_column("object", "object_type", order="object_type")
 
     # The number of a row, which is in its address too, counts hidden rows, and its hash depends on them.
@@ -124,6 +125,7 @@ class JournalAdmin(ReadOnlyAdmin):
         return [name for name in self.fields if is_whole or name not in ("number", "hash")]
 
     def prepare_rows(self, request: HttpRequest, rows: list[Any]) -> None:
+        super().prepare_rows(request, rows)
         addresses = _object_addresses(rows, request_clearance(request))
         for row in rows:
             row.address = addresses.get((row.object_type, row.object_id), "")
@@ -156,6 +158,7 @@ class SessionAdmin(ReadOnlyAdmin):
 
     def prepare_rows(self, request: HttpRequest, rows: list[Any]) -> None:
         """Count the visible memories and events of the sessions in two queries."""
+        super().prepare_rows(request, rows)
         clearance = request_clearance(request)
         names = {row.session_id for row in rows}
         memories = Memory.objects.visible_to(clearance).live().filter(session_id__in=names)
@@ -168,10 +171,7 @@ class SessionAdmin(ReadOnlyAdmin):
             row.memory_count = found.get((row.session_id, row.project), 0)
             row.event_count = happened.get(row.pk, 0)
 
-    @column("agent", order="agent_seen")
-    def agent_shown(self, session: Any) -> str:
-        return str(session.agent_seen) or EMPTY_CELL
-
+    agent_shown = actor_column("agent", "agent_seen")
     started = moment_column("started", "first_seen")
     last = moment_column("last active", "last_seen")
 

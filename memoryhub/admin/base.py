@@ -25,12 +25,14 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.functional import SimpleLazyObject
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from memoryhub.access import policy
 from memoryhub.access.policy import LEVELS, Clearance
+from memoryhub.accounts.actor_names import actor_label, agent_owners, unambiguous_owners
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.core.text import shorten
 from memoryhub.memories.errors import StoreError
@@ -71,6 +73,18 @@ def moment_column(title: str, name: str) -> Callable[[Any, Any], Any]:
     return value_column(title, name, format_moment, order=name)
 
 
+def actor_column(title: str, name: str) -> Callable[[Any, Any], Any]:
+    """Return a column with the name of an actor for people. Its tooltip is the stored name."""
+
+    @column(title, order=name)
+    def cell(self: Any, row: Any) -> Any:
+        stored = getattr(row, name)
+        label = actor_label(stored, row.agent_owners)
+        return format_html('<span title="{}">{}</span>', stored, label) if stored else EMPTY_CELL
+
+    return cell
+
+
 def column(title: str, order: str | None = None) -> Callable[[_Cell], _Cell]:
     """Shorten ``admin.display``."""
     return admin.display(description=title, ordering=order)
@@ -106,6 +120,9 @@ class VisibleRowsAdmin(_ModelAdmin):
 
     def prepare_rows(self, request: HttpRequest, rows: list[Any]) -> None:
         """Set attributes that the columns of these rows need, with few queries for all of them."""
+        owners = SimpleLazyObject(lambda: unambiguous_owners(agent_owners(request_clearance(request))))
+        for row in rows:
+            row.agent_owners = owners
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return PreparedList

@@ -20,6 +20,7 @@ from memoryhub.admin.base import (
     Confirmation,
     DraftAdmin,
     ModelForm,
+    actor_column,
     column,
     is_confirmed,
     memory_link,
@@ -165,7 +166,7 @@ class FactAdmin(DraftAdmin):
     ordering = ("-updated_at",)
     actions = (delete,)
     readonly_fields = (
-        *("id_shown", "memory_shown", "author", "created_at", "updated_at", "valid_from", "valid_until"),
+        *("id_shown", "memory_shown", "stated_by", "created_at", "updated_at", "valid_from", "valid_until"),
     )
     fieldsets = (
         (None, {"fields": ("subject", "predicate", "object", "confidence")}),
@@ -201,6 +202,7 @@ class FactAdmin(DraftAdmin):
     updated = moment_column("changed", "updated_at")
 
     id_shown = value_column("id", "uid")
+    stated_by = actor_column("stated by", "author")
 
     @column("drawn from")
     def memory_shown(self, fact: Fact) -> str:

@@ -26,6 +26,7 @@ from memoryhub.admin.base import (
     ModelForm,
     PreparedList,
     VisibleRowsAdmin,
+    actor_column,
     admin_url,
     column,
     format_link,
@@ -127,7 +128,7 @@ class MemoryAdmin(VisibleRowsAdmin):
             "Record",
             {
                 "fields": (
-                    *("id_shown", "state", "owner", "author", "created_at", "updated_at", "expires_at"),
+                    *("id_shown", "state", "owner", "stored_by", "created_at", "updated_at", "expires_at"),
                     *("pinned_at", "outdated_at"),
                     *("deleted_at", "trash_reason", "merged_into_shown", "replaced_by_shown"),
                     "accessed_count",
@@ -199,6 +200,7 @@ class MemoryAdmin(VisibleRowsAdmin):
     # The page of one memory
 
     def prepare_rows(self, request: HttpRequest, rows: list[Any]) -> None:
+        super().prepare_rows(request, rows)
         for memory in rows:
             memory.clearance = request_clearance(request)  # for columns that query other rows
 
@@ -250,6 +252,7 @@ class MemoryAdmin(VisibleRowsAdmin):
         return (isinstance(memory.flags, list) and ", ".join(map(str, memory.flags))) or EMPTY_CELL
 
     updated = moment_column("changed", "updated_at")
+    stored_by = actor_column("stored by", "author")
 
     @column("id")
     def id_shown(self, memory: Memory) -> SafeString:

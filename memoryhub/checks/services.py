@@ -48,7 +48,7 @@ Phrase = Annotated[str, Field(max_length=200), AfterValidator(TypeAdapter(Word).
 Words = Annotated[list[Phrase], Field(max_length=MAX_RULES)]
 Ids = Annotated[list[Name], Field(max_length=MAX_RULES)]
 _MEMORY_FIELDS = {"must_bring": CheckedMemory.MUST, "never_bring": CheckedMemory.NEVER}
-_EXPECTATIONS = (*_MEMORY_FIELDS, "must_words", "never_words", "never_projects", "never_level")
+EXPECTATIONS = (*_MEMORY_FIELDS, "must_words", "never_words", "never_projects", "never_level")
 
 
 def _require_prompt(text: str) -> str:
@@ -84,8 +84,8 @@ class CheckDraft(BaseModel):
 
     @model_validator(mode="after")
     def _has_expectation(self) -> Self:
-        if not any(getattr(self, name) for name in _EXPECTATIONS):
-            raise ValueError(f"expects nothing; give at least one of: {', '.join(_EXPECTATIONS)}")
+        if not any(getattr(self, name) for name in EXPECTATIONS):
+            raise ValueError(f"expects nothing; give at least one of: {', '.join(EXPECTATIONS)}")
         return self
 
 

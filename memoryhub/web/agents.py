@@ -19,54 +19,26 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import AGENT_PREFIX, Clearance
+from memoryhub.accounts import actor_names
+from memoryhub.accounts.actor_names import MAX_AGENTS, visible_tokens
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.injection.queries import InjectionReport, load_reports
 from memoryhub.memories.secret_check import SECRET_BLOCKED
-from memoryhub.models import AgentToken, Event, Injection, JournalEntry, Memory
+from memoryhub.models import Event, Injection, JournalEntry, Memory
 from memoryhub.models.querysets import SessionQuerySet
 from memoryhub.stats.timeline import sessions_with_counts
 from memoryhub.web.base.caching import cached_until_change
-from memoryhub.web.sessions.overview import name_sessions
+from memoryhub.web.base.session_titles import name_sessions
 
-MAX_LISTED, MAX_AGENTS, MAX_INJECTIONS = 8, 200, 50
-_KNOWN_NAMES = {
-    "antigravity-cli": "Antigravity CLI",
-    "claude-code": "Claude Code",
-    "claude-desktop": "Claude Desktop",
-    "codex": "Codex",
-    "copilot-cli": "Copilot CLI",
-    "cursor": "Cursor",
-    "gemini-cli": "Gemini CLI",
-    "opencode": "OpenCode",
-    "vscode": "VS Code",
-    "windsurf": "Windsurf",
-}
+MAX_LISTED, MAX_INJECTIONS = 8, 50
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _FAILED_HANDLER = '"failed"'  # the status of a handler in the JSON of an event
-
-
-def agent_label(name: str, owner: str = "") -> str:
-    """Return the name of an agent for people: ``Claude Code (mara)``."""
-    label = _KNOWN_NAMES.get(name, name)
-    return f"{label} ({owner})" if owner else label
-
-
-def actor_label(actor: str, owner: str = "") -> str:
-    """Return the name of an actor of the journal for people, without the prefix of its kind."""
-    kind, _, name = actor.partition(":")
-    if not name:
-        return actor
-    if kind == AGENT_PREFIX.rstrip(":"):
-        return agent_label(name, owner)
-    if kind == "system":
-        return f"memoryhub ({name.replace('-', ' ').replace('_', ' ')})"
-    return f"{name} (command line)" if kind == "command" else name if kind == "user" else actor
 
 
 def render_actor(request: HttpRequest | None, actor: str, *, link: bool = False) -> SafeString:
     """Render the name of an actor, with the owner of the agent if the reader may know it."""
     agent = actor.removeprefix(AGENT_PREFIX) if actor.startswith(AGENT_PREFIX) else ""
-    label = actor_label(actor, _owners(request).get(agent, "") if agent and request else "")
+    label = actor_names.actor_label(actor, _owners(request) if agent and request else None)
     if agent and link:
         return format_html('<a href="{}" title="{}">{}</a>', reverse("agent", args=[agent]), actor, label)
     return format_html('<span title="{}">{}</span>', actor, label)
@@ -76,27 +48,16 @@ def _owners(request: HttpRequest) -> dict[str, str]:
     """Return the owners of visible tokens by agent, unless several people have an agent of this name."""
     if not hasattr(request, "_agent_owners"):
         clearance = request_clearance(request)
-        tokens = visible_tokens(clearance).order_by().values_list("name", "owner").distinct()
         pairs = cached_until_change(
-            request, "owners", clearance, lambda: list(tokens[:MAX_AGENTS]), clearance.every_token
+            request,
+            "owners",
+            clearance,
+            lambda: actor_names.agent_owners(clearance),
+            clearance.every_token,
         )
-        _set_owners(request, pairs)
+        request._agent_owners = actor_names.unambiguous_owners(pairs)  # type: ignore[attr-defined]
     found: dict[str, str] = request._agent_owners  # type: ignore[attr-defined]
     return found
-
-
-def _set_owners(request: HttpRequest, pairs: Iterable[tuple[str, str]]) -> None:
-    owners: dict[str, set[str]] = {}
-    for name, owner in pairs:
-        owners.setdefault(name, set()).add(owner)
-    found = {name: min(people) for name, people in owners.items() if len(people) == 1}
-    request._agent_owners = found  # type: ignore[attr-defined]
-
-
-def visible_tokens(clearance: Clearance) -> QuerySet[AgentToken]:
-    """Return the person's own tokens, and all of them for managers of tokens."""
-    tokens: QuerySet[AgentToken] = AgentToken.objects.all()
-    return tokens if clearance.every_token else tokens.filter(owner=clearance.owner)
 
 
 @require_safe
@@ -133,7 +94,9 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
     """Show what an agent wrote, what it received, its tokens, when it was last seen, and its errors."""
     clearance, actor = request_clearance(request), f"{AGENT_PREFIX}{name}"
     tokens = list(visible_tokens(clearance).filter(name=name)[:MAX_LISTED])
-    _set_owners(request, [(name, token.owner) for token in tokens])
+    request._agent_owners = actor_names.unambiguous_owners(  # type: ignore[attr-defined]
+        (name, token.owner) for token in tokens
+    )
     written = Memory.objects.visible_to(clearance).live().filter(author=actor)
     newest = written.defer("overview").annotate(total=Window(Count("pk"))).order_by("-created_at", "-pk")
     memories = list(newest[:MAX_LISTED])

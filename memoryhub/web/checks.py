@@ -20,19 +20,36 @@ from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.checks import services
 from memoryhub.checks.services import MAX_PROMPT, CheckDraft
 from memoryhub.core.form_fields import LinesField, normalize_newlines
+from memoryhub.core.text import is_uid
 from memoryhub.memories import StoreError
+from memoryhub.memories.rows import fetch_by_uids
 from memoryhub.models import Memory, MemoryCheck
+from memoryhub.search.hybrid import search_memories
 from memoryhub.web.base.forms import PlainForm, ProjectField, to_sentence
 from memoryhub.web.base.requests import cursor_page
 
 PERMISSION = "memoryhub.change_memory"
 PAGE_SIZE, MAX_ON_HOME, MAX_READ_FOR_HOME = 50, 5, 100
+MAX_MATCHES, MAX_SEARCH_CHARS = 8, 400  # of the search for a memory in the form
 _LINES = "One per line."
+_SEARCH = "Search by words of the memory, or enter its id."
 
 
 def _lines_field(label: str, help_text: str = _LINES) -> LinesField:
     widget = forms.Textarea(attrs={"rows": 2, "spellcheck": "false"})
     return LinesField(max_length=5000, label=label, help_text=help_text, widget=widget)
+
+
+class MemoriesInput(forms.Textarea):
+    """Ids of memories: those of ticked boxes or of lines, and those in the search box ``NAME_search``."""
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> str:
+        typed = data.get(f"{name}_search", "")[:MAX_SEARCH_CHARS].split()
+        return "\n".join([*data.getlist(name), *filter(is_uid, typed)])
+
+
+def _memories_field(label: str) -> LinesField:
+    return LinesField(max_length=5000, label=label, help_text=_SEARCH, widget=MemoriesInput)
 
 
 class CheckForm(PlainForm):
@@ -45,10 +62,10 @@ class CheckForm(PlainForm):
     )
     project = ProjectField(help_text="The project of the prompt.")
     level = forms.ChoiceField(label="Highest level", choices=[(one, one.capitalize()) for one in LEVELS])
-    must_bring = _lines_field("Must return these memories", "One memory id per line.")
-    must_words = _lines_field("Must return a memory with", "One word or phrase per line.")
-    never_bring = _lines_field("Must never return these memories", "One memory id per line.")
-    never_words = _lines_field("Must never return a memory with", "One word or phrase per line.")
+    must_bring = _memories_field("Must return these memories")
+    must_words = _lines_field("Must return a memory with these words", "One word or phrase per line.")
+    never_bring = _memories_field("Must never return these memories")
+    never_words = _lines_field("Must never return a memory with these words", "One word or phrase per line.")
     never_projects = _lines_field("Must never return memories of these projects")
     never_level = forms.ChoiceField(
         label="Must never return memories of this level",
@@ -63,6 +80,11 @@ class CheckForm(PlainForm):
     def clean_prompt(self) -> str:
         return normalize_newlines(self.cleaned_data["prompt"])
 
+    def clean(self) -> dict[str, Any]:
+        if not any(self.data.get(name) or self.cleaned_data.get(name) for name in services.EXPECTATIONS):
+            raise forms.ValidationError("Add at least one memory, word, project or level to check for.")
+        return self.cleaned_data
+
     def make_draft(self) -> CheckDraft | None:
         """Return the draft; None with the errors in the form."""
         if not self.is_valid():
@@ -75,6 +97,19 @@ class CheckForm(PlainForm):
                 message = str(one["msg"]).removeprefix("Value error, ")
                 self.add_error(field if field in self.fields else None, to_sentence(message))
         return None
+
+
+@dataclass(frozen=True)
+class MemoryChoice:
+    """The memories that a field of the form offers: the chosen ones and the matches of its search.
+
+    ``erased``: chosen ids of which no memory is visible.
+    """
+
+    chosen: list[Memory]
+    erased: list[str]
+    matches: list[Memory]
+    typed: str
 
 
 @dataclass(frozen=True)
@@ -133,9 +168,7 @@ def check_new(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _render_form(request, CheckForm())
     if "start" in request.POST:
-        names = ("prompt", "project", "must_bring")
-        given = {name: "\n".join(request.POST.getlist(name))[:MAX_PROMPT] for name in names}
-        return _render_form(request, CheckForm(initial=given))
+        return _render_form(request, _typed_form(request, "prompt", "project", "must_bring"))
     return _save(request, None)
 
 
@@ -149,7 +182,20 @@ def check_edit(request: HttpRequest, uid: str) -> HttpResponse:
     return _render_form(request, CheckForm(initial=services.to_draft(check)), check)
 
 
+def _typed_form(request: HttpRequest, *names: str) -> CheckForm:
+    """Return a form that starts with the submitted values, all of them or those with these names."""
+    fields = CheckForm().fields
+    typed = {
+        name: fields[name].widget.value_from_datadict(request.POST, request.FILES, name)
+        for name in names or fields
+    }
+    return CheckForm(initial=typed)
+
+
 def _save(request: HttpRequest, check: MemoryCheck | None) -> HttpResponse:
+    """Save a check. With ``find``, show the memories that match the search boxes instead."""
+    if "find" in request.POST:
+        return _render_form(request, _typed_form(request), check)
     form, actor = CheckForm(request.POST), request_actor(request)
     before = CheckForm(initial=services.to_draft(check)) if check else None
     draft = form.make_draft()
@@ -205,4 +251,23 @@ def _find(request: HttpRequest, uid: str) -> MemoryCheck:
 def _render_form(
     request: HttpRequest, form: CheckForm, check: MemoryCheck | None = None, status: int = 200
 ) -> HttpResponse:
-    return render(request, "checks/form.html", {"form": form, "check": check}, status=status)
+    choices = {
+        name: _memory_choice(request, form, name)
+        for name, field in form.fields.items()
+        if isinstance(field.widget, MemoriesInput)
+    }
+    rows = [(field, choices.get(field.name)) for field in form]
+    return render(request, "checks/form.html", {"form": form, "rows": rows, "check": check}, status=status)
+
+
+def _memory_choice(request: HttpRequest, form: CheckForm, name: str) -> MemoryChoice:
+    visible = Memory.objects.visible_to(request_clearance(request))
+    uids = form.fields[name].clean(form[name].value() or "")[: services.MAX_RULES]
+    chosen = {one.uid: one for one in fetch_by_uids(visible, uids)}
+    erased = [uid for uid in dict.fromkeys(uids) if uid not in chosen]
+    typed = request.POST.get(f"{name}_search", "")[:MAX_SEARCH_CHARS].strip()
+    if all(map(is_uid, typed.split())):  # nothing was typed, or ids, which are chosen now
+        return MemoryChoice(list(chosen.values()), erased, [], "")
+    others = visible.live().exclude(uid__in=uids)
+    hits = search_memories(others, typed, limit=MAX_MATCHES, snippets=False).hits
+    return MemoryChoice(list(chosen.values()), erased, [hit.memory for hit in hits], typed)

@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import Actor, Clearance, format_display_name, is_redacted
-from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.accounts.clearance import request_actor, request_clearance, reveal_if_secret
 from memoryhub.accounts.tokens import token_actor
 from memoryhub.capture import projects
 from memoryhub.capture.page_corrections import Action, Corrected, Correction, correct_page
@@ -37,12 +37,11 @@ from memoryhub.injection.services import preview_session_start
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import AgentToken, Fact, Project
 from memoryhub.web.accounts.profile import own_tokens
-from memoryhub.web.base.forms import PlainForm
+from memoryhub.web.base.forms import PlainForm, to_sentence
+from memoryhub.web.base.session_titles import session_url
 from memoryhub.web.injections import WITHHELD_TEXTS
 from memoryhub.web.memories.bulk_actions import add_result_messages, allowed_actions, is_allowed
-from memoryhub.web.memories.queries import reveal_if_secret
 from memoryhub.web.projects import CONFIGURE_PERMISSION
-from memoryhub.web.templatetags.pages import session_url
 
 MAX_LEFT_OUT = 50  # memories listed as left out
 _ADD_PERMISSION, _FACT_PERMISSION = "memoryhub.add_memory", "memoryhub.change_fact"
@@ -73,8 +72,14 @@ class SentItem:
 @require_safe
 def project_page(request: HttpRequest, name: str) -> HttpResponse:
     """Show the page with the reason of each line, and the forms that correct it."""
-    project = _find_project(request, name)
-    clearance, now = request_clearance(request), timezone.now()
+    return _render_page(request, _find_project(request, name))
+
+
+def _render_page(
+    request: HttpRequest, project: Project, refused: Correction | None = None, error: str = ""
+) -> HttpResponse:
+    """Render the page. A ``refused`` correction keeps its text in its form, with the error."""
+    clearance, now, name = request_clearance(request), timezone.now(), project.name
     page = build_page(name, clearance, now)
     markdown = page.to_markdown()
     context = {
@@ -93,8 +98,10 @@ def project_page(request: HttpRequest, name: str) -> HttpResponse:
         "may_add": request.user.has_perm(_ADD_PERMISSION),
         "may_change_facts": request.user.has_perm(_FACT_PERMISSION),
         "may_configure": request.user.has_perm(CONFIGURE_PERMISSION),
+        "refused": refused,
+        "error": error,
     }
-    return render(request, "projects/page.html", context)
+    return render(request, "projects/page.html", context, status=422 if refused else 200)
 
 
 def _page_line(entry: PageEntry, project: str) -> PageLine:
@@ -126,6 +133,8 @@ def project_page_correct(request: HttpRequest, name: str) -> HttpResponse:
     except NotFound:
         messages.warning(request, "This line is no longer on the page.")
     except StoreError as refusal:
+        if refusal.field == "text":
+            return _render_page(request, project, wanted, to_sentence(refusal.message))
         messages.error(request, f"Nothing was changed: {refusal.message}.")
     return redirect(back)
 
@@ -244,7 +253,7 @@ def _sent_items(found: InjectionResult, project: str) -> list[SentItem]:
     items = []
     for one in found.shown:
         memory = one.candidate.memory
-        tokens = context_block.count_tokens(context_block.render_entry(one.passage, one.text))
+        tokens = estimate_tokens(context_block.render_entry(one.passage, one.text))
         if one.scale == selection.PINNED:
             part, reason = "Pinned", "pinned, so every session opens with it"
         elif memory.type == "session_summary":

@@ -17,6 +17,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
+from memoryhub.accounts.actor_names import actor_label
 from memoryhub.accounts.clearance import full_clearance, request_clearance
 from memoryhub.capture.segments import BOUNDARY_FACTS
 from memoryhub.core.dates import start_of_day
@@ -27,7 +28,6 @@ from memoryhub.stats import usage
 from memoryhub.stats.calendar import DailyCounts
 from memoryhub.stats.counts import database_sizes, facets_and_days
 from memoryhub.stats.usage import MemoryUsage
-from memoryhub.web.agents import actor_label
 from memoryhub.web.base import charts
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.charts import DayChart

@@ -18,7 +18,8 @@
     const full = { x: whole.x, y: whole.y, w: whole.width, h: whole.height };
     const nodes = [...svg.querySelectorAll("a.node")].map(read);
     const open = nodes.find((node) => node.element.getAttribute("aria-current") === "true");
-    const words = [...svg.querySelectorAll(".edge-name")];
+    const edges = svg.querySelectorAll(".edges .edge");
+    const words = [...svg.querySelectorAll(".edge-name")].map((text) => spots(text, edges[text.dataset.edge]));
     let box = { ...full };
 
     frame.classList.add("is-live");
@@ -90,10 +91,17 @@
         node.text.setAttribute("y", y);
         node.text.setAttribute("text-anchor", anchor);
       });
-      for (const word of words) {
-        const half = (word.textContent.length * LETTER * unit) / 2;
-        const x = Number(word.getAttribute("x"));
-        word.classList.toggle("is-cut", x - half < from || x + half > to);
+      for (const { text, places } of words) {
+        const half = (text.textContent.length * LETTER * unit) / 2;
+        const rooms = places.map(({ x, y }) => [x - half, y - 8 * unit, x + half, y + 8 * unit]);
+        const free = rooms.findIndex(
+          (room) => room[0] >= from && room[2] <= to && !taken.some((other) => covers(room, other)),
+        );
+        text.classList.toggle("is-cut", free < 0);
+        if (free < 0) continue;
+        taken.push(rooms[free]);
+        text.setAttribute("x", places[free].x.toFixed(1));
+        text.setAttribute("y", places[free].y.toFixed(1));
       }
     }
 
@@ -303,6 +311,16 @@
       y: number("cy"),
       r: number("r"),
     };
+  }
+
+  // The places where the label of an edge can be: where it is, or elsewhere on the edge if that is a line.
+  function spots(text, edge) {
+    const places = [{ x: Number(text.getAttribute("x")), y: Number(text.getAttribute("y")) }];
+    if (edge && !edge.getAttribute("d").includes("C")) {
+      const length = edge.getTotalLength();
+      for (const share of [0.5, 0.62, 0.38, 0.72, 0.28, 0.82]) places.push(edge.getPointAtLength(length * share));
+    }
+    return { text, places };
   }
 
   function covers(one, other) {

@@ -51,6 +51,19 @@
   document.addEventListener("htmx:responseError", () => say("That did not work. Reload the page and try again."));
   document.addEventListener("htmx:afterOnLoad", (event) => event.detail.successful && say(""));
 
+  // A second click while the browser waits for the next page would send a form again. Downloads leave the page as it is.
+  const RESEND_AFTER = 5000;
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (event.defaultPrevented || form.method !== "post") return;
+    if (form.dataset.sent) event.preventDefault();
+    form.dataset.sent = "yes";
+    setTimeout(() => delete form.dataset.sent, RESEND_AFTER);
+  });
+  window.addEventListener("pageshow", () => {
+    for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+  });
+
   // If a swap removes the focused element, continue at the menu that it was in, or at the content, instead of at the top
   // of the page. Lists have rules of their own (lists.js), which come first.
   document.addEventListener("htmx:beforeSwap", (event) => {

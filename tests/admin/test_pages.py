@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
 from memoryhub.accounts import tokens
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
@@ -187,3 +188,14 @@ def test_the_box_to_search_in_is_named_in_words(admin_client: Client) -> None:
     page = admin_client.get(reverse("admin:auth_user_changelist"))
     label = '<label for="searchbar"><img src="/static/admin/img/search.svg" alt="">'
     assert f'{label}<span class="visually-hidden">Search</span></label>' in page.content.decode()
+
+
+def test_actors_are_named_as_on_the_pages_of_the_hub(boss, remember):
+    agent = Actor("token:claude-code", Clearance())
+    memory = remember("who wrote this", session_id="s", by=agent)
+    tokens.issue_token("claude-code", "mara", actor=agent)
+    fact = Fact.objects.create(subject="a", predicate="b", object="c", author="user:mara")
+    name = '<span title="token:claude-code">Claude Code (mara)</span>'
+    for address in (page(JournalEntry), page(Session), page(Memory, "change", memory.pk)):
+        assert name in boss.get(address).content.decode(), address
+    assert '<span title="user:mara">mara</span>' in boss.get(page(Fact, "change", fact.pk)).content.decode()

@@ -110,6 +110,28 @@ def test_the_whole_journey_by_keyboard(open_page: Any, reader: Any, world: Any) 
     assert page.evaluate("document.activeElement.closest('.node') === null")
 
 
+_COVERED_LABELS = """() => {
+  const shown = [...document.querySelectorAll('.edge-name, .node-name')].filter(
+    (one) => getComputedStyle(one).visibility === 'visible');
+  const rooms = shown.map((one) => [one.textContent, one.getBoundingClientRect()]);
+  return rooms.flatMap(([text, a], at) => rooms.slice(at + 1).filter(([, b]) =>
+    a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4,
+  ).map(([other]) => `${text} covers ${other}`));
+}"""
+
+
+def test_labels_around_a_busy_node_cover_no_other_on_a_phone(
+    open_page: Any, reader: Any, world: Any, actor: Any
+) -> None:
+    for number in range(16):
+        draft = FactDraft(subject="board", predicate=f"depends on part {number}", object=f"part {number}")
+        services.create_fact(draft, actor)
+    page = open_page(f"{GRAPH}?node=board", reader, viewport={"width": 390, "height": 844})
+    expect(page.locator(".graph-frame.is-live")).to_have_count(1)
+    assert page.locator(".edge-name:not(.is-cut)").count() > 4
+    assert page.evaluate(_COVERED_LABELS) == []
+
+
 def test_it_grows_shrinks_and_moves(open_page: Any, reader: Any, world: Any) -> None:
     page = open_page(GRAPH, reader)
     picture = page.locator("svg.graph")

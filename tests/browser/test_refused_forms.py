@@ -1,12 +1,15 @@
-"""After a refused form the focus is on the error summary, which links to the field."""
+"""After a refused form the focus is on the error summary, which links to the field. A form is sent once."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from django.contrib.auth.models import User
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
+from memoryhub.checks import services
+from memoryhub.models import MemoryCheck
 from tests.browser.conftest import OpenPage, Watch
 
 
@@ -44,3 +47,35 @@ def test_a_refused_filter_leaves_the_focus_in_its_field(
     since.press("Enter")
     expect(page.get_by_role("alert").filter(has_text="The filter is invalid")).to_be_visible()
     expect(since).to_be_focused()
+
+
+def test_a_form_is_sent_once_while_the_hub_is_slow(open_page: OpenPage, insider: User) -> None:
+    page = open_page("/checks/new/", insider)
+    page.get_by_label("Prompt").fill("What did we decide about tides?")
+    page.get_by_label("Must return a memory with these words").fill("tide")
+    held: list[Route] = []
+    page.route("**/checks/new/", lambda route: held.append(route))
+    button = page.get_by_role("button", name="Save and run")
+    button.evaluate("one => { for (const wait of [0, 50, 150]) setTimeout(() => one.click(), wait); }")
+    page.wait_for_timeout(400)
+    assert len(held) == 1
+    held[0].continue_()
+    expect(page.get_by_text("Check saved.")).to_be_visible()
+
+
+def test_memories_of_a_check_are_found_while_typing(
+    open_page: OpenPage, insider: User, remember: Any
+) -> None:
+    memory = remember("Tide tables come from the office", title="Tide tables")
+    page = open_page("/checks/new/", insider)
+    page.get_by_label("Prompt").fill("Which tide tables?")
+    search = page.get_by_role("searchbox", name="Must return these memories")
+    search.press_sequentially("tide")
+    found = page.get_by_role("group", name="Must return these memories")
+    found.get_by_label("Tide tables").check()
+    search.fill("harbour walls")
+    expect(found.get_by_text("No other memory matches")).to_be_visible()
+    expect(found.get_by_label("Tide tables")).to_be_checked()
+    page.get_by_role("button", name="Save and run").click()
+    expect(page.get_by_text("Check saved.")).to_be_visible()
+    assert services.to_draft(MemoryCheck.objects.get())["must_bring"] == [memory.uid]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from memoryhub.checks import services
@@ -62,6 +64,55 @@ def test_recall_preview_offers_to_keep_a_check(sign_in, remember):
     assert not MemoryCheck.objects.exists()
 
 
+def boxes(response) -> dict[str, bool]:
+    """The memories that the form offers by id, and whether each is ticked."""
+    found = re.findall(
+        r'type="checkbox" name="must_bring" value="(\w+)"( checked)?', response.content.decode()
+    )
+    return {uid: bool(checked) for uid, checked in found}
+
+
+def test_memories_are_found_by_words_and_the_form_keeps_its_values(sign_in, remember):
+    stripes, spots = remember(ZEBRA, title="Stripes"), remember("leopards have spots", title="Spots")
+    remember("zebra stripes in private", sensitivity="private")
+    typed = {"prompt": PROMPT, "level": "public", "must_bring": spots.uid, "must_bring_search": "zebra"}
+    response = sign_in("change_memory").post("/checks/new/", {**typed, "find": "must_bring"})
+    assert response.status_code == 200
+    assert boxes(response) == {spots.uid: True, stripes.uid: False}
+    assert PROMPT in text(response)
+    assert "Stripes" in text(response)
+    assert not MemoryCheck.objects.exists()
+
+
+def test_a_search_without_matches_is_explained(sign_in, db):
+    typed = {"prompt": PROMPT, "must_bring_search": "zeppelin", "find": "must_bring"}
+    response = sign_in("change_memory").post("/checks/new/", typed)
+    assert "No other memory matches “ zeppelin ”." in text(response)
+
+
+def test_several_ticked_memories_are_saved(sign_in, remember):
+    uids = [remember(ZEBRA).uid, remember("zebras run in herds").uid]
+    create(sign_in("change_memory"), must_bring=uids, must_words="")
+    assert sorted(services.to_draft(MemoryCheck.objects.get())["must_bring"]) == sorted(uids)
+
+
+def test_an_id_in_the_search_box_chooses_its_memory(sign_in, remember):
+    memory = remember(ZEBRA)
+    client = sign_in("change_memory")
+    typed = {"prompt": PROMPT, "must_bring_search": memory.uid}
+    assert boxes(client.post("/checks/new/", {**typed, "find": "1"})) == {memory.uid: True}
+    create(client, must_bring_search=memory.uid, must_words="")
+    assert services.to_draft(MemoryCheck.objects.get())["must_bring"] == [memory.uid]
+
+
+def test_a_check_of_an_erased_memory_can_still_be_edited(sign_in, remember):
+    memory = remember(ZEBRA)
+    client = sign_in("change_memory")
+    check = create_check(client, memory)
+    memory.delete()
+    assert boxes(client.get(f"/checks/{check.uid}/")) == {memory.uid: True}
+
+
 def create_check(client, memory):
     create(client, must_bring=memory.uid, never_words="one\ntwo words", project="zoo", enabled="")
     return MemoryCheck.objects.get()
@@ -106,8 +157,9 @@ def test_check_is_edited_run_and_deleted(sign_in, remember):
     ("fields", "said"),
     [
         ({"prompt": ""}, "Type what an agent would be asked."),
-        ({"must_words": ""}, "Expects nothing; give at least one of"),
+        ({"must_words": ""}, "Add at least one memory, word, project or level to check for."),
         ({"must_bring": "nothere"}, "There is no memory nothere"),
+        ({"must_bring_search": "abcdefghijklmnop"}, "There is no memory abcdefghijklmnop"),
         ({"must_words": "x" * 201}, "at most 200 characters"),
         ({"level": "secret"}, "You cannot see this level here"),
     ],

@@ -41,6 +41,12 @@ class TestPage:
         ]
         assert "mark" in {name for name, _ in shown.elements}
 
+    def test_merge_shows_no_keys(self, curator: Client, alike: list[Memory]) -> None:
+        Memory.objects.filter(pk=alike[0].pk).update(key="session-summary:0dcb")
+        shown = main(curator.get(f"/review/cards/{alike[0].uid}/merge/")).words
+        assert "Merge selected" in shown
+        assert "session-summary:" not in shown
+
     def test_different_numbers_are_highlighted(self, curator: Client, remember: Remember) -> None:
         remember("Upgrade the parser from 1.2 to 1.3"), remember("Upgrade the parser from 1.2 to 1.4")
         assert (

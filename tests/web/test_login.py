@@ -89,6 +89,9 @@ def test_a_page_names_no_other_host_and_carries_nothing_inline(insider: Client, 
 def test_the_page_one_is_on_is_marked_in_the_navigation(visitor: Client) -> None:
     assert '<a href="/memories/" aria-current="page">' in visitor.get("/memories/").content.decode()
     assert '<a href="/memories/" aria-current' not in visitor.get("/sessions/").content.decode()
+    project_page = visitor.get("/project-page/zoo/").content.decode()
+    assert '<a href="/" aria-current="true">' in project_page
+    assert '<a href="/" aria-current' not in visitor.get("/trash/").content.decode()
 
 
 class TestErrorPages:

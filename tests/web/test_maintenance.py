@@ -34,6 +34,8 @@ class TestPermissions:
         assert "/maintenance/" in page(client.get("/you/")).links()
         shown = main(client.get("/maintenance/"))
         assert "Consolidate" in shown.words
+        assert "Trash unused memories" in shown.words
+        assert "Evict" not in shown.words
         assert not shown.all("button")
         assert start_run(client).status_code == 403
         assert start_run(client, do="dry_run").status_code == 403

@@ -92,7 +92,22 @@ def test_pin_and_a_new_line(curator: Client, decision: Memory) -> None:
     assert Memory.objects.get(uid=decision.uid).pinned
     correct(curator, action="add", section="pitfalls", text="Never edit the ledger by hand")
     assert Memory.objects.get(title="Never edit the ledger by hand").pinned
-    assert "must not be empty" in correct(curator, action="add", section="pitfalls", text=" ")
+
+
+@pytest.mark.parametrize("action", ["add", "reword"])
+def test_refused_line_keeps_its_text_next_to_the_error(
+    curator: Client, decision: Memory, action: str
+) -> None:
+    long = "Never edit the ledger by hand. " * 20
+    for text, error in (("  ", "Must not be empty."), (long, "Must have at most 500 characters;")):
+        fields = {"action": action, "section": "pitfalls", "text": text}
+        fields |= {"id": decision.uid} if action == "reword" else {}
+        response = curator.post(f"{PAGE}correct/", fields)
+        assert response.status_code == 422
+        page = response.content.decode()
+        assert f'aria-describedby="line-error" autofocus>{text}</textarea>' in page
+        assert f'<p class="error" id="line-error">{error}' in page
+    assert Memory.objects.get() == decision
 
 
 def test_fact_is_left_out_and_ended_with_undo(curator: Client, db: None) -> None:

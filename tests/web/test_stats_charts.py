@@ -13,10 +13,10 @@ from django.utils.html import escape
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
+from memoryhub.accounts.actor_names import actor_label
 from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.services import inject_context as inject_for
 from memoryhub.memories.schemas import MemoryDraft
-from memoryhub.web.agents import actor_label
 from tests.web.stats_page import (
     count_listed,
     create_event,

@@ -35,7 +35,7 @@ class TestList:
     def test_list_shows_what_why_and_since_when(self, visitor: Client, remember: Any, actor: Any) -> None:
         words = {
             TrashReason.FORGOTTEN: "deleted",
-            TrashReason.EVICTED: "evicted (project full)",
+            TrashReason.EVICTED: "unused, or over the cap",
             TrashReason.COMPRESSED: "compressed into a summary",
             TrashReason.MERGED: "merged into another memory",
         }

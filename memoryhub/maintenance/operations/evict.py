@@ -45,7 +45,7 @@ class _Candidate(NamedTuple):
 
 class Evict(Operation[ProjectParams]):
     name = "evict"
-    label = "Evict"
+    label = "Trash unused memories"
     depends_on_age = True
     help = (
         "Moves faded memories, and those above the cap of a project, to the trash. A faded memory has little "

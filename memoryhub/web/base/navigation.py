@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from django.http import HttpRequest
@@ -27,13 +28,17 @@ def may_review(user: Any) -> bool:
 
 @dataclass(frozen=True)
 class Page:
-    """A page. ``also``: more words that find it in the palette. ``below``: other pages that belong to it."""
+    """A page. ``also``: more words that find it in the palette. ``below``: other pages that belong to it.
+
+    ``of_each``: pages below it whose address ends with a name.
+    """
 
     url_name: str
     text: str
     also: str = ""
     below: tuple[str, ...] = ()
     is_open_to: Callable[[Any], bool] = lambda user: True
+    of_each: tuple[str, ...] = ()
 
     @property
     def href(self) -> str:
@@ -41,10 +46,15 @@ class Page:
 
     def matched_length(self, path: str) -> int:
         """Return how much of a path is the address of this page; 0 if none of it is."""
-        addresses = [self.href, *map(reverse, self.below)]
         return max(
-            (len(one) for one in addresses if path == one or (one != "/" and path.startswith(one))), default=0
+            (len(one) for one in self._addresses if path == one or (one != "/" and path.startswith(one))),
+            default=0,
         )
+
+    @cached_property
+    def _addresses(self) -> list[str]:
+        of_each = (reverse(one, args=["-"]).removesuffix("-/") for one in self.of_each)
+        return [self.href, *map(reverse, self.below), *of_each]
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,20 @@ def can_view_runs(user: Any) -> bool:
 
 
 SECTIONS = (
-    Section("home", "Home", "home", (Page("home", "Home", "start overview statistics", ("glance",)),)),
+    Section(
+        "home",
+        "Home",
+        "home",
+        (
+            Page(
+                "home",
+                "Home",
+                "start overview statistics",
+                ("glance",),
+                of_each=("project-page", "project-settings"),
+            ),
+        ),
+    ),
     Section(
         "memories",
         "Memories",

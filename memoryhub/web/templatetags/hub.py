@@ -45,7 +45,7 @@ register = template.Library()
 
 _TRASH_REASONS = {
     TrashReason.FORGOTTEN.value: "deleted",
-    TrashReason.EVICTED.value: "evicted (project full)",
+    TrashReason.EVICTED.value: "unused, or over the cap",
     TrashReason.COMPRESSED.value: "compressed into a summary",
     TrashReason.MERGED.value: "merged into another memory",
     TrashReason.UNDONE.value: "removed with its backfill",
