@@ -389,6 +389,9 @@ def _watch_connection(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
         return
     connection.__dict__["wrap_database_errors"] = _RecordDamage(connection)
     connection.__dict__[_OPENED_FILE] = _identify_file(connection)
+    if not os.access(connection.settings_dict["NAME"], os.W_OK):
+        # Until all connections of the process are closed, SQLite does not write, even when it could.
+        connection.close_at = time.monotonic()  # Django closes it after the request
     connection.connection.set_progress_handler(_is_over_limit, _READ_STEPS)
     _wrap(connection, _start_clock)
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from multiprocessing.util import Finalize
 
 from django.conf import settings
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, close_old_connections, connections
 from django.db.models import Q
 from django.utils import timezone
 
@@ -122,6 +122,7 @@ class BackgroundThread(threading.Thread):
     def run(self) -> None:
         while not self.ending.is_set():
             if not self._try(self.run_once):
+                close_old_connections()
                 self._rest(POLL_SECONDS)
         connections.close_all()
 

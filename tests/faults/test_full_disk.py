@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError, close_old_connections, connection
 
 from memoryhub.audit import verification
 from memoryhub.models import Memory
-from tests.disk import mounted
+from tests.disk import mounted, read_bytes
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 MEGABYTE = 1024 * 1024
@@ -64,6 +65,29 @@ def test_writes_continue_when_there_is_space_again(store_on_small_disk, remember
     (store_on_small_disk.parent / "filler").unlink()
     stored.append(remember("after the disk was full").uid)
     assert set(Memory.objects.values_list("uid", flat=True)) == set(stored)
+    assert verification.verify().ok
+
+
+def test_writes_continue_when_a_read_only_disk_is_writable_again(store_on_small_disk, remember):
+    disk = str(store_on_small_disk.parent)
+    remember("before")
+    logs = {path: read_bytes(path) for path in store_on_small_disk.glob("memory.db-[ws]*")}
+    connection.close()
+    for path, content in logs.items():  # as after a kill: without them, a read-only store cannot be opened
+        path.write_bytes(content)
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    try:
+        assert Memory.objects.count() == 1
+        with pytest.raises(OperationalError, match="readonly"):
+            remember("while it is read-only")
+        assert Memory.objects.count() == 1
+        close_old_connections()  # as after a request
+        assert Memory.objects.count() == 1
+    finally:
+        close_old_connections()
+        subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+    remember("after")
+    assert Memory.objects.count() == 2
     assert verification.verify().ok
 
 
