@@ -1,4 +1,4 @@
-"""Create, edit, trash and erase memories: permissions, limits, errors."""
+"""Create and edit memories: permissions, limits, errors."""
 
 from __future__ import annotations
 
@@ -382,56 +382,6 @@ class TestEdit:
     ) -> None:
         response = self.edit(writer, remember(), title="new", unchanged_since=stamp)
         assert "Open the memory again" in page_text(response, 422)
-
-
-class TestTrash:
-    def test_trash_message_can_be_undone(self, writer: Client, remember: Remember) -> None:
-        memory = remember(title="<b>a chair</b>")
-        response = writer.post(f"/memories/{memory.uid}/trash/", follow=True)
-        found = main(response)
-        assert "In the trash now: <b>a chair</b>" in found.words
-        [undo] = [form for form in found.all("form") if form.get("action", "").endswith("/restore/")]
-        assert undo["method"] == "post"
-        memory.refresh_from_db()
-        assert memory.deleted_at is not None
-        response = writer.post(undo["action"], follow=True)
-        assert response.redirect_chain == [(f"/memories/{memory.uid}/", 302)]
-        memory.refresh_from_db()
-        assert memory.deleted_at is None
-
-    def test_trashing_twice_is_reported(self, writer: Client, remember: Remember) -> None:
-        memory = remember()
-        writer.post(f"/memories/{memory.uid}/trash/")
-        assert "already" in main(writer.post(f"/memories/{memory.uid}/trash/", follow=True)).words
-        writer.post(f"/memories/{memory.uid}/restore/")
-        assert "neither" in main(writer.post(f"/memories/{memory.uid}/restore/", follow=True)).words
-
-
-class TestErase:
-    @pytest.fixture
-    def eraser(self, sign_in: Any) -> Client:
-        client: Client = sign_in("erase_memory")
-        return client
-
-    @pytest.mark.django_db(transaction=True)
-    def test_word_erases_permanently(self, eraser: Client, remember: Remember) -> None:
-        memory = remember("unforgettable")
-        response = eraser.post(f"/memories/{memory.uid}/erase/", {"word": " Erase "})
-        assert response.status_code == 302
-        assert not Memory.objects.exists()
-        assert JournalEntry.objects.filter(operation="erase", actor="user:ada").exists()
-
-    @pytest.mark.parametrize("word", ["", "yes", "erase it"])
-    def test_other_words_erase_nothing(self, eraser: Client, remember: Remember, word: str) -> None:
-        memory = remember()
-        response = eraser.post(f"/memories/{memory.uid}/erase/", {"word": word})
-        assert "Nothing was erased" in page_text(response, 422)
-        assert Memory.objects.filter(pk=memory.pk).exists()
-
-    def test_confirmation_page_erases_nothing(self, eraser: Client, remember: Remember) -> None:
-        memory = remember()
-        assert "You cannot undo this" in page_text(eraser.get(f"/memories/{memory.uid}/erase/"), 200)
-        assert Memory.objects.filter(pk=memory.pk).exists()
 
 
 class TestReplacement:
