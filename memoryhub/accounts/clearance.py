@@ -179,6 +179,18 @@ def record_reveal(request: HttpRequest, memory: Memory, page: str) -> None:
         journal.record(request_actor(request), [journal.memory_change("reveal", memory, page=page)])
 
 
+def reveal_if_secret(request: HttpRequest, memory: Memory, page: str, levels: Iterable[str] = ()) -> None:
+    """Journal that a page shows a secret: a secret memory, or a version of it with one of these levels."""
+    if Sensitivity.SECRET.value in {memory.sensitivity, *levels}:
+        record_reveal(request, memory, page)
+
+
+def reveal_secrets(request: HttpRequest, memories: Iterable[Memory], page: str) -> None:
+    """Journal that a page shows the secret ones of these memories."""
+    for memory in memories:
+        reveal_if_secret(request, memory, page)
+
+
 MANAGE_PERMISSION, ADD_PERMISSION = "auth.change_user", "auth.add_user"
 
 

@@ -97,6 +97,7 @@ def _to_hook_event(one: PastEvent, request: ApiRequest) -> HookEvent:
         session_id=one.session_id,
         project=one.project or working_project(*place, request.auth, record=True),
         cwd=one.cwd,
+        repository=one.repository,
         at=one.at,
         data=one.data,
         sensitivity=Sensitivity(one.sensitivity).value,

@@ -60,8 +60,9 @@ _COMMAND = re.compile(r"\s*/memoryhub:(?P<name>pause|resume|useful)\b[ \t]*(?P<w
 _REMEMBER = re.compile(r"\s*/memoryhub:remember\b")
 _RATING = re.compile(r"(?P<no>no|not)?\s*(?P<number>[1-9]\d?)?", re.IGNORECASE)
 REPOSITORY = (
-    "The repository of the working directory, if no project is given: name (of its folder), remote (URL) and "
-    "root (id of its first commit), each optional. Unusable values are ignored."
+    "The repository of the working directory, if no project is given: name (of its folder), remote (URL), "
+    "root (id of its first commit) and subfolder (path of the working directory in it), each optional. "
+    "Unusable values are ignored."
 )
 _DATA_FIELDS = ("prompt", "tool_name", "tool_input", "tool_response", "source", "reason", "trigger")
 
@@ -117,6 +118,7 @@ def _to_event(
         session_id=_session_id(hook),
         project=options.project,
         cwd=text_field(hook, "cwd"),
+        repository=hook.get("repository"),
         at=options.at,
         data=_event_data(hook),
         delivery_id=_hook_delivery_id(event, hook, options.event_id, options.at),
@@ -319,6 +321,7 @@ def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
         session_id=body.session_id,
         project=project,
         cwd=body.cwd,
+        repository=body.repository,
         at=body.at,
         data=body.data,
         sensitivity=body.sensitivity.value,

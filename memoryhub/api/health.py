@@ -16,7 +16,7 @@ from ninja import Router
 from pydantic import BaseModel
 
 from memoryhub.api.schemas import FieldError
-from memoryhub.audit import journal
+from memoryhub.audit import clock, journal
 from memoryhub.backends import release, schema
 from memoryhub.core import damage
 from memoryhub.core.database import is_database_busy, read_timeout, store_path, write_transaction
@@ -131,7 +131,11 @@ def _write_failure() -> str:
 
 def _find_warnings() -> list[dict[str, str]]:
     """Return what needs a person's attention. Callers are anonymous: it has no numbers and no names."""
-    if not journal.has_lost_rows():
-        return []
-    text = "journal rows were lost, and no one has acknowledged it; run manage.py verify_journal"
-    return [field_error("journal", text)]
+    warnings = []
+    if journal.has_lost_rows():
+        text = "journal rows were lost, and no one has acknowledged it; run manage.py verify_journal"
+        warnings.append(field_error("journal", text))
+    if clock.current_pause():
+        text = "the clock is ahead, so expiry, purge and eviction are paused; run manage.py doctor"
+        warnings.append(field_error("clock", text))
+    return warnings

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
-from memoryhub.core.text import CJK, STOP_WORDS, WORD, fold, is_short, stem, words
+from memoryhub.core.text import CHINESE_QUESTION_WORDS, CJK, STOP_WORDS, WORD, fold, is_short, stem, words
 
 TRIGRAM_LENGTH = 3  # the shortest text that the trigram index can find
 _QUOTED = re.compile(r'(?<!\S)"([^"]+)"(?!\w)')  # f("x") is code
@@ -82,7 +82,7 @@ def parse_query(typed: str) -> Query:
     typed = typed.replace("\x00", " ").encode("utf-8", "replace").decode()
     typed = unicodedata.normalize("NFC", typed)
     phrases = [_phrase_term(phrase) for phrase in _QUOTED.findall(typed) if phrase.strip()]
-    chunks = _QUOTED.sub(" ", typed).split()
+    chunks = _split_chunks(_QUOTED.sub(" ", typed))
     terms = _join_words([term for chunk in chunks for term in _chunk_terms(chunk)])
     useful = phrases + [term for term in terms if _is_useful(term)]
     if not phrases and len(chunks) == 1 and not WORD.search(chunks[0]):  # ->
@@ -91,6 +91,21 @@ def parse_query(typed: str) -> Query:
         useful = [_phrase_term(chunks[0].strip(_EDGES))]
     line = " ".join(typed.split())
     return Query(fold(line), tuple(dict.fromkeys(useful or terms))[:MAX_TERMS], line)
+
+
+def _split_chunks(text: str) -> list[str]:
+    """Split a query at spaces and Chinese question words ("什么时候部署"), unless it contains nothing else.
+
+    A single character between these words, such as a verb, counts as a part of them.
+    """
+    if CHINESE_QUESTION_WORDS.search(text):
+        chunks = CHINESE_QUESTION_WORDS.sub(" ", text).split()
+        subjects = [
+            chunk for chunk in chunks if WORD.search(chunk) and not CJK.fullmatch(chunk.strip(_EDGES))
+        ]
+        if subjects:
+            return subjects
+    return text.split()
 
 
 def _join_words(terms: list[Term]) -> list[Term]:

@@ -19,7 +19,6 @@ from django.db.migrations.state import ProjectState, StateApps
 
 import memoryhub
 from memoryhub.backends.dialect import IS_POSTGRES, sql
-from memoryhub.backends.postgres import server
 
 # Raise this when an earlier release would misread or harm a store that this release has written to.
 OLDEST_RELEASE = "0.1.0"
@@ -50,8 +49,7 @@ def record() -> None:
 def rewrite_record() -> None:
     """Write the record as it is: the smallest write that shows whether the store can be written to."""
     sql.write_release(sql.read_release())
-    if IS_POSTGRES:
-        server.write_temporary_file()  # the record has room in its page, also if the disk is full
+    sql.write_temporary_file()  # the record has room in its page, also if the disk is full
 
 
 def find_refusal() -> str:

@@ -5,6 +5,7 @@ All keys are store-wide: the caller intersects them with visible rows and shows 
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import OrderedDict
@@ -16,22 +17,18 @@ from django.db import connection
 
 from memoryhub.backends import change_log
 from memoryhub.backends.change_log import CHANGE_TABLE, LogPosition
-from memoryhub.backends.dialect import sql
-from memoryhub.backends.tables import TEXT_TABLE
+from memoryhub.backends.dialect import IS_POSTGRES, sql
 from memoryhub.backends.vector_view import Keys
 
-MIN_CACHED_KEYS = 1000  # of an expression; fewer are found as quickly in the index
+# PostgreSQL looks at each changed memory, SQLite at a range of keys, which takes less time than all keys.
+MIN_CACHED_KEYS = 1000 if IS_POSTGRES else 100  # of an expression; fewer are found as quickly in the index
+MAX_CHANGES = 300 if IS_POSTGRES else 3000  # since an expression was read; after more, it is read again
 MAX_CACHED_KEYS = 2_000_000  # of all expressions: 16 MB
-MAX_CHANGES = 300  # since an expression was read; after more, reading it again is quicker
 MAX_AGE_SECONDS = 600.0  # so that a repaired index is read again
 _POSITION, _CHANGED = -1, -2  # numbers of results that belong to no expression
-_CHANGED_MEMORIES = f"(SELECT DISTINCT memory FROM {CHANGE_TABLE} WHERE id > %s AND memory > 0) AS changed"
-_CHANGED_KEYS = f"SELECT %s, {sql.KEY_LIST % {'expressions': 'memory'}} FROM {_CHANGED_MEMORIES}"
-# A subquery for each row, because a database that joins them could begin with all rows that match.
-_MATCHING_CHANGED_KEYS = (
-    f"{_CHANGED_KEYS} WHERE 1 = (SELECT 1 FROM {TEXT_TABLE}"
-    f" WHERE rowid = changed.memory AND {sql.MATCH(index=TEXT_TABLE, expression='%s')})"
-)
+_READ_POSITION = f"SELECT {_POSITION}, {change_log.POSITION_AS_JSON}"
+_CHANGED_MEMORIES = f"SELECT DISTINCT memory FROM {CHANGE_TABLE} WHERE id > %s AND memory > 0"
+_READ_CHANGED = f"SELECT {_CHANGED}, {sql.KEY_LIST % {'expressions': 'memory'}} FROM changed"
 
 
 class _CachedKeys(NamedTuple):
@@ -60,29 +57,33 @@ def matching_keys_and_position(expressions: Sequence[str]) -> tuple[list[Keys], 
         found = _execute(expressions, cached)
         position = change_log.parse_position(found[_POSITION])
     changed, now = sql.parse_keys(found.get(_CHANGED)), time.monotonic()
-    results = []
+    entries = {}
     for number, expression in enumerate(expressions):
-        keys, read_at = sql.parse_keys(found[number]), now
+        keys, read_at = sql.parse_keys(found.get(number)), now
         if known := cached.get(expression):
             keys, read_at = _bring_up_to_date(known.keys, changed, keys), known.read_at
-        _cache.store(expression, _CachedKeys(position, keys, read_at))
-        results.append(keys)
-    return results, position
+        entries[expression] = _CachedKeys(position, keys, read_at)
+    _cache.store(entries, position)
+    return [entries[expression].keys for expression in expressions], position
 
 
 def _execute(expressions: Sequence[str], cached: Mapping[str, _CachedKeys]) -> dict[int, Any]:
-    """Read the position, the keys of expressions by number, and of cached ones those that changed since."""
-    since = min((one.position.last_change for one in cached.values()), default=0)
-    selects, params = [f"SELECT {_POSITION}, {change_log.POSITION_AS_JSON}"], list[Any]()
+    """Read the position and the keys of expressions by number.
+
+    Of cached ones, those near the memories that changed since; the keys of these, too.
+    """
+    beginning, selects, params = "", [_READ_POSITION], list[Any]()
+    numbered = dict(enumerate(expressions))
     if cached:
-        selects.append(_CHANGED_KEYS)
-        params += [_CHANGED, since]
-    for number, expression in enumerate(expressions):
-        is_cached = expression in cached
-        selects.append(_MATCHING_CHANGED_KEYS if is_cached else sql.KEYS_BY_EXPRESSION)
-        params += [number, since, expression] if is_cached else [number, expression]
+        beginning = f"WITH changed AS ({_CHANGED_MEMORIES}) "
+        selects += [_READ_CHANGED, sql.KEYS_NEAR_CHANGED]
+        known = {number: one for number, one in numbered.items() if one in cached}
+        params += [min(one.position.last_change for one in cached.values()), json.dumps(known)]
+    if new := {number: one for number, one in numbered.items() if one not in cached}:
+        selects.append(sql.KEYS_BY_EXPRESSION)
+        params.append(json.dumps(new))
     with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join(selects), params)
+        cursor.execute(beginning + " UNION ALL ".join(selects), params)
         return dict(cursor.fetchall())
 
 
@@ -91,6 +92,7 @@ def _bring_up_to_date(known: Keys, changed: Keys, matching: Keys) -> Keys:
     if not len(changed):
         return known
     kept = known[~np.isin(known, changed, assume_unique=True)]
+    matching = np.intersect1d(matching, changed, assume_unique=True)
     return np.insert(kept, np.searchsorted(kept, matching), matching)
 
 
@@ -105,7 +107,8 @@ class _Cache:
 
     def find(self, expressions: Sequence[str]) -> dict[str, _CachedKeys]:
         """Return the entries of these expressions, without those that are old."""
-        found = {one: self._entries.get((connection.alias, one)) for one in expressions}
+        alias = connection.alias
+        found = {one: self._entries.get((alias, one)) for one in expressions}
         oldest, now = self._last_change - MAX_CHANGES, time.monotonic()
         return {
             expression: entry
@@ -113,18 +116,18 @@ class _Cache:
             if entry and entry.position.last_change >= oldest and now - entry.read_at < MAX_AGE_SECONDS
         }
 
-    def store(self, expression: str, entry: _CachedKeys) -> None:
-        """Store the keys of an expression if they are many, and not those of an open transaction."""
-        if not entry.position.era[0] or connection.in_atomic_block:
+    def store(self, entries: Mapping[str, _CachedKeys], position: LogPosition) -> None:
+        """Store the keys of expressions if they are many, and not those of an open transaction."""
+        if not position.era[0] or connection.in_atomic_block:
             return
-        self._last_change = entry.position.last_change
-        name = (connection.alias, expression)
+        alias, self._last_change = connection.alias, position.last_change
         with self._lock:
-            previous = self._entries.pop(name, None)
-            self._size -= len(previous.keys) if previous else 0
-            if len(entry.keys) >= MIN_CACHED_KEYS:
-                self._entries[name] = entry
-                self._size += len(entry.keys)
+            for expression, entry in entries.items():
+                previous = self._entries.pop((alias, expression), None)
+                self._size -= len(previous.keys) if previous else 0
+                if len(entry.keys) >= MIN_CACHED_KEYS:
+                    self._entries[alias, expression] = entry
+                    self._size += len(entry.keys)
             while self._size > MAX_CACHED_KEYS:
                 self._size -= len(self._entries.popitem(last=False)[1].keys)
 

@@ -42,7 +42,7 @@ def add_references(found: Iterable[Memory], session: Session, at: datetime, curr
 def _add_references(memory: Memory, session: Session, at: datetime, current: Event) -> None:
     links = list(memory.files.order_by("pk").values_list("access", "path"))
     files = [path for access, path in links if access == "modified"] or [path for _, path in links]
-    files = [relative_path(path, session.cwd) for path in files]  # an agent may name whole paths
+    files = [relative_path(path, session.top) for path in files]  # an agent may name whole paths
     if not files:
         return
     levels = [level for level in LEVELS if stricter_level(level, memory.sensitivity) == memory.sensitivity]

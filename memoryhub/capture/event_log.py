@@ -20,7 +20,8 @@ from memoryhub.capture.code_lines import view_file
 from memoryhub.capture.events import HandlerReport, HookContext, HookEvent, parse_prompt, reduce_call
 from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.capture.observation import clean_text, file_names, observe
-from memoryhub.capture.segments import CALLS_AFTER_PROMPT
+from memoryhub.capture.paths import working_subfolder
+from memoryhub.capture.segments import CALLS_AFTER_PROMPT, locked_state
 from memoryhub.core.database import write_transaction
 from memoryhub.injection.outcomes import digest_call
 from memoryhub.memories.errors import StoreError
@@ -201,17 +202,28 @@ def _get_or_create_session(hook_event: HookEvent, arrival: Arrival, actor: Actor
     session, at = arrival.session, arrival.at
     if session.pk is None:
         session.agent, session.cwd = actor.name, hook_event.cwd
+        session.state = _place(hook_event)
         session.started_at = session.last_at = at
         if hook_event.event == hooks.PROMPT_SUBMIT:
-            session.state, session.segment = {"asked": CALLS_AFTER_PROMPT, "prompted": True}, 1
+            session.state |= {"asked": CALLS_AFTER_PROMPT, "prompted": True}
+            session.segment = 1
         with write_transaction():
             session.is_new = bulk.insert_unless(session, "FALSE", [])
         if not session.is_new:  # another process has inserted it
             session, _ = _find_session(hook_event, at, arrival.mark, arrival.marks)
     if hook_event.cwd and not session.cwd:
-        with write_transaction():
-            Session.objects.filter(pk=session.pk).update(cwd=hook_event.cwd)
+        session.cwd = hook_event.cwd
+        with locked_state(session) as state:
+            Session.objects.filter(pk=session.pk).update(cwd=session.cwd)
+            state.subfolder = _place(hook_event).get("subfolder")
+        session.state["subfolder"] = state.subfolder
     return session
+
+
+def _place(hook_event: HookEvent) -> dict[str, str]:
+    """Return the state of a new session: its folder in the repository, if the client reports it."""
+    subfolder = working_subfolder(hook_event.repository, hook_event.cwd)
+    return {} if subfolder is None else {"subfolder": subfolder}
 
 
 def ignored_paths(project: Project, *folders: str) -> IgnoredPaths:
@@ -223,7 +235,7 @@ def _read_tool_call(context: HookContext) -> None:
     tool = redact(clean_text(str(data.get("tool_name") or "")))[:200]
     chars = settings.MEMORYHUB.event_preview_chars
     cwd = context.cwd
-    ignored = ignored_paths(context.project, cwd, context.session.cwd)
+    ignored = ignored_paths(context.project, cwd, context.session.cwd, context.session.top)
     response = data.get("tool_response")
     if response is None and data.get("error"):
         response = {"error": data["error"]}

@@ -6,7 +6,6 @@ Credentials are removed before anything else reads the text. Only the name of a 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -21,6 +20,7 @@ from memoryhub.core.text import (
     MAX_KEYWORDS,
     estimate_tokens,
     extract_keywords,
+    folder_name,
     shorten,
     strip_private,
     unique_keywords,
@@ -111,6 +111,7 @@ class HookEvent:
     ``max_tokens``: upper limit for the injected context, below the configured budget.
     ``is_late``: delivered again or long after it happened; the agent no longer waits for an answer.
     ``is_backfilled``: read from a past transcript; late, and no reason to start maintenance.
+    ``repository``: what the client reports of the repository of ``cwd``, of any type.
     """
 
     event: str
@@ -128,6 +129,7 @@ class HookEvent:
     max_tokens: int | None = None
     is_late: bool = False
     is_backfilled: bool = False
+    repository: object = None
 
     def __post_init__(self) -> None:
         # Before anything stores, hashes or matches the data.
@@ -197,13 +199,14 @@ class HookContext:
     @property
     def root(self) -> str:
         """The folder that paths are relative to."""
-        return project_folder(self.cwd, self.session.cwd)
+        return project_folder(self.cwd, self.session.top)
 
     @property
     def root_name(self) -> str:
-        """The name of that folder if it is the folder of the repository, else empty."""
-        name = re.split(r"[/\\]", self.root.rstrip("/\\"))[-1]
-        return name if name == self.session.project else ""
+        """The project if that folder is known to be the top of its repository, else empty."""
+        if self.root == self.session.top:
+            return self.session.top_name
+        return self.session.project if folder_name(self.root) == self.session.project else ""
 
     @property
     def needs_approval(self) -> bool:

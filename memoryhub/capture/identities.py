@@ -19,6 +19,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
+from memoryhub.core.text import folder_name
 from memoryhub.memories.errors import Forbidden, NotFound
 from memoryhub.models import Memory, Project, ProjectIdentity, Session
 from memoryhub.security.secrets import find_secrets
@@ -64,12 +65,6 @@ class Repository:
 def _text(given: Mapping[Any, Any], key: str) -> str:
     value = given.get(key)
     return value if isinstance(value, str) else ""
-
-
-def folder_name(path: str) -> str:
-    """Return the name of a folder, on any system; empty for the root."""
-    parts = [part for part in re.split(r"[/\\]+", path.strip()) if part]
-    return parts[-1][:200] if parts and not re.fullmatch(r"[A-Za-z]:", parts[-1]) else ""
 
 
 def folder_key(path: str) -> str:

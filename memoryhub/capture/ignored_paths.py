@@ -109,11 +109,9 @@ class IgnoredPaths:
         if max(map(len, names)) > MAX_NAME_CHARS:
             return set()
         path = "/".join(names[-MAX_FOLDERS:])
-        for folder in filter(None, self.folders):
-            folder = posixpath.normpath(folder.replace("\\", "/")).rstrip("/")
-            whole = path if path.startswith("/") else f"{folder}/{path}"
-            if whole.startswith(f"{folder}/"):
-                found.add(whole.removeprefix(f"{folder}/"))
+        folders = [posixpath.normpath(one.replace("\\", "/")).rstrip("/") for one in self.folders if one]
+        for whole in {path if path.startswith("/") else f"{folder}/{path}" for folder in folders}:
+            found |= {whole.removeprefix(f"{one}/") for one in folders if whole.startswith(f"{one}/")}
             _, is_inside, rest = whole.rpartition(f"/{self.project}/")
             found |= {rest} if is_inside and self.project else set()
         return found or {path.lstrip("/")}

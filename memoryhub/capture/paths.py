@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
 
 _DRIVE = re.compile(r"[A-Za-z]:[/\\]")  # at the start of an absolute path of Windows
 
@@ -17,6 +18,20 @@ def project_folder(cwd: str, session_cwd: str) -> str:
     inside = cwd.replace("\\", "/").removeprefix(folder.replace("\\", "/"))
     is_inside = cwd.startswith(folder) and inside[:1] in ("", "/") and "/." not in inside
     return session_cwd if folder and is_inside else cwd or session_cwd
+
+
+def working_subfolder(repository: object, cwd: str) -> str | None:
+    """Return the path of the working folder in its repository, as a client reports it.
+
+    ``repository``: the client's JSON object. None if it does not contain the path, or if the working folder
+    does not end in it, for example because of a link.
+    """
+    given = repository.get("subfolder") if isinstance(repository, Mapping) else None
+    if not isinstance(given, str) or not cwd:
+        return None
+    subfolder, folder = (text.replace("\\", "/").rstrip("/") for text in (given, cwd))
+    is_end = not subfolder or (len(folder) > len(subfolder) + 1 and folder.endswith(f"/{subfolder}"))
+    return subfolder if is_end else None
 
 
 def relative_path(path: str, cwd: str, root: str = "") -> str:

@@ -85,6 +85,7 @@ def inject_for_tool(context: HookContext) -> HandlerResult:
     label = f"{seen.tool}: {failure or ', '.join(files)}"
     request = replace(_injection_request(context, label), token_budget=budget, max_count=MAX_SHOWN)
     request = replace(request, once_in_session=True)
+    files = tuple(dict.fromkeys([*files, *map(context.session.path_in_folder, files)]))
     result = inject_for_tool_call(request, files, context.root_name, failure, context.actor, context.at)
     return _report_injection(context, result)
 

@@ -33,6 +33,7 @@ MOVES = (RENAME, MERGE, SPLIT)
 MAX_LISTED_MOVES = 5
 _EXTENDED_CHECKS = "never_projects"  # the table of a ProjectMove with checks
 _REPLACED_KEYS = "replaced_keys"  # the table of a ProjectMove with keys and the identities that had them
+_WIDENED = "widened_sessions"  # the table of a ProjectMove with spans of sessions, before and after
 
 
 def extend_checks(uid: str, name: str, into: str) -> None:
@@ -105,10 +106,25 @@ def move_sessions(uid: str, into: str, sessions: Any) -> None:
         repeated.update(mark="")
         session.events.update(session=other)
         session.injections.update(session=other)
-        other.started_at = min(other.started_at, session.started_at)
-        other.last_at = max(other.last_at, session.last_at)
-        other.save(update_fields=["started_at", "last_at"])
+        _widen_session(uid, other, session)
     move_rows(uid, sessions.exclude(session_id__in=own.values("session_id")), into)
+
+
+def _widen_session(uid: str, other: Session, session: Session) -> None:
+    """Extend a session by the span of the one whose events it gets."""
+    was = [format_iso(at) for at in (other.started_at, other.last_at)]
+    other.started_at = min(other.started_at, session.started_at)
+    other.last_at = max(other.last_at, session.last_at)
+    other.save(update_fields=["started_at", "last_at"])
+    widened = [format_iso(at) for at in (other.started_at, other.last_at)]
+    ProjectMove.objects.create(action=uid, table=_WIDENED, rows=[[other.pk, *was, *widened]])
+
+
+def _narrow_session(key: int, *times: str) -> None:
+    """Undo what :func:`_widen_session` did, except an end that later events have moved."""
+    started_at, last_at, first, last = map(datetime.fromisoformat, times)
+    Session.objects.filter(pk=key, started_at=first).update(started_at=started_at)
+    Session.objects.filter(pk=key, last_at=last).update(last_at=last_at)
 
 
 def move_identities(uid: str, identities: Any, project: Project) -> None:
@@ -124,6 +140,9 @@ def take_back(uid: str, name: str, into: str) -> None:
         if move.table == _REPLACED_KEYS:
             for key, replaced_by, was in move.rows:
                 _restore_keys(key, replaced_by, was)
+        elif move.table == _WIDENED:
+            for row in move.rows:
+                _narrow_session(*row)
         elif move.table in ("Memory", "Fact"):
             move_back(Memory if move.table == "Memory" else Fact, into, name, move.rows)
         else:

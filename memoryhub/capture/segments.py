@@ -48,6 +48,7 @@ class SessionState:
     ``calls``: tool calls so far; ``summed_up``: the number of calls at the last checkpoint; ``recapped_at``:
     the time (ISO) that the last checkpoint covers; ``fresh_since``: when the agent last lost its context;
     ``tokens``: approximate cost of the work since the last captured memory.
+    ``subfolder``: the first working folder, as a path in its repository; None if unknown.
     """
 
     segment: int = 1
@@ -63,6 +64,7 @@ class SessionState:
     summed_up: int = 0
     recapped_at: str = ""
     fresh_since: str = ""
+    subfolder: str | None = None
 
     @classmethod
     def from_row(cls, state: dict[str, Any], segment: int) -> SessionState:

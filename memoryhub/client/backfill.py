@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import IO
 from uuid import uuid4
 
 from memoryhub.client.clients import Client
@@ -35,6 +37,9 @@ from memoryhub.client.transcripts import (
     run_git,
 )
 from memoryhub.core.text import format_count
+
+if sys.platform != "win32":
+    import fcntl
 
 IN_USE_SECONDS = 600  # a transcript that was written to since may belong to a running session
 UNDO_SECONDS = 600.0
@@ -84,9 +89,9 @@ def run(options: argparse.Namespace) -> int:
         return _undo(options, token, state)
     report = ReadReport()
     sessions = sorted(_find_sessions(options, report), key=lambda one: one.started_at)
-    with Client(options.server, token) as client:
-        backfill = Backfill(client, "" if options.dry_run else state.begin(), options, report)
-        return backfill.run_all(sessions, state)
+    begun = nullcontext("") if options.dry_run else state.begin()
+    with Client(options.server, token) as client, begun as run_id:
+        return Backfill(client, run_id, options, report).run_all(sessions, state)
 
 
 def _undo(options: argparse.Namespace, token: str, state: RunFile) -> int:
@@ -144,20 +149,38 @@ class RunFile:
         digest = hashlib.sha256(f"{server}\n{token}".encode()).hexdigest()[:16]
         return cls(state_folder() / f"backfill-{digest}")
 
-    def begin(self) -> str:
-        """Return the id of the unfinished run, or of a new one."""
-        with suppress(OSError):
-            if run := self.path.read_text("ascii").strip():
-                return run
-        run = uuid4().hex
+    @contextmanager
+    def begin(self) -> Iterator[str]:
+        """Yield the id of the unfinished run, or of a new one.
+
+        Raise ConfigurationError if another command works on it: each would count, continue and undo the
+        events of the other.
+        """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(run, "ascii")
-        return run
+        with self.path.open("a+", encoding="ascii") as file:
+            if not _lock(file):
+                raise ConfigurationError("Another backfill to this hub is running. Wait until it ends.")
+            file.seek(0)
+            if not (run := file.read().strip()):
+                run = uuid4().hex
+                file.write(run)
+                file.flush()
+            yield run
 
     def end(self, run: str) -> None:
         with suppress(OSError):
             if self.path.read_text("ascii").strip() == run:
                 self.path.unlink()
+
+
+def _lock(file: IO[str]) -> bool:
+    """Lock a file until it is closed. Return False if another process has locked it, or just deleted it."""
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return os.fstat(file.fileno()).st_nlink > 0
 
 
 @dataclass
@@ -334,9 +357,9 @@ class Backfill:
 
 @cache
 def find_repository(folder: str) -> dict[str, str] | None:
-    """Return the name, remote and root commit of the repository that contains a folder of this machine.
+    """Return name, remote and root commit of the repository that contains a folder, and its path in there.
 
-    The same as the plugin's hooks send: without credentials and paths. None if there is no repository.
+    The same as the plugin's hooks send: without credentials. None if there is no repository.
     """
     if not Path(folder).is_dir():
         return None
@@ -346,6 +369,7 @@ def find_repository(folder: str) -> dict[str, str] | None:
             shared = Path(_ask_git(folder, "rev-parse", "--show-toplevel"))
         remotes = _ask_git(folder, "remote").split()
         remote = _ask_git(folder, "remote", "get-url", min(remotes, key="origin".__ne__)) if remotes else ""
+        subfolder = _ask_git(folder, "rev-parse", "--show-prefix")
         is_shallow = _ask_git(folder, "rev-parse", "--is-shallow-repository") == "true"
         roots = _ask_git(folder, "rev-list", "--max-parents=0", "--first-parent", "HEAD").split()
     except ConfigurationError:
@@ -356,6 +380,7 @@ def find_repository(folder: str) -> dict[str, str] | None:
         "name": name,
         "remote": remote if _USABLE_REMOTE.fullmatch(remote) else "",
         "root": "" if is_shallow else roots[-1],
+        "subfolder": subfolder.rstrip("/"),
     }
 
 

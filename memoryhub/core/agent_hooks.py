@@ -42,13 +42,15 @@ def hook_url(base_url: str, levels: Sequence[str] = ()) -> str:
     return base_url.rstrip("/") + HOOK_PATH + (f"?{asked}" if asked else "")
 
 
-# Adds the repository to the hook on standard input: the address of its remote without credentials, and its
-# first commit. Paths and unusual addresses are left out.
+# Adds the repository to the hook on standard input: the address of its remote without credentials, its first
+# commit, and the path of the working folder in it. Other paths and unusual texts are left out.
 _ADD_REPOSITORY = (
     r"""{ u=$(git remote get-url origin | sed -n 's#^\([^:]*://\)[^/]*@#\1#; s#^[^:/]*@##; """
     r"""/^[A-Za-z0-9][A-Za-z0-9._~/:+%-]*$/p') || :; """
-    r"""c=$(git rev-list --max-parents=0 --first-parent HEAD | tail -n 1) || :; } 2>/dev/null; """
-    r"""sed "1s|^ *{|{\"repository\":{\"remote\":\"$u\",\"root\":\"$c\"},|" | """
+    r"""c=$(git rev-list --max-parents=0 --first-parent HEAD | tail -n 1) || :; """
+    r"""s=$(git rev-parse --show-prefix | sed -n 's#^\([A-Za-z0-9._/+-]*\)$#,"subfolder":"\1"#p') || :; """
+    r"""} 2>/dev/null; """
+    r"""sed "1s|^ *{|{\"repository\":{\"remote\":\"$u\",\"root\":\"$c\"$s},|" | """
 )
 
 

@@ -11,15 +11,16 @@ const git = (cwd, ...args) =>
     execFile("git", args, { cwd, timeout: TIMEOUT_MS }, (error, out) => resolve(error ? "" : out.trim()));
   });
 
-/** Return what identifies the repository: its remote without credentials, and its first commit. */
+/** Return the remote of the repository without credentials, its first commit, and the path of the folder in it. */
 async function findRepository(cwd) {
-  const [remote, roots] = await Promise.all([
+  const [remote, roots, subfolder] = await Promise.all([
     git(cwd, "remote", "get-url", "origin"),
     git(cwd, "rev-list", "--max-parents=0", "--first-parent", "HEAD"),
+    git(cwd, "rev-parse", "--show-prefix"),
   ]);
   const isLocal = /^([/.]|file:)/.test(remote);
   const address = isLocal ? "" : remote.replace(/^(\w+:\/\/)?[^/]*@/, "$1");
-  return { remote: address, root: roots.split("\n").pop() };
+  return { remote: address, root: roots.split("\n").pop(), ...(roots && { subfolder }) };
 }
 
 async function post(event, hook) {

@@ -47,11 +47,13 @@ class StopWords(RuleSchema):
     stop_words: Words
     german_stop_words: Words
     negations: Words
+    chinese_question_words: tuple[str, ...]
 
 
 _WORDS = load_rule_file(Path(__file__).with_name("stop_words.toml"), StopWords)
 STOP_WORDS, NEGATIONS = _WORDS.stop_words, _WORDS.negations
 GERMAN_STOP_WORDS = _WORDS.german_stop_words
+CHINESE_QUESTION_WORDS = re.compile("|".join(_WORDS.chinese_question_words))
 
 
 def fold(text: str) -> str:
@@ -234,6 +236,12 @@ def cut_to_tokens(text: str, tokens: int) -> str:
     return text[: following.start()] if following else text
 
 
+def folder_name(path: str) -> str:
+    """Return the name of a folder, on any system; empty for the root."""
+    parts = [part for part in re.split(r"[/\\]+", path.strip()) if part]
+    return parts[-1][:200] if parts and not re.fullmatch(r"[A-Za-z]:", parts[-1]) else ""
+
+
 def format_count(number: int, noun: str, plural: str = "") -> str:
     """Return ``1 memory``, ``1,234 memories`` or ``2 days``. ``plural``: of a noun without a regular one."""
     many = plural or (noun[:-1] + "ies" if noun.endswith("y") and noun[-2] not in "aeiou" else noun + "s")
@@ -346,9 +354,15 @@ def _rank_by_stem(found: Iterable[str]) -> list[str]:
     return [min(forms[root], key=lambda word: (-forms[root][word], len(word), word)) for root in ranked]
 
 
+_UID = re.compile(r"[a-z2-7]{16}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _BASE32 = b"abcdefghijklmnopqrstuvwxyz234567" * 8  # a character for each byte, by its last five bits
 
 
 def new_uid() -> str:
     """Return an opaque id: 80 random bits as 16 characters of lower-case base32."""
     return os.urandom(16).translate(_BASE32).decode()
+
+
+def is_uid(value: object) -> bool:
+    """Return whether a value is an id of :func:`new_uid` or a UUID, as Claude Code gives to its sessions."""
+    return isinstance(value, str) and bool(_UID.fullmatch(value))

@@ -72,7 +72,7 @@ FILE_MATCH = 0.4  # match of a memory that shares only a file with the prompt
 OUTDATED_FACTOR = 0.85  # for the rank of a memory that may be outdated
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Candidate:
     """A memory that shares something with the prompt, and its score."""
 
@@ -145,6 +145,8 @@ def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> lis
     """Return the best candidates, even those below the minimum score; none if no term is informative."""
     parsed = parse_prompt(prompt)
     words = TermMatches.load(memories, words_query(parsed))
+    if not len(words.rows):
+        return []
     if 0 < len(words.known_words) < len(parsed.words) <= MAX_CORRECTED_WORDS:
         correction = correct_spelling(memories, prompt, fields=("title", "alias_text"))
         if correction is not None:

@@ -92,11 +92,6 @@ def render_block(entries: Sequence[BlockEntry], texts: Sequence[str], page: str 
     return "".join([OPENING, *elements[:at], page, *elements[at:], CLOSING])
 
 
-def count_tokens(context: str) -> int:
-    """Return the estimated number of tokens in a block or element."""
-    return estimate_tokens(context)
-
-
 def fit_texts(entries: Sequence[BlockEntry], budget: int) -> list[str] | None:
     """Cut the text of each entry so that the block fits into the budget; None if that is impossible.
 

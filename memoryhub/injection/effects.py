@@ -158,13 +158,13 @@ def _count_prompts(count: int, singular: str, plural: str) -> str:
     return f"{format_count(count, 'prompt')} {singular if count == 1 else plural}"
 
 
-def preview_change(clearance: Clearance, change: Callable[[], object], now: datetime | None = None) -> Effect:
+def preview_change(clearance: Clearance, change: Callable[[], object]) -> Effect:
     """Replay the latest logged prompts without and with a change of memories, and compare the answers.
 
     ``clearance``: that of the viewer. ``change``: a function that makes the change. Its errors are raised,
     even if no prompt is logged. After :data:`MAX_SECONDS`, the remaining prompts are not replayed.
     """
-    replay, limit = _Replay(clearance, now or timezone.now()), Deadline(MAX_SECONDS * 1000)
+    replay, limit = _Replay(clearance, timezone.now()), Deadline(MAX_SECONDS * 1000)
     changed = _find_changed_texts(change)
     prompts = latest_prompts(clearance)
     affected = [prompt for prompt in prompts if changed.may_affect(parse_prompt(prompt.text))]
@@ -179,10 +179,9 @@ def preview_settings(
     *,
     thresholds: Thresholds | None = None,
     modes: Mapping[str, str] | None = None,
-    now: datetime | None = None,
 ) -> Effect:
     """Replay the latest logged prompts with other thresholds or modes of projects. Nothing is locked."""
-    replay, limit = _Replay(clearance, now or timezone.now()), Deadline(MAX_SECONDS * 1000)
+    replay, limit = _Replay(clearance, timezone.now()), Deadline(MAX_SECONDS * 1000)
     prompts, effects, replayed = latest_prompts(clearance), [], 0
     for prompt in prompts:
         if limit.left() <= 0:

@@ -78,6 +78,7 @@ def digest_call(written: str, command: str, *, failed: bool) -> dict[str, Any]:
 class _Knowledge:
     """The files, terms and commands that the agent used or knew in a part of a session."""
 
+    session: Session
     files: list[str] = field(default_factory=list)
     terms: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
@@ -92,6 +93,19 @@ class _Knowledge:
             (self.failed if digests.get("failed") else self.succeeded).add(command)
         if digests.get("failed"):
             self.failure_terms.update(map(digest, event.keywords))
+
+    def has_file(self, path: str) -> bool:
+        """Whether one of the files is that of a memory with this path.
+
+        Only where the top of the repository is unknown, either path may begin in another folder.
+        """
+        top = self.session.top_name
+        if not top:
+            return any(f"/{path}".endswith(f"/{one}") or one.endswith(f"/{path}") for one in self.files)
+        return any(
+            path in (one, self.session.path_in_folder(one)) or f"/{path}".endswith(f"/{top}/{one}")
+            for one in self.files
+        )
 
 
 def decide_outcomes(session: Session, now: datetime) -> int:
@@ -110,7 +124,7 @@ def decide_outcomes(session: Session, now: datetime) -> int:
             clearance = Clearance.up_to(level, projects=[session.project])
             visible = Event.objects.visible_to(clearance).filter(session=session).order_by("at", "pk")
             events, rarity = list(visible[:MAX_EVENTS]), _Rarity(clearance, session.project, now)
-            decided |= {row.pk: _decide(row, events, shown, rarity) for row in rows}
+            decided |= {row.pk: _decide(row, events, shown, rarity, session) for row in rows}
     _save(decided, shown)
     return len(pending)
 
@@ -140,10 +154,10 @@ def _load_shown(rows: Iterable[Injection]) -> dict[str, Memory]:
 
 
 def _decide(
-    row: Injection, events: Sequence[Event], shown: Mapping[str, Memory], rarity: _Rarity
+    row: Injection, events: Sequence[Event], shown: Mapping[str, Memory], rarity: _Rarity, session: Session
 ) -> dict[str, str]:
     """Return the reason why each memory of an injection was used, by id; empty if it was not."""
-    before, after = _Knowledge(), _Knowledge()
+    before, after = _Knowledge(session), _Knowledge(session)
     before.terms.update(map(digest, find_terms(row.prompt_preview)))
     calls = 0
     for event in events:
@@ -165,8 +179,8 @@ def _find_use(memory: Memory, row: Injection, before: _Knowledge, after: _Knowle
     files = [*lists.get("files_modified", ()), *lists.get("files_read", ())]
     if len(set(files)) > MAX_FILES_OF_MEMORY or memory.type in SUMMARY_TYPES:
         files = []  # the memory is about the work as a whole, not about one of the files
-    known = [path for path in files if _names_file(row.prompt_preview, path) or _is_among(path, before.files)]
-    if any(_is_among(path, after.files) for path in files if path not in known):
+    known = [path for path in files if _names_file(row.prompt_preview, path) or before.has_file(path)]
+    if any(after.has_file(path) for path in files if path not in known):
         return FILE
     terms = find_terms(f"{memory.title}\n{memory.content}")
     if memory.type == MemoryType.BUGFIX.value:
@@ -180,11 +194,6 @@ def _find_use(memory: Memory, row: Injection, before: _Knowledge, after: _Knowle
         if (key := digest(term)) in after.terms and key not in before.terms
     }
     return TERMS if repeated and rarity.is_distinctive(repeated) else ""
-
-
-def _is_among(path: str, paths: Iterable[str]) -> bool:
-    """Whether one of the paths is the same file, written from another folder."""
-    return any(path == other or path.endswith(f"/{other}") or other.endswith(f"/{path}") for other in paths)
 
 
 def _names_file(prompt: str, path: str) -> bool:

@@ -14,7 +14,7 @@ from django.conf import settings
 
 from memoryhub.capabilities import TEMPORAL, call_capability
 from memoryhub.core.database import Deadline
-from memoryhub.core.text import without_title_line
+from memoryhub.core.text import estimate_tokens, without_title_line
 from memoryhub.injection import context_block
 from memoryhub.injection.candidates import Candidate
 from memoryhub.injection.project_page import PageEntry
@@ -132,7 +132,8 @@ def select_memories(
         selection.withhold_inspected(blocked, BLOCKED)
         fit = [one for one in fit if one not in [other.candidate for other in blocked]]
     selection.withhold_inspected([one for one in selection.shown if one.removed_kinds], REDACTED)
-    over = [one for one in fit if one not in [shown.candidate for shown in selection.shown]]
+    shown = {one.candidate for one in selection.shown}
+    over = [one for one in fit if one not in shown]
     selection.withhold(over[:MAX_OVER_COUNT], OVER_COUNT)
     _fit_budget(selection, budget)
     return selection
@@ -150,13 +151,13 @@ def select_pinned(
     fit = [one for one in pinned if not _is_known(one.memory, shown_at)]
     selection.withhold([one for one in pinned if one not in fit], ALREADY_SHOWN)
     for one in fit:
-        if selection.shown and context_block.count_tokens(one.memory.content) > left:
+        if selection.shown and estimate_tokens(one.memory.content) > left:
             selection.withhold([one], OVER_PINNED_BUDGET)
             continue
         inspected: dict[int, InspectedCandidate] = {}
         _inspect_new([(one, PINNED)], budget, inspected, deadline, budget)
         [entry] = inspected.values()
-        cost = context_block.count_tokens(context_block.render_entry(entry.passage, entry.passage.text)) + 1
+        cost = estimate_tokens(context_block.render_entry(entry.passage, entry.passage.text)) + 1
         if entry.is_blocked:
             selection.withhold_inspected([entry], BLOCKED)
         elif selection.shown and cost > left:

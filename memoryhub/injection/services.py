@@ -20,7 +20,7 @@ from memoryhub.capabilities import STORE, disabled_message, is_enabled
 from memoryhub.core import damage
 from memoryhub.core.agent_hooks import MAX_CONTEXT_CHARS, MAX_CONTEXT_TOKENS
 from memoryhub.core.database import Deadline, DeadlinePassed
-from memoryhub.core.text import new_uid
+from memoryhub.core.text import estimate_tokens, new_uid
 from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType
 from memoryhub.injection import context_block, selection
 from memoryhub.injection.candidates import (
@@ -122,7 +122,7 @@ def fit_page(
         return [], 0
     known = {one.memory.uid for one in shown}
     budget = min(settings.MEMORYHUB.project_page_tokens, left - context_block.EMPTY_TOKENS)
-    frame = context_block.count_tokens(render_frame(project, ""))
+    frame = estimate_tokens(render_frame(project, ""))
     lines = [one for one in entries if one.uid not in known]
     fitting, tokens = fit_entries(lines, budget - frame, element_line)
     return fitting, tokens + frame if fitting else 0
@@ -296,7 +296,7 @@ def _build_result(
             for one in chosen.shown
         ],
         withheld=[WithheldItem(one.memory.uid, one.reason, one.detail) for one in chosen.withheld],
-        tokens_used=context_block.count_tokens(context),
+        tokens_used=estimate_tokens(context),
         took_ms=deadline.took(),
         skipped=notes,
         warnings=warnings,
@@ -321,7 +321,7 @@ def _select(
         limit = limit if max_tokens is None else min(limit, max_tokens)
         pinned = selection.select_pinned(candidates.pinned, shown_at, limit, deadline)
         if max_tokens is not None:
-            left = min(left, max_tokens - context_block.count_tokens(_render(pinned)))
+            left = min(left, max_tokens - estimate_tokens(_render(pinned)))
     page, reserved = fit_page(candidates.page, request.project, left, candidates.ranked)
     left -= reserved
     others = selection.select_memories(

@@ -8,6 +8,7 @@ from django.db import models
 from django.utils import timezone
 
 from memoryhub.backends import bulk
+from memoryhub.core.text import folder_name
 from memoryhub.models.fields import name_field, sensitivity_field, uid_field
 from memoryhub.models.memory import Memory
 from memoryhub.models.querysets import EventQuerySet, InjectionQuerySet, SessionQuerySet
@@ -53,6 +54,22 @@ class Session(models.Model):
 
     def __str__(self) -> str:
         return self.session_id
+
+    @property
+    def top(self) -> str:
+        """The folder that paths are relative to: the top of the repository if known, or the first folder."""
+        subfolder = self.state.get("subfolder")
+        return self.cwd.rstrip("/\\")[: -len(subfolder) - 1] if subfolder else self.cwd
+
+    @property
+    def top_name(self) -> str:
+        """The project if :attr:`top` is known to be the top of its repository, else empty."""
+        is_known = self.state.get("subfolder") is not None
+        return self.project if is_known or folder_name(self.top) == self.project else ""
+
+    def path_in_folder(self, path: str) -> str:
+        """Return a path below :attr:`top` as a session with an unknown top stores it."""
+        return path.removeprefix(f"{self.state.get('subfolder') or '.'}/")
 
     @classmethod
     def widen(cls, spans: list[tuple[str, str, datetime, datetime]], agent: str) -> list[int]:

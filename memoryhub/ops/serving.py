@@ -24,7 +24,7 @@ from granian.log import LogLevels
 from granian.server import Server
 
 from memoryhub.access.policy import system_actor
-from memoryhub.audit import journal
+from memoryhub.audit import clock, journal
 from memoryhub.backends import schema
 from memoryhub.core import damage, drafts
 from memoryhub.core.database import close_before_fork, write_transaction
@@ -92,6 +92,8 @@ def prepare_store() -> Iterator[str]:
         )
     if loss := journal.record_loss():
         yield f"{loss.summary()}. Find out why, then run: manage.py verify_journal --acknowledge-loss"
+    if pause := clock.inspect():
+        yield f"{pause.summary()}; expiry, decay, purge and eviction are paused. Run: manage.py doctor"
     if damage.is_recorded():
         yield f"Damage was found before, and /readyz is 503: {damage.ADVICE}"
 

@@ -29,6 +29,7 @@ from django.urls import get_resolver
 
 from memoryhub import embeddings, wsgi
 from memoryhub.access.policy import system_actor
+from memoryhub.audit import clock
 from memoryhub.backends import bulk, schema
 from memoryhub.core.database import write_transaction
 from memoryhub.embeddings import provider
@@ -181,11 +182,22 @@ def create_application() -> RequestBuffer:
         threading.Thread(target=_load_embeddings, name="warm-up").start()
     if settings.METRICS_TOKEN:
         monitoring.WORKERS.set(1)
+    read_clock()
     threading.Thread(target=finish_erase, name="finish-erase").start()
     worker.start_threads(worker.Heartbeat())
     worker.start_workers(ExtractionWorker(), FlaggingWorker())
     threads = int(os.environ.get(THREADS_VARIABLE, "2"))
     return RequestBuffer(wsgi.application, threads, leave=connections.close_all)
+
+
+def read_clock() -> None:
+    """Pause expiry and eviction before the first request if the clock has jumped."""
+    try:
+        clock.check()
+    except DatabaseError:
+        logger.exception("the clock could not be compared with the store")
+    finally:
+        connections.close_all()
 
 
 def finish_erase() -> None:

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -167,29 +166,28 @@ def search_with_fallback(
     *,
     limit: int,
     known: MemoryQuerySet | None = None,
-    now: datetime | None = None,
 ) -> list[SimilarMemory]:
     """Return the most similar of ``memories``, a queryset of live rows that the caller can see.
 
     Pinned matches come first. Searches by meaning and words, and again with corrected spelling. ``known``:
     all visible memories, unfiltered; their words are spelt correctly.
     """
-    results = _search(memories, typed, limit, "hybrid", now)
+    results = _search(memories, typed, limit, "hybrid")
     found = _select(results)
     if all(one.how is MatchKind.SEMANTIC for one in found):
         words = queries.parse_query(typed).words
         is_known = not words or len(results.unknown) < len(words)
         min_match = min_semantic_similarity(memories[:MANY_MEMORIES].count(), is_known=is_known)
-        found += _select(_search(memories, typed, limit, "semantic", now), min_match)
+        found += _select(_search(memories, typed, limit, "semantic"), min_match)
     if not found:
-        found = _select(_search(memories, typed, limit, "lexical", now))
+        found = _select(_search(memories, typed, limit, "lexical"))
     if max((one.similarity for one in found), default=0.0) < RELATED_BELOW:
         for query in _related_queries(memories, typed):
-            related = _select(_search(memories, query, limit, "lexical", now))
+            related = _select(_search(memories, query, limit, "lexical"))
             found += _reduce(related, RELATED_SIMILARITY, MatchKind.SEMANTIC)
     correction = correct_spelling(memories, typed, known)
     if correction is not None:
-        corrected = _select(_search(memories, correction.typed, limit, "lexical", now))
+        corrected = _select(_search(memories, correction.typed, limit, "lexical"))
         found += _reduce(corrected, correction.similarity, MatchKind.FUZZY)
     return _deduplicate(found)[:limit]
 
@@ -212,16 +210,13 @@ def min_semantic_similarity(memories: int, *, is_known: bool = True) -> float:
     return least + (most - least) * min(share, 1.0)
 
 
-def _search(
-    memories: MemoryQuerySet, typed: str, limit: int, mode: SearchMode, now: datetime | None
-) -> SearchResults:
+def _search(memories: MemoryQuerySet, typed: str, limit: int, mode: SearchMode) -> SearchResults:
     return search_memories(
         memories,
         typed,
         limit=limit,
         min_score=0.0,
         weights=SIMILARITY_WEIGHTS,
-        now=now,
         mode=mode,
         snippets=False,
         pinned_first=True,

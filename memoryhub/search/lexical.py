@@ -29,6 +29,7 @@ from memoryhub.search.time_words import Period
 from memoryhub.search.visible_rows import Positions, VisibleRows, is_among, julian_day, load_visible_rows
 
 MAX_SCANNED_LITERALS = 12  # literals of one query that are too short for the trigram index; one scan
+SEVERAL_NAMES = 3  # of different subjects in one prompt
 MAX_SCANS = 3  # further scans, of one literal each, if the first has found only the newest
 Scores = NDArray[np.floating[Any]]  # of all rows: 32 bits, which are faster
 
@@ -172,12 +173,19 @@ class TermMatches:
                 scores.add(positions, weight, shares)
         return scores
 
-    def add_up_titles(self) -> Scores:
-        """Return the sum of the inverse document frequencies of words in title and aliases of every row."""
-        sums = np.zeros(len(self.rows))
+    def add_up_titles(self, names: Collection[str]) -> tuple[Scores, Scores]:
+        """Return the sums of inverse document frequencies of words in title and aliases of every row.
+
+        The first sum is that of ``names``, the other that of other words. Several names count by the number
+        of titles with them: together, they would else be too weak next to texts that mention some of them.
+        """
+        by_names, by_others = np.zeros((2, len(self.rows)))
+        are_several = sum(len(self._titles.get(name, ())) > 0 for name in names) >= SEVERAL_NAMES
         for word, positions in self._titles.items():
-            sums[positions] += scoring.idf(self.frequencies.of(word), len(self.rows))
-        return sums
+            sums, is_name = (by_names, True) if word in names else (by_others, False)
+            frequency = len(positions) if is_name and are_several else self.frequencies.of(word)
+            sums[positions] += scoring.idf(frequency, len(self.rows))
+        return by_names, by_others
 
     def best_titles(self, limit: int) -> Positions:
         """Return the rows whose title contains all words, those of about the length of the query first."""

@@ -5,15 +5,25 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from memoryhub.backends.fts_query import MAX_CHARS, Query, Term, parse_query
 from memoryhub.core.rule_files import RuleSchema, Words, load_rule_file
-from memoryhub.core.text import CJK, GERMAN_STOP_WORDS, STOP_WORDS, WORD, fold, stem, words
+from memoryhub.core.text import (
+    CHINESE_QUESTION_WORDS,
+    CJK,
+    GERMAN_STOP_WORDS,
+    STOP_WORDS,
+    WORD,
+    fold,
+    stem,
+    words,
+)
 from memoryhub.models import Label
 from memoryhub.search import scoring
 from memoryhub.search.lexical import Scores, TermMatches
@@ -34,6 +44,7 @@ CJK_CHARS_OF_WORD = 3  # at least, on average, in scripts without spaces
 MIN_GERMAN_WORDS = 3
 NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
 SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
+UNNAMED_SHARE = 0.4  # of this match in a long prompt if only names, such as "Redis", are clearly subjects
 
 
 class PromptWords(RuleSchema):
@@ -47,7 +58,6 @@ class PromptWords(RuleSchema):
     german: Words
     german_ambiguous: Words
     without_spaces: tuple[str, ...]
-    questions_without_spaces: tuple[str, ...]
 
 
 _WORDS = load_rule_file(Path(__file__).with_name("prompt_words.toml"), PromptWords)
@@ -59,7 +69,6 @@ _GERMAN = GERMAN_STOP_WORDS | _WORDS.german_ambiguous
 _ORDER_WORDS = STOP_WORDS | _WORDS.actions | _WORDS.interjections | _WORDS.german | GERMAN_STOP_WORDS
 _CLEARLY_GERMAN = (_WORDS.german | _WORDS.questions) - STOP_WORDS - GERMAN_STOP_WORDS
 _CHATTER_WITHOUT_SPACES = re.compile(rf"(?<!\w)(?:[ぁ-ゟー]|{'|'.join(_WORDS.without_spaces)})+(?!\w)")
-_QUESTION_WITHOUT_SPACES = re.compile("|".join(_WORDS.questions_without_spaces))
 _PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
 _LINE_NUMBER = re.compile(r"(\.[A-Za-z]\w{0,7})(?::\d+){1,2}\b")  # of a path
 # A topic that is left out: "not about Kubernetes, but about Redis".
@@ -74,6 +83,8 @@ _INSIDE_START = re.compile(
     "[゠-ヿ]{2}|[가-힯]{2}|[a-zA-Z0-9]{2}"
 )  # a character and the next, both of one word
 _INSIDE_END = re.compile("[゠-ヿ]{2}|[a-zA-Z0-9]{2}")
+_INNER_CAPITAL = re.compile(r"[^\W_]*(?:[a-z][A-Z]|[A-Za-z]\d)")
+_CAPITAL_FOLLOWS = re.compile(r"[.!?]\s|\n")  # the end of a sentence or line
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+|(?<=[。！？；])")
 
 
@@ -134,7 +145,7 @@ def clean_prompt(prompt: str) -> str:
     """
     prompt = _EXCLUDED.sub(" ", _LINE_NUMBER.sub(r"\1", prompt))
     if CJK.search(prompt):
-        prompt = _QUESTION_WITHOUT_SPACES.sub(" ", _CHATTER_WITHOUT_SPACES.sub(" ", prompt))
+        prompt = CHINESE_QUESTION_WORDS.sub(" ", _CHATTER_WITHOUT_SPACES.sub(" ", prompt))
     found = set(words(prompt))
     count = len(found & GERMAN_STOP_WORDS) + 2 * len(found & _CLEARLY_GERMAN)
     if count + (not found.isdisjoint(_WORDS.german_ambiguous)) < MIN_GERMAN_WORDS:
@@ -197,23 +208,46 @@ def match_subjects(words: TermMatches, prompt: str) -> Scores:
     """Return the match of memories whose subject a prompt names, however much else the prompt says.
 
     ``words``: the informative words of the prompt. One word of the title that few other memories contain
-    names a subject, or two less rare ones. So does an alias in a text without spaces.
+    names a subject, or two less rare ones. So does an alias in a text without spaces. If a long prompt spells
+    some of them like names or aliases, its other words count less: they are rather about something else.
     """
-    rows, named = words.rows, words.add_up_titles()
-    for keys in _find_aliases(_parts_without_spaces(prompt)):
-        positions = rows.find(np.array(keys))
+    rows, length = words.rows, _length_share(len(words.query.words))
+    parts, names = _parts_without_spaces(prompt), _words_like_names(prompt)
+    found = _find_aliases([*parts, *(words.query.words if length and names else ())])
+    aliases = {alias: rows.find(np.array(keys)) for alias, keys in found.items()}
+    names |= {alias for alias, positions in aliases.items() if len(positions)}
+    named, others = words.add_up_titles(names)
+    if named.any():
+        others *= 1 - length * (1 - UNNAMED_SHARE)
+    named += others
+    for positions in (aliases[part] for part in parts if part in aliases):
         named[positions] += scoring.idf(len(positions), len(rows))
     return np.asarray(np.minimum(named / (NAMING_WORDS * scoring.idf(1, len(rows))), 1.0) * SUBJECT_MATCH)
 
 
-def _find_aliases(names: list[str]) -> Iterable[list[int]]:
-    """Return the keys of all memories with each of these aliases, for those that are visible."""
+def _words_like_names(prompt: str) -> set[str]:
+    """Return the folded words that are spelt like names: "Redis" inside a sentence, "ZebraBridge", "k8s".
+
+    Upper-case words next to each other are emphasis or code.
+    """
+    names: set[str] = set()
+    for sentence in _CAPITAL_FOLLOWS.split(prompt[: 8 * MAX_CHARS]):
+        found = WORD.findall(sentence)
+        names.update(filter(_INNER_CAPITAL.match, found))
+        names.update(
+            word for before, word in pairwise(found) if word[0].isupper() and not (before + word).isupper()
+        )
+    return set(map(fold, names))
+
+
+def _find_aliases(names: Collection[str]) -> dict[str, list[int]]:
+    """Return the keys of all memories with each of these aliases, even hidden ones."""
     found: dict[str, list[int]] = defaultdict(list)
     if names:
         aliases = Label.objects.filter(kind=Label.Kind.ALIAS, value__in=names)
         for value, key in aliases.values_list("value", "memory"):
             found[value].append(key)
-    return found.values()
+    return found
 
 
 def _parts_without_spaces(prompt: str) -> list[str]:
@@ -238,18 +272,26 @@ def min_share_of_best(words: int) -> float:
     ``words``: number of informative words of the prompt. The more there are, the more a memory shares by
     chance.
     """
-    growth = min(max((words - FEW_WORDS) / (MANY_WORDS - FEW_WORDS), 0.0), 1.0)
-    return MIN_SHARE_OF_BEST + growth * (MIN_SHARE_AMONG_MANY_WORDS - MIN_SHARE_OF_BEST)
+    return MIN_SHARE_OF_BEST + _length_share(words) * (MIN_SHARE_AMONG_MANY_WORDS - MIN_SHARE_OF_BEST)
+
+
+def _length_share(words: int) -> float:
+    """Return how long a prompt of so many informative words is, from 0 (a few) to 1 (many)."""
+    return min(max((words - FEW_WORDS) / (MANY_WORDS - FEW_WORDS), 0.0), 1.0)
 
 
 def match_prompt(words_found: TermMatches, prompt: str, match: Scores) -> Scores:
     """Return the match of every row with a prompt, given its match and words with the prompt as a query.
 
     One word or name (``a.b.c``) is a search query. Two or more words of which none is informative ("go on")
-    match nothing. From three words on, matches far below the best one are coincidences.
+    match nothing, and neither does a word of conversation that is only in other words ("yes" in "Bayes").
+    From three words on, matches far below the best one are coincidences.
     """
-    rows, count = words_found.rows, len(words(prompt)) + len(CJK.findall(prompt)) // CJK_CHARS_OF_WORD
-    if count < 2 or words_found.query.is_literal:
+    rows, query, spoken = words_found.rows, words_found.query, words(prompt)
+    count = len(spoken) + len(CJK.findall(prompt)) // CJK_CHARS_OF_WORD
+    if spoken and count < 2 and CHATTER.issuperset(map(stem, spoken)) and not words_found.known_words:
+        return np.zeros(len(rows))
+    if count < 2 or query.is_literal:
         return match
     parsed = parse_prompt(prompt)
     if not parsed.terms:

@@ -91,14 +91,15 @@ class QueryMatcher:
         if (title.strip(" .") or title) == self._parts[0].text:  # only the exact title scores 1
             return TextMatch(1.0, self._parts[0].weight, (1.0,) * len(self._matchers))
         present = present or (True,) * len(self._matchers)
+        lines = "\n".join([text for _, text in texts])
         credits = [
-            matcher.credit(texts, is_word=is_word)
+            matcher.credit(texts, is_word=is_word) if matcher.beginning in lines else (0.0, 0)
             for matcher, is_word in zip(self._matchers, present, strict=True)
         ]
         found = [weight for weight, (credit, _) in zip(self._weights, credits, strict=True) if credit]
         if not found:
             return TextMatch(terms=(0.0,) * len(self._matchers))
-        match = max([self._match_part(part, credits, texts, title) for part in self._parts])
+        match = max([self._match_part(part, credits, lines, title) for part in self._parts])
         shares = tuple(min(credit / FIELD_CREDIT["content"], 1.0) for credit, _ in credits)
         return TextMatch(match, sum(found), shares)
 
@@ -106,7 +107,7 @@ class QueryMatcher:
         self,
         part: _QueryPart,
         credits: Sequence[tuple[float, int]],
-        texts: Sequence[tuple[str, str]],
+        lines: str,
         title: str,
     ) -> float:
         """Combine the credits of the terms of a part into a match, 0..0.99."""
@@ -122,7 +123,7 @@ class QueryMatcher:
             return 0.0
         share = covered / part.weight
         value = scoring.word_match(covered, earned, part.weight)
-        if len(part.terms) > 1 and any(part.text in text for _, text in texts):
+        if len(part.terms) > 1 and part.text in lines:
             value = max(value + PHRASE_BONUS, PHRASE_MATCH)
         if in_title:
             value += FOCUS_BONUS * share * min(in_title / max(len(WORD.findall(title)), 1), 1.0)
@@ -130,7 +131,7 @@ class QueryMatcher:
 
 
 class _TermMatcher:
-    """Find one term in texts."""
+    """Find one term in texts. ``beginning``: a part of all texts that contain it, empty if there is none."""
 
     def __init__(self, term: Term) -> None:
         self._literal = term.literal
@@ -139,6 +140,9 @@ class _TermMatcher:
         self._words = term.words
         self._is_at_start = term.at_start
         self._same = [_compile_name(text) for text in term.same]
+        self.beginning = "" if term.literal or term.same else _beginning(term.stems[0])
+        if not term.literal and not term.words[0].startswith(self.beginning):
+            self.beginning = ""
 
     @cached_property
     def _text(self) -> re.Pattern[str]:
@@ -190,13 +194,15 @@ def _compile_name(text: str) -> re.Pattern[str]:
     return re.compile(r"(?<![^\W_])" + r"[^\W_]*[\W_]+".join(starts) + r"[^\W_]*")
 
 
-def _find_words(text: str, wanted: str, limit: int) -> list[tuple[int, int]]:
-    """Return the positions of the first words of a folded text with this stem.
+def _beginning(stem: str) -> str:
+    """Return the beginning of words with a stem. Porter changes a final y to i, so it is left open."""
+    return stem[:-1] or stem
 
-    Porter changes a final y to i, so the last letter of a stem is left open.
-    """
+
+def _find_words(text: str, wanted: str, limit: int) -> list[tuple[int, int]]:
+    """Return the positions of the first words of a folded text with this stem."""
     found: list[tuple[int, int]] = []
-    beginning = wanted[:-1] or wanted
+    beginning = _beginning(wanted)
     at = text.find(beginning)
     while at >= 0 and len(found) < limit:
         word = WORD.match(text, at)

@@ -262,13 +262,13 @@ def store_statistics(clearance: Clearance) -> dict[str, Any]:
 
 
 def statistics_days_and_caps(
-    clearance: Clearance, now: datetime | None = None, **more: QuerySet[Any]
+    clearance: Clearance, **more: QuerySet[Any]
 ) -> tuple[dict[str, Any], calendar.DailyCounts, Caps]:
     """Return :func:`store_statistics`, the memories created on each day by type, and the caps of projects.
 
     The statistics include the number of rows of ``more`` querysets.
     """
-    now = now or timezone.now()
+    now = timezone.now()
     visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
     live = visible.live(now)
     visible_counts = load_visible_counts(clearance, now)

@@ -20,13 +20,13 @@ from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.checks import services
 from memoryhub.checks.services import MAX_PROMPT, CheckDraft
 from memoryhub.core.form_fields import LinesField, normalize_newlines
+from memoryhub.core.text import is_uid
 from memoryhub.memories import StoreError
 from memoryhub.memories.rows import fetch_by_uids
 from memoryhub.models import Memory, MemoryCheck
 from memoryhub.search.hybrid import search_memories
 from memoryhub.web.base.forms import PlainForm, ProjectField, to_sentence
 from memoryhub.web.base.requests import cursor_page
-from memoryhub.web.templatetags.pages import is_uid
 
 PERMISSION = "memoryhub.change_memory"
 PAGE_SIZE, MAX_ON_HOME, MAX_READ_FOR_HOME = 50, 5, 100

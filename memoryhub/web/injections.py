@@ -23,8 +23,10 @@ from memoryhub.accounts.clearance import (
     may_view_level,
     request_actor,
     request_clearance,
+    reveal_if_secret,
 )
 from memoryhub.core.form_fields import normalize_newlines
+from memoryhub.core.text import estimate_tokens
 from memoryhub.injection import context_block, selection
 from memoryhub.injection.effects import Effect, Thresholds, preview_settings
 from memoryhub.injection.queries import load_reports
@@ -36,8 +38,7 @@ from memoryhub.models.querysets import InjectionQuerySet
 from memoryhub.security.prompt_injection import FieldsVerdict
 from memoryhub.web.base.forms import InjectionFilter, PlainForm, ProjectField, WordField
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
-from memoryhub.web.memories.queries import reveal_if_secret
-from memoryhub.web.sessions.overview import name_sessions
+from memoryhub.web.base.session_titles import name_sessions
 
 INJECTIONS_PER_PAGE = 8
 
@@ -150,9 +151,7 @@ class WithheldGroup:
 def budget_shares(found: InjectionResult, budget: int) -> list[BudgetShare]:
     """Return the injected memories in their order in the context block."""
     total = max(budget, found.tokens_used, 1)
-    costs = [
-        context_block.count_tokens(context_block.render_entry(one.passage, one.text)) for one in found.shown
-    ]
+    costs = [estimate_tokens(context_block.render_entry(one.passage, one.text)) for one in found.shown]
     at = max(found.tokens_used - sum(costs), 0)
     shares = []
     for one, tokens in zip(found.shown, costs, strict=True):

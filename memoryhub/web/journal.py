@@ -6,21 +6,24 @@ import time
 from typing import Any
 
 from django.contrib import messages
+from django.db.models import Count, Max, Min
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import is_redacted
-from memoryhub.accounts.clearance import full_clearance, request_clearance
+from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.audit import verification
 from memoryhub.capture.segments import BOUNDARY_PREDICATE
-from memoryhub.core.text import readable
-from memoryhub.models import Fact, JournalEntry
+from memoryhub.core.text import format_count, readable
+from memoryhub.memories.undo import MAX_JOURNAL_ROWS
+from memoryhub.models import Fact, JournalEntry, MaintenanceRun
 from memoryhub.models.journal import JournalQuerySet
 from memoryhub.web.base.forms import JournalFilter
 from memoryhub.web.base.operations import OPERATION_LABELS
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page
+from memoryhub.web.memories.bulk_actions import is_allowed
 from memoryhub.web.memories.queries import visible_titles
 
 PAGE_SIZE = 40
@@ -50,8 +53,29 @@ def journal_row(request: HttpRequest, seq: int) -> HttpResponse:
         "rows": [row],
         "before": visible.filter(seq__lt=seq).order_by("-seq").values_list("seq", flat=True).first(),
         "after": visible.filter(seq__gt=seq).order_by("seq").values_list("seq", flat=True).first(),
+        "action": _own_action(request, row),
     }
     return render(request, "journal/row.html", context)
+
+
+def _own_action(request: HttpRequest, row: JournalEntry) -> dict[str, Any] | None:
+    """Return the bulk action of this person that a row belongs to, if it can be undone and is not a run."""
+    uid = row.detail.get("act")
+    if not uid or row.object_type != "memory" or row.actor != request_actor(request).name:
+        return None
+    # The rows of one action have the same time. A run has its own undo.
+    nearby = (row.seq - MAX_JOURNAL_ROWS, row.seq + MAX_JOURNAL_ROWS)
+    rows = JournalEntry.objects.filter(seq__range=nearby, at=row.at, actor=row.actor, detail__act=uid)
+    undone = JournalEntry.objects.filter(object_id=row.object_id, seq__gt=row.seq, detail__undoes=uid)
+    is_run = MaintenanceRun.objects.filter(uid=uid).exists()
+    if is_run or "imported" in row.detail or undone.exists() or not is_allowed(request, row.detail["kind"]):
+        return None
+    found = rows.aggregate(first=Min("seq"), last=Max("seq"), memories=Count("object_id", distinct=True))
+    return {
+        "id": uid,
+        **found,
+        "summary": f"This action changed {format_count(found['memories'], 'memory')}.",
+    }
 
 
 @require_POST

@@ -22,9 +22,9 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats.counts import count_values
 from memoryhub.web.base.navigation import SECTIONS, Page
 from memoryhub.web.base.requests import page_url
+from memoryhub.web.base.session_titles import make_title, session_url, title_columns
+from memoryhub.web.facts.filters import thing_url
 from memoryhub.web.saved_searches import list_saved_searches, to_list_address
-from memoryhub.web.sessions.overview import make_title, title_columns
-from memoryhub.web.templatetags.pages import session_url, thing_url
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import Actor, Clearance, format_display_name, is_redacted
-from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.accounts.clearance import request_actor, request_clearance, reveal_if_secret
 from memoryhub.accounts.tokens import token_actor
 from memoryhub.capture import projects
 from memoryhub.capture.page_corrections import Action, Corrected, Correction, correct_page
@@ -38,11 +38,10 @@ from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import AgentToken, Fact, Project
 from memoryhub.web.accounts.profile import own_tokens
 from memoryhub.web.base.forms import PlainForm, to_sentence
+from memoryhub.web.base.session_titles import session_url
 from memoryhub.web.injections import WITHHELD_TEXTS
 from memoryhub.web.memories.bulk_actions import add_result_messages, allowed_actions, is_allowed
-from memoryhub.web.memories.queries import reveal_if_secret
 from memoryhub.web.projects import CONFIGURE_PERMISSION
-from memoryhub.web.templatetags.pages import session_url
 
 MAX_LEFT_OUT = 50  # memories listed as left out
 _ADD_PERMISSION, _FACT_PERMISSION = "memoryhub.add_memory", "memoryhub.change_fact"
@@ -254,7 +253,7 @@ def _sent_items(found: InjectionResult, project: str) -> list[SentItem]:
     items = []
     for one in found.shown:
         memory = one.candidate.memory
-        tokens = context_block.count_tokens(context_block.render_entry(one.passage, one.text))
+        tokens = estimate_tokens(context_block.render_entry(one.passage, one.text))
         if one.scale == selection.PINNED:
             part, reason = "Pinned", "pinned, so every session opens with it"
         elif memory.type == "session_summary":

@@ -71,14 +71,16 @@ first_field() {
 }
 
 # find_repository: set $repository to the JSON of the repository of the working folder, empty without one: the
-# name of its folder, the address of its remote without credentials, and its first commit.
+# name of its folder, the address of its remote without credentials, its first commit, and the path in it.
 find_repository() {
     repository=
     folder=$(first_field cwd | sed 's/\\\\/\\/g')
     unset CDPATH GIT_DIR GIT_WORK_TREE GIT_COMMON_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY
     [ -d "$folder" ] && command -v git >/dev/null || return
-    set -- "$(git -C "$folder" rev-parse --is-shallow-repository --git-common-dir)"
+    set -- "$(git -C "$folder" rev-parse --is-shallow-repository --show-prefix --git-common-dir)"
     is_shallow=${1%%"$newline"*}
+    set -- "${1#*"$newline"}"
+    subfolder=${1%%"$newline"*}
     shared=$(cd "$folder" && cd "${1#*"$newline"}" && pwd -P)
     [ -n "$1" ] && [ -n "$shared" ] || return
     case $shared in
@@ -95,7 +97,14 @@ find_repository() {
     esac
     root=
     [ "$is_shallow" = true ] || find_root # a shallow clone does not have it
-    repository="{$(name_member "${name##*/}")$(member remote "$remote")\"root\":\"$root\"}"
+    repository="{$(name_member "${name##*/}")$(member remote "$remote")$(subfolder_member)\"root\":\"$root\"}"
+}
+
+# subfolder_member: print the path in the repository if the working folder ends in it, which makes it valid JSON.
+subfolder_member() {
+    case $(first_field cwd)/ in
+    */"$subfolder") printf '"subfolder":"%s",' "${subfolder%/}" ;;
+    esac
 }
 
 # member NAME TEXT: print a member of a JSON object, nothing for a text with unusual characters.

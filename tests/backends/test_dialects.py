@@ -59,10 +59,10 @@ def public_names(module: ModuleType) -> dict[str, Any]:
     return functions | {name: None for name, value in own.items() if isinstance(value, str | int | tuple)}
 
 
-@pytest.mark.parametrize("module", ["", ".reindexing"])
+@pytest.mark.parametrize("module", ["dialect.{}", "{}.reindexing"])
 def test_sqlite_and_postgres_have_the_same_names(module: str) -> None:
     sqlite, postgres = (
-        public_names(importlib.import_module(f"memoryhub.backends.{name}{module}"))
+        public_names(importlib.import_module("memoryhub.backends." + module.format(name)))
         for name in ("sqlite", "postgres")
     )
     # SQLite's templates are functions or texts: only the names of these must agree.

@@ -126,6 +126,7 @@ def test_cache_has_a_limit(remember: Remember, monkeypatch: pytest.MonkeyPatch) 
         ([1, 5, 9], [5], [], [1, 9]),
         ([1, 5, 9], [5, 7, 12], [5, 7, 12], [1, 5, 7, 9, 12]),
         ([], [3, 4], [4], [4]),
+        ([1, 5, 9], [5, 12], [5, 9, 12], [1, 5, 9, 12]),  # of a range that includes unchanged ones
     ],
 )
 def test_changed_keys_replace_known_ones(

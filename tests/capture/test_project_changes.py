@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.serializers import serialize
+from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
@@ -63,7 +65,7 @@ def picture() -> dict[str, str]:
     """Return the rows that belong to projects, as they are now."""
     found = {model.__name__: serialize("json", model.objects.order_by("pk")) for model in MOVED}
     settings = Project.objects.exclude(identities=None).order_by("pk")
-    spans = Session.objects.order_by("pk").values_list("pk", "session_id", "project")
+    spans = Session.objects.order_by("pk").values_list("pk", "session_id", "project", "started_at", "last_at")
     projects = settings.values_list("pk", "name", "mode", "ignored_paths").distinct()
     return {**found, "Session": repr(list(spans)), "Project": repr(list(projects))}
 
@@ -286,6 +288,15 @@ def test_merge_that_would_show_an_agent_more_is_refused(work: Agent, agent: Call
     agent(projects=["other/app"], name="loses access")
     AgentToken.objects.filter(name="limited").update(projects=["app", "other/app"])
     project_changes.merge_projects("other/app", "app", ADMIN)
+
+
+def test_undo_of_a_merge_leaves_the_end_that_a_later_event_moved(work: Agent) -> None:
+    key = Session.objects.get(session_id="shared", project="app").pk
+    later = timezone.now() + timedelta(hours=1)
+    changed = project_changes.merge_projects("other/app", "app", ADMIN)
+    Session.objects.filter(pk=key).update(last_at=later)
+    undo(changed)
+    assert Session.objects.get(pk=key).last_at == later
 
 
 def test_merge_that_would_evict_memories_is_refused(work: Agent, configure: Callable[..., None]) -> None:

@@ -21,7 +21,7 @@ from memoryhub.client.backfill import RunFile
 from memoryhub.client.connect_record import state_folder
 from memoryhub.client.errors import ConnectionFailed
 from memoryhub.client.transcripts import ReadReport, find_transcripts
-from memoryhub.models import Event, Memory, ProjectIdentity, Session
+from memoryhub.models import Event, JournalEntry, Memory, ProjectIdentity, Session
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "transcripts"
 CLAUDE_ID = "5b1f0c52-7a3e-4d0b-9f5e-2c4f3a8d1e01"
@@ -308,6 +308,22 @@ class TestSending:
     def test_unknown_run_cannot_be_undone(self, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
         assert run("backfill", "--undo", "a" * 32) == 1
         assert "no such run of yours" in capsys.readouterr().err
+
+    def test_second_command_at_the_same_time_is_refused(
+        self, run: Run, claude: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store, nested = Client.store_past_events, []
+
+        def run_another(self: Client, run_id: str, events: Any) -> Any:
+            if not nested:
+                nested.append(run("backfill", str(claude)))
+                assert run("backfill", "--dry-run") == 0
+            return store(self, run_id, events)
+
+        monkeypatch.setattr(Client, "store_past_events", run_another)
+        assert run("backfill") == 0
+        assert nested == [1]
+        assert JournalEntry.objects.filter(operation="backfill").values("object_id").distinct().count() == 1
 
     def test_grown_transcript_is_continued(self, run: Run, claude: Path) -> None:
         whole = claude.read_text().splitlines(keepends=True)

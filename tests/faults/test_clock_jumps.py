@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -22,7 +23,7 @@ from memoryhub.maintenance.worker import Worker
 from memoryhub.memories import Conflict
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import ClockState, JournalEntry, MaintenanceRun, Memory
-from memoryhub.ops import doctor
+from memoryhub.ops import doctor, serving, worker
 from memoryhub.ops.doctor import content
 
 DAY = timedelta(days=1)
@@ -246,6 +247,34 @@ def test_the_command_confirms_the_clock(machine):
     call_command("maintain", "--confirm-clock", stdout=out)
     assert "Confirmed: the clock jumped 135 days ahead" in out.getvalue()
     call_command("maintain", "consolidate")
+
+
+def test_a_worker_notices_a_jump_before_its_first_request(machine, remember, monkeypatch):
+    memory = remember("short", ttl_days=1)
+    for name in ("threading", "signal", "worker", "connections", "end_with_main_process", "load"):
+        monkeypatch.setattr(worker, name, Mock())
+    machine.at += 2 * DAY
+    assert memory not in Memory.objects.live()
+    worker.create_application()
+    assert memory in Memory.objects.live()
+
+
+def test_the_start_of_the_server_reports_a_jump(machine):
+    machine.at += 135 * DAY
+    before = list(ClockState.objects.values())
+    assert any("the clock jumped 135 days ahead" in sentence for sentence in serving.prepare_store())
+    assert list(ClockState.objects.values()) == before
+
+
+def test_readyz_warns_of_a_jump(machine, client):
+    assert client.get("/readyz").json() == {"status": "ok"}
+    machine.at += 135 * DAY
+    clock.check()
+    response = client.get("/readyz")
+    assert response.status_code == 200
+    [warning] = response.json()["warnings"]
+    assert warning["field"] == "clock"
+    assert not any(character.isdigit() for character in warning["message"])
 
 
 def test_doctor_reports_a_jump(machine):

@@ -49,6 +49,17 @@ def test_memory_helps_when_its_file_is_touched(agent_session, shown):
     assert (outcome(), counts(shown)) == ((True, "file"), (1, 1))
 
 
+@pytest.mark.parametrize(("path", "helped"), [("src/import/rates.py", 1), ("web/src/import/rates.py", 0)])
+def test_file_of_another_folder_does_not_count(agent_session, remember, path, helped):
+    place = {"cwd": "/home/ada/mono/src", "repository": {"root": "a" * 40, "subfolder": "src"}}
+    agent_session.ok("session:start", **place)
+    memory = remember(TEXT, project="shop", files_modified=["src/import/rates.py"])
+    assert agent_session.ok("prompt:submit", PROMPT)["context"]
+    agent_session.tool("Read", {"file_path": f"/home/ada/mono/{path}"}, "text", cwd=place["cwd"])
+    agent_session.end()
+    assert counts(memory) == (1, helped)
+
+
 def test_memory_helps_when_its_terms_are_repeated(agent_session, shown):
     agent_session.tool("Bash", {"command": "grep -rn load_rates src"}, {"stdout": "src/a.py:1"})
     agent_session.end()

@@ -56,6 +56,51 @@ def test_rambling_prompt_that_names_one_subject_brings_it(ask, team):
     assert shown(ask(RAMBLING)) == [team.uid]
 
 
+LONG = (
+    "I had a call with finance yesterday, and they were upset because the numbers of the last quarter differ "
+    "from the documents that customers get after they pay. I promised to look at it before lunch, although "
+    "my plate is full. The new colleague believes that {} has a limit there, but I am not sure at all. "
+    "Could you find the time to explain it in plain words, so that the meeting at three is a short one, and "
+    "so that nobody in the kitchen whispers that engineers never answer emails?"
+)
+
+
+@pytest.mark.parametrize("name", ["PgBouncer", "the pooler", "Redis"])
+def test_long_prompt_with_a_name_does_not_bring_what_its_other_words_name(ask, remember, recalled, name):
+    remember("Cards and bank transfers.", title="Customers pay in advance", created_at="2021-01-01T00:00:00Z")
+    prompt = LONG.format(f"Keycloak, or {name},")
+    wanted = ["Keycloak", name.replace("the pooler", "PgBouncer")]
+    assert titles(ask(prompt)) == sorted(wanted)
+    memories = Memory.objects.filter(uid__in=recalled(prompt))
+    assert sorted(one.title.split()[0] for one in memories) == sorted(wanted)
+
+
+def test_long_prompt_without_a_name_brings_what_its_words_name(ask, remember):
+    remember("Cards and bank transfers.", title="Customers pay in advance", created_at="2021-01-01T00:00:00Z")
+    assert titles(ask(LONG.format("something"))) == ["Customers"]
+
+
+def test_alias_of_a_hidden_memory_makes_no_word_a_name(ask, remember):
+    bob, prompt = Actor("token:bob", Clearance()), LONG.format("Keycloak or the pooler")
+    remember("Cards", title="Customers pay in advance", created_at="2021-01-01T00:00:00Z")
+
+    def injected():
+        return [(one.uid, one.score) for one in ask(prompt, by=bob, record=False).injected]
+
+    before = injected()
+    remember("About nothing", title="Other", aliases=["customers", "pay"], sensitivity="secret", project="p")
+    assert before == injected() != []
+    remember("About nothing in public", title="Others", aliases=["customers", "pay"])
+    assert before != injected()
+
+
+def test_name_in_a_title_counts_however_many_texts_mention_it(ask, remember):
+    for number in range(4):
+        remember(f"It uses Redis {number}.", title=f"Port {number}", created_at="2021-01-01T00:00:00Z")
+    prompt = "Keycloak; Fastly; Vitest; Redis; Restic"
+    assert {"Fastly", "Keycloak", "Redis", "Restic", "Vitest"} <= set(titles(ask(prompt)))
+
+
 def test_prompt_that_names_several_subjects_brings_all_of_them(ask):
     result = ask("Write a page about Keycloak, Fastly, Vitest, Loki and Restic, please.")
     assert titles(result) == ["Fastly", "Keycloak", "Loki", "Restic", "Vitest"]
@@ -142,6 +187,13 @@ def test_two_words_of_conversation_recall_nothing(recalled, remember, prompt):
 def test_one_word_of_conversation_is_a_search_query(recalled, remember):
     memory = remember("How an issue is reported", title="Issue")
     assert recalled("issue") == [memory.uid]
+
+
+@pytest.mark.parametrize("prompt", ["yes", "Yes!", "got", "look"])
+def test_one_word_of_conversation_recalls_no_part_of_a_word(recalled, remember, prompt):
+    remember("A classifier by Bayes, gotcha and outlook")
+    assert recalled(prompt) == []
+    assert recalled("class") != []
 
 
 def test_typing_error_next_to_a_known_word_is_corrected(ask):

@@ -114,6 +114,28 @@ def test_file_at_the_top_is_not_that_of_a_folder(agent_session, decision, cwd, i
     assert bool(touch(agent_session, path=f"{cwd}/billing/invoice.py", cwd=cwd)) is False
 
 
+API = {"cwd": "/home/ada/mono/packages/api", "repository": {"root": "a" * 40, "subfolder": "packages/api"}}
+
+
+def test_session_in_a_subfolder_is_shown_memories_of_its_own_files(agent_session, bot):
+    own, other, older = (
+        store(bot, **{**DECISION, "content": f"{DECISION['content']} {path}", "files_modified": [path]})
+        for path in ("packages/api/src/rates.py", "packages/web/src/rates.py", "src/rates.py")
+    )
+    agent_session.ok("session:start", **API)
+    context = touch(agent_session, path=f"{API['cwd']}/src/rates.py", cwd=API["cwd"])
+    assert own in context
+    assert other not in context
+    assert older in context  # stored by a session whose client did not report the subfolder
+
+
+def test_worktree_is_shown_memories_of_the_same_path_only(agent_session, decision):
+    place = {"cwd": "/home/ada/shop-2", "repository": {"root": "a" * 40, "subfolder": ""}}
+    agent_session.ok("session:start", **place)
+    assert touch(agent_session, path="/home/ada/shop-2/invoice.py", cwd=place["cwd"]) == ""
+    assert decision in touch(agent_session, path=f"/home/ada/shop-2/{PATH}", cwd=place["cwd"])
+
+
 def test_memory_with_an_absolute_path_is_about_the_file(agent_session, bot):
     uid = store(bot, **{**DECISION, "files_modified": [f"/Users/bo/shop/{PATH}"]})
     assert uid in touch(agent_session, path=f"/home/ada/shop/{PATH}", cwd="/home/ada/shop")

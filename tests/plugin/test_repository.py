@@ -65,8 +65,22 @@ def test_folders_of_a_repository_name_the_same_one(tmp_path: Path, hub: FakeHub,
     root = git(repository, "rev-list", "--max-parents=0", "HEAD")
     named = {"name": "shop", "remote": "example.org:Owner/Shop.git", "root": root}
     for folder in (repository, repository / "packages" / "api", tmp_path / "shop-feature"):
-        assert sent_repository(tmp_path, hub, folder) == named
-    assert sent_repository(tmp_path, hub, tmp_path / "clone") == {"name": "clone", "root": root}
+        subfolder = "packages/api" if folder.name == "api" else ""
+        assert sent_repository(tmp_path, hub, folder) == {**named, "subfolder": subfolder}
+    clone = {"name": "clone", "root": root, "subfolder": ""}
+    assert sent_repository(tmp_path, hub, tmp_path / "clone") == clone
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [("Größe & Maß", "Größe & Maß"), ('a"b', None), ("a\\", None), ("a\nb", None), ("link", None)],
+)
+def test_subfolder_is_sent_if_the_working_folder_ends_in_it(
+    tmp_path: Path, hub: FakeHub, repository: Path, name: str, sent: str | None
+) -> None:
+    folder = repository / name
+    folder.symlink_to("packages/api") if name == "link" else folder.mkdir()
+    assert (sent_repository(tmp_path, hub, folder) or {}).get("subfolder") == sent
 
 
 @pytest.mark.parametrize(
@@ -127,9 +141,9 @@ def test_repository_without_commits_or_with_some_of_them_has_no_root(
     tmp_path: Path, hub: FakeHub, repository: Path
 ) -> None:
     git(tmp_path, "init", "-q", "new")
-    assert sent_repository(tmp_path, hub, tmp_path / "new") == {"name": "new", "root": ""}
+    assert sent_repository(tmp_path, hub, tmp_path / "new") == {"name": "new", "root": "", "subfolder": ""}
     git(tmp_path, "clone", "-q", "--depth=1", repository.as_uri(), "shallow")
-    assert sent_repository(tmp_path, hub, tmp_path / "shallow") == {"name": "shallow", "root": ""}
+    assert sent_repository(tmp_path, hub, tmp_path / "shallow")["root"] == ""
 
 
 def test_spooled_event_names_the_repository(tmp_path: Path, hub: FakeHub, repository: Path) -> None:
@@ -172,4 +186,5 @@ def test_settings_without_the_plugin_name_the_repository(
     )
     [(_, _, body)] = hub.requests
     root = git(repository, "rev-list", "--max-parents=0", "HEAD")
-    assert body == {**PROMPT, "repository": {"remote": sent, "root": root}}
+    named = {"remote": sent, "root": root, "subfolder": "packages/"}
+    assert body == {**PROMPT, "repository": named}

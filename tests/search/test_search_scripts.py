@@ -146,6 +146,25 @@ def test_short_cjk_word_counts_next_to_other_words(remember):
     assert wanted in found("sqlite 検索")
 
 
+@pytest.mark.parametrize(
+    "typed",
+    ["什么时候部署", "什么时候可以部署？", "怎么部署", "谁 部署", "為什麼部署", "何时部署呢", "部署要多久"],
+)
+@pytest.mark.parametrize("mode", ["hybrid", "lexical"])
+def test_chinese_question_words_do_not_count_next_to_a_subject(remember, typed, mode):
+    asked = remember("Notes for the person on duty: alarms, backups, 部署, and the weekly report.")
+    remember("什么时候开会由小组决定，谁都可以参加。")
+    assert found(typed, mode=mode, min_score=0.35) == [asked]
+
+
+def test_chinese_question_words_alone_find_their_text(remember):
+    meeting = remember("什么时候开会由小组决定。")
+    remember("办公室在三楼。")
+    assert found("什么时候") == [meeting]
+    assert found("什么时候开会由小组决定。")[0] == meeting
+    assert found("怎么办") == []
+
+
 def test_short_name_with_punctuation_is_found_among_many_words_like_it(remember):
     for n in range(30):
         remember(f"compiler c number {n} is about c and c and c")

@@ -16,6 +16,7 @@ from django.utils import timezone
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.maintenance import executor, runs
+from memoryhub.maintenance.operations.base import Pace
 from memoryhub.memories.rows import list_values
 from memoryhub.models import MaintenanceRun, Membership, Memory
 from memoryhub.web.memories import bulk_actions, selection
@@ -311,6 +312,22 @@ def test_interrupted_run_continues_after_its_worker_died(editor: Client, three: 
     assert sorted(Memory.objects.values_list("importance", flat=True)) == [0.4] * 3
     undo(editor, run)
     assert sorted(Memory.objects.values_list("importance", flat=True)) == [0.8] * 3
+
+
+def test_resumed_undo_does_not_report_what_it_restored_as_changed(
+    editor: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_actions, "Pace", lambda *sizes, **options: Pace(1, max_size=1))
+    run = finish(start(editor, "trash"))
+    assert editor.post(f"/maintenance/runs/{run.uid}/undo/").status_code == 302
+    undoing = MaintenanceRun.objects.get(undoes=run)
+    finish(undoing, watcher=lambda run: editor.post(f"/maintenance/runs/{run.uid}/stop/"))
+    assert (undoing.status, undoing.done, live()) == ("failed", 1, 1)
+    editor.post(f"/maintenance/runs/{undoing.uid}/resume/")
+    undoing.refresh_from_db()
+    finish(undoing)
+    assert (undoing.done, undoing.total, live()) == (3, 3, 3)
+    assert undoing.result["counts"] == {"undone": 3}
 
 
 def test_memory_that_changed_after_the_run_is_not_undone(

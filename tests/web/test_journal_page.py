@@ -305,3 +305,32 @@ def test_session_ids_are_in_the_details(boss: Client, actor: Actor) -> None:
         journal.record(actor, [change])
     html = boss.get("/journal/").content.decode()
     assert html.count(session) == html.count(f"<code>{session}</code>") == 2
+
+
+class TestUndoOfAnAction:
+    """The journal offers the undo of a bulk action whose response the browser did not receive."""
+
+    @pytest.fixture
+    def trashed(self, boss: Client, remember: Remember) -> list[JournalEntry]:
+        uids = [remember(f"memory {number}").uid for number in range(3)]
+        boss.post("/acts/", {"act": "trash", "uid": uids})
+        return list(JournalEntry.objects.filter(operation="delete"))
+
+    def test_each_row_offers_the_undo_of_the_whole_action(
+        self, boss: Client, trashed: list[JournalEntry]
+    ) -> None:
+        for row in trashed:
+            html = boss.get(f"/journal/{row.seq}/").content.decode()
+            assert "This action changed 3 memories." in html
+        [(action, fields)] = re.findall(r'<form method="post" action="(/acts/[^"]+)"(.*?)</form>', html, re.S)
+        values = dict(re.findall(r'name="(first|last|next)" value="([^"]*)"', fields))
+        assert boss.post(action, values).status_code == 302
+        assert Memory.objects.live().count() == 3
+        assert b"This action changed" not in boss.get(f"/journal/{trashed[0].seq}/").content
+
+    def test_other_people_do_not_get_it(self, trashed: list[JournalEntry]) -> None:
+        other = Client()
+        other.force_login(User.objects.create_superuser("other"))
+        response = other.get(f"/journal/{trashed[0].seq}/")
+        assert response.status_code == 200
+        assert b"This action changed" not in response.content

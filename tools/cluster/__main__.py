@@ -47,12 +47,13 @@ def main() -> None:
     add("--clients", type=int, default=8)
     add("--operations", type=int, default=100_000)
     add("--kill-every", type=float, default=0, metavar="SECONDS")
+    add("--kills", type=int, help="at most")
     add("--journeys", action="store_true", help="run the browser journeys and MCP clients instead")
+    add("--brief", action="store_true", help="of these, each journey once, and one client")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cluster-") as folder, ExitStack() as running:
         if options.journeys:
-            tests = Journeys(Path(folder), running, options.nodes, options.workers, options.kill_every)
-            sys.exit(tests.check())
+            sys.exit(Journeys(options, Path(folder), running).check())
         sys.exit(Cluster(options, Path(folder), running).check())
 
 
@@ -78,7 +79,7 @@ class Cluster:
             running.callback(node.stop)
         for node in self.nodes:
             node.wait_until_ready()
-        self.killer = Killer(self.nodes, options.kill_every)
+        self.killer = Killer(self.nodes, options.kill_every, options.kills)
 
     def check(self) -> int:
         """Run everything, print the figures and return the exit code."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -20,6 +21,10 @@ CLIENTS = tuple(
     f"tests/mcp/test_{name}.py" for name in ("python_client", "typescript_client", "oauth_clients")
 )
 SUITES = {"browser journeys": ("tests/browser/journeys",), "MCP clients": CLIENTS}
+BRIEF_SUITES = {  # each journey once; a client that stores, finds, updates and deletes
+    "browser journeys": ("tests/browser/journeys", "-k", "not (scripts or keyboard or phone)"),
+    "MCP client": (CLIENTS[0], "-k", "stores_finds"),
+}
 MAX_RUNS = 4  # of a test whose requests were cut off
 _DEMO = """
 from django.core.management import call_command
@@ -42,13 +47,15 @@ print(json.dumps({"intact": verification.verify_chain().ok, "rows": sorted(map(r
 class Journeys:
     """Three nodes of a copy of the demo, the proxy in front of them, and the tests that use it."""
 
-    def __init__(self, folder: Path, running: ExitStack, nodes: int, workers: int, kill_every: float) -> None:
+    def __init__(self, options: argparse.Namespace, folder: Path, running: ExitStack) -> None:
+        self.suites = BRIEF_SUITES if options.brief else SUITES
         self.folder, self.url = folder, running.enter_context(started()).create_database("hub")
         self._copy_demo()
         # A journey starts its own worker, or executes a run itself and looks at the page between.
         settings = {"MEMORYHUB_EMBEDDINGS": "wordllama", "MEMORYHUB_MAINTENANCE_WORKER": "false"}
         self.nodes = [
-            Node(f"node-{n}", folder / f"node-{n}", self.url, workers, **settings) for n in range(nodes)
+            Node(f"node-{n}", folder / f"node-{n}", self.url, options.workers, **settings)
+            for n in range(options.nodes)
         ]
         self.proxy = BalancingProxy([node.port for node in self.nodes])
         running.callback(self.proxy.close)
@@ -59,7 +66,7 @@ class Journeys:
             running.callback(node.stop)
         for node in self.nodes:
             node.wait_until_ready()
-        self.killer = Killer(self.nodes, kill_every)
+        self.killer = Killer(self.nodes, options.kill_every, options.kills)
 
     def _copy_demo(self) -> None:
         demo = self.folder / "demo"
@@ -72,7 +79,7 @@ class Journeys:
     def check(self) -> int:
         """Run the tests while nodes are killed; return the exit code."""
         with self.killer:
-            failed = [name for name, paths in SUITES.items() if not self._passes(name, paths)]
+            failed = [name for name, paths in self.suites.items() if not self._passes(name, paths)]
         found = read_store(self.nodes[0].environment)
         lost = set(self.demo["rows"]) - set(found["rows"])
         print(f"{self.killer.kills} kills, {self.proxy.cut_off} requests cut off;", end=" ")

@@ -111,10 +111,11 @@ class Killer:
     """Kills and restarts one node after the other while the ``with`` block runs.
 
     ``seconds``: between two kills, or longer if a node takes longer to start. 0 kills none.
+    ``max_kills``: None for no limit.
     """
 
-    def __init__(self, nodes: Sequence[Node], seconds: float) -> None:
-        self.nodes, self.seconds, self.kills = nodes, seconds, 0
+    def __init__(self, nodes: Sequence[Node], seconds: float, max_kills: int | None = None) -> None:
+        self.nodes, self.seconds, self.max_kills, self.kills = nodes, seconds, max_kills, 0
         self._ending, self._thread = threading.Event(), threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Killer:
@@ -129,7 +130,7 @@ class Killer:
 
     def _run(self) -> None:
         pause = self.seconds
-        while not self._ending.wait(max(pause, 0)):
+        while self.kills != self.max_kills and not self._ending.wait(max(pause, 0)):
             began, node = time.monotonic(), self.nodes[self.kills % len(self.nodes)]
             self.kills += 1
             node.kill()

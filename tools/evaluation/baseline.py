@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterable
 
-from memoryhub.backends.sqlite import match_any
+from memoryhub.backends.dialect.sqlite import match_any
 from memoryhub.core.text import STOP_WORDS, words
 from tools.evaluation.measures import RANKED, SHOWN, Answer
 

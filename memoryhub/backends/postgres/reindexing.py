@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from django.db import connection
 
-from memoryhub.backends.postgres import TABLE_EXISTS, schema
+from memoryhub.backends.dialect.postgres import TABLE_EXISTS
+from memoryhub.backends.postgres import schema
 from memoryhub.backends.postgres.schema_objects import index_values
 from memoryhub.backends.tables import INDEXES, MEMORY_TABLE, REINDEX_TABLE
 

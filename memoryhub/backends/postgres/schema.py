@@ -12,12 +12,12 @@ from django.db import DatabaseError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from memoryhub.backends import change_blocks, change_log, release
-from memoryhub.backends.postgres import (
+from memoryhub.backends.dialect.postgres import (
     CONFIGURATION,
     JOURNAL_COPIES,
     RELEASE_TABLE,
-    vectors,
 )
+from memoryhub.backends.postgres import vectors
 from memoryhub.backends.postgres.schema_objects import (
     MAX_SUBJECT_CHARS,
     SchemaObject,

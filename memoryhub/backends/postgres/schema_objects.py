@@ -8,16 +8,15 @@ from typing import NamedTuple
 from django.db.backends.utils import CursorWrapper
 
 from memoryhub.backends import change_blocks, change_log
-from memoryhub.backends.postgres import (
+from memoryhub.backends.dialect.postgres import (
     CONFIGURATION,
     IN_TITLES,
     NOW,
     WORD_QUERY,
-    rates,
     refuse,
     trigger_statements,
-    vectors,
 )
+from memoryhub.backends.postgres import rates, vectors
 from memoryhub.backends.tables import (
     ABSENCE_TABLE,
     EMBEDDED_COLUMNS,

@@ -65,15 +65,6 @@ def read_backup_facts() -> BackupFacts:
         return BackupFacts(*cursor.fetchone())
 
 
-def write_temporary_file() -> None:
-    """Write about a megabyte where the tables are, in a transaction: DatabaseError if there is no room."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT set_config('temp_tablespaces', '', true), set_config('work_mem', '64kB', true)"
-        )
-        cursor.execute("SELECT count(*) FROM generate_series(1, 50000)")
-
-
 def find_connection_problem(error: DatabaseError) -> ServerProblem:
     """Return why the hub cannot connect to the server."""
     if isinstance(error, NotSupportedError):  # Django refuses versions that are older still

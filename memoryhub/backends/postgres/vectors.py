@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from memoryhub.backends import change_log
 from memoryhub.backends.change_log import NO_POSITION, STORED_TYPE, VECTOR_TABLE, LogPosition
-from memoryhub.backends.postgres import KEYS_OF_JSON, server
+from memoryhub.backends.dialect.postgres import KEYS_OF_JSON
+from memoryhub.backends.postgres import server
 from memoryhub.backends.tables import Trigger
 from memoryhub.backends.vector_view import PRIOR_VECTORS, Keys, Scores, Vectors, VisibleMemories, unit_vectors
 

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from memoryhub.backends import change_blocks, change_log, release
-from memoryhub.backends.sqlite import NOW, refuse
+from memoryhub.backends.dialect.sqlite import NOW, refuse
 from memoryhub.backends.tables import (
     ABSENCE_TABLE,
     EMBEDDED_COLUMNS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from django.http import HttpRequest
@@ -45,11 +46,15 @@ class Page:
 
     def matched_length(self, path: str) -> int:
         """Return how much of a path is the address of this page; 0 if none of it is."""
-        of_each = (reverse(one, args=["-"]).removesuffix("-/") for one in self.of_each)
-        addresses = [self.href, *map(reverse, self.below), *of_each]
         return max(
-            (len(one) for one in addresses if path == one or (one != "/" and path.startswith(one))), default=0
+            (len(one) for one in self._addresses if path == one or (one != "/" and path.startswith(one))),
+            default=0,
         )
+
+    @cached_property
+    def _addresses(self) -> list[str]:
+        of_each = (reverse(one, args=["-"]).removesuffix("-/") for one in self.of_each)
+        return [self.href, *map(reverse, self.below), *of_each]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memoryhub.memories.update import PROMPT_INJECTION_FLAG
+from memoryhub.models import Event
 
 # By the stored name, in the order of the suggestions of the filter. Others keep their stored name.
 OPERATION_LABELS = {
@@ -88,8 +89,12 @@ OPERATION_LABELS = {
 }
 BELOW_THRESHOLD = "below the gate"  # the stored reason why capture did not keep an event
 SKIP_REASON_LABELS = {BELOW_THRESHOLD: "below the memorability threshold"}
-
-
+_EVENT_NAMES = {
+    "prompt:submit": "Prompt",
+    "session:start": "Session start",
+    "session:end": "Session end",
+    "session:checkpoint": "Checkpoint",
+}
 # Kinds of instructions that the detector of prompt injections finds.
 _INSTRUCTION_LABELS = {
     "override": "replaces instructions",
@@ -116,3 +121,13 @@ def instruction_label(kind: object) -> str:
 def operation_label(operation: str) -> str:
     """Return the label of a stored operation, such as ``Signed in`` for ``login``."""
     return OPERATION_LABELS.get(operation) or operation.replace("_", " ").capitalize()
+
+
+def event_name(event: Event) -> str:
+    """Return the tool that was called, or a label of the event."""
+    return event.tool_name or _EVENT_NAMES.get(event.event, event.event)
+
+
+def skip_reason(reason: str) -> str:
+    """Return why an event did not become a memory, in words."""
+    return SKIP_REASON_LABELS.get(reason, reason)

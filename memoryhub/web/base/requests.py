@@ -105,15 +105,15 @@ def page_url(page: str, **query: object) -> str:
     return reverse(page, query={name: str(value) for name, value in query.items() if value})
 
 
-def referring_page(request: HttpRequest, own: str, default: str = "/memories/") -> str:
-    """Return the page of this host that linked here; the default if its path starts with ``own``."""
+def referring_page(request: HttpRequest, own: str) -> str:
+    """Return the page of this host that linked here; the list of memories if its path starts with ``own``."""
     referrer = request.headers.get("Referer", "")
     is_safe = url_has_allowed_host_and_scheme(
         referrer, {request.get_host()}, require_https=request.is_secure()
     )
     parts = urlsplit(referrer) if is_safe else urlsplit("")
     if not parts.path or parts.path.startswith(own):
-        return default
+        return reverse("memories")
     return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
 

@@ -30,9 +30,9 @@ from memoryhub.models.account import default_rights
 from memoryhub.web.accounts.profile import ISSUE_PERMISSION, own_tokens
 from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.requests import chosen_project
+from memoryhub.web.base.session_titles import name_sessions
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import Choice, HubConnection
-from memoryhub.web.sessions.overview import name_sessions
 
 ACCESS_LABELS = {
     "public": "Can read public memories",

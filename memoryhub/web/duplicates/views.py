@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from memoryhub import memories
 from memoryhub.access import policy
-from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.accounts.clearance import request_actor, request_clearance, reveal_secrets
 from memoryhub.core.form_fields import normalize_newlines
 from memoryhub.core.text import format_count
 from memoryhub.duplicates import MAX_MEMBERS, Cluster, DuplicateClusters
@@ -285,7 +285,7 @@ def _card_response(request: HttpRequest, card: ClusterCard, status: int = 200, *
 
 def _reveal_secrets(request: HttpRequest, cards: list[ClusterCard]) -> None:
     for card in cards:
-        queries.reveal_secrets(request, card.everyone, "duplicates")
+        reveal_secrets(request, card.everyone, "duplicates")
 
 
 def decision_rights(request: HttpRequest) -> dict[str, bool]:

@@ -13,7 +13,7 @@ from memoryhub.capture.segments import BOUNDARY_FACTS
 from memoryhub.capture.segments import BOUNDARY_PREDICATE as BOUNDARY
 from memoryhub.facts import queries
 from memoryhub.facts.contradictions import ContradictionReport
-from memoryhub.facts.queries import query_facts
+from memoryhub.facts.queries import node_key, query_facts
 from memoryhub.models.querysets import FactQuerySet
 from memoryhub.web.base.forms import ListFilter, PastDayField, PredicateField, ProjectFilterField, WordField
 from memoryhub.web.facts.graph import MAX_OPEN_NODES
@@ -149,6 +149,11 @@ class GraphAddress:
         """Return the address of the contradictions with the filters that apply there and additional ones."""
         query = {name: value for name, value in self._filters if name in _CONTRADICTION_FILTERS} | filters
         return _address("fact-conflicts", query.items())
+
+
+def thing_url(name: str) -> str:
+    """Return the URL of the page about a person, service, file or other name in facts and memories."""
+    return reverse("thing", query={"name": node_key(name)})
 
 
 def _address(view: str, query: Iterable[tuple[str, str]]) -> str:

@@ -81,7 +81,7 @@ def _scale_to_picture(points: Points) -> Points:
     return fitted
 
 
-def _separate_nodes(points: Points, radii: Points, turns: int = 24) -> Points:
+def _separate_nodes(points: Points, radii: Points) -> Points:
     """Move overlapping nodes apart, within the picture."""
     low, high = (
         np.array([SIDE_MARGIN / 2, MARGIN / 2]),
@@ -89,7 +89,7 @@ def _separate_nodes(points: Points, radii: Points, turns: int = 24) -> Points:
     )
     least = radii[:, None] + radii[None, :] + 12
     np.fill_diagonal(least, 0)
-    for _ in range(turns):
+    for _ in range(24):
         away = points[:, None, :] - points[None, :, :]
         length = np.maximum(np.sqrt((away**2).sum(axis=2)), 0.01)
         short = np.maximum(least - length, 0)

@@ -315,10 +315,12 @@ class BulkActionOperation(Operation[BulkActionParams]):
         start = (
             JournalEntry.objects.filter(object_type="run", object_id=run_uid).order_by("seq").values("seq")
         )
-        rows = JournalEntry.objects.filter(
-            seq__gt=Subquery(start[:1]), actor=run.actor, object_type="memory", detail__act=run_uid
-        )
-        seqs = list(rows.exclude(detail__has_key="imported").order_by("-seq").values_list("seq", flat=True))
+        since = JournalEntry.objects.filter(seq__gt=Subquery(start[:1]), object_type="memory")
+        since = since.exclude(detail__has_key="imported")
+        # An undo that was stopped or killed has already restored some; they did not change "since".
+        restored = since.filter(detail__undoes=run_uid).values("object_id")
+        rows = since.filter(actor=run.actor, detail__act=run_uid).exclude(object_id__in=restored)
+        seqs = list(rows.order_by("-seq").values_list("seq", flat=True))
         for some in Pace(20, min_size=4).batches(seqs):
             batch = list(JournalEntry.objects.filter(seq__in=some).order_by("-seq"))
             undo = Undo(

@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance, Sensitivity
-from memoryhub.accounts.clearance import full_clearance, request_clearance
+from memoryhub.accounts.clearance import full_clearance, request_clearance, reveal_if_secret
 from memoryhub.core.text import collapse_whitespace, without_title_line
 from memoryhub.injection.queries import find_uses
 from memoryhub.memories import serializers
@@ -29,9 +29,9 @@ from memoryhub.web.base import charts, markdown
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import parse_whole_number
 from memoryhub.web.base.requests import HtmxHttpRequest, referring_page, wants_fragment
+from memoryhub.web.base.session_titles import name_sessions
 from memoryhub.web.memories import queries, versions
 from memoryhub.web.memories.bulk_actions import is_allowed
-from memoryhub.web.sessions.overview import name_sessions
 
 _OVERVIEW_HEADING = 3  # the level of the heading above an overview
 MAX_VERSIONS_ON_PAGE = 5
@@ -60,7 +60,7 @@ def memory_page(request: HttpRequest, uid: str) -> HttpResponse:
     }
     if memory.overview:
         context["overview_html"] = markdown.render(memory.overview, below=_OVERVIEW_HEADING, links=links)
-    queries.reveal_if_secret(request, memory, "page", [one.sensitivity for one in context["versions"]])
+    reveal_if_secret(request, memory, "page", [one.sensitivity for one in context["versions"]])
     context |= _related_context(request, memory) | _action_context(request, memory)
     return render(request, "memory/page.html", context)
 
@@ -74,7 +74,7 @@ def memory_history(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     context = _history_context(
         request, memory, MAX_VERSIONS_ON_PAGE if is_part else VERSIONS_PER_PAGE, before
     )
-    queries.reveal_if_secret(request, memory, "history", [one.sensitivity for one in context["versions"]])
+    reveal_if_secret(request, memory, "history", [one.sensitivity for one in context["versions"]])
     name = "memory/page.html#history_section" if is_part else "memory/history.html"
     return render(request, name, {"memory": memory, "first": before is None, **context})
 
@@ -226,5 +226,5 @@ def memory_as(request: HttpRequest, uid: str, form: str) -> HttpResponse:
     memory = queries.get_visible_memory(request, uid)
     export, content_type = FORMATS[form]
     text = export(memory, request_clearance(request))
-    queries.reveal_if_secret(request, memory, form)
+    reveal_if_secret(request, memory, form)
     return HttpResponse(text, content_type=content_type)

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from memoryhub import memories
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
+from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance, reveal_if_secret
 from memoryhub.injection import effects
 from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
@@ -77,7 +77,7 @@ def memory_edit(request: HtmxHttpRequest, uid: str) -> HttpResponse:
         messages.warning(request, "This memory is in the trash. Restore it to edit it.")
         return redirect("memory", uid=uid)
     if request.method != "POST":
-        queries.reveal_if_secret(request, memory, "edit")
+        reveal_if_secret(request, memory, "edit")
         return _form_page(request, _memory_form(request, None, memory), memory)
     form = _memory_form(request, request.POST, memory)
     if PREVIEW in request.POST:
@@ -153,7 +153,7 @@ def _next_url(request: HttpRequest, memory: Memory) -> str:
 def _conflict_page(request: HttpRequest, uid: str, form: MemoryForm) -> HttpResponse:
     """Merge the submitted values into the stored ones and name every field that both changed."""
     memory = queries.get_visible_memory(request, uid)
-    queries.reveal_if_secret(request, memory, "edit")
+    reveal_if_secret(request, memory, "edit")
     merged, collisions = merge_edits(form, memory, request_clearance(request))
     return _form_page(request, merged, memory, status=409, conflict=True, collisions=collisions)
 

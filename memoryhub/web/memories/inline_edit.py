@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRedirect, reselect, reswap, retarget, trigger_client_event
 
 from memoryhub import memories
-from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
+from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance, reveal_if_secret
 from memoryhub.memories.rows import list_values
 from memoryhub.models import Memory
 from memoryhub.web.base.requests import HtmxHttpRequest, return_url
@@ -38,7 +38,7 @@ def memory_field(request: HtmxHttpRequest, uid: str, name: str) -> HttpResponse:
         return redirect(f"{reverse('memory-edit', args=[uid])}#id_{name}")
     if "leave" in request.GET:
         return _text_response(request, memory, name)
-    queries.reveal_if_secret(request, memory, "edit")
+    reveal_if_secret(request, memory, "edit")
     return _form_response(request, memory, FieldForm(None, full_clearance(request), memory, name), name)
 
 
@@ -70,7 +70,7 @@ def _submitted_form(
     submitted = FieldForm(request.POST, full_clearance(request), memory, *names)
     form, conflicts = edit.merge_if_changed(submitted, memory, request_clearance(request), *names)
     if conflicts:
-        queries.reveal_if_secret(request, memory, "edit")
+        reveal_if_secret(request, memory, "edit")
     return form, conflicts
 
 
@@ -130,7 +130,7 @@ def memory_row(request: HtmxHttpRequest, uid: str) -> HttpResponse:
         return _save_row(request, memory)
     if not request.htmx:
         return redirect("memory-edit", uid=uid)
-    queries.reveal_if_secret(request, memory, "edit")
+    reveal_if_secret(request, memory, "edit")
     form = FieldForm(None, full_clearance(request), memory, *FIELDS)
     back = request.htmx.current_url_abs_path or reverse("memories")
     return _row_response(request, memory, form, back)

@@ -10,8 +10,8 @@ from django.http import Http404, HttpRequest
 from django.utils import timezone
 
 from memoryhub.access import policy
-from memoryhub.access.policy import Clearance, Sensitivity, level_rank
-from memoryhub.accounts.clearance import full_clearance, record_reveal, request_clearance
+from memoryhub.access.policy import Clearance, level_rank
+from memoryhub.accounts.clearance import full_clearance, request_clearance
 from memoryhub.memories.rows import attach_lists
 from memoryhub.memories.versions import memory_journal
 from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Session
@@ -39,18 +39,6 @@ def get_visible_memory(request: HttpRequest, uid: str) -> Memory:
         raise Http404
     attach_lists([memory])
     return memory
-
-
-def reveal_if_secret(request: HttpRequest, memory: Memory, page: str, levels: Iterable[str] = ()) -> None:
-    """Journal that a page shows a secret: a secret memory, or a version of it with one of these levels."""
-    if Sensitivity.SECRET.value in {memory.sensitivity, *levels}:
-        record_reveal(request, memory, page)
-
-
-def reveal_secrets(request: HttpRequest, memories: Iterable[Memory], page: str) -> None:
-    """Journal that a page shows the secret ones of these memories."""
-    for memory in memories:
-        reveal_if_secret(request, memory, page)
 
 
 def hidden_notice(request: HttpRequest, memories: Sequence[Memory]) -> str:

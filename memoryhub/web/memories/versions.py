@@ -23,7 +23,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub import memories
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
+from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance, reveal_if_secret
 from memoryhub.memories.versions import HiddenValue, Version, current_value, load_versions, walk_revisions
 from memoryhub.models import Memory, Revision
 from memoryhub.web.base import diffs
@@ -242,7 +242,7 @@ def memory_compare(request: HttpRequest, uid: str) -> HttpResponse:
     compared = compare_versions(memory, left, right, clearance)
     if compared is None:
         raise Http404
-    queries.reveal_if_secret(request, memory, "compare", compared.levels)
+    reveal_if_secret(request, memory, "compare", compared.levels)
     sides = [
         VersionChoice(side.number, side.until, side.replaced_by) for side in (compared.left, compared.right)
     ]

@@ -108,9 +108,9 @@ class ReviewCard:
         return self.is_cut or bool(self.html)
 
 
-def reader_for(request: HttpRequest, now: datetime | None = None) -> Reviewer:
+def reader_for(request: HttpRequest) -> Reviewer:
     """Return the reviewer of a request."""
-    return Reviewer.of(request_actor(request).name, last_reviewed_at(request), now or timezone.now())
+    return Reviewer.of(request_actor(request).name, last_reviewed_at(request), timezone.now())
 
 
 def last_reviewed_at(request: HttpRequest) -> datetime | None:

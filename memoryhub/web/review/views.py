@@ -17,7 +17,7 @@ from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from memoryhub import memories
 from memoryhub.access.policy import Sensitivity
-from memoryhub.accounts.clearance import record_reveal, request_actor, request_clearance
+from memoryhub.accounts.clearance import record_reveal, request_actor, request_clearance, reveal_secrets
 from memoryhub.facts import contradictions
 from memoryhub.models import Memory, Profile
 from memoryhub.models.querysets import MemoryQuerySet
@@ -146,7 +146,7 @@ def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     cluster = None
     if memory.deleted_at is None:
         cluster = presenters.build_merge_card(memory, clearance, settings.MEMORYHUB.near_duplicate_similarity)
-    queries.reveal_secrets(request, cluster.everyone if cluster else [], "review")
+    reveal_secrets(request, cluster.everyone if cluster else [], "review")
     context = {
         "memory": memory,
         "cluster": cluster,
@@ -264,7 +264,7 @@ def _cards_context(request: HttpRequest, tab: str, project: str, count: int) -> 
 def _load_cards(request: HttpRequest, memories: MemoryQuerySet, whole: bool = False) -> list[ReviewCard]:
     """Load cards, and journal the reveal of secrets: a card shows the content."""
     cards = review_queue.build_cards(memories, whole)
-    queries.reveal_secrets(request, [card.memory for card in cards], "review")
+    reveal_secrets(request, [card.memory for card in cards], "review")
     return cards
 
 
@@ -273,7 +273,7 @@ def _duplicates_context(request: HttpRequest, project: str) -> dict[str, Any]:
     found = Comparison(request, project).clusters()
     clusters = presenters.build_first_cards(found, clearance, MAX_CLUSTERS)
     for cluster in clusters:
-        queries.reveal_secrets(request, cluster.everyone, "review")
+        reveal_secrets(request, cluster.everyone, "review")
     return {"found": found, "clusters": clusters, "more": len(found.near) - len(clusters)}
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Exists, Min, OuterRef, Q, Subquery
+from django.db.models import Count, Exists, Min, OuterRef, Q
 
-from memoryhub.access.policy import Clearance, Sensitivity, format_display_name
-from memoryhub.core.text import collapse_whitespace
+from memoryhub.access.policy import Clearance
 from memoryhub.models import Event, Memory, Session
 from memoryhub.models.querysets import SessionQuerySet
+from memoryhub.web.base.session_titles import IS_PROMPT, name_sessions
 from memoryhub.web.sessions.time_axis import format_pause
 
 MAX_QUERY_WORDS = 8
-_IS_PROMPT = Q(event="prompt:submit")
-_NAMING_FIELDS = ("title", "uid", "sensitivity")  # of the summary, in the order of format_display_name
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ def describe(sessions: Sequence[Session], clearance: Clearance) -> list[SessionR
     summaries = Memory.objects.visible_to(clearance).live().in_bulk(summary_ids)
     events = Event.objects.visible_to(clearance).filter(session__in=sessions)
     skipped = Count("pk", filter=Q(memory=None) & ~Q(skip_reason=""))
-    groups = events.order_by().values("session").annotate(skipped=skipped, first=Min("pk", filter=_IS_PROMPT))
+    groups = events.order_by().values("session").annotate(skipped=skipped, first=Min("pk", filter=IS_PROMPT))
     by_session = {group["session"]: group for group in groups}
     first = [group["first"] for group in by_session.values() if group["first"]]
     prompts = events.select_related("memory").in_bulk(first)
@@ -68,54 +65,13 @@ def describe(sessions: Sequence[Session], clearance: Clearance) -> list[SessionR
     return rows
 
 
-def name_sessions(sessions: Iterable[Session], clearance: Clearance) -> None:
-    """Set the ``title`` of each session, see :func:`make_title`. One query."""
-    by_key: dict[int, list[Any]] = defaultdict(list)
-    for session in sessions:
-        session.title = ""
-        by_key[session.pk].append(session)
-    if not by_key:
-        return
-    rows = Session.objects.filter(pk__in=by_key).annotate(**title_columns(clearance))
-    for row in rows.only("pk"):
-        for session in by_key[row.pk]:
-            session.title = make_title(row)
-
-
-def title_columns(clearance: Clearance) -> dict[str, Subquery]:
-    """Return the annotations of sessions that :func:`make_title` needs."""
-    prompts = Event.objects.visible_to(clearance).filter(_IS_PROMPT, session=OuterRef("pk"))
-    prompts = prompts.exclude(memory__sensitivity=Sensitivity.SECRET.value).order_by("at", "pk")
-    memories = Memory.objects.visible_to(clearance).live()
-    summaries = memories.filter(pk=OuterRef("summary_id"))
-    stored = memories.in_session(OuterRef("session_id"), project=OuterRef("project"))
-    stored = stored.exclude(sensitivity=Sensitivity.SECRET.value).order_by("created_at", "pk")
-    return {
-        "first_prompt": Subquery(prompts.values("preview")[:1]),
-        "first_memory": Subquery(stored.values("title")[:1]),
-        **{f"summary_{name}": Subquery(summaries.values(name)[:1]) for name in _NAMING_FIELDS},
-    }
-
-
-def make_title(session: Any) -> str:
-    """Return the title of a session with the annotations of :func:`title_columns`.
-
-    It comes from the visible summary, else the first visible prompt, else the first visible memory, as in
-    imported sessions.
-    """
-    summary = [getattr(session, f"summary_{name}") for name in _NAMING_FIELDS]
-    title = format_display_name(*summary) if session.summary_uid else ""
-    title = title or session.first_prompt or session.first_memory or ""
-    return collapse_whitespace(title).removeprefix("Session: ")
-
-
 def find_words(rows: SessionQuerySet, words: str, clearance: Clearance) -> SessionQuerySet:
     """Return the sessions in which each word occurs.
 
     Words are looked for in the id, the project, visible prompts, titles of visible memories, and the visible
     summary.
     """
-    prompts = Event.objects.visible_to(clearance).filter(_IS_PROMPT, session=OuterRef("pk"))
+    prompts = Event.objects.visible_to(clearance).filter(IS_PROMPT, session=OuterRef("pk"))
     memories = Memory.objects.visible_to(clearance).live()
     of_session = memories.in_session(OuterRef("session_id"), project=OuterRef("project"))
     summary = memories.filter(pk=OuterRef("summary_id"))

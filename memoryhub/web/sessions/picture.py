@@ -18,8 +18,9 @@ from memoryhub.capture.observation import tool_kind
 from memoryhub.core.text import shorten
 from memoryhub.injection.queries import InjectionReport
 from memoryhub.models import Event, Memory
+from memoryhub.web.base.operations import event_name, skip_reason
+from memoryhub.web.base.session_titles import session_url
 from memoryhub.web.sessions.picture_layout import END, START, PictureItem, lay_out_picture
-from memoryhub.web.templatetags.pages import event_name, session_url, skip_reason
 
 MAX_ITEMS = 1500  # of each kind; more marks would overlap
 MAX_PICTURE_BYTES = 36_000  # with its table

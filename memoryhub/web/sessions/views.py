@@ -34,6 +34,7 @@ from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import SessionFilter
 from memoryhub.web.base.operations import SKIP_REASON_LABELS
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
+from memoryhub.web.base.session_titles import make_title, title_columns
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import OptionGroup, without_single_options
 from memoryhub.web.sessions import overview
@@ -152,7 +153,7 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
         raise Http404
     if len(found) > 1:
         return render(request, "sessions/choose.html", {"session_id": session_id, "sessions": found})
-    found[0].title = overview.make_title(found[0])
+    found[0].title = make_title(found[0])
     context = _session_context(request, found[0])
     summary, entries = context["summary"], context["entries"]
     caching.set_etag(
@@ -172,7 +173,7 @@ def sessions_with_titles(clearance: Clearance) -> SessionQuerySet:
     """Return the visible sessions with their counts, with what their titles need and with their summaries."""
     injections = Injection.objects.visible_to(clearance).filter(session=OuterRef("pk"))
     rows: SessionQuerySet = sessions_with_counts(clearance).annotate(
-        injection_count=count_rows(injections), **overview.title_columns(clearance)
+        injection_count=count_rows(injections), **title_columns(clearance)
     )
     return rows.select_related("summary")
 

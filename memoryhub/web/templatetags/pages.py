@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,32 +9,32 @@ from typing import Any
 from django import template
 from django.conf import settings
 from django.template.defaultfilters import floatformat
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from memoryhub.access import policy
-from memoryhub.core.text import collapse_whitespace, format_change, readable, shorten, without_title_line
-from memoryhub.facts.queries import node_key
+from memoryhub.core.text import collapse_whitespace, format_change, is_uid, readable, without_title_line
 from memoryhub.injection import selection
 from memoryhub.maintenance import results
 from memoryhub.maintenance.operations import find_operation
 from memoryhub.maintenance.operations.base import Change
-from memoryhub.models import Event, Fact, MaintenanceRun, Memory, Session
+from memoryhub.models import Event, Fact, MaintenanceRun, Memory
 from memoryhub.stats.timeline import TimelineEntry
 from memoryhub.web.base.markdown import render, to_plain_text
 from memoryhub.web.base.operations import (
     BELOW_THRESHOLD,
-    SKIP_REASON_LABELS,
+    event_name,
     instruction_label,
     operation_label,
+    skip_reason,
 )
+from memoryhub.web.base.session_titles import session_name, session_url
+from memoryhub.web.facts.filters import thing_url
 from memoryhub.web.sessions.picture_layout import Mark, Point, SessionPicture
 
 register = template.Library()
 
-_SESSION_ID_CHARS = 40
 _WITHHELD_REASONS = {
     selection.BELOW_FLOOR: "score too low",
     selection.ALREADY_SHOWN: "shown earlier in this session",
@@ -46,14 +45,6 @@ _WITHHELD_REASONS = {
 }
 _END_REASONS = {"prompt_input_exit": "closed by the user", "logout": "signed out", "clear": "cleared"}
 _DETAIL_NAMES = {"was": "before", "left": "after", "clearance": "can see"}
-# As made by core.text.new_uid, and a UUID, such as the session ids of Claude Code.
-_ID = re.compile(r"[a-z2-7]{16}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_EVENT_NAMES = {
-    "prompt:submit": "Prompt",
-    "session:start": "Session start",
-    "session:end": "Session end",
-    "session:checkpoint": "Checkpoint",
-}
 # The parts of memorability, with the setting of their weight.
 _MEMORABILITY_WEIGHTS = {
     "substance": "substance_weight",
@@ -77,18 +68,6 @@ def lasted_one_day(fact: Fact) -> bool:
     return len(ends) == 2 and ends[0] == ends[1]
 
 
-@register.filter
-def session_name(session: Session | None, session_id: str = "") -> str:
-    """Return the title that ``name_sessions`` found for a session, else the start of its id."""
-    title = session.title if session else ""
-    return title or f"Session {shorten(session.session_id if session else session_id, _SESSION_ID_CHARS)}"
-
-
-@register.simple_tag
-def session_url(session_id: str, project: str) -> str:
-    return reverse("session", args=[session_id], query={"project": project})
-
-
 @register.simple_tag
 def entry_url(entry: TimelineEntry) -> str:
     """Return the URL of a timeline entry on the page of its session; empty without a session."""
@@ -99,18 +78,6 @@ def entry_url(entry: TimelineEntry) -> str:
     return f"{session_url(where.session_id, where.project)}&entry={entry.anchor}#{entry.anchor}"
 
 
-@register.simple_tag
-def thing_url(name: str) -> str:
-    """Return the URL of the page about a person, service, file or other name in facts and memories."""
-    return reverse("thing", query={"name": node_key(name)})
-
-
-@register.filter
-def event_name(event: Event) -> str:
-    """Return the tool that was called, or a label of the event."""
-    return event.tool_name or _EVENT_NAMES.get(event.event, event.event)
-
-
 @register.filter
 def event_preview(event: Event) -> str:
     """Return the preview of an event, redacted if it became a secret memory."""
@@ -118,8 +85,14 @@ def event_preview(event: Event) -> str:
     return policy.REDACTED_NOTICE if memory and policy.is_redacted(memory.sensitivity) else event.preview
 
 
-register.filter(operation_label)
+register.filter(event_name)
 register.filter(instruction_label)
+register.filter(is_uid)
+register.filter(operation_label)
+register.filter(session_name)
+register.filter(skip_reason)
+register.simple_tag(session_url)
+register.simple_tag(thing_url)
 
 
 @register.filter
@@ -161,21 +134,9 @@ def withheld_reason(reason: str) -> str:
 
 
 @register.filter
-def skip_reason(reason: str) -> str:
-    """Return why an event did not become a memory, in words."""
-    return SKIP_REASON_LABELS.get(reason, reason)
-
-
-@register.filter
 def end_reason(reason: str) -> str:
     """Return in words why a session ended, as Claude Code names it."""
     return _END_REASONS.get(reason) or readable(reason)
-
-
-@register.filter
-def is_uid(value: Any) -> bool:
-    """Whether a value is an id that the hub made, not a name."""
-    return isinstance(value, str) and bool(_ID.fullmatch(value))
 
 
 @register.filter
