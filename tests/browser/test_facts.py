@@ -132,6 +132,14 @@ def test_labels_around_a_busy_node_cover_no_other_on_a_phone(
     assert page.evaluate(_COVERED_LABELS) == []
 
 
+def test_long_words_of_a_fact_fit_a_phone(open_page: Any, reader: Any, world: Any, actor: Any) -> None:
+    draft = FactDraft(subject="s" * 90, predicate="p" * 90, object="o" * 90)
+    services.create_fact(draft, actor)
+    page = open_page("/facts/", reader, viewport={"width": 320, "height": 640})
+    wrap = page.locator(".table-wrap")
+    assert wrap.evaluate("one => one.scrollWidth - one.clientWidth") <= 1
+
+
 def test_it_grows_shrinks_and_moves(open_page: Any, reader: Any, world: Any) -> None:
     page = open_page(GRAPH, reader)
     picture = page.locator("svg.graph")

@@ -302,3 +302,10 @@ def test_long_words_fit_every_tab_and_a_decision_is_accessible(
     page.get_by_role("button", name="Approve").first.click()
     expect(page.locator(".review-done")).to_have_count(1)
     assert not find_state_problems(page)
+
+
+def test_long_words_of_a_card_fit_a_small_phone(open_page: OpenPage, ada: User, remember: Remember) -> None:
+    remember("What the words are", category="c" * 90, project="p" * 90)
+    page = open_page("/review/", ada, viewport={"width": 320, "height": 640})
+    expect(page.locator(".review-card")).to_have_count(1)
+    assert no_sideways_scrolling(page)
