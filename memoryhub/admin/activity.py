@@ -88,6 +88,7 @@ def _object_addresses(rows: list[JournalEntry], clearance: Clearance) -> dict[tu
 @admin.register(JournalEntry)
 class JournalAdmin(ReadOnlyAdmin):
     link_lookups = ("actor", "object_id")
+    list_per_page = 40  # on a phone, a row with the name of an agent and its owner takes one line more
     list_display = (
         *("number", "moment_shown", "who", "operation", "kind", "object_shown", "project", "level"),
     )
