@@ -111,7 +111,7 @@ FEATURES = {
     "memory": Feature("memory timeline", "memory"),
     "lists": Feature("lists", "lists"),
     "live": Feature("lists", "idiomorph.min live"),
-    "sessions": Feature("sessions injections"),
+    "sessions": Feature("sessions"),
     "facts": Feature("facts"),
     "graph": Feature("facts", "graph"),
     "review": Feature("review", "review"),
