@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import os
 import subprocess
 import sys
@@ -310,7 +311,7 @@ def test_search_for_words_starts_no_parallel_workers(remember: Callable[..., Any
     for name in (*settings, "min_parallel_index_scan_size"):
         run_sql(f"SET LOCAL {name} = 0")
     query = " UNION ALL ".join([sql.KEYS_BY_EXPRESSION] * 6)
-    plan = run_sql(f"EXPLAIN {query}", *["0", "'harbour'"] * 6)
+    plan = run_sql(f"EXPLAIN {query}", *[json.dumps({0: "'harbour'"})] * 6)
     assert "Parallel" not in str(plan)
 
 
