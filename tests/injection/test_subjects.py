@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.backends.fts_query import parse_query
@@ -171,9 +170,9 @@ def test_alias_that_is_a_german_word_is_found_in_english(ask, elastic, recalled)
 
 @pytest.fixture
 def recalled(db):
-    def recall(prompt):
+    def recall(prompt, now=None):
         memories = Memory.objects.visible_to(Clearance()).live()
-        return [hit.memory.uid for hit in search_memories(memories, prompt, is_prompt=True).hits]
+        return [hit.memory.uid for hit in search_memories(memories, prompt, is_prompt=True, now=now).hits]
 
     return recall
 
@@ -311,11 +310,12 @@ def test_time_counted_from_now_is_no_subject(ask, remember, prompt):
 
 
 def test_recall_of_a_time_returns_what_was_stored_then(remember, recalled):
-    now = timezone.now()
-    made = remember("Probes are calibrated by hand", created_at=now - timedelta(days=7))
-    # Not today: on a Monday, that is the day after the last week, which counts, too.
-    remember("The port of the broker is open", created_at=now - timedelta(days=30))
-    assert recalled("what did we change last week?") == [made.uid]
+    thursday = datetime(
+        2026, 6, 4, 12, tzinfo=UTC
+    )  # on a Monday, today is the day after last week, which counts
+    made = remember("Probes are calibrated by hand", created_at=thursday - timedelta(days=7))
+    remember("The port of the broker is open", created_at=thursday)
+    assert recalled("what did we change last week?", now=thursday) == [made.uid]
 
 
 def test_chinese_question_words_do_not_count(ask, remember, recalled):

@@ -174,7 +174,7 @@ def write_release(number: int) -> None:
 
 
 def checkpoint_log() -> None:
-    """Do nothing: PostgreSQL writes its checkpoints by itself."""
+    """Do nothing: PostgreSQL writes its checkpoints automatically."""
 
 
 def write_temporary_file() -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 WIDTH, HEIGHT = 1200, 780
 MARGIN = 56  # above and below the outermost nodes; names need more at the sides
 SIDE_MARGIN = 90
-STEPS = 160
+STEPS, SEPARATION_STEPS = 160, 24
 MAX_PUSH_DISTANCE = 4.0  # times the ideal distance: nodes farther apart do not repel each other
 LETTER_WIDTH, LINE_HEIGHT = 6.6, 17.0
 GAP = 5.0  # between a node and its name
@@ -89,7 +89,7 @@ def _separate_nodes(points: Points, radii: Points) -> Points:
     )
     least = radii[:, None] + radii[None, :] + 12
     np.fill_diagonal(least, 0)
-    for _ in range(24):
+    for _ in range(SEPARATION_STEPS):
         away = points[:, None, :] - points[None, :, :]
         length = np.maximum(np.sqrt((away**2).sum(axis=2)), 0.01)
         short = np.maximum(least - length, 0)
