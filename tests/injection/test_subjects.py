@@ -310,9 +310,8 @@ def test_time_counted_from_now_is_no_subject(ask, remember, prompt):
 
 
 def test_recall_of_a_time_returns_what_was_stored_then(remember, recalled):
-    thursday = datetime(
-        2026, 6, 4, 12, tzinfo=UTC
-    )  # on a Monday, today is the day after last week, which counts
+    # Not on a Monday: today is then the day after last week, which counts, too.
+    thursday = datetime(2026, 6, 4, 12, tzinfo=UTC)
     made = remember("Probes are calibrated by hand", created_at=thursday - timedelta(days=7))
     remember("The port of the broker is open", created_at=thursday)
     assert recalled("what did we change last week?", now=thursday) == [made.uid]
