@@ -236,6 +236,7 @@ def test_it_waits_for_a_run_of_the_server_and_prints_it(run, aged, lifting, acto
 @pytest.mark.django_db(transaction=True)
 def test_the_command_follows_a_run_that_the_server_claimed(run, aged, lifting, actor, monkeypatch):  # noqa: F811
     inside = threading.Event()
+    servers: list[threading.Thread] = []
     lifting.before = lambda number: (inside.set(), time.sleep(1))
     work = executor.execute
 
@@ -244,13 +245,16 @@ def test_the_command_follows_a_run_that_the_server_claimed(run, aged, lifting, a
             work(MaintenanceRun.objects.get(pk=run.pk))
             connection.close()
 
-        thread = threading.Thread(target=serve)
-        thread.start()
+        server = threading.Thread(target=serve)
+        server.start()
+        servers.append(server)
         assert inside.wait(20)
         return work(run, **options)
 
     monkeypatch.setattr(executor, "execute", server_is_quicker)
     ran = run("maintain", "lift")
+    for server in servers:
+        server.join()
     assert "lift: the server works on it" in ran.out
     assert "lift: 3 boost" in ran.out
 
