@@ -81,7 +81,7 @@ find_repository() {
     is_shallow=${1%%"$newline"*}
     set -- "${1#*"$newline"}"
     subfolder=${1%%"$newline"*}
-    shared=$(cd "$folder" && cd "${1#*"$newline"}" && pwd -P)
+    shared=$(cd -P "$folder" && cd -P "${1#*"$newline"}" && pwd) # -P: ".." of a link is that of its target
     [ -n "$1" ] && [ -n "$shared" ] || return
     case $shared in
     */.git | */.bare) name=${shared%/*} ;;

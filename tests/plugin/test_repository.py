@@ -83,6 +83,15 @@ def test_subfolder_is_sent_if_the_working_folder_ends_in_it(
     assert (sent_repository(tmp_path, hub, folder) or {}).get("subfolder") == sent
 
 
+@pytest.mark.parametrize("name", ["shop/link", "link"])
+def test_link_to_a_subfolder_names_the_repository(
+    tmp_path: Path, hub: FakeHub, repository: Path, name: str
+) -> None:
+    (tmp_path / name).symlink_to(repository / "packages" / "api")
+    root = git(repository, "rev-list", "--max-parents=0", "HEAD")
+    assert sent_repository(tmp_path, hub, tmp_path / name) == {"name": "shop", "root": root}
+
+
 @pytest.mark.parametrize(
     ("name", "sent"),
     [
