@@ -141,7 +141,7 @@ def test_folder_without_a_repository_names_none(tmp_path: Path, hub: FakeHub, re
     (tmp_path / "notes").mkdir()
     assert sent_repository(tmp_path, hub, tmp_path / "notes") is None
     assert sent_repository(tmp_path, hub, tmp_path / "gone") is None
-    for program in ("sh", "awk", "sed", "cat", "curl", "mktemp", "od", "date", "mkdir", "rm", "grep"):
+    for program in ("sh", "awk", "sed", "cat", "head", "curl", "mktemp", "od", "date", "mkdir", "rm", "grep"):
         (tmp_path / program).symlink_to(shutil.which(program) or "")
     assert sent_repository(tmp_path, hub, repository, PATH=str(tmp_path)) is None
 
