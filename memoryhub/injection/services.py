@@ -65,8 +65,7 @@ MAX_PINNED = 100  # pinned memories at the start of a session, whatever their bu
 
 def _live_memories(clearance: Clearance, now: datetime) -> MemoryQuerySet:
     """Return the live memories without those that a visible memory replaces."""
-    found: MemoryQuerySet = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
-    return found.without_replaced()
+    return Memory.objects.visible_to(clearance).live(max(now, timezone.now())).without_replaced()
 
 
 def pinned_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
