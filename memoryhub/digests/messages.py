@@ -282,7 +282,7 @@ def collect_content(digest: Digest, now: datetime) -> Content:
     clearance, project = digest_clearance(digest), digest.project
     if project and not clearance.includes_project(project):
         return Content(is_open=False)
-    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live(now)
+    live = Memory.objects.visible_to(clearance).live(now)
     sections = (
         *_memory_sections(live.filter(project=project) if project else live, digest, now),
         _contradictions(clearance, digest, now),

@@ -191,7 +191,7 @@ def query_facts(
     ``ended``: False for current facts, True for ended ones, None for both. ``as_of``: the facts that were
     stored and valid at this moment; ``ended`` is then not used.
     """
-    facts: FactQuerySet = Fact.objects.all()
+    facts = Fact.objects.all()
     if as_of is not None:
         facts = facts.visible_at(clearance, as_of)
     else:

@@ -305,7 +305,7 @@ def memory_line(memory: Memory, content: str) -> tuple[str, bool]:
 
 
 def _page_facts(project: str, clearance: Clearance, now: datetime) -> FactQuerySet:
-    facts: FactQuerySet = Fact.objects.visible_to(clearance).current(now).filter(project=project)
+    facts = Fact.objects.visible_to(clearance).current(now).filter(project=project)
     facts = facts.exclude(memory__scope=Scope.PERSONAL.value).filter(confidence__gte=MIN_CONFIDENCE)
     return facts.order_by("-confidence", "-updated_at", "-pk")
 

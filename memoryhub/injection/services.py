@@ -66,8 +66,7 @@ PREVIEW_DEADLINE_MS = 5_000
 
 def _live_memories(clearance: Clearance, now: datetime) -> MemoryQuerySet:
     """Return the live memories without those that a visible memory replaces."""
-    found: MemoryQuerySet = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
-    return found.without_replaced()
+    return Memory.objects.visible_to(clearance).live(max(now, timezone.now())).without_replaced()
 
 
 def pinned_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:

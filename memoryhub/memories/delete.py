@@ -188,8 +188,7 @@ def _count_over_cap(quota: Quota, newcomers: Sequence[Memory], actor: Actor, now
 
 
 def _visible_memories(actor: Actor) -> MemoryQuerySet:
-    visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
-    return visible
+    return Memory.objects.visible_to(actor.clearance)
 
 
 def move_to_trash(

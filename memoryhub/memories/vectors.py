@@ -116,8 +116,7 @@ def local_settings() -> EmbeddingSettings | None:
 def memories_without_vector(model: str) -> MemoryQuerySet:
     """Return all memories without a vector of this model, including trashed ones, of every level."""
     own = Embedding.objects.filter(memory=OuterRef("pk"), model=model)
-    found: MemoryQuerySet = Memory.objects.filter(~Exists(own))
-    return found
+    return Memory.objects.filter(~Exists(own))
 
 
 def store_vectors(model: str, passages: dict[int, str], made: Vectors) -> set[int]:

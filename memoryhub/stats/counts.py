@@ -132,7 +132,7 @@ def _count_blocks(clearance: Clearance, now: datetime, blocks: list[Block]) -> d
 
     of_memories = [number for kind, number in blocks if kind == change_blocks.MEMORY]
     of_sessions = [number for kind, number in blocks if kind == change_blocks.SESSION]
-    memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live(now)
+    memories = Memory.objects.visible_to(clearance).live(now)
     for rows in _filter_blocks(memories, of_memories):
         parts = ("block", *COUNTED_COLUMNS, "owner", AUTHOR)
         for (number, *facets, owner, author), day, kind, n in calendar.count_parts_by_day(
@@ -269,7 +269,7 @@ def statistics_days_and_caps(
     The statistics include the number of rows of ``more`` querysets.
     """
     now = timezone.now()
-    visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
+    visible = Memory.objects.visible_to(clearance)
     live = visible.live(now)
     visible_counts = load_visible_counts(clearance, now)
     found = _group_by_facet(visible_counts.facets)

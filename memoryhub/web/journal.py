@@ -99,7 +99,7 @@ def journal_verify(request: HtmxHttpRequest) -> HttpResponse:
 
 def _visible_rows(request: HttpRequest) -> JournalQuerySet:
     """Return the visible rows, and those about the user's own account, which belong to no project."""
-    visible: JournalQuerySet = JournalEntry.objects.visible_to(request_clearance(request))
+    visible = JournalEntry.objects.visible_to(request_clearance(request))
     return visible | JournalEntry.objects.filter(object_type="person", object_id=request.user.get_username())
 
 

@@ -156,7 +156,7 @@ def count_contradictions(request: HttpRequest, project: str = "") -> int:
 
 def waiting_memories(clearance: Clearance, project: str = "") -> MemoryQuerySet:
     """Return the memories that wait for approval, the oldest first."""
-    waiting: MemoryQuerySet = Memory.objects.waiting(clearance).live().order_by("pk")
+    waiting = Memory.objects.waiting(clearance).live().order_by("pk")
     return waiting.filter(project=project) if project else waiting
 
 
