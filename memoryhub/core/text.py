@@ -150,8 +150,8 @@ def first_line(text: str) -> str:
 def without_title_line(content: str, title: str, *, under_title: bool = False) -> str:
     """Return the content without a first line that repeats the title, unless that line begins a paragraph.
 
-    Markdown marks, whitespace and a final full stop or colon do not count. ``under_title``: the title is the
-    line before, so the paragraph continues.
+    Case, Markdown marks, whitespace and a final full stop or colon do not count. ``under_title``: the title
+    is the line before, so the paragraph continues.
     """
     first, _, rest = content.strip().partition("\n")
     if not title.strip() or _comparable(first) != _comparable(title):
@@ -161,7 +161,7 @@ def without_title_line(content: str, title: str, *, under_title: bool = False) -
 
 
 def _comparable(line: str) -> str:
-    return collapse_whitespace(line.translate(_WITHOUT_MARKS)).rstrip(" .:")
+    return collapse_whitespace(line.translate(_WITHOUT_MARKS)).rstrip(" .:").casefold()
 
 
 def without_title_prefix(text: str, title: str) -> str:

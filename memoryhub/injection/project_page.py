@@ -5,6 +5,7 @@ The same rows give the same page. Each line names the memory, fact or session th
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +38,10 @@ _SUMMARY = "session_summary"
 _COLUMNS = (
     *("uid", "sensitivity", "project", "session_id", "type", "category", "title", "importance"),
     *("pinned_at", "outdated_at", "updated_at"),
+)
+# "feat(api): ", which titles leave out.
+_COMMIT_TYPE = re.compile(
+    r"^(?:feat|fix|refactor|perf|docs|chore|tests?|style|build|ci|revert)(?:\([^()\n]{1,40}\))?!?: "
 )
 # Comments end in the first of these, and the marks of an exported block are comments.
 _COMMENT_ESCAPES = (("<!--", "‹!--"), ("-->", "--›"))
@@ -291,7 +296,8 @@ def _memory_entries(classified: Sequence[tuple[SectionRules, str, Memory]]) -> l
 
 def memory_line(memory: Memory, content: str) -> tuple[str, bool]:
     """Return one line for a memory, and whether it has the whole text: its title, and a short text too."""
-    body = collapse_whitespace(without_title_line(content[: MAX_LINE_CHARS * 8], memory.title))
+    text = _COMMIT_TYPE.sub("", content[: MAX_LINE_CHARS * 8])
+    body = collapse_whitespace(without_title_line(text, memory.title))
     title = collapse_whitespace(memory.title) or body
     if not body or body == title:
         return shorten(title, MAX_LINE_CHARS), len(title) <= MAX_LINE_CHARS and len(body) <= len(title)

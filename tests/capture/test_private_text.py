@@ -199,7 +199,7 @@ def test_end_of_a_long_output_is_not_kept_where_files_are_ignored() -> None:
     output = "a\n" * 20_000 + "==> vault/plan.txt <==\n" + "quincewort\n" * 1500
     seen = observe("Bash", {"command": "tail -n +1 **"}, output)
     assert "quincewort" in seen.output
-    kept = IgnoredPaths("vault/", "shop", ["/home/ada/shop"]).filter(seen)
+    kept = IgnoredPaths("vault/", "shop", ("/home/ada/shop",)).filter(seen)
     assert kept is not None
     assert kept.output.startswith("a\na\n")
     assert "quincewort" not in kept.output

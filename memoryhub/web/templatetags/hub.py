@@ -51,6 +51,8 @@ _TRASH_REASONS = {
     TrashReason.UNDONE.value: "removed with its backfill",
 }
 _CODE = re.compile(r"`+([^`]+)`+")
+# The end of a paragraph without a punctuation mark, which would run into the next one in a single line.
+_OPEN_PARAGRAPH_END = re.compile(r"(?<=\w)[ \t]*\n[ \t]*\n(?=\s*[\w`*\[(])")
 _BREAK_POINTS = re.compile(r"(?<=[:_/.@])(?=\w)")  # the empty match between a separator and the next word
 _MINUTE = "%Y-%m-%d %H:%M"
 _ISO_FORMATS = {"month": "%Y-%m", "year": "%Y", "clock": "%H:%M", "second": "%Y-%m-%d %H:%M:%S"}
@@ -119,9 +121,10 @@ def preview_text(memory: Memory) -> str:
         return policy.REDACTED_NOTICE
     title = collapse_whitespace(to_plain_text(memory.title))
     for text in (memory.abstract, memory.content):
-        rest = without_title_prefix(collapse_whitespace(to_plain_text(text[:4000])), title)
-        if rest.strip(" .…:-*#"):
-            return shorten(rest.lstrip(" .…:-"), settings.MEMORYHUB.preview_chars)
+        marked = _OPEN_PARAGRAPH_END.sub(" ·\n\n", text[:4000])
+        rest = without_title_prefix(collapse_whitespace(to_plain_text(marked)), title)
+        if rest.strip(" .…:-*#·"):
+            return shorten(rest.lstrip(" .…:-·"), settings.MEMORYHUB.preview_chars)
     return ""
 
 
