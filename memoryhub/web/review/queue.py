@@ -28,8 +28,8 @@ from memoryhub.stats.review_items import Reviewer
 from memoryhub.web.base import markdown
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField
+from memoryhub.web.base.labels import instruction_label
 from memoryhub.web.base.marked_spans import MarkedSpan
-from memoryhub.web.base.operations import instruction_label
 from memoryhub.web.base.requests import page_url
 from memoryhub.web.memories.queries import live_memories
 

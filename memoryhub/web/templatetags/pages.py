@@ -21,14 +21,14 @@ from memoryhub.maintenance.operations import find_operation
 from memoryhub.maintenance.operations.base import Change
 from memoryhub.models import Event, Fact, MaintenanceRun, Memory
 from memoryhub.stats.timeline import TimelineEntry
-from memoryhub.web.base.markdown import render, to_plain_text
-from memoryhub.web.base.operations import (
+from memoryhub.web.base.labels import (
     BELOW_THRESHOLD,
     event_name,
     instruction_label,
     operation_label,
     skip_reason,
 )
+from memoryhub.web.base.markdown import render, to_plain_text
 from memoryhub.web.base.session_titles import session_name, session_url
 from memoryhub.web.facts.filters import thing_url
 from memoryhub.web.sessions.picture_layout import Mark, Point, SessionPicture
