@@ -102,10 +102,17 @@ def get_check(uid: str, clearance: Clearance) -> MemoryCheck:
 
 
 def create_check(draft: CheckDraft, actor: Actor) -> MemoryCheck:
-    """Store a check that is owned by the person behind the actor."""
+    """Store a check that is owned by the person behind the actor, or return their equal one.
+
+    A form that is sent twice stores one check.
+    """
     _require_account(actor)
     check = MemoryCheck(owner=actor.owner, created_at=timezone.now())
     with write_transaction():
+        own = visible_checks(actor.clearance).filter(owner=actor.owner, project=draft.project)
+        for equal in own.filter(prompt=draft.prompt):
+            if to_draft(equal) == draft.model_dump():
+                return equal
         if MemoryCheck.objects.filter(project=draft.project).count() >= MAX_CHECKS:
             raise Conflict(f"the project has {MAX_CHECKS} checks already; delete one first", "project")
         return _save(check, draft, actor, "check_create")

@@ -61,6 +61,7 @@ MAX_RECENT = 100  # memories among which the most important ones are selected at
 MAX_IMPORTANT = 3  # memories in addition to the last summary
 MIN_IMPORTANCE = 0.6
 MAX_PINNED = 100  # pinned memories at the start of a session, whatever their budget
+PREVIEW_DEADLINE_MS = 5_000
 
 
 def _live_memories(clearance: Clearance, now: datetime) -> MemoryQuerySet:
@@ -148,19 +149,28 @@ def inject_context(
 
 
 def inject_at_session_start(
-    request: InjectionRequest, actor: Actor, now: datetime | None = None, *, record: bool = True
+    request: InjectionRequest,
+    actor: Actor,
+    now: datetime | None = None,
+    *,
+    record: bool = True,
+    deadline_ms: float | None = None,
 ) -> InjectionResult:
     """Return the block for a new session.
 
     It contains pinned memories, the project's page, the last summary, and recent important memories.
     """
-    return _warn_if_missed(_inject(find_at_session_start, request, actor, now=now, record=record))
+    find = find_at_session_start
+    return _warn_if_missed(_inject(find, request, actor, now=now, record=record, deadline_ms=deadline_ms))
 
 
 def preview_session_start(
     project: str, actor: Actor, *, private: bool = False, secret: bool = False
 ) -> InjectionResult:
-    """Return what the next session of Claude Code in a project receives, without logging it."""
+    """Return what the next session of Claude Code in a project receives, without logging it.
+
+    A busy moment is no forecast, so it waits longer than an agent would.
+    """
     if not is_enabled(STORE):
         return InjectionResult(skipped=[disabled_message(STORE)])
     request = InjectionRequest(
@@ -172,7 +182,7 @@ def preview_session_start(
         allow_private=private,
         allow_secret=secret,
     )
-    result = inject_at_session_start(request, actor, record=False)
+    result = inject_at_session_start(request, actor, record=False, deadline_ms=PREVIEW_DEADLINE_MS)
     if len(result.context) > MAX_CONTEXT_CHARS:
         return InjectionResult(skipped=[f"more than {MAX_CONTEXT_CHARS} characters are not sent"])
     return result
