@@ -110,6 +110,7 @@ def create_check(draft: CheckDraft, actor: Actor) -> MemoryCheck:
     check = MemoryCheck(owner=actor.owner, created_at=timezone.now())
     with write_transaction():
         own = visible_checks(actor.clearance).filter(owner=actor.owner, project=draft.project)
+        equal: MemoryCheck
         for equal in own.filter(prompt=draft.prompt):
             if to_draft(equal) == draft.model_dump():
                 return equal
