@@ -169,7 +169,7 @@ def preview_session_start(
 ) -> InjectionResult:
     """Return what the next session of Claude Code in a project receives, without logging it.
 
-    A busy moment is no forecast, so it waits longer than an agent would.
+    It may take longer than a real injection, so that a busy hub can still show it.
     """
     if not is_enabled(STORE):
         return InjectionResult(skipped=[disabled_message(STORE)])
