@@ -280,7 +280,6 @@ def importance_by_age(found: MemoryUsage, today: date, project: str = "") -> dic
 
 
 def reads_by_type(found: MemoryUsage, project: str = "", most: int = MAX_ROWS) -> BarChart:
-    """Return the number of reads by memory type."""
     series = [("often", "5 times or more"), ("some", "1 to 4 times"), ("never", "Never")]
     counts = {kind: dict(zip(usage.USE_STEPS, n, strict=True)) for kind, n in found.use.items()}
     labels = {kind: kind.replace("_", " ") for kind in counts}

@@ -173,7 +173,6 @@ def single_sign_on_return(request: HttpRequest) -> HttpResponse:
 
 
 def _render_wait(request: HttpRequest, seconds: int, context: dict[str, Any]) -> HttpResponse:
-    """Render the sign-in page with the wait."""
     response = render(request, "registration/login.html", context, status=429)
     response["Retry-After"] = str(seconds)
     return response
