@@ -131,7 +131,7 @@ class GraphIndex:
         """Return the names, most neighbours first."""
         return sorted(names, key=lambda name: (-self.degree(name), self.text(name)))
 
-    def foremost(self, limit: int) -> list[str]:
+    def most_connected(self, limit: int) -> list[str]:
         """Return the things with most neighbours, each with at least one of its neighbours."""
         ranked = self.ranked(self.of)
         chosen: dict[str, None] = {}

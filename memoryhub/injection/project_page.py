@@ -95,7 +95,6 @@ class ProjectPage:
         yield from group_by_section(self.entries)
 
     def to_markdown(self) -> str:
-        """Return the page as Markdown."""
         parts = [
             f"## {section.title}\n\n" + "".join(map(_markdown_line, entries))
             for section, entries in self.sections()

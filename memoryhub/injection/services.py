@@ -229,7 +229,6 @@ def select_for_new_session(candidates: CandidateSet, request: InjectionRequest, 
 
 
 def candidates_for_prompt(request: InjectionRequest, clearance: Clearance, now: datetime) -> CandidateSet:
-    """Return the candidates for a prompt."""
     memories = injectable_memories(clearance, request.project, now)
     return CandidateSet(find_candidates(memories, request.prompt, now))
 
@@ -258,7 +257,7 @@ def _inject(
         logger.exception("an injection failed and was left out")
         cause = damage.ADVICE if damage.is_damage(error) else "the log has the details"
         reason = f"injection failed; {cause}"
-    missed = InjectionResult(skipped=[reason], took_ms=deadline.took())
+    missed = InjectionResult(skipped=[reason], took_ms=deadline.elapsed_ms())
     if record:
         try:
             record_injection(request, missed, request.clearance(actor), actor, now, deadline)
@@ -289,7 +288,7 @@ def _inject_in_time(
         return result
     if record and not record_injection(request, result, clearance, actor, now, deadline):
         busy = "injection: it could not be logged in time, so nothing is shown"
-        return InjectionResult(skipped=[*notes, busy], took_ms=deadline.took())
+        return InjectionResult(skipped=[*notes, busy], took_ms=deadline.elapsed_ms())
     return result
 
 
@@ -306,7 +305,7 @@ def _build_result(
         ],
         withheld=[WithheldItem(one.memory.uid, one.reason, one.detail) for one in chosen.withheld],
         tokens_used=estimate_tokens(context),
-        took_ms=deadline.took(),
+        took_ms=deadline.elapsed_ms(),
         skipped=notes,
         warnings=warnings,
         shown=chosen.shown,

@@ -335,7 +335,7 @@ def count_by_quota(memories: MemoryQuerySet) -> dict[Quota, int]:
     return {Quota(*quota): n for *quota, n in rows}
 
 
-def fullest(counts: Mapping[Quota, int]) -> dict[str, int]:
+def fullest_quotas(counts: Mapping[Quota, int]) -> dict[str, int]:
     """Return for each project the number of memories in its fullest quota, the largest first."""
     most: dict[str, int] = {}
     for quota, n in counts.items():

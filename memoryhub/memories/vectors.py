@@ -50,7 +50,6 @@ class PreparedVectors:
             self._embed(texts)
 
     def insert(self, memories: Sequence[Memory]) -> None:
-        """Insert the vectors of new memories."""
         if self._embedder is None or not memories:
             return
         texts = [embedding_text(memory) for memory in memories]

@@ -24,7 +24,7 @@ from memoryhub.memories.delete import (
     Caps,
     Quota,
     count_by_quota,
-    fullest,
+    fullest_quotas,
     load_caps,
     projects_with_cap,
 )
@@ -329,6 +329,5 @@ def projects_near_cap(live: MemoryQuerySet) -> dict[str, int]:
 
 def _quotas_near_cap(quotas: Mapping[Quota, int], caps: Caps) -> dict[str, int]:
     share = settings.MEMORYHUB.cap_warning_share
-    return {
-        project: n for project, n in fullest(quotas).items() if (cap := caps[project]) and n >= cap * share
-    }
+    most = fullest_quotas(quotas)
+    return {project: n for project, n in most.items() if (cap := caps[project]) and n >= cap * share}

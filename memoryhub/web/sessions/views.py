@@ -32,7 +32,7 @@ from memoryhub.stats.timeline import EventFilter, count_rows, sessions_with_coun
 from memoryhub.web.base import caching
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import SessionFilter
-from memoryhub.web.base.operations import SKIP_REASON_LABELS
+from memoryhub.web.base.labels import SKIP_REASON_LABELS
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
 from memoryhub.web.base.session_titles import make_title, title_columns
 from memoryhub.web.memories import bulk_actions
