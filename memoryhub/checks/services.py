@@ -109,14 +109,18 @@ def create_check(draft: CheckDraft, actor: Actor) -> MemoryCheck:
     _require_account(actor)
     check = MemoryCheck(owner=actor.owner, created_at=timezone.now())
     with write_transaction():
-        own = visible_checks(actor.clearance).filter(owner=actor.owner, project=draft.project)
-        equal: MemoryCheck
-        for equal in own.filter(prompt=draft.prompt):
-            if to_draft(equal) == draft.model_dump():
-                return equal
+        if equal := _find_equal(draft, actor):
+            return equal
         if MemoryCheck.objects.filter(project=draft.project).count() >= MAX_CHECKS:
             raise Conflict(f"the project has {MAX_CHECKS} checks already; delete one first", "project")
         return _save(check, draft, actor, "check_create")
+
+
+def _find_equal(draft: CheckDraft, actor: Actor) -> MemoryCheck | None:
+    own = visible_checks(actor.clearance).filter(
+        owner=actor.owner, project=draft.project, prompt=draft.prompt
+    )
+    return next((check for check in own if to_draft(check) == draft.model_dump()), None)
 
 
 def import_check(

@@ -29,6 +29,11 @@ SHORT_WORD_CHARS = 2  # letters of a word that matches whole words only: "go" is
 # Diacritics are removed only from Latin letters: й and и, が and か are different letters.
 _LATIN_MARKS = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n|(?<=[。！？])")
+COMMIT_PREFIX = re.compile(  # of conventional commits: "feat(api): "
+    r"^(?P<kind>(?:bug|hot)?fix|feat(?:ure)?|refactor|perf|decision|decide|docs|chore|tests?|style|build|ci|revert)"
+    r"(?:\([^)]*\))?!?:\s+",
+    re.IGNORECASE,
+)
 _SUMMARY_PREFIX = re.compile(r"^(?:Session|So far): ")  # of the titles that the hub gives to summaries
 _MARKDOWN_MARKS = re.compile(r"^(?:[#>*\s]+|-+(?=\s|$))+")  # Markdown; "--quiet" is an option
 # Approximates the tokens of a language model: a space belongs to the next word.

@@ -5,7 +5,6 @@ The same rows give the same page. Each line names the memory, fact or session th
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,13 @@ from django.db.models import Exists, OuterRef
 from memoryhub.access.policy import WAITING_LEVELS, Actor, Clearance, Sensitivity, stricter_level
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.rule_files import PatternFile, Regex, RuleSchema, Words, load_rule_file
-from memoryhub.core.text import collapse_whitespace, estimate_tokens, shorten, without_title_line
+from memoryhub.core.text import (
+    COMMIT_PREFIX,
+    collapse_whitespace,
+    estimate_tokens,
+    shorten,
+    without_title_line,
+)
 from memoryhub.core.vocabulary import MemoryType, ProjectMode, Scope
 from memoryhub.facts.predicates import normalise_predicate
 from memoryhub.injection.context_block import format_attribute, neutralise_tags
@@ -38,10 +43,6 @@ _SUMMARY = "session_summary"
 _COLUMNS = (
     *("uid", "sensitivity", "project", "session_id", "type", "category", "title", "importance"),
     *("pinned_at", "outdated_at", "updated_at"),
-)
-# "feat(api): ", which titles leave out.
-_COMMIT_TYPE = re.compile(
-    r"^(?:feat|fix|refactor|perf|docs|chore|tests?|style|build|ci|revert)(?:\([^()\n]{1,40}\))?!?: "
 )
 # Comments end in the first of these, and the marks of an exported block are comments.
 _COMMENT_ESCAPES = (("<!--", "‹!--"), ("-->", "--›"))
@@ -95,7 +96,6 @@ class ProjectPage:
         yield from group_by_section(self.entries)
 
     def to_markdown(self) -> str:
-        """Return the page as Markdown."""
         parts = [
             f"## {section.title}\n\n" + "".join(map(_markdown_line, entries))
             for section, entries in self.sections()
@@ -296,7 +296,7 @@ def _memory_entries(classified: Sequence[tuple[SectionRules, str, Memory]]) -> l
 
 def memory_line(memory: Memory, content: str) -> tuple[str, bool]:
     """Return one line for a memory, and whether it has the whole text: its title, and a short text too."""
-    text = _COMMIT_TYPE.sub("", content[: MAX_LINE_CHARS * 8])
+    text = COMMIT_PREFIX.sub("", content[: MAX_LINE_CHARS * 8])
     body = collapse_whitespace(without_title_line(text, memory.title))
     title = collapse_whitespace(memory.title) or body
     if not body or body == title:
@@ -311,7 +311,7 @@ def memory_line(memory: Memory, content: str) -> tuple[str, bool]:
 
 
 def _page_facts(project: str, clearance: Clearance, now: datetime) -> FactQuerySet:
-    facts: FactQuerySet = Fact.objects.visible_to(clearance).current(now).filter(project=project)
+    facts = Fact.objects.visible_to(clearance).current(now).filter(project=project)
     facts = facts.exclude(memory__scope=Scope.PERSONAL.value).filter(confidence__gte=MIN_CONFIDENCE)
     return facts.order_by("-confidence", "-updated_at", "-pk")
 

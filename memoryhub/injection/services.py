@@ -66,8 +66,7 @@ PREVIEW_DEADLINE_MS = 5_000
 
 def _live_memories(clearance: Clearance, now: datetime) -> MemoryQuerySet:
     """Return the live memories without those that a visible memory replaces."""
-    found: MemoryQuerySet = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
-    return found.without_replaced()
+    return Memory.objects.visible_to(clearance).live(max(now, timezone.now())).without_replaced()
 
 
 def pinned_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
@@ -170,7 +169,7 @@ def preview_session_start(
 ) -> InjectionResult:
     """Return what the next session of Claude Code in a project receives, without logging it.
 
-    A busy moment is no forecast, so it waits longer than an agent would.
+    It may take longer than a real injection, so that a busy hub can still show it.
     """
     if not is_enabled(STORE):
         return InjectionResult(skipped=[disabled_message(STORE)])
@@ -230,7 +229,6 @@ def select_for_new_session(candidates: CandidateSet, request: InjectionRequest, 
 
 
 def candidates_for_prompt(request: InjectionRequest, clearance: Clearance, now: datetime) -> CandidateSet:
-    """Return the candidates for a prompt."""
     memories = injectable_memories(clearance, request.project, now)
     return CandidateSet(find_candidates(memories, request.prompt, now))
 
@@ -259,7 +257,7 @@ def _inject(
         logger.exception("an injection failed and was left out")
         cause = damage.ADVICE if damage.is_damage(error) else "the log has the details"
         reason = f"injection failed; {cause}"
-    missed = InjectionResult(skipped=[reason], took_ms=deadline.took())
+    missed = InjectionResult(skipped=[reason], took_ms=deadline.elapsed_ms())
     if record:
         try:
             record_injection(request, missed, request.clearance(actor), actor, now, deadline)
@@ -290,7 +288,7 @@ def _inject_in_time(
         return result
     if record and not record_injection(request, result, clearance, actor, now, deadline):
         busy = "injection: it could not be logged in time, so nothing is shown"
-        return InjectionResult(skipped=[*notes, busy], took_ms=deadline.took())
+        return InjectionResult(skipped=[*notes, busy], took_ms=deadline.elapsed_ms())
     return result
 
 
@@ -307,7 +305,7 @@ def _build_result(
         ],
         withheld=[WithheldItem(one.memory.uid, one.reason, one.detail) for one in chosen.withheld],
         tokens_used=estimate_tokens(context),
-        took_ms=deadline.took(),
+        took_ms=deadline.elapsed_ms(),
         skipped=notes,
         warnings=warnings,
         shown=chosen.shown,

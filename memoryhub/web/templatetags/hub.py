@@ -111,10 +111,10 @@ def trash_reason(reason: str) -> str:
     return _TRASH_REASONS.get(reason, reason or "deleted")
 
 
-register.filter("called", policy.display_name)
+register.filter("display_name", policy.display_name)
 
 
-@register.filter("gist")
+@register.filter
 def preview_text(memory: Memory) -> str:
     """Return the preview under a title: abstract, else content, without Markdown and without the title."""
     if policy.is_redacted(memory.sensitivity):
@@ -212,13 +212,13 @@ def listing(**filters: str) -> str:
     return page_url("memories", **filters)
 
 
-@register.simple_tag(takes_context=True, name="may_act")
+@register.simple_tag(takes_context=True)
 def may_use_bulk_actions(context: dict[str, Any]) -> bool:
     """Whether this person may do any bulk action: then each row has a checkbox."""
     return any(bulk_actions.allowed_actions(context["request"]).values())
 
 
-@register.filter("as_read")
+@register.filter
 def checkbox_value(row: Memory | Fact) -> str:
     """Return the value of a row's checkbox: the id, and the version that the page shows."""
     return f"{row.uid} {row.updated_at.isoformat()}"
