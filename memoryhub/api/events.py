@@ -8,14 +8,14 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from django.db import OperationalError
 from django.http import HttpResponse
 from django.utils import timezone
 from ninja import Body, Query, Router
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationInfo, field_validator
 
 from memoryhub import capture, memories
 from memoryhub.access.policy import Sensitivity
@@ -292,11 +292,20 @@ class ClaudeCodeOptions(AccessParams):
     """Query parameters of a hook; its body comes from the agent."""
 
     project: Name = Field("", description="Project of the event; default: that of the repository.")
+    late: bool = Field(False, description="The agent no longer waits: record the event, inject nothing.")
     at: Moment | None = Field(None, description=f"Time of the event; default: now. {_DELIVERED_ONCE}")
     event_id: str = Field(
         "", pattern=r"^[A-Za-z0-9_-]{0,64}$", description=f"Id that the sender chose. {_DELIVERED_ONCE}"
     )
-    late: bool = Field(False, description="The agent no longer waits: record the event, inject nothing.")
+
+    @field_validator("at", mode="before")
+    @classmethod
+    def _bring_late_event_to_now(cls, given: Any, info: ValidationInfo) -> Any:
+        """Return now for a late event of a clock that is ahead: its sender would discard a refused event."""
+        if not info.data.get("late"):
+            return given
+        at = TypeAdapter(datetime).validate_python(given)
+        return min(at if at.tzinfo else at.replace(tzinfo=UTC), timezone.now())
 
 
 class AgentHookOptions(ClaudeCodeOptions):

@@ -52,7 +52,7 @@ _TRASH_REASONS = {
 }
 _CODE = re.compile(r"`+([^`]+)`+")
 # The end of a paragraph without a punctuation mark, which would run into the next one in a single line.
-_OPEN_PARAGRAPH_END = re.compile(r"(?<=\w)[ \t]*\n[ \t]*\n(?=\s*[\w`*\[(])")
+_OPEN_PARAGRAPH_END = re.compile(r"(?<=[\w'\x22”’)\]])[ \t]*\n[ \t]*\n(?=\s*[\w`*\[(])")
 _BREAK_POINTS = re.compile(r"(?<=[:_/.@])(?=\w)")  # the empty match between a separator and the next word
 _MINUTE = "%Y-%m-%d %H:%M"
 _ISO_FORMATS = {"month": "%Y-%m", "year": "%Y", "clock": "%H:%M", "second": "%Y-%m-%d %H:%M:%S"}
