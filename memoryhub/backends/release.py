@@ -28,6 +28,7 @@ ADVICE_WITHOUT_RECORD = (
 )
 READ_SQL = "PRAGMA user_version"  # of a file
 _MAX_PART = 1000
+_OWN_PREFIX = "memoryhub_"  # of the names of the hub's tables
 
 
 def to_number(release: str) -> int:
@@ -75,9 +76,27 @@ def find_later_migrations() -> list[str]:
 
 def find_refusal_of(path: Path) -> str:
     """Return why this release may not serve the store in a file, or an empty string."""
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+    with closing(_open_for_reading(path)) as file:
         [oldest] = file.execute(READ_SQL).fetchone()
         return refusal(oldest, file.execute("SELECT app, name FROM django_migrations"))
+
+
+def _open_for_reading(path: Path) -> sqlite3.Connection:
+    """Open a file without creating others next to it, as SQLite does for a write-ahead log that is empty."""
+    how = "" if Path(f"{path}-wal").exists() else "&immutable=1"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{how}", uri=True)
+
+
+def find_foreign_tables(path: Path) -> list[str]:
+    """Return the tables of another program in a file; none if the hub has tables in it."""
+    with closing(_open_for_reading(path)) as file:
+        tables = file.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
+    names = [name for (name,) in tables if not name.startswith("sqlite_")]
+    if any(name.startswith(_OWN_PREFIX) for name in names):
+        return []
+    known = {model._meta.db_table for model in apps.get_models(include_auto_created=True)}
+    known.add(MigrationRecorder.Migration._meta.db_table)
+    return [name for name in names if name not in known]
 
 
 def find_unrecorded_tables(recorded: StateApps) -> list[str]:
@@ -101,8 +120,12 @@ def refusal(oldest: int, applied: Iterable[tuple[str, str]]) -> str:
             f"a newer version of memoryhub wrote it; it needs {_to_release(oldest)} or newer,"
             f" and this is {memoryhub.__version__}"
         )
-    if unknown := _unknown(applied):
-        return f"a newer version of memoryhub wrote it ({', '.join(unknown)})"
+    unknown = _unknown(applied)
+    later = [label for label in unknown if _is_later(label)]
+    if later:
+        return f"a newer version of memoryhub wrote it ({', '.join(later)})"
+    if unknown:
+        return f"an unknown early version of memoryhub wrote it ({', '.join(unknown)})"
     return ""
 
 
@@ -112,6 +135,13 @@ def _unknown(applied: Iterable[tuple[str, str]]) -> list[str]:
     return sorted(
         f"{app}.{name}" for app, name in applied if app in loader.migrated_apps and (app, name) not in known
     )
+
+
+def _is_later(label: str) -> bool:
+    """Whether a migration such as ``memoryhub.0030_name`` has a higher number than all of this release."""
+    app, _, name = label.partition(".")
+    known = MigrationLoader(None, ignore_no_migrations=True).disk_migrations or {}
+    return name[:4] > max(own[:4] for other, own in known if other == app)
 
 
 def record_migrations_atomically() -> None:

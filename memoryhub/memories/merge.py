@@ -225,14 +225,20 @@ def undo_merge(uid: str, actor: Actor, now: datetime | None = None) -> MergeResu
     """
     undo = Undo.of_action(uid, actor, [MERGE], now)
     if not undo.rows:
-        if action_rows(uid, actor, [MERGE]):
-            raise Conflict("this merge has already been undone", "id")
+        _refuse_undone(uid, actor)
         raise NotFound("there is no such merge")
     memory, *others = undo.run().restored
     return MergeResult(uid, memory, others)
 
 
+def _refuse_undone(uid: str, actor: Actor) -> None:
+    """Raise :class:`Conflict` if the merge was undone, and name who undid it."""
+    if rows := action_rows(uid, actor, [UNDO_MERGE]):
+        raise Conflict(f"this merge was already undone by {rows[0].actor}", "id")
+
+
 def _restore_merged(undo: Undo, entries: Sequence[JournalEntry]) -> int:
+    _refuse_undone(undo.id, undo.actor)  # by another caller, since the rows were read
     [entry] = entries
     memory, others = _load_merged(entry, undo.actor)
     key = access_key(memory)

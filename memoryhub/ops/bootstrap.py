@@ -82,11 +82,23 @@ def run_management_command(argv: list[str]) -> None:
     from django.db import DatabaseError
 
     try:
+        if command == "migrate" and "--skip-checks" not in argv:
+            _require_usable_store()
         execute_from_command_line(argv)
     except ImproperlyConfigured as error:
         sys.exit(f"memoryhub cannot start:\n{error}")
     except DatabaseError as error:
         sys.exit(f"The store cannot be used: {error}\n{_advice()}")
+
+
+def _require_usable_store() -> None:
+    """Check the store before ``migrate``: Django's own checks open it, which changes a foreign file."""
+    import django
+
+    django.setup()
+    from memoryhub.ops.checks import require_usable_store
+
+    require_usable_store()
 
 
 def _advice() -> str:

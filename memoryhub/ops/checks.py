@@ -165,7 +165,43 @@ def store_is_there(**kwargs: Any) -> list[CheckMessage]:
     ]
 
 
-INSTALL_NEWER = "Install that version again, or restore a backup from before the upgrade."
+@register(INSTALLATION)
+def store_is_not_foreign(**kwargs: Any) -> list[CheckMessage]:
+    """Refuse the SQLite file of another program, to which ``migrate`` would add the hub's tables.
+
+    A file of LetsGo is accepted: both programs have the same settings, and their tables have different names.
+    """
+    from memoryhub.ops import backup
+
+    if IS_POSTGRES:
+        return []
+    path = backup.live_path()
+    try:
+        tables = release.find_foreign_tables(path)
+    except sqlite3.DatabaseError:  # missing or damaged: the command or doctor reports it
+        return []
+    if not tables or _is_file_of_letsgo(path):
+        return []
+    named = ", ".join(tables[:3]) + (", …" if len(tables) > 3 else "")
+    setting = "DATABASE_URL" if settings.DATABASE_URL else "LETSGO_MEMORY_DB"
+    return [
+        Error(
+            f"{path} belongs to another program: it has its tables ({named}), and none of memoryhub",
+            hint=f"Nothing was changed. Set {setting} to a new file, or to one that memoryhub has made.",
+            id="memoryhub.E012",
+        )
+    ]
+
+
+def _is_file_of_letsgo(path: Path) -> bool:
+    from memoryhub.transfer.formats import FORMATS
+
+    return FORMATS["letsgo"].recognises(path)
+
+
+INSTALL_NEWER = (
+    "Use the version that wrote it, also to export its memories. Or restore a backup from before the upgrade."
+)
 
 
 @register(INSTALLATION)
@@ -188,7 +224,11 @@ def store_is_not_newer(**kwargs: Any) -> list[CheckMessage]:
 
 def require_usable_store() -> None:
     """Raise ImproperlyConfigured if the store cannot be used. For servers that run no system checks."""
-    for message in (*database_is_local(), *postgres_is_able(), *store_is_there(), *store_is_not_newer()):
+    found = (
+        *(*database_is_local(), *postgres_is_able(), *store_is_there()),
+        *(*store_is_not_foreign(), *store_is_not_newer()),
+    )
+    for message in found:
         if message.is_serious():
             raise ImproperlyConfigured(f"{message.msg}. {message.hint}")
 

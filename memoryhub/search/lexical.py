@@ -294,9 +294,11 @@ def find_substrings(
         found = _keys(memories.containing(query.spellings(long)), limit)
     short = [text for text in substrings if len(text) < queries.TRIGRAM_LENGTH]
     if short := short and _literals_to_scan(short, found, is_found=bool(found or known)):
-        scanned = _keys(memories.holding(short), limit)
+        scanned = _keys(memories.containing_any(short), limit)
         if len(scanned) == limit and len(short) > 1:  # rows with a rare text may be older than these
-            scanned += [key for one in short[:MAX_SCANS] for key in _keys(memories.holding([one]), limit)]
+            scanned += [
+                key for one in short[:MAX_SCANS] for key in _keys(memories.containing_any([one]), limit)
+            ]
         found += scanned
     return rows.find(np.unique(np.array(found, np.int64)))
 
@@ -342,7 +344,7 @@ class RowScorer:
         return self.rows.recency(julian_day(self.now), half_life)
 
     @cached_property
-    def _worth(self) -> Scores:
+    def _static_scores(self) -> Scores:
         """The part of the score that does not depend on the query."""
         weights, columns, cached = self._weights, self.rows.columns, self.rows.cached
         if weights not in cached or cached[weights][0] is not self.recency:
@@ -355,7 +357,7 @@ class RowScorer:
 
         The frequency of use counts only for the rows ``used``, whose accesses are read in one statement.
         """
-        scores = self._weights.match * match + self._worth
+        scores = self._weights.match * match + self._static_scores
         if used is not None and self._weights.frequency:
             counts = dict(read_memories("id, accessed_count", self.rows.pks[used]))
             frequency = [scoring.access_frequency(counts.get(pk, 0)) for pk in self.rows.pks[used].tolist()]

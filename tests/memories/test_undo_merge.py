@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -14,8 +15,10 @@ from memoryhub.audit.verification import verify
 from memoryhub.backends import schema
 from memoryhub.embeddings import Embedder
 from memoryhub.facts import services
+from memoryhub.memories import merge
 from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
+from memoryhub.memories.undo import Undo
 from memoryhub.models import Embedding, Fact, JournalEntry, Memory
 from tests.memories.merge_scenarios import public, uids, whole
 
@@ -55,7 +58,17 @@ class TestUndo:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         memories.undo_merge(merged.uid, actor)
         assert JournalEntry.objects.latest("seq").operation == "undo_merge"
-        with pytest.raises(memories.Conflict, match="already been undone"):
+        with pytest.raises(memories.Conflict, match=f"already undone by {actor.name}"):
+            memories.undo_merge(merged.uid, actor)
+
+    def test_undo_that_loses_a_race_names_the_other(
+        self, three: list[Memory], actor: Actor, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
+        read = Undo.of_action(merged.uid, actor, [merge.MERGE])
+        memories.undo_merge(merged.uid, replace(actor, name="ann"))
+        monkeypatch.setattr(Undo, "of_action", lambda *arguments: read)
+        with pytest.raises(memories.Conflict, match=r"^this merge was already undone by ann$"):
             memories.undo_merge(merged.uid, actor)
 
     def test_later_change_prevents_undo(self, three: list[Memory], actor: Actor) -> None:

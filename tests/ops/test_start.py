@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
@@ -14,11 +21,12 @@ from memoryhub.audit import journal
 from memoryhub.backends import release, schema
 from memoryhub.core import damage
 from memoryhub.models import JournalEntry
-from memoryhub.ops import checks, serving
+from memoryhub.ops import backup, bootstrap, checks, serving
 from tests.api.conftest import Agent, is_problem
 from tests.commands.conftest import home, own_store  # noqa: F401 fixtures
 from tests.commands.examining import named, remember
 from tests.database import cut_journal
+from tests.transfer.formats import foreign
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store")]
 
@@ -84,6 +92,74 @@ def test_earlier_damage_is_reported_at_the_start():
     assert "manage.py doctor" in next(serving.prepare_store())
 
 
+# The file of another program
+
+
+@pytest.fixture
+def live_file(tmp_path, monkeypatch):
+    """The path that the settings name as the store."""
+    path = tmp_path / "app.db"
+    monkeypatch.setattr(backup, "live_path", lambda: path)
+    return path
+
+
+def make_tables(path: Path, script: str) -> None:
+    with closing(sqlite3.connect(path)) as file:
+        file.executescript(script)
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+def test_database_of_another_program_is_refused_and_not_changed(mode, live_file):
+    make_tables(
+        live_file, f"PRAGMA journal_mode={mode}; CREATE TABLE orders (id); INSERT INTO orders VALUES (1)"
+    )
+    before = live_file.read_bytes()
+    run = [sys.executable, "manage.py", "migrate"]
+    environment = {**os.environ, "LETSGO_MEMORY_DB": str(live_file), "LETSGO_HOME": str(live_file.parent)}
+    environment["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
+    environment.pop("DATABASE_URL", None)
+    done = subprocess.run(run, env=environment, cwd=bootstrap.ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"{live_file} belongs to another program: it has its tables (orders)" in done.stderr
+    assert "LETSGO_MEMORY_DB" in done.stderr
+    assert live_file.read_bytes() == before
+    assert list(live_file.parent.glob("app.db*")) == [live_file]
+
+
+@pytest.mark.parametrize(
+    "tables", ["CREATE TABLE a (x)", "CREATE TABLE django_migrations (x); CREATE TABLE shop (x)"]
+)
+@pytest.mark.parametrize(
+    "command", [["serve", "--port", "8765"], ["migrate"], ["quickstart", "--no-demo", "--prepare-only"]]
+)
+def test_database_of_another_program_stops_commands(tables, command, live_file):
+    make_tables(live_file, tables)
+    with pytest.raises(SystemCheckError, match="E012"):
+        call_command(*command, skip_checks=False)
+
+
+def test_servers_and_doctor_refuse_the_database_of_another_program(live_file):
+    make_tables(live_file, "CREATE TABLE a (x)")
+    with pytest.raises(ImproperlyConfigured, match="belongs to another program"):
+        checks.require_usable_store()
+    [finding] = named("store").findings()
+    assert "belongs to another program" in finding.text
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        "",  # empty
+        "CREATE TABLE django_migrations (x); CREATE TABLE auth_user (x)",  # a first migrate that was killed
+        "CREATE TABLE memoryhub_memory (x); CREATE TABLE notes (x)",
+        *(foreign.LETSGO, foreign.LETSGO_OLD, foreign.LETSGO_OLDEST),
+    ],
+)
+def test_own_file_empty_file_and_file_of_letsgo_are_accepted(tables, live_file):
+    make_tables(live_file, tables)
+    assert checks.store_is_not_foreign() == []
+
+
 # A store of a newer version
 
 
@@ -118,6 +194,14 @@ def test_newer_store_is_refused(newer, command):
 def test_servers_without_system_checks_refuse_a_newer_store(newer):
     with pytest.raises(ImproperlyConfigured, match="a newer version"):
         checks.require_usable_store()
+
+
+@pytest.mark.parametrize("name", ["0001_initial", "0026_other_help_texts"])
+def test_store_of_an_early_version_is_not_called_newer(name):
+    MigrationRecorder(connection).record_applied("memoryhub", name)
+    [error] = checks.store_is_not_newer()
+    assert f"an unknown early version of memoryhub wrote it (memoryhub.{name})" in error.msg
+    assert "newer" not in error.msg
 
 
 def test_readyz_is_503_for_a_newer_store(newer):

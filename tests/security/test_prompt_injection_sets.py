@@ -9,6 +9,10 @@ import pytest
 from django.conf import settings
 
 from memoryhub.security.prompt_injection import INSTRUCTION_REMOVED, inspect
+from memoryhub.security.prompt_injection.detector import _has_flood
+from memoryhub.security.prompt_injection.evidence import BRANCHES, possible_branches
+from memoryhub.security.prompt_injection.normalisation import normalise
+from memoryhub.security.prompt_injection.tokeniser import tokenise
 from tools.prompt_injection.composing import compose_texts
 from tools.prompt_injection.evaluation import (
     LabelledText,
@@ -32,6 +36,23 @@ def samples() -> list[LabelledText]:
 @pytest.fixture(scope="module")
 def outcomes(samples):
     return inspect_samples(samples)
+
+
+def test_no_rule_that_matches_is_left_out(samples):
+    plain = normalise("\n".join(sample.text for sample in samples[::7]))
+    symbols = tokenise(plain, plain.text).symbols
+    pieces = [symbols[start : start + 60] for start in range(0, len(symbols), 60)]
+    for piece in pieces:
+        possible = possible_branches(piece)
+        assert [
+            one.rule.evidence for one in BRANCHES if one not in possible and one.pattern.search(piece)
+        ] == []
+
+
+@pytest.mark.parametrize("words", ["a", "ab", "abcdef", "abcdefg", "a\n"])
+@pytest.mark.parametrize("count", [15, 16])
+def test_flood_is_sixteen_times_the_same_few_words(words, count):
+    assert _has_flood(f"xyz{words * count}xyz") == (count == 16 and len(words) < 7)
 
 
 def test_sets_are_large_and_in_many_languages(samples):

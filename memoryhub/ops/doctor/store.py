@@ -73,6 +73,9 @@ def database() -> Iterator[Finding]:
     if not path.is_file():
         yield fail(f"there is no store at {path}", "Make an empty one: manage.py migrate.")
         return
+    if foreign := list(to_findings(checks.store_is_not_foreign())):
+        yield from foreign
+        return
     try:
         # Use SQLite: closing the file after reading it directly would drop all locks of this process on it.
         with connection.cursor() as cursor:

@@ -94,8 +94,9 @@ def _join_parts(text: str) -> Iterator[DecodedPassage]:
 
 def _decode_candidates(text: str) -> Iterator[DecodedPassage]:
     for word in _LONG_WORD.finditer(text):
-        for pattern, code, decode in _CODES:
-            for match in pattern.finditer(text, *word.span()):
+        start, end = word.span()
+        for pattern, code, decode, size in _CODES:
+            for match in pattern.finditer(text, start, end) if end - start >= size else ():
                 if plain := decode(match.group()):
                     yield DecodedPassage(*match.span(), plain, code)
     for chunks in _find_chunks(text):
@@ -130,7 +131,7 @@ def _join_chunks(chunks: list[re.Match[str]]) -> Iterator[DecodedPassage]:
     )
     for last in (len(parts), len(parts) - 1):
         joined = "".join(parts[first:last])
-        for pattern, code, decode in _CODES:
+        for pattern, code, decode, _ in _CODES:
             if pattern.fullmatch(joined) and (plain := decode(joined)):
                 yield DecodedPassage(chunks[first].start(), chunks[last - 1].end(), plain, code)
                 return
@@ -207,12 +208,13 @@ def _decode_variation_selectors(code: str) -> str:
     return _to_readable_text(bytes(n - 0xFE00 if n < 0x10000 else n - 0xE0100 + 16 for n in places))
 
 
+# For each code the pattern, the name, the decoder, and the characters of the shortest one.
 _CODES = (
-    (_BASE64, "base64", _decode_base64),
-    (_HEX, "hexadecimal", _decode_hex),
-    (_BASE32, "base32", _decode_base32),
-    (_BASE85, "base85", _decode_base85),
-    (_ASCII85, "Ascii85", _decode_ascii85),
+    (_BASE64, "base64", _decode_base64, 16),
+    (_HEX, "hexadecimal", _decode_hex, 24),
+    (_BASE32, "base32", _decode_base32, 16),
+    (_BASE85, "base85", _decode_base85, 20),
+    (_ASCII85, "Ascii85", _decode_ascii85, 20),
 )
 # Codes that may contain blanks: a quick test, and for each code the pattern, the name and the decoder.
 _SPACED_CODES = (

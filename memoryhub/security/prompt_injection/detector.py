@@ -47,11 +47,12 @@ _GLUE = ("-", "_", "/", ".", "\\")
 _MAX_CONTEXT_WORDS = 60  # words on each side of a quotation that may describe it
 _PUNCTUATION = frozenset('\n/|,:"')
 _SENTENCE_END = re.compile("[\n/]")
-_FLOOD = re.compile(r"(.{1,6}?)\1{15}", re.DOTALL)
+_MAX_FLOOD_WORDS, _MIN_FLOOD_REPEATS = 6, 16
 _ORDER_START = '\n/:,"SRT'  # symbols after which an order may begin
+# Each alternative begins with its sign: a search skips all other characters.
 _QUOTED = re.compile(
     '"[^"\n]{3,300}"|“[^”\n]{3,300}”|„[^“”\n]{3,300}[“”]|«[^»\n]{3,300}»|「[^」\n]{3,300}」|『[^』\n]{3,300}』'
-    "|`[^`\n]{3,300}`|(?<!\\w)'[^'\n]{3,300}'(?!\\w)"
+    "|`[^`\n]{3,300}`|'(?<!\\w')[^'\n]{3,300}'(?!\\w)"
 )
 _MEMBERS = LEXICON.members
 _YOU = _MEMBERS["you"] | _MEMBERS["your"]
@@ -122,7 +123,7 @@ def split_units(text: str, line: SymbolLine) -> tuple[Spans, Spans]:
 class _Detector:
     def __init__(self, text: str, line: SymbolLine, suspicion: float) -> None:
         self.text, self.line, self.symbols = text, line, line.symbols
-        self.suspicion = suspicion + FLOOD_SUSPICION * bool(_FLOOD.search(line.symbols))
+        self.suspicion = suspicion + FLOOD_SUSPICION * _has_flood(line.symbols)
         self.sentences = list(self._split_sentences())
         self.firsts = [sentence.first for sentence in self.sentences]
         self.quotations: list[tuple[int, int]] | None = None
@@ -374,3 +375,14 @@ def _contrast(scores: Floats) -> float:
     if len(scores) < MIN_CONTRAST_SENTENCES:
         return 0.0
     return CONTRAST_WEIGHT * min(MAX_CONTRAST, max(0.0, -float(median(scores.tolist()))))
+
+
+def _has_flood(symbols: str) -> bool:
+    """Return whether a few words repeat again and again."""
+    codes = np.frombuffer(symbols.encode("utf-32-le", "surrogatepass"), np.uint32)
+    for size in range(1, min(_MAX_FLOOD_WORDS, len(codes) // _MIN_FLOOD_REPEATS) + 1):
+        changes = np.flatnonzero(codes[size:] != codes[:-size])
+        runs = np.diff(changes, prepend=-1, append=len(codes) - size) - 1
+        if runs.max() >= (_MIN_FLOOD_REPEATS - 1) * size:
+            return True
+    return False

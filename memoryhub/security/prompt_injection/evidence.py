@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from operator import itemgetter
+from functools import reduce
+from operator import itemgetter, or_
 from pathlib import Path
 
 from pydantic import Field
 
 from memoryhub.core.rule_files import RuleFileError, RuleSchema, load_rule_file
-from memoryhub.security.prompt_injection.lexicon import LEXICON, WALL
+from memoryhub.security.prompt_injection.lexicon import BREAK, LEXICON, WALL
 
 EVIDENCE = Path(__file__).with_name("rules") / "evidence"
 # The order decides between kinds of the same weight.
@@ -63,24 +64,42 @@ _WIDE_GAP = re.compile(r"%(\d+)")
 
 @dataclass(frozen=True)
 class Branch:
-    """One alternative of a rule, compiled. ``need``: the bits of the parts that a match contains."""
+    """One alternative of a rule, compiled.
+
+    ``need``: the bits of the parts that a match contains. ``in_one_line``: they are between two line ends.
+    """
 
     kind: str
     rule: EvidenceRule
     pattern: re.Pattern[str]
     need: int
+    in_one_line: bool
 
 
 def possible_branches(symbols: str) -> list[Branch]:
-    """Return the branches of which all needed parts occur in the line. This is faster than a search."""
-    present = 0
-    for symbol in set(symbols):
-        present |= LEXICON.masks.get(symbol, 0)
+    """Return the branches whose needed parts occur together in the line. This is faster than a search."""
+    lines = {_find_parts(line) for line in symbols.split(BREAK)}
+    present = reduce(or_, lines)
     found: list[tuple[int, Branch]] = []
     for part, rows in _BY_PART:
-        if part & present == part:
-            found += [(place, branch) for place, branch in rows if branch.need & present == branch.need]
+        if part & present != part:
+            continue
+        possible = [row for row in rows if row[1].need & present == row[1].need]
+        near = [line for line in lines if line & part] if possible else []
+        found += [
+            (place, branch)
+            for place, branch in possible
+            if not branch.in_one_line or any(branch.need & line == branch.need for line in near)
+        ]
     return [branch for _, branch in sorted(found, key=itemgetter(0))]
+
+
+def _find_parts(line: str) -> int:
+    """Return the bits of the parts that the words of a line have."""
+    present = 0
+    for symbol in set(line):
+        present |= LEXICON.masks.get(symbol, 0)
+    return present
 
 
 def _compile_rule(kind: str, rule: EvidenceRule) -> Iterator[Branch]:
@@ -93,7 +112,7 @@ def _compile_rule(kind: str, rule: EvidenceRule) -> Iterator[Branch]:
         need = 0
         for part in _required_parts(source):
             need |= LEXICON.masks[part]
-        yield Branch(kind, rule, re.compile(_expand(source)), need)
+        yield Branch(kind, rule, re.compile(_expand(source)), need, _is_in_one_line(source))
 
 
 def _alternatives(pattern: str) -> list[str]:
@@ -114,6 +133,17 @@ def _required_parts(source: str) -> list[str]:
     while "(" in bare:
         bare = re.sub(r"\([^()]*\)[?*]?", "", bare)
     return _PART.findall(re.sub(r"\{\w+\}[?*]", "", bare))
+
+
+def _is_in_one_line(source: str) -> bool:
+    """Return whether no line end can be between the parts outside brackets."""
+    parts = [
+        part
+        for part in _PART.finditer(source)
+        if source.count("(", 0, part.start()) == source.count(")", 0, part.start())
+    ]
+    between = source[parts[0].start() : parts[-1].end()] if parts else source
+    return bool(parts) and "%" not in between and "\\n" not in between
 
 
 def _expand(source: str) -> str:

@@ -16,7 +16,6 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from string import ascii_lowercase, ascii_uppercase
 
 # Letters of other alphabets. They are replaced only in words that read as Latin, not in Russian or Greek
 # text.
@@ -73,14 +72,13 @@ _NON_ASCII_WORD = re.compile(r"[^\W\d_]*[^\W\d_\x00-\x7f][^\W\d_]*")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 _MAYBE_SPACED = re.compile(r"[ ._\-*|/·•~+\n][^\W_][ ._\-*|/·•~+\n][^\W_](?![^\W_])")
 _SPACED = re.compile(r"(?<![^\W_])[^\W_]([ ._\-*|/·•~+\n])[^\W_](?:\1[^\W_])+(?![^\W_])")
-_HYPHENATED = re.compile(r"(?<=[a-z])-[ \t]*\n[ \t>#*/]*(?=[a-z])")
+_HYPHENATED = re.compile(r"-(?<=[a-z]-)[ \t]*\n[ \t>#*/]*(?=[a-z])")
 _TAGS = range(0xE0020, 0xE007F)
 # Arabic vowel signs and the stretching stroke are optional in a word.
 _ARABIC_MARKS = frozenset(map(chr, [*range(0x64B, 0x660), 0x640, 0x670]))
 _ARABIC_LETTERS = str.maketrans("أإآٱىة", "اااايه")
 _QUOTES = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "\u2032": "'"})
 _DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"))
-_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # other letters are lowered by fold_character
 _MAX_ROUNDS = 3  # escapes within escapes
 
 
@@ -108,11 +106,9 @@ class NormalisedText:
 def normalise(text: str) -> NormalisedText:
     """Return the text in plain lower-case letters, without invisible characters."""
     found = _replace(_unescape(text), _CONTROL, _replace_control)
-    if found.text.isascii():
-        found = NormalisedText(found.text.lower(), found.origin)
-    else:
+    if not found.text.isascii():
         found = _replace_lookalikes(_replace(found, _CLUSTER, lambda match: fold_character(match.group())))
-        found = NormalisedText(found.text.translate(_LOWER), found.origin)
+    found = NormalisedText(found.text.lower(), found.origin)  # folded characters are in lower case already
     if "-" in found.text:
         found = _replace(found, _HYPHENATED, lambda _match: "")
     return _replace(found, _SPACED, _join_letters, each=2) if _MAYBE_SPACED.search(found.text) else found
