@@ -69,8 +69,7 @@ class LateAdminConfig(SimpleAdminConfig):
 
 def _check_admin(**kwargs: Any) -> list[system_checks.CheckMessage]:
     admin.autodiscover()
-    found: list[system_checks.CheckMessage] = check_admin_app(**kwargs)
-    return found
+    return check_admin_app(**kwargs)
 
 
 def _require_known_schema(apps: Any = None, plan: Any = None, **kwargs: Any) -> None:

@@ -344,8 +344,7 @@ def find_grant(raw: str) -> AgentToken | None:
     digest = tokens.hash_token(raw)
     grants = AgentToken.objects.select_related("client").filter(client__isnull=False)
     named = OAuthRefresh.objects.filter(digest=digest).values("token")
-    found: AgentToken | None = grants.filter(Q(digest=digest) | Q(pk__in=named)).first()
-    return found
+    return grants.filter(Q(digest=digest) | Q(pk__in=named)).first()
 
 
 def revoke_by_client(token: AgentToken) -> None:

@@ -110,7 +110,6 @@ class VisibleRowsAdmin(_ModelAdmin):
     view_on_site: Any = False
 
     def visible_to(self, request: HttpRequest, clearance: Clearance) -> QuerySet[Any]:
-        """Return the rows of this model that are visible to a clearance."""
         rows: QuerySet[Any] = self.model._default_manager.visible_to(clearance)
         return rows
 

@@ -103,8 +103,7 @@ class PersonAdmin(SuperusersOnly, _UserAdmin):
         if self.get_object(request, unquote(id)) == request.user:
             messages.error(request, "Nothing was changed. Change your own password here, with the old one.")
             return redirect("you")
-        answer: HttpResponse = super().user_change_password(request, id, form_url)
-        return answer
+        return super().user_change_password(request, id, form_url)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         super().save_related(request, form, formsets, change)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
 from ninja import Query, Router
 from pydantic import BaseModel, Field
 
@@ -113,9 +114,7 @@ class MergedShape(BaseModel):
 def get_related(request: ApiRequest, id: str, params: Query[RelatedTo]) -> HttpResponse:
     """Finds related memories by vectors, shared files and labels. Does not count as access."""
     clearance = params.clearance(request.auth)
-    memory = Memory.objects.visible_to(clearance).live().with_details().filter(uid=id).first()
-    if memory is None:
-        raise Http404
+    memory = get_object_or_404(Memory.objects.visible_to(clearance).live().with_details(), uid=id)
     found = related.find_related(memory, clearance, params.limit)
     record_reveals((one.memory for one in found.items), request.auth.actor, "api related")
     shown = serializers.memories((one.memory for one in found.items), clearance, serializers.preview)
@@ -131,7 +130,7 @@ def list_duplicates(request: ApiRequest, params: Query[DuplicateList]) -> HttpRe
     """Returns clusters of memories with nearly the same content, most similar first."""
     start = parse_offset(params.cursor)
     clearance = params.clearance(request.auth)
-    memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
+    memories = Memory.objects.visible_to(clearance).live()
     filters = {name: value for name in ("project", "category") if (value := getattr(params, name))}
     found = duplicates.find_clusters(memories.filter(**filters), clearance, similarity=params.similarity)
     end = start + params.limit

@@ -8,19 +8,19 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from django.db import OperationalError
 from django.http import HttpResponse
 from django.utils import timezone
 from ninja import Body, Query, Router
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationInfo, field_validator
 
 from memoryhub import capture, memories
 from memoryhub.access.policy import Sensitivity
 from memoryhub.api.schemas import EventAnswer, documented
-from memoryhub.capture import identities, projects, proof
+from memoryhub.capture import identities, projects, session_use
 from memoryhub.capture.observation import clean_text
 from memoryhub.core.agent_hooks import (
     AGENTS,
@@ -94,12 +94,12 @@ def handle_hook(
             if answer := _run_command(hook_event, caller):
                 return {"decision": "block", "reason": answer}
             at = options.at or timezone.now()
-            is_week_new = name == "SessionStart" and proof.is_week_new(caller.actor, at)
+            is_week_new = name == "SessionStart" and session_use.is_week_new(caller.actor, at)
             result = capture.dispatch(hook_event, caller.actor)
             context, notes = result.context, list(result.warnings)
             context = "\n\n".join(filter(None, (context, _name_project(hook_event, caller))))
             if result.event and not options.late:
-                notes += _proofs(result.event, caller, is_week_new)
+                notes += _use_notes(result.event, caller, is_week_new)
     except StoreError:
         raise
     except Exception as error:
@@ -158,7 +158,7 @@ def _run_command(hook_event: capture.HookEvent, caller: Caller) -> str:
         changed = projects.configure_project(name, caller.actor, pause_hours=hours)
     except StoreError as refusal:
         return f"memoryhub: nothing changed: {refusal.message}"
-    note = projects.mode_note(changed.project, zone=proof.time_zone(caller.actor)) or "automatic"
+    note = projects.mode_note(changed.project, zone=session_use.time_zone(caller.actor)) or "automatic"
     resumed = "" if hours else "resumed; "
     return f"memoryhub: {resumed}{note} in the project {name}"
 
@@ -183,7 +183,7 @@ def _rate_shown(words: str, session_id: str, project: str, caller: Caller) -> st
     if not asked:
         raise StoreError("after /memoryhub:useful write nothing, a number, or no, for example: no 2")
     number = int(asked["number"] or 0)
-    shown = proof.last_shown(session_id, project, caller.actor)
+    shown = session_use.last_shown(session_id, project, caller.actor)
     chosen = shown[number - 1 : number] if number else shown
     if not chosen:
         raise StoreError("no memory with this number was shown" if shown else "no memory was shown here yet")
@@ -195,14 +195,14 @@ def _rate_shown(words: str, session_id: str, project: str, caller: Caller) -> st
     return f"memoryhub: rated {'not ' if asked['no'] else ''}useful: {titles}"
 
 
-def _proofs(event: Event, caller: Caller, is_week_new: bool) -> list[str]:
+def _use_notes(event: Event, caller: Caller, is_week_new: bool) -> list[str]:
     """Return what memory did in the week, at its first session, or in the session, at its end."""
     if event.event == capture.SESSION_START:
-        line = proof.weekly_line(caller.actor, event.at) if is_week_new else ""
+        line = session_use.weekly_line(caller.actor, event.at) if is_week_new else ""
         return [line] if line else []
     if event.event != capture.SESSION_END:
         return []
-    found = proof.prove_session(event.session.session_id, event.session.project, caller.actor)
+    found = session_use.count_session_use(event.session.session_id, event.session.project, caller.actor)
     return [f"{found} in this session"] if found.shown or found.kept else []
 
 
@@ -292,11 +292,20 @@ class ClaudeCodeOptions(AccessParams):
     """Query parameters of a hook; its body comes from the agent."""
 
     project: Name = Field("", description="Project of the event; default: that of the repository.")
+    late: bool = Field(False, description="The agent no longer waits: record the event, inject nothing.")
     at: Moment | None = Field(None, description=f"Time of the event; default: now. {_DELIVERED_ONCE}")
     event_id: str = Field(
         "", pattern=r"^[A-Za-z0-9_-]{0,64}$", description=f"Id that the sender chose. {_DELIVERED_ONCE}"
     )
-    late: bool = Field(False, description="The agent no longer waits: record the event, inject nothing.")
+
+    @field_validator("at", mode="before")
+    @classmethod
+    def _bring_late_event_to_now(cls, given: Any, info: ValidationInfo) -> Any:
+        """Return now for a late event of a clock that is ahead: its sender would discard a refused event."""
+        if not info.data.get("late"):
+            return given
+        at = TypeAdapter(datetime).validate_python(given)
+        return min(at if at.tzinfo else at.replace(tzinfo=UTC), timezone.now())
 
 
 class AgentHookOptions(ClaudeCodeOptions):

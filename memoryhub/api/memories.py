@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from django.conf import settings
 from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.utils.http import parse_etags
 from ninja import Query, Router
 from pydantic import BaseModel, Field, ValidationError
@@ -259,9 +260,7 @@ def undo_rating(request: ApiRequest, id: str) -> HttpResponse:
 
 
 def _find_rated(id: str, caller: Caller) -> Memory:
-    memory: Memory | None = _writable_memories(caller).live().filter(uid=id).first()
-    if memory is None:
-        raise Http404
+    memory: Memory = get_object_or_404(_writable_memories(caller).live(), uid=id)
     return memory
 
 
@@ -285,9 +284,7 @@ def _rating_response(outcome: str, memory: Memory) -> HttpResponse:
 def restore_memory(request: ApiRequest, id: str) -> HttpResponse:
     """Also restores an expired memory; its lifetime starts again."""
     restored = store.restore_memories([id], request.auth.actor)
-    memory = _writable_memories(request.auth).filter(uid=id).with_details().first()
-    if memory is None:
-        raise Http404
+    memory = get_object_or_404(_writable_memories(request.auth).with_details(), uid=id)
     if not restored:
         record_reveals([memory], request.auth.actor, "api restore")
     shown = serializers.serialize_memory(memory, request.auth.actor)
@@ -326,9 +323,7 @@ def _expected_version(request: ApiRequest, uid: str) -> datetime | None:
     tags = parse_etags(request.headers.get("If-Match", ""))
     if not tags or tags == ["*"]:
         return None
-    memory: Memory | None = _writable_memories(request.auth).filter(uid=uid).first()
-    if memory is None:
-        raise Http404
+    memory: Memory = get_object_or_404(_writable_memories(request.auth), uid=uid)
     if make_etag(memory) not in tags:
         raise _precondition_failed()
     return memory.updated_at
@@ -339,18 +334,15 @@ def _precondition_failed() -> Problem:
 
 
 def _find_memory(uid: str, params: OneMemory, caller: Caller) -> Memory:
-    memories: MemoryQuerySet = Memory.objects.visible_to(params.clearance(caller)).filter(uid=uid)
+    memories = Memory.objects.visible_to(params.clearance(caller))
     memories = memories.trashed() if params.trashed else memories.live()
-    memory: Memory | None = next(iter(memories), None)
-    if memory is None:
-        raise Http404
+    memory: Memory = get_object_or_404(memories, uid=uid)
     return memory
 
 
 def _writable_memories(caller: Caller) -> MemoryQuerySet:
     """Return all memories that the token may see: writes need not ask for levels."""
-    memories: MemoryQuerySet = Memory.objects.visible_to(caller.actor.clearance)
-    return memories
+    return Memory.objects.visible_to(caller.actor.clearance)
 
 
 def _parse_draft(item: Any) -> MemoryDraft | Problem:

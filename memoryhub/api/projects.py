@@ -15,7 +15,7 @@ from memoryhub.api.schemas import CorrectedShape, IdentitiesShape, PageShape, Pr
 from memoryhub.capture import identities, project_changes, projects
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.page_corrections import Action, Correction, correct_page
-from memoryhub.capture.proof import status_line
+from memoryhub.capture.session_use import status_line
 from memoryhub.core.dates import format_iso
 from memoryhub.core.text import estimate_tokens
 from memoryhub.core.vocabulary import ProjectMode, Right

@@ -107,7 +107,7 @@ def detect(last: int, digest: str) -> dict[str, Any] | None:
         "rows": end[0] - common,
         "journal_rows": last,
         "mirror_hash": end[1],
-        "file": mirror.name_aside().name,
+        "file": mirror.timestamped_path().name,
     }
 
 

@@ -166,7 +166,7 @@ def recorded_loss(digest: str) -> JournalEntry | None:
     return losses.exclude(detail__has_key="imported").order_by("-seq").first() if digest else None
 
 
-def name_aside() -> Path:
+def timestamped_path() -> Path:
     """Return a new name for a file that is set aside."""
     return mirror_path().with_name(f"{mirror_path().name}.{timezone.now():%Y%m%dT%H%M%S%f}")
 
@@ -177,9 +177,9 @@ def move_aside(digest: str = "") -> Path:
     ``digest``: the hash of its last line, by which a recorded loss names the file.
     """
     loss = recorded_loss(digest)
-    target = mirror_path().with_name(Path(loss.detail["file"]).name) if loss else name_aside()
+    target = mirror_path().with_name(Path(loss.detail["file"]).name) if loss else timestamped_path()
     if target.exists():
-        target = name_aside()
+        target = timestamped_path()
     mirror_path().rename(target)
     return target
 

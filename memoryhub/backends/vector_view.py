@@ -68,8 +68,7 @@ class VisibleMemories:
 
     @cached_property
     def _select(self) -> tuple[str, Sequence[Any]]:
-        select: tuple[str, Sequence[Any]] = self.memories.order_by().values("pk").query.sql_with_params()
-        return select
+        return self.memories.order_by().values("pk").query.sql_with_params()
 
     @property
     def query(self) -> str:
@@ -199,8 +198,7 @@ class VectorView:
             return self._multiply(vector)
         following: Vectors = self.matrix[len(self.codes) :] @ vector
         beyond: Vectors = self.extra @ vector
-        estimates: Vectors = np.concatenate([self.codes.multiply(vector), following, beyond])
-        return estimates
+        return np.concatenate([self.codes.multiply(vector), following, beyond])
 
     def _cosines(self, query: Vectors, mean: Vectors | None, rows: Keys | None = None) -> Vectors:
         """Return the exact cosines of these rows, or estimates of all.
@@ -213,8 +211,7 @@ class VectorView:
             return products
         length = float(np.sqrt(max(float(direction @ direction), _EPSILON)))
         distances = self._distances_to(mean) if rows is None else self._distances_to(mean)[rows]
-        cosines: Vectors = (products - np.float32(mean @ direction)) / (distances * np.float32(length))
-        return cosines
+        return (products - np.float32(mean @ direction)) / (distances * np.float32(length))
 
     def _distances_to(self, mean: Vectors) -> Vectors:
         """Return the distance of each row to a mean."""
@@ -343,8 +340,7 @@ def _centre(bits: int) -> float:
 def _to_numbers(values: Vectors, step: float, bits: int) -> NDArray[np.uint8]:
     """Return the number of the level of each value, from 0. Levels are one step apart."""
     levels = values * np.float32(1 / step) + (1 << bits - 1)
-    numbers: NDArray[np.uint8] = np.clip(levels, 0, (1 << bits) - 1, out=levels).astype(np.uint8)
-    return numbers
+    return np.clip(levels, 0, (1 << bits) - 1, out=levels).astype(np.uint8)
 
 
 def _pack(numbers: NDArray[np.uint8], bits: int) -> NDArray[np.uint64]:

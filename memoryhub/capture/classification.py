@@ -10,7 +10,7 @@ from pathlib import Path
 
 from memoryhub.capture.statements import gives_reason
 from memoryhub.core.rule_files import PatternFile, Regex, RuleSchema, Words, load_rule_file
-from memoryhub.core.text import collapse_whitespace, first_line, jaccard, shorten, terms, words
+from memoryhub.core.text import COMMIT_PREFIX, collapse_whitespace, first_line, jaccard, shorten, terms, words
 from memoryhub.core.vocabulary import TYPES, MemoryType
 
 OTHER_TYPE_WEIGHT = 0.5
@@ -216,7 +216,7 @@ def compute_importance(kind: MemoryType, text: str) -> float:
 
 def declared_type(text: str) -> MemoryType | None:
     """Return the type that a commit prefix declares."""
-    found = PREFIX.match(first_line(text))
+    found = COMMIT_PREFIX.match(first_line(text))
     prefix = found["kind"].lower() if found else ""
     return next((kind for kind, rules in _RULES.types.items() if prefix in rules.prefixes), None)
 
@@ -226,12 +226,6 @@ MAX_ABSTRACT_CHARS = 200
 MAX_HEADLINE_CHARS = 1000
 _MIN_TITLE_CHARS = 25  # shorter clauses are no title
 _GOOD_TITLE_CHARS = 50  # from here on, a title may end at a comma
-# Prefixes of conventional commits.
-PREFIX = re.compile(
-    r"^(?P<kind>(?:bug|hot)?fix|feat(?:ure)?|refactor|perf|decision|decide|docs|chore|tests?|style|build|ci|revert)"
-    r"(?:\([^)]*\))?!?:\s+",
-    re.IGNORECASE,
-)
 _NUMBER = re.compile(
     r"^(?:(?:ADR|RFC|DR)[- ]?)?\d{1,4}\s?[.):]\s+|^(?:ADR|RFC)[- ]?\d{1,4}\s*[-–—]\s*", re.IGNORECASE
 )
@@ -256,8 +250,8 @@ def headline(text: str) -> str:
     """Return the first line without a commit prefix, a document number and trailing references."""
     head = first_line(text)[:MAX_HEADLINE_CHARS].replace("**", "")
     if reverted := reverted_headline(text):
-        return f"Reverted: {PREFIX.sub('', reverted)}"
-    return _without_references(_NUMBER.sub("", PREFIX.sub("", head)))
+        return f"Reverted: {COMMIT_PREFIX.sub('', reverted)}"
+    return _without_references(_NUMBER.sub("", COMMIT_PREFIX.sub("", head)))
 
 
 def make_title(text: str) -> str:

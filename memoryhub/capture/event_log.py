@@ -40,7 +40,7 @@ _KNOWN_EVENTS = (*hooks.EVENTS, hooks.CHECKPOINT, hooks.TOOL_CONTEXT)
 
 
 @dataclass(frozen=True)
-class Arrival:
+class ReceivedEvent:
     """A valid event before it is recorded: time, marks, session (without a key if new) and project."""
 
     at: datetime
@@ -50,20 +50,20 @@ class Arrival:
     project: Project
 
 
-def receive_event(hook_event: HookEvent, now: datetime) -> Arrival:
+def receive_event(hook_event: HookEvent, now: datetime) -> ReceivedEvent:
     """Find the session and the project of a valid event, without a write."""
     at = _event_time(hook_event.at, now, hook_event.is_late)
     marks: tuple[str, ...] = ()
     if not hook_event.delivery_id and hook_event.at is None and hook_event.event in _IDENTIFIED_BY_CONTENT:
         marks = _delivery_marks(hook_event, now)
     mark = marks[0] if marks else hook_event.delivery_id
-    return Arrival(at, mark, marks, *_find_session(hook_event, at, mark, marks))
+    return ReceivedEvent(at, mark, marks, *_find_session(hook_event, at, mark, marks))
 
 
-def prepare_event(hook_event: HookEvent, arrival: Arrival, actor: Actor) -> HookContext:
+def prepare_event(hook_event: HookEvent, received: ReceivedEvent, actor: Actor) -> HookContext:
     """Get or create the session of an event and parse its data."""
-    at, mark, marks = arrival.at, arrival.mark, arrival.marks
-    session = _get_or_create_session(hook_event, arrival, actor)
+    at, mark, marks = received.at, received.mark, received.marks
+    session = _get_or_create_session(hook_event, received, actor)
     event = Event(
         session=session,
         at=at,
@@ -72,7 +72,7 @@ def prepare_event(hook_event: HookEvent, arrival: Arrival, actor: Actor) -> Hook
         sensitivity=hook_event.sensitivity,
         mark="" if marks and session.has_mark else mark,
     )
-    context = HookContext(hook_event, actor, arrival.project, session, at, event, delivery_marks=marks)
+    context = HookContext(hook_event, actor, received.project, session, at, event, delivery_marks=marks)
     context.imported_at = timezone.now() if hook_event.is_backfilled else None
     context.repeated = session.is_repeated if marks else session.has_mark
     if hook_event.event in (hooks.TOOL_POST, hooks.TOOL_CONTEXT):
@@ -198,8 +198,8 @@ def _find_session(
     return session, project
 
 
-def _get_or_create_session(hook_event: HookEvent, arrival: Arrival, actor: Actor) -> Session:
-    session, at = arrival.session, arrival.at
+def _get_or_create_session(hook_event: HookEvent, received: ReceivedEvent, actor: Actor) -> Session:
+    session, at = received.session, received.at
     if session.pk is None:
         session.agent, session.cwd = actor.name, hook_event.cwd
         session.state = _place(hook_event)
@@ -210,7 +210,7 @@ def _get_or_create_session(hook_event: HookEvent, arrival: Arrival, actor: Actor
         with write_transaction():
             session.is_new = bulk.insert_unless(session, "FALSE", [])
         if not session.is_new:  # another process has inserted it
-            session, _ = _find_session(hook_event, at, arrival.mark, arrival.marks)
+            session, _ = _find_session(hook_event, at, received.mark, received.marks)
     if hook_event.cwd and not session.cwd:
         session.cwd = hook_event.cwd
         with locked_state(session) as state:

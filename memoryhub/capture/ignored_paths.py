@@ -13,7 +13,7 @@ from typing import Any
 
 from pathspec import GitIgnoreSpec
 
-from memoryhub.capture.observation import MAX_DEPTH, MAX_OUTPUT, Observation
+from memoryhub.capture.observation import CUT, MAX_DEPTH, MAX_OUTPUT, Observation
 from memoryhub.memories.errors import StoreError
 
 MAX_PATTERNS_CHARS = 10_000
@@ -165,6 +165,8 @@ class IgnoredPaths:
         """
         if not self:
             return seen
+        # The name of an ignored file can be in the part that was cut, before the end.
+        seen = replace(seen, output=seen.output.partition(CUT)[0]) if seen.kind == "run" else seen
         read, modified = self._keep(seen.files_read), self._keep(seen.files_modified)
         touched = len(seen.files_read) + len(seen.files_modified)
         is_named = self._names_in_input(given)

@@ -19,12 +19,20 @@ from memoryhub.capture.paths import relative_path, with_relative_paths
 from memoryhub.core.rule_files import PatternFile, Regex, Words, load_rule_file
 
 MAX_OUTPUT = 20_000  # characters of a call that are read
+MAX_RUN_OUTPUT = 1_000_000  # of a command, of whose output both ends are read: errors are at the end
+CUT = "\n…\n"  # between the ends
 MAX_DEPTH = 20  # of nested objects and lists
 MAX_FILES = 50  # of one call
 
 _NEXT_COMMAND = frozenset({"&&", "||", ";", "|"})
 _SCRIPT_OPTION = re.compile(r"-[a-z]*c")  # of a shell: the next word is a script
 _MESSAGE_OPTION = re.compile(r"-[a-z]*m|--message")
+# Sequences that set colours, move the cursor, or set a title or a link of a terminal; and the part of a line
+# that a carriage return overwrites, such as a progress bar.
+_TERMINAL_CODES = re.compile(
+    r"""\x1b\[[0-?]*[ -/]*[@-~] | \x1b[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\) | \x1b[ -/]*[0-~]""", re.VERBOSE
+)
+_OVERWRITTEN = re.compile(r"^[^\n]*\r(?=[^\r\n])", re.MULTILINE)
 
 
 class ToolRules(PatternFile):
@@ -105,7 +113,7 @@ def observe(tool: str, given: Any, response: Any, cwd: str = "", root: str = "")
     given = given if isinstance(given, Mapping) else {"input": given}
     kind = tool_kind(tool)
     paths = tuple(dict.fromkeys(relative_path(path, cwd, root) for path in _paths(given)))
-    output = answers_text(given, response) if kind == "question" else output_text(response)
+    output = answers_text(given, response) if kind == "question" else _tool_output(kind, response)
     output = with_relative_paths(output[:MAX_OUTPUT], root or cwd)
     command = _command_text(given)
     refused = isinstance(response, Mapping) and any(map(response.get, TOOLS.error_keys))
@@ -144,19 +152,38 @@ def _exit_code(response: Any) -> int:
     return next((code for code in found if isinstance(code, int)), 0)
 
 
-def output_text(response: Any, depth: int = 0) -> str:
-    """Return the readable part of a response of any shape, at most :data:`MAX_OUTPUT` characters."""
+def _tool_output(kind: str, response: Any) -> str:
+    """Return the output as a terminal shows it; of a command with a long output, both ends."""
+    text = output_text(response, MAX_RUN_OUTPUT if kind == "run" else MAX_OUTPUT)
+    return _both_ends(_OVERWRITTEN.sub("", _TERMINAL_CODES.sub("", text)))
+
+
+def _both_ends(text: str) -> str:
+    """Return a text of at most :data:`MAX_OUTPUT` characters, without lines of its middle if it is longer."""
+    if len(text) <= MAX_OUTPUT:
+        return text
+    half = MAX_OUTPUT // 2 - len(CUT)
+    start, end = text[:half], text[-half:]
+    # The rest of a line, or of a private key, would not be recognised as a secret.
+    end = end.partition("\n")[2]
+    if "-----END " in end.partition("-----BEGIN ")[0]:
+        end = end.partition("-----END ")[2].partition("\n")[2]
+    return f"{start}{CUT}{end}"
+
+
+def output_text(response: Any, room: int = MAX_OUTPUT, depth: int = 0) -> str:
+    """Return the readable part of a response of any shape, at most ``room`` characters."""
     if response is None or depth > MAX_DEPTH:
         return ""
     if isinstance(response, str):
-        return clean_text(response[:MAX_OUTPUT])
+        return clean_text(response[:room])
     if isinstance(response, Mapping):
-        named = _join_texts((response[key] for key in TOOLS.output_keys if response.get(key)), depth)
+        named = _join_texts((response[key] for key in TOOLS.output_keys if response.get(key)), room, depth)
         return named or _join_texts(
-            (value for value in response.values() if not isinstance(value, bool)), depth
+            (value for value in response.values() if not isinstance(value, bool)), room, depth
         )
     if isinstance(response, list | tuple):
-        return _join_texts(response, depth)
+        return _join_texts(response, room, depth)
     return str(response)
 
 
@@ -201,11 +228,11 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _join_texts(parts: Iterable[Any], depth: int) -> str:
-    """Join the texts of the parts, one per line, up to :data:`MAX_OUTPUT` characters."""
-    found, room = [], MAX_OUTPUT
+def _join_texts(parts: Iterable[Any], room: int, depth: int) -> str:
+    """Join the texts of the parts, one per line, up to ``room`` characters."""
+    found = []
     for part in parts:
-        if text := output_text(part, depth + 1):
+        if text := output_text(part, room, depth + 1):
             found.append(text[:room])
             room -= len(text) + 1
         if room <= 0:

@@ -309,14 +309,14 @@ def dispatch(hook_event: HookEvent, actor: Actor, now: datetime | None = None) -
     """
     now = now or timezone.now()
     hook_event = event_log.validate_event(hook_event, actor)
-    arrival = event_log.receive_event(hook_event, now)
-    project = arrival.project
+    received = event_log.receive_event(hook_event, now)
+    project = received.project
     if not project.records_events(now):
         return _skip_event(hook_event.event, projects.leave_out(project, hook_event.event, now))
     ignored = event_log.ignored_paths(project, hook_event.cwd)
     if ignored and (prompt := hook_event.data.get("prompt")):
         hook_event = replace(hook_event, data={**hook_event.data, "prompt": ignored.redact(str(prompt))})
-    context = event_log.prepare_event(hook_event, arrival, actor)
+    context = event_log.prepare_event(hook_event, received, actor)
     if context.ignored:
         return _skip_event(hook_event.event, "only ignored files")
     reports = []

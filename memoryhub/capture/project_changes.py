@@ -33,8 +33,8 @@ from memoryhub.capture.project_moves import (
     move_rows,
     move_sessions,
     replace_keys,
+    revert_moves,
     save_move,
-    take_back,
 )
 from memoryhub.capture.projects import (
     CONFIGURE,
@@ -365,7 +365,7 @@ def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:
                 undo.refused.append((name, f"the name {name} is in use again, or {into} is gone"))
                 continue
             _rename(into, name)
-        take_back(undo.id, name, into)
+        revert_moves(undo.id, name, into)
         if row.operation != RENAME:
             _restore_target(row, into)
         _record_move(UNDO_MOVE, undo.id, {"name": into, "into": name}, undo.actor, undo.now)

@@ -133,7 +133,7 @@ def move_identities(uid: str, identities: Any, project: Project) -> None:
     ProjectIdentity.objects.filter(pk__in=keys).update(project=project)
 
 
-def take_back(uid: str, name: str, into: str) -> None:
+def revert_moves(uid: str, name: str, into: str) -> None:
     """Move back what an action moved, as far as it is still there. What was added since stays."""
     moves = ProjectMove.objects.filter(action=uid).order_by("-pk")
     for move in moves:
@@ -147,11 +147,11 @@ def take_back(uid: str, name: str, into: str) -> None:
             move_back(Memory if move.table == "Memory" else Fact, into, name, move.rows)
         else:
             for chunk in batched(move.rows, CHUNK_SIZE):
-                _take_back_rows(move.table, chunk, name, into)
+                _revert_rows(move.table, chunk, name, into)
     moves.delete()
 
 
-def _take_back_rows(table: str, rows: Sequence[Sequence[Any]], name: str, into: str) -> None:
+def _revert_rows(table: str, rows: Sequence[Sequence[Any]], name: str, into: str) -> None:
     keys = [pk for pk, *_ in rows]
     if table == "Session":
         taken = Session.objects.filter(project=name).values("session_id")

@@ -288,8 +288,7 @@ def _find_replaced_memory(candidate: Candidate, context: HookContext) -> Memory 
 
 
 def _visible_live(context: HookContext) -> MemoryQuerySet:
-    live: MemoryQuerySet = Memory.objects.visible_to(context.actor.clearance).live()
-    return live.filter(project=context.session.project)
+    return Memory.objects.visible_to(context.actor.clearance).live().filter(project=context.session.project)
 
 
 def consolidate(context: HookContext) -> HandlerResult:
@@ -311,8 +310,7 @@ def _run_maintenance(operation: str, mode: str, context: HookContext) -> Handler
     session = context.session
     # The journal shows changes at the level of each memory. Readers who cannot see part of this session must
     # not learn its id from them.
-    events = Event.objects.filter(session=session)
-    is_guarded = events.exclude(sensitivity=Sensitivity.PUBLIC.value).exists()
+    is_guarded = Event.objects.filter(session=session).exclude(sensitivity=Sensitivity.PUBLIC.value).exists()
     actor = _maintenance_actor("upkeep" if is_guarded else "session-end", context)
     project = {"project": session.project}
     limit = settings.MEMORYHUB.inline_maintenance_limit

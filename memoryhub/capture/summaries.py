@@ -146,9 +146,10 @@ def _build_draft(
     modified = _modified_files(events, context.event, level)
     if not items and not modified:
         return None
+    prompt = "" if since else _first_prompt(events)
     return SummaryDraft(
-        text=_format_text(items, modified, "" if since else _first_prompt(events)),
-        title=_format_headline(items, modified),
+        text=_format_text(items, modified, prompt),
+        title=_format_headline(items, modified, prompt),
         abstract=_format_abstract(items),
         concepts=_shared_concepts(items),
         modified=modified,
@@ -222,10 +223,10 @@ def _format_items(items: Sequence[SummaryItem]) -> list[str]:
     return [*lines, f"- and {more} more"] if more > 0 else lines
 
 
-def _format_headline(items: Sequence[SummaryItem], modified: Sequence[str]) -> str:
-    """Return the title of the most important memory."""
+def _format_headline(items: Sequence[SummaryItem], modified: Sequence[str], prompt: str) -> str:
+    """Return the title of the most important memory, or without memories what was asked for."""
     if not items:
-        return f"Changes in {format_count(len(modified), 'file')}"
+        return shorten(prompt, 120) or f"Changes in {format_count(len(modified), 'file')}"
     best = max(items, key=lambda item: item.importance)
     return shorten(best.title, 120)
 

@@ -102,13 +102,25 @@ def get_check(uid: str, clearance: Clearance) -> MemoryCheck:
 
 
 def create_check(draft: CheckDraft, actor: Actor) -> MemoryCheck:
-    """Store a check that is owned by the person behind the actor."""
+    """Store a check that is owned by the person behind the actor, or return their equal one.
+
+    A form that is sent twice stores one check.
+    """
     _require_account(actor)
     check = MemoryCheck(owner=actor.owner, created_at=timezone.now())
     with write_transaction():
+        if equal := _find_equal(draft, actor):
+            return equal
         if MemoryCheck.objects.filter(project=draft.project).count() >= MAX_CHECKS:
             raise Conflict(f"the project has {MAX_CHECKS} checks already; delete one first", "project")
         return _save(check, draft, actor, "check_create")
+
+
+def _find_equal(draft: CheckDraft, actor: Actor) -> MemoryCheck | None:
+    own = visible_checks(actor.clearance).filter(
+        owner=actor.owner, project=draft.project, prompt=draft.prompt
+    )
+    return next((check for check in own if to_draft(check) == draft.model_dump()), None)
 
 
 def import_check(

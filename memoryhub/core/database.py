@@ -244,7 +244,7 @@ class Deadline:
         self.milliseconds = milliseconds
         self._began = time.perf_counter()
 
-    def took(self) -> float:
+    def elapsed_ms(self) -> float:
         """Return the milliseconds since the start."""
         return round((time.perf_counter() - self._began) * 1000, 3)
 

@@ -29,6 +29,11 @@ SHORT_WORD_CHARS = 2  # letters of a word that matches whole words only: "go" is
 # Diacritics are removed only from Latin letters: й and и, が and か are different letters.
 _LATIN_MARKS = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n|(?<=[。！？])")
+COMMIT_PREFIX = re.compile(  # of conventional commits: "feat(api): "
+    r"^(?P<kind>(?:bug|hot)?fix|feat(?:ure)?|refactor|perf|decision|decide|docs|chore|tests?|style|build|ci|revert)"
+    r"(?:\([^)]*\))?!?:\s+",
+    re.IGNORECASE,
+)
 _SUMMARY_PREFIX = re.compile(r"^(?:Session|So far): ")  # of the titles that the hub gives to summaries
 _MARKDOWN_MARKS = re.compile(r"^(?:[#>*\s]+|-+(?=\s|$))+")  # Markdown; "--quiet" is an option
 # Approximates the tokens of a language model: a space belongs to the next word.
@@ -150,8 +155,8 @@ def first_line(text: str) -> str:
 def without_title_line(content: str, title: str, *, under_title: bool = False) -> str:
     """Return the content without a first line that repeats the title, unless that line begins a paragraph.
 
-    Markdown marks, whitespace and a final full stop or colon do not count. ``under_title``: the title is the
-    line before, so the paragraph continues.
+    Case, Markdown marks, whitespace and a final full stop or colon do not count. ``under_title``: the title
+    is the line before, so the paragraph continues.
     """
     first, _, rest = content.strip().partition("\n")
     if not title.strip() or _comparable(first) != _comparable(title):
@@ -161,7 +166,7 @@ def without_title_line(content: str, title: str, *, under_title: bool = False) -
 
 
 def _comparable(line: str) -> str:
-    return collapse_whitespace(line.translate(_WITHOUT_MARKS)).rstrip(" .:")
+    return collapse_whitespace(line.translate(_WITHOUT_MARKS)).rstrip(" .:").casefold()
 
 
 def without_title_prefix(text: str, title: str) -> str:

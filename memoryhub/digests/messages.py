@@ -15,6 +15,7 @@ import smtplib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from html import escape
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
@@ -186,18 +187,14 @@ def _slack_lines(digest: Digest, content: Content) -> Iterator[str]:
         yield f"*{section.title}*"
         for entry in section.entries:
             project = f" ({_slack_escape(entry.project)})" if entry.project and not digest.project else ""
-            yield f"• <{_slack_url(hub + entry.path)}|{_slack_escape(entry.text)}>{project}"
+            yield f"• <{escape(hub + entry.path, quote=False)}|{_slack_escape(entry.text)}>{project}"
         if section.more:
-            yield f"<{_slack_url(hub + section.path)}|and {section.more:,} more>"
+            yield f"<{escape(hub + section.path, quote=False)}|and {section.more:,} more>"
 
 
 def _slack_escape(text: str) -> str:
     """Escape as Slack asks for, and replace the marks of bold, code, struck text and links by look-alikes."""
-    return _slack_url(text.translate(str.maketrans("*`|~_", "∗ˋ¦∼ˍ")))
-
-
-def _slack_url(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escape(text.translate(str.maketrans("*`|~_", "∗ˋ¦∼ˍ")), quote=False)
 
 
 def _post_webhook(digest: Digest, content: Content, now: datetime) -> None:
@@ -282,7 +279,7 @@ def collect_content(digest: Digest, now: datetime) -> Content:
     clearance, project = digest_clearance(digest), digest.project
     if project and not clearance.includes_project(project):
         return Content(is_open=False)
-    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live(now)
+    live = Memory.objects.visible_to(clearance).live(now)
     sections = (
         *_memory_sections(live.filter(project=project) if project else live, digest, now),
         _contradictions(clearance, digest, now),

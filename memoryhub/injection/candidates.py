@@ -52,6 +52,7 @@ from memoryhub.search.visible_rows import is_loading
 MAX_TERMS = 8  # about as many as in a normal search
 MAX_UNKNOWN_TERMS = 1  # of these, terms that no memory contains; they lower the match of other topics
 MAX_CLAUSES = 3  # sentences that are matched alone
+MAX_LOOKED_UP_PHRASES = 16  # names such as "foo.bar", together with the words
 MAX_CORRECTED_WORDS = 4  # informative words of a prompt in which typing errors are corrected
 MIN_SUBSTRING_LENGTH = 5  # letters of a word that is searched inside other words
 NAME_BONUS = 1.3
@@ -144,14 +145,14 @@ def require_loaded(memories: MemoryQuerySet) -> None:
 def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> list[Candidate]:
     """Return the best candidates, even those below the minimum score; none if no term is informative."""
     parsed = parse_prompt(prompt)
-    words = TermMatches.load(memories, words_query(parsed))
+    words = TermMatches.load(memories, words_query(parsed, MAX_LOOKED_UP_PHRASES))
     if not len(words.rows):
         return []
     if 0 < len(words.known_words) < len(parsed.words) <= MAX_CORRECTED_WORDS:
         correction = correct_spelling(memories, prompt, fields=("title", "alias_text"))
         if correction is not None:
             parsed = parse_prompt(correction.typed)
-            words = TermMatches(words.rows, words_query(parsed), words)
+            words = TermMatches(words.rows, words_query(parsed, MAX_LOOKED_UP_PHRASES), words)
     rows = words.rows
     prompt_query = build_query(parsed, words.frequencies.of_stems, len(rows))
     if prompt_query is None:
@@ -276,15 +277,16 @@ def _match_candidates(
     texts = dict(zip(candidates.tolist(), compared, strict=True))
     # The match of a row about a file of the prompt is raised later.
     chosen = np.union1d(best_positions(matched * (matched >= MIN_MATCH), MAX_COMPARED), about)
-    scores = scorer.scores(matched)
+    chosen = chosen[matched[chosen] > 0]
     return [
-        ScoredCandidate(
-            int(rows.pks[position]),
-            round(float(scores[position]), 4),
-            scorer.parts(position, float(matched[position])),
-            texts.get(position, TextMatch()),
+        ScoredCandidate(pk, round(score, 4), own, texts.get(position, TextMatch()))
+        for position, pk, score, own in zip(
+            chosen.tolist(),
+            rows.pks[chosen].tolist(),
+            scorer.scores(matched)[chosen].tolist(),
+            scorer.parts(chosen, matched),
+            strict=True,
         )
-        for position in chosen[matched[chosen] > 0].tolist()
     ]
 
 

@@ -201,7 +201,7 @@ def _to_effect(total: int, replayed: int, effects: Iterable[PromptEffect], limit
         return [memory.uid for memory in answer.shown]
 
     changed = tuple(effect for effect in effects if uids(effect.before) != uids(effect.after))
-    return Effect(total, replayed, changed, limit.took())
+    return Effect(total, replayed, changed, limit.elapsed_ms())
 
 
 def latest_prompts(clearance: Clearance, limit: int = MAX_PROMPTS) -> list[LoggedPrompt]:
@@ -266,7 +266,7 @@ def _answer_pairs(
                 found.append(replay.find(prompt))
                 if lock.left() <= 0:
                     break
-        free_until = time.monotonic() + lock.took() / 1000
+        free_until = time.monotonic() + lock.elapsed_ms() / 1000
         done += len(found)
         # The texts are inspected outside the lock, because that takes longer than the search.
         for prompt, candidates in zip(chunk, found, strict=False):

@@ -18,7 +18,13 @@ from django.db.models import Exists, OuterRef
 from memoryhub.access.policy import WAITING_LEVELS, Actor, Clearance, Sensitivity, stricter_level
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.rule_files import PatternFile, Regex, RuleSchema, Words, load_rule_file
-from memoryhub.core.text import collapse_whitespace, estimate_tokens, shorten, without_title_line
+from memoryhub.core.text import (
+    COMMIT_PREFIX,
+    collapse_whitespace,
+    estimate_tokens,
+    shorten,
+    without_title_line,
+)
 from memoryhub.core.vocabulary import MemoryType, ProjectMode, Scope
 from memoryhub.facts.predicates import normalise_predicate
 from memoryhub.injection.context_block import format_attribute, neutralise_tags
@@ -90,7 +96,6 @@ class ProjectPage:
         yield from group_by_section(self.entries)
 
     def to_markdown(self) -> str:
-        """Return the page as Markdown."""
         parts = [
             f"## {section.title}\n\n" + "".join(map(_markdown_line, entries))
             for section, entries in self.sections()
@@ -291,7 +296,8 @@ def _memory_entries(classified: Sequence[tuple[SectionRules, str, Memory]]) -> l
 
 def memory_line(memory: Memory, content: str) -> tuple[str, bool]:
     """Return one line for a memory, and whether it has the whole text: its title, and a short text too."""
-    body = collapse_whitespace(without_title_line(content[: MAX_LINE_CHARS * 8], memory.title))
+    text = COMMIT_PREFIX.sub("", content[: MAX_LINE_CHARS * 8])
+    body = collapse_whitespace(without_title_line(text, memory.title))
     title = collapse_whitespace(memory.title) or body
     if not body or body == title:
         return shorten(title, MAX_LINE_CHARS), len(title) <= MAX_LINE_CHARS and len(body) <= len(title)
@@ -305,7 +311,7 @@ def memory_line(memory: Memory, content: str) -> tuple[str, bool]:
 
 
 def _page_facts(project: str, clearance: Clearance, now: datetime) -> FactQuerySet:
-    facts: FactQuerySet = Fact.objects.visible_to(clearance).current(now).filter(project=project)
+    facts = Fact.objects.visible_to(clearance).current(now).filter(project=project)
     facts = facts.exclude(memory__scope=Scope.PERSONAL.value).filter(confidence__gte=MIN_CONFIDENCE)
     return facts.order_by("-confidence", "-updated_at", "-pk")
 

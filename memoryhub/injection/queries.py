@@ -119,8 +119,7 @@ class SessionKnowledge:
 
 def decided_injections(clearance: Clearance, now: datetime) -> InjectionQuerySet:
     """Return the visible injections of the last 30 days whose outcome is decided. Lazy."""
-    rows: InjectionQuerySet = Injection.objects.visible_to(clearance)
-    return rows.filter(at__gte=now - HELPED_SPAN, helped__isnull=False)
+    return Injection.objects.visible_to(clearance).filter(at__gte=now - HELPED_SPAN, helped__isnull=False)
 
 
 def count_helped(clearance: Clearance, now: datetime) -> dict[str, tuple[int, int]]:

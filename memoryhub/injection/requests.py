@@ -146,7 +146,7 @@ def record_injection(
         with write_transaction(patience=left if result.context else min(left, MAX_EMPTY_WAIT)):
             row = _build_log_row(request, result)
             row.session_id, row.at = _session_key(request, clearance, actor, now), now
-            row.took_ms = deadline.took()
+            row.took_ms = deadline.elapsed_ms()
             bulk.insert_objects([row])
             count_accesses_and_promote([one.candidate.memory for one in result.shown], now)
             if flags := _flags_by_memory(result):

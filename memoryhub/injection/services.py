@@ -61,12 +61,12 @@ MAX_RECENT = 100  # memories among which the most important ones are selected at
 MAX_IMPORTANT = 3  # memories in addition to the last summary
 MIN_IMPORTANCE = 0.6
 MAX_PINNED = 100  # pinned memories at the start of a session, whatever their budget
+PREVIEW_DEADLINE_MS = 5_000
 
 
 def _live_memories(clearance: Clearance, now: datetime) -> MemoryQuerySet:
     """Return the live memories without those that a visible memory replaces."""
-    found: MemoryQuerySet = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
-    return found.without_replaced()
+    return Memory.objects.visible_to(clearance).live(max(now, timezone.now())).without_replaced()
 
 
 def pinned_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
@@ -149,19 +149,28 @@ def inject_context(
 
 
 def inject_at_session_start(
-    request: InjectionRequest, actor: Actor, now: datetime | None = None, *, record: bool = True
+    request: InjectionRequest,
+    actor: Actor,
+    now: datetime | None = None,
+    *,
+    record: bool = True,
+    deadline_ms: float | None = None,
 ) -> InjectionResult:
     """Return the block for a new session.
 
     It contains pinned memories, the project's page, the last summary, and recent important memories.
     """
-    return _warn_if_missed(_inject(find_at_session_start, request, actor, now=now, record=record))
+    find = find_at_session_start
+    return _warn_if_missed(_inject(find, request, actor, now=now, record=record, deadline_ms=deadline_ms))
 
 
 def preview_session_start(
     project: str, actor: Actor, *, private: bool = False, secret: bool = False
 ) -> InjectionResult:
-    """Return what the next session of Claude Code in a project receives, without logging it."""
+    """Return what the next session of Claude Code in a project receives, without logging it.
+
+    It may take longer than a real injection, so that a busy hub can still show it.
+    """
     if not is_enabled(STORE):
         return InjectionResult(skipped=[disabled_message(STORE)])
     request = InjectionRequest(
@@ -173,7 +182,7 @@ def preview_session_start(
         allow_private=private,
         allow_secret=secret,
     )
-    result = inject_at_session_start(request, actor, record=False)
+    result = inject_at_session_start(request, actor, record=False, deadline_ms=PREVIEW_DEADLINE_MS)
     if len(result.context) > MAX_CONTEXT_CHARS:
         return InjectionResult(skipped=[f"more than {MAX_CONTEXT_CHARS} characters are not sent"])
     return result
@@ -220,7 +229,6 @@ def select_for_new_session(candidates: CandidateSet, request: InjectionRequest, 
 
 
 def candidates_for_prompt(request: InjectionRequest, clearance: Clearance, now: datetime) -> CandidateSet:
-    """Return the candidates for a prompt."""
     memories = injectable_memories(clearance, request.project, now)
     return CandidateSet(find_candidates(memories, request.prompt, now))
 
@@ -249,7 +257,7 @@ def _inject(
         logger.exception("an injection failed and was left out")
         cause = damage.ADVICE if damage.is_damage(error) else "the log has the details"
         reason = f"injection failed; {cause}"
-    missed = InjectionResult(skipped=[reason], took_ms=deadline.took())
+    missed = InjectionResult(skipped=[reason], took_ms=deadline.elapsed_ms())
     if record:
         try:
             record_injection(request, missed, request.clearance(actor), actor, now, deadline)
@@ -280,7 +288,7 @@ def _inject_in_time(
         return result
     if record and not record_injection(request, result, clearance, actor, now, deadline):
         busy = "injection: it could not be logged in time, so nothing is shown"
-        return InjectionResult(skipped=[*notes, busy], took_ms=deadline.took())
+        return InjectionResult(skipped=[*notes, busy], took_ms=deadline.elapsed_ms())
     return result
 
 
@@ -297,7 +305,7 @@ def _build_result(
         ],
         withheld=[WithheldItem(one.memory.uid, one.reason, one.detail) for one in chosen.withheld],
         tokens_used=estimate_tokens(context),
-        took_ms=deadline.took(),
+        took_ms=deadline.elapsed_ms(),
         skipped=notes,
         warnings=warnings,
         shown=chosen.shown,

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from django.http import Http404
+from django.shortcuts import get_object_or_404
 from pydantic import ConfigDict, ValidationError
 
 from memoryhub.access.policy import Clearance
@@ -117,9 +118,7 @@ def read_resource(caller: Caller, uri: str) -> list[dict[str, Any]]:
 
 
 def _memory_text(caller: Caller, clearance: Clearance, uid: str) -> str:
-    memory = MemoryFilter().select(clearance).filter(uid=uid).first()
-    if memory is None:
-        raise Http404
+    memory = get_object_or_404(MemoryFilter().select(clearance), uid=uid)
     record_reveals([memory], caller.actor, "resource of a memory")
     count_accesses_and_promote([memory])
     return _render(memory)

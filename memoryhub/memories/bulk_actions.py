@@ -331,9 +331,8 @@ class ActionKind:
     def memories(self, actor: Actor) -> MemoryQuerySet:
         """The memories that the actor may change, with their lists if the action needs them."""
         if self.waiting:
-            waiting: MemoryQuerySet = Memory.objects.waiting(actor.clearance)
-            return waiting
-        visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
+            return Memory.objects.waiting(actor.clearance)
+        visible = Memory.objects.visible_to(actor.clearance)
         return visible.with_details() if self.values else visible
 
 

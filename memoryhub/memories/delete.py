@@ -188,8 +188,7 @@ def _count_over_cap(quota: Quota, newcomers: Sequence[Memory], actor: Actor, now
 
 
 def _visible_memories(actor: Actor) -> MemoryQuerySet:
-    visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
-    return visible
+    return Memory.objects.visible_to(actor.clearance)
 
 
 def move_to_trash(
@@ -336,7 +335,7 @@ def count_by_quota(memories: MemoryQuerySet) -> dict[Quota, int]:
     return {Quota(*quota): n for *quota, n in rows}
 
 
-def fullest(counts: Mapping[Quota, int]) -> dict[str, int]:
+def fullest_quotas(counts: Mapping[Quota, int]) -> dict[str, int]:
     """Return for each project the number of memories in its fullest quota, the largest first."""
     most: dict[str, int] = {}
     for quota, n in counts.items():

@@ -150,7 +150,7 @@ def _restore_importances(undo: Undo, changes: Mapping[str, tuple[float, float]])
     """Return the ids of the memories whose change the run has listed; smaller changes are undone, too."""
     undone: dict[AccessKey, list[Any]] = defaultdict(list)
     rows: list[tuple[float, int]] = []
-    visible: MemoryQuerySet = Memory.objects.visible_to(undo.actor.clearance)
+    visible = Memory.objects.visible_to(undo.actor.clearance)
     for chunk in batched([uid for uid, (before, after) in changes.items() if before != after], CHUNK_SIZE):
         found = visible.filter(uid__in=chunk).values_list("pk", "uid", "importance", *ACCESS_FIELDS)
         for pk, uid, importance, *key in found:
@@ -174,7 +174,7 @@ def _still_in_trash(trashed: Mapping[str, datetime], reason: TrashReason, actor:
 
     Filters by id only: SQLite would use the index on ``deleted_at``, and a whole run shares one moment.
     """
-    visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
+    visible = Memory.objects.visible_to(actor.clearance)
     found: list[str] = []
     for chunk in batched(trashed, CHUNK_SIZE):
         rows = visible.filter(uid__in=chunk).order_by("pk").values_list("uid", "deleted_at", "trash_reason")

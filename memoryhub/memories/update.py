@@ -235,8 +235,7 @@ def find_twins(memory: Memory) -> MemoryQuerySet:
     same = Q(content_hash=memory.content_hash)
     if memory.key:
         same |= Q(key=memory.key)
-    found: MemoryQuerySet = Memory.objects.filter(place & same, key=memory.key).exclude(pk=memory.pk)
-    return found
+    return Memory.objects.filter(place & same, key=memory.key).exclude(pk=memory.pk)
 
 
 def next_copy_number(twins: QuerySet[Any]) -> int:

@@ -50,7 +50,6 @@ class PreparedVectors:
             self._embed(texts)
 
     def insert(self, memories: Sequence[Memory]) -> None:
-        """Insert the vectors of new memories."""
         if self._embedder is None or not memories:
             return
         texts = [embedding_text(memory) for memory in memories]
@@ -116,8 +115,7 @@ def local_settings() -> EmbeddingSettings | None:
 def memories_without_vector(model: str) -> MemoryQuerySet:
     """Return all memories without a vector of this model, including trashed ones, of every level."""
     own = Embedding.objects.filter(memory=OuterRef("pk"), model=model)
-    found: MemoryQuerySet = Memory.objects.filter(~Exists(own))
-    return found
+    return Memory.objects.filter(~Exists(own))
 
 
 def store_vectors(model: str, passages: dict[int, str], made: Vectors) -> set[int]:

@@ -243,8 +243,7 @@ def visible_revisions(memory: Memory, clearance: Clearance) -> list[Revision]:
 
 def memory_journal(memory: Memory, clearance: Clearance) -> JournalQuerySet:
     """Return the journal rows about a memory that the caller may see, newest first."""
-    rows: JournalQuerySet = JournalEntry.objects.about(memory, clearance)
-    return rows.order_by("-seq")
+    return JournalEntry.objects.about(memory, clearance).order_by("-seq")
 
 
 @dataclass
@@ -259,7 +258,7 @@ class Provenance:
         """Load the rows about memories that the caller may see, in one query."""
         self.rows = defaultdict(list)
         uids = [memory.uid for memory in memories]
-        found: JournalQuerySet = JournalEntry.objects.visible_as_recorded(self.clearance)
+        found = JournalEntry.objects.visible_as_recorded(self.clearance)
         for row in found.filter(object_type="memory", object_id__in=uids).order_by("-seq").iterator():
             if len(self.rows[row.object_id]) < self.most:
                 self.rows[row.object_id].append(row)
@@ -267,7 +266,7 @@ class Provenance:
 
 def journal_by_uid(uid: str, clearance: Clearance) -> JournalQuerySet:
     """Return the journal rows about a memory that may be erased, newest first. Lazy."""
-    rows: JournalQuerySet = JournalEntry.objects.visible_to(clearance)
+    rows = JournalEntry.objects.visible_to(clearance)
     return rows.filter(object_type="memory", object_id=uid).order_by("-seq")
 
 

@@ -10,6 +10,7 @@ class SetHelpTexts(Operation):
         self.texts = texts
 
     def state_forwards(self, app_label, state):
+        state.__dict__.pop("apps", None)  # else all related models are rendered again for each field
         for name, text in self.texts.items():
             field = state.models[app_label, self.model_name].fields[name].clone()
             field.help_text = text

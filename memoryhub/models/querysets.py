@@ -207,7 +207,7 @@ class MemoryQuerySet(AccessQuerySet):
             return self.none()
         return self.filter(trigram_index__terms__match=any_trigram(sorted(found))).order_by("-pk")
 
-    def holding(self, literals: Iterable[str]) -> Self:
+    def containing_any(self, literals: Iterable[str]) -> Self:
         """Return memories that contain any of these texts of any length, newest first. A full scan."""
         # LIKE ignores case only for ASCII.
         forms = {form for literal in literals for form in (literal, literal.upper())}

@@ -87,7 +87,7 @@ def default_folder() -> Path:
     return Path(settings.HOME) / "backups"
 
 
-def mirror_beside(file: Path) -> Path:
+def backup_mirror_path(file: Path) -> Path:
     """Return the path of the mirror that belongs to a backup."""
     return file.with_name(file.name.removesuffix(SUFFIX) + MIRROR_SUFFIX)
 
@@ -109,7 +109,7 @@ def back_up(target: Path) -> Contents:
             _copy_live(copy)
             contents = inspect(copy, live_path())
             if copied_mirror:
-                (folder / "mirror").replace(mirror_beside(target))
+                (folder / "mirror").replace(backup_mirror_path(target))
             copy.replace(target)
         sync(target.parent)
     except OSError as error:
@@ -123,7 +123,7 @@ def prune(folder: Path, keep: int) -> list[Path]:
     old = backups[: max(0, len(backups) - keep)]
     for path in old:
         path.unlink()
-        mirror_beside(path).unlink(missing_ok=True)
+        backup_mirror_path(path).unlink(missing_ok=True)
     return old
 
 

@@ -20,11 +20,11 @@ from memoryhub.core.drafts import draft_folder
 from memoryhub.ops.backup import (
     SUFFIX,
     BackupError,
+    backup_mirror_path,
     copy_privately,
     copy_with_log,
     into_one_file,
     live_path,
-    mirror_beside,
     open_store,
     stamp,
     sync,
@@ -62,13 +62,13 @@ def put_in_place(copy: Path, copy_of: Path) -> Path | None:
     _remove_second_names(live)
     kept = live.with_name(f"{live.stem}{_BEFORE_RESTORE}{stamp()}{SUFFIX}")
     with claimed(live):
-        _own_like(copy, live if live.exists() else live.parent)
+        _copy_owner(copy, live if live.exists() else live.parent)
         sync(copy)
         _keep(live, log, kept)
         with _put_back_on_failure(kept, live, log):
             _replace(live, copy)
     with _put_back_on_failure(kept, live, log):
-        _put_mirror(mirror_beside(copy_of), log)
+        _put_mirror(backup_mirror_path(copy_of), log)
         call_command("migrate", interactive=False, verbosity=0)
     return kept if kept.exists() else None
 
@@ -118,14 +118,14 @@ def _keep(live: Path, log: Path, kept: Path) -> None:
             if source.exists():
                 _link_or_copy(source, target)
         if log.exists():
-            shutil.move(log, mirror_beside(kept))
+            shutil.move(log, backup_mirror_path(kept))
     except BaseException:
         for path in (kept, *_logs(kept)):
             path.unlink(missing_ok=True)
         if log.exists():
-            mirror_beside(kept).unlink(missing_ok=True)  # a copy that was not finished
-        elif mirror_beside(kept).exists():
-            shutil.move(mirror_beside(kept), log)
+            backup_mirror_path(kept).unlink(missing_ok=True)  # a copy that was not finished
+        elif backup_mirror_path(kept).exists():
+            shutil.move(backup_mirror_path(kept), log)
         raise
 
 
@@ -135,7 +135,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
     except OSError:  # a file system without hard links
         with draft_folder(target.parent) as folder:
             copy_privately(source, folder / target.name)
-            _own_like(folder / target.name, source)
+            _copy_owner(folder / target.name, source)
             sync(folder / target.name)
             (folder / target.name).replace(target)
 
@@ -181,8 +181,8 @@ def _put_back(kept: Path, live: Path, log: Path) -> None:
     for path in (kept, *_logs(kept)):
         path.unlink(missing_ok=True)
     log.unlink(missing_ok=True)
-    if mirror_beside(kept).exists():
-        shutil.move(mirror_beside(kept), log)
+    if backup_mirror_path(kept).exists():
+        shutil.move(backup_mirror_path(kept), log)
     sync(live.parent)
 
 
@@ -212,7 +212,7 @@ def _logs(database: Path) -> list[Path]:
     return [Path(f"{database}{end}") for end in ("-wal", "-shm")]
 
 
-def _own_like(file: Path, example: Path) -> None:
+def _copy_owner(file: Path, example: Path) -> None:
     """Keep the owner: root may restore the store of a service user."""
     if os.geteuid() == 0:
         owner = example.stat()

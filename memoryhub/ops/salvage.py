@@ -126,7 +126,7 @@ def rebuild_file() -> Path | None:
             raise BackupError(
                 "rows are lost too. Restore a backup, or copy what is left: manage.py salvage FILE"
             )
-        backup.copy_mirror(backup.mirror_beside(copy))
+        backup.copy_mirror(backup.backup_mirror_path(copy))
         return restore.put_in_place(copy, copy)
 
 

@@ -9,6 +9,7 @@ granian's main process is killed, no signal comes, so each worker checks for tha
 Each worker also runs background threads: maintenance, extraction, and the inspection of new memories for
 prompt injection.
 """
+# ruff: noqa: E402
 
 import ctypes
 import gc
@@ -24,10 +25,13 @@ from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
+from django.core.wsgi import get_wsgi_application
 from django.db import DatabaseError, connections
 from django.urls import get_resolver
 
-from memoryhub import embeddings, wsgi
+application = get_wsgi_application()  # sets up Django in a spawned worker, before models are imported
+
+from memoryhub import embeddings
 from memoryhub.access.policy import system_actor
 from memoryhub.audit import clock
 from memoryhub.backends import bulk, schema
@@ -187,7 +191,7 @@ def create_application() -> RequestBuffer:
     worker.start_threads(worker.Heartbeat())
     worker.start_workers(ExtractionWorker(), FlaggingWorker())
     threads = int(os.environ.get(THREADS_VARIABLE, "2"))
-    return RequestBuffer(wsgi.application, threads, leave=connections.close_all)
+    return RequestBuffer(application, threads, leave=connections.close_all)
 
 
 def read_clock() -> None:

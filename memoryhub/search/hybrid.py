@@ -157,7 +157,7 @@ def search_memories(
         found, scores = _reorder(RowScorer(words.rows, order, now), found, match)
     if pinned_first:
         found = _pinned_first(found, words.rows, match, ranking.min_match)
-    page = found[offset : offset + limit].tolist()
+    page = found[offset : offset + limit]
     return SearchResults(
         _load_hits(page, scorer, scores, match, words.query if snippets else None),
         len(found),
@@ -207,19 +207,14 @@ def _reorder(scorer: RowScorer, found: Positions, match: Scores) -> tuple[Positi
 
 
 def _load_hits(
-    page: list[int], scorer: RowScorer, scores: Scores, match: Scores, query: Query | None
+    page: Positions, scorer: RowScorer, scores: Scores, match: Scores, query: Query | None
 ) -> list[Hit]:
     """Load the memories at these positions, with snippets if a query is given."""
     pks = scorer.rows.pks[page].tolist()
     memories = load_memories(pks)
     return [
-        Hit(
-            memory,
-            round(float(scores[position]), 4),
-            scorer.parts(position, float(match[position])),
-            make_snippet(query, memory) if query is not None else "",
-        )
-        for pk, position in zip(pks, page, strict=True)
+        Hit(memory, round(score, 4), parts, make_snippet(query, memory) if query is not None else "")
+        for pk, score, parts in zip(pks, scores[page].tolist(), scorer.parts(page, match), strict=True)
         if (memory := memories.get(pk))
     ]
 

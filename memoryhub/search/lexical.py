@@ -83,13 +83,14 @@ def rows_sharing_words(
 class TermMatches:
     """Where the terms of a query occur as words among visible rows.
 
-    One statement, or none if ``known``, the matches of another query with the same rows, has all its words,
-    or with ``keys``, the result of that statement. Rows that were created in one of ``periods`` count as if
-    they contained the words that name it.
+    One statement, or none if ``known``, the matches of another query with the same rows, has all its words
+    and phrases, or with ``keys``, the result of that statement. Rows that were created in one of ``periods``
+    count as if they contained the words that name it.
     """
 
     titles: dict[str, Positions]  # rows with each word in title or aliases
     _words: dict[str, Positions]
+    _phrases: dict[str, Positions]
     _same: dict[str, tuple[str, ...]]  # texts that occur and count as a word
 
     def __init__(
@@ -102,19 +103,23 @@ class TermMatches:
     ) -> None:
         self.rows = rows
         new = [word for word in query.words if known is None or word not in known._words]
+        phrases = [text for text in _phrases(query) if known is None or text not in known._phrases]
+        same = _same_texts(query, new)
         if keys is None:
-            keys = matching_keys(_expressions(new, query))
+            keys = matching_keys(_expressions(new, phrases, same))
         found = [rows.find(one) for one in keys]
         count = len(new)
         titles = dict(zip(new, found[:count], strict=True))
         words = dict(zip(new, found[count : 2 * count], strict=True))
+        self._phrases = dict(zip(phrases, found[2 * count :], strict=False))
         if known is not None:
             titles, words = known.titles | titles, known._words | words
+            self._phrases |= known._phrases
         self.titles = {word: titles[word] for word in query.words}
         self._words = {word: words[word] for word in query.words}
         self._same = {} if known is None else dict(known._same)
-        if len(found) > 2 * count + len(_phrases(query)) and len(found[-1]):
-            self._add_same(query, new)
+        if same and len(found[-1]):
+            self._add_same(query, same)
         self.query = _with_same(query, self._same)
         for period in periods:
             created = rows.created_between(period.start, period.end)
@@ -122,13 +127,11 @@ class TermMatches:
                 self._words[word] = np.union1d(self._words[word], created)
         dated = frozenset[str]().union(*(period.words for period in periods))
         self.is_dated = np.array([not dated.isdisjoint(term.words) for term in query.terms])
-        self._phrases = dict(zip(_phrases(query), found[2 * count :], strict=False))
         of_stems = {stem(word): len(positions) for word, positions in self._words.items()}
         self.frequencies = TermFrequencies(of_stems, len(rows))
 
-    def _add_same(self, query: Query, words: Collection[str]) -> None:
+    def _add_same(self, query: Query, same: Sequence[str]) -> None:
         """Add the rows with a text that counts as a word, such as ``foreignKeys``. One statement."""
-        same = _same_texts(query, words)
         found = matching_keys(
             [*map(statements.in_titles, same), *(statements.match_any([one]) for one in same)]
         )
@@ -145,7 +148,8 @@ class TermMatches:
     @classmethod
     def load(cls, memories: MemoryQuerySet, query: Query, periods: Sequence[Period] = ()) -> TermMatches:
         """Load the visible rows and the matches in one statement, or in three after changes."""
-        keys, position = matching_keys_and_position(_expressions(query.words, query))
+        expressions = _expressions(query.words, _phrases(query), _same_texts(query, query.words))
+        keys, position = matching_keys_and_position(expressions)
         return cls(load_visible_rows(memories, position), query, keys=keys, periods=periods)
 
     @property
@@ -206,11 +210,10 @@ class TermMatches:
         return positions, shares[positions]
 
 
-def _expressions(words: Sequence[str], query: Query) -> list[str]:
-    """Return what to look for: each word in titles and aliases, each word anywhere, and each phrase."""
+def _expressions(words: Sequence[str], phrases: Sequence[str], same: Sequence[str]) -> list[str]:
+    """Return what to look for: words in titles and aliases, words and phrases anywhere, any of ``same``."""
     in_titles = [statements.in_titles(word) for word in words]
-    same = _same_texts(query, words)
-    anywhere = [statements.match_any([one]) for one in (*words, *_phrases(query))]
+    anywhere = [statements.match_any([one]) for one in (*words, *phrases)]
     return [*in_titles, *anywhere, *([statements.match_any(same)] if same else [])]
 
 
@@ -291,9 +294,11 @@ def find_substrings(
         found = _keys(memories.containing(query.spellings(long)), limit)
     short = [text for text in substrings if len(text) < queries.TRIGRAM_LENGTH]
     if short := short and _literals_to_scan(short, found, is_found=bool(found or known)):
-        scanned = _keys(memories.holding(short), limit)
+        scanned = _keys(memories.containing_any(short), limit)
         if len(scanned) == limit and len(short) > 1:  # rows with a rare text may be older than these
-            scanned += [key for one in short[:MAX_SCANS] for key in _keys(memories.holding([one]), limit)]
+            scanned += [
+                key for one in short[:MAX_SCANS] for key in _keys(memories.containing_any([one]), limit)
+            ]
         found += scanned
     return rows.find(np.unique(np.array(found, np.int64)))
 
@@ -339,7 +344,7 @@ class RowScorer:
         return self.rows.recency(julian_day(self.now), half_life)
 
     @cached_property
-    def _worth(self) -> Scores:
+    def _static_scores(self) -> Scores:
         """The part of the score that does not depend on the query."""
         weights, columns, cached = self._weights, self.rows.columns, self.rows.cached
         if weights not in cached or cached[weights][0] is not self.recency:
@@ -352,17 +357,26 @@ class RowScorer:
 
         The frequency of use counts only for the rows ``used``, whose accesses are read in one statement.
         """
-        scores = self._weights.match * match + self._worth
+        scores = self._weights.match * match + self._static_scores
         if used is not None and self._weights.frequency:
             counts = dict(read_memories("id, accessed_count", self.rows.pks[used]))
             frequency = [scoring.access_frequency(counts.get(pk, 0)) for pk in self.rows.pks[used].tolist()]
             scores[used] += self._weights.frequency * np.array(frequency)
         return np.round(scores, 4)
 
-    def parts(self, position: int, match: float) -> scoring.Components:
-        row = self.rows.columns[position]
-        recency = round(float(self.recency[position]), 4)
-        return scoring.Components(round(match, 4), recency, float(row["importance"]), float(row["trust"]))
+    def parts(self, positions: Positions, match: Scores) -> list[scoring.Components]:
+        """Return the parts of the scores of these rows, given the match of every row."""
+        columns = self.rows.columns
+        return [
+            scoring.Components(round(own, 4), round(recency, 4), importance, trust)
+            for own, recency, importance, trust in zip(
+                match[positions].tolist(),
+                self.recency[positions].tolist(),
+                columns["importance"][positions].tolist(),
+                columns["trust"][positions].tolist(),
+                strict=True,
+            )
+        ]
 
 
 def score_parts(memory: Memory, match: float, now: datetime) -> scoring.Components:

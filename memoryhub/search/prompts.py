@@ -198,11 +198,12 @@ def _is_informative(word: str) -> bool:
     return len(word) > 1 and word not in _UNINFORMATIVE and stem(word) not in CHATTER and not word.isdecimal()
 
 
-def words_query(parsed: ParsedPrompt) -> Query:
-    """Return a query for the words of a prompt alone."""
+def words_query(parsed: ParsedPrompt, max_phrases: int = 0) -> Query:
+    """Return a query for the words of a prompt alone, and for its first phrases."""
     same = {term.words[0]: term.same for term in parsed.terms if term.same}
     terms = (Term((stem(word),), (word,), same=same.get(word, ())) for word in parsed.words)
-    return Query(" ".join(parsed.words), tuple(terms))
+    phrases = [term for term in parsed.terms if term.literal and term.words][:max_phrases]
+    return Query(" ".join(parsed.words), (*terms, *phrases))
 
 
 def match_subjects(words: TermMatches, prompt: str) -> Scores:

@@ -63,7 +63,7 @@ def find_related(memory: Memory, clearance: Clearance, limit: int = MAX_RELATED)
 
     Does not count as an access. About a dozen queries for any store.
     """
-    visible: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
+    visible = Memory.objects.visible_to(clearance).live()
     others = visible.exclude(pk=memory.pk)
     cosines, note = _nearest_by_vector(memory, others)
     evidence = _RelatedEvidence(cosines, {} if cosines else _similar_by_words(memory, others))

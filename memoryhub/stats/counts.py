@@ -24,7 +24,7 @@ from memoryhub.memories.delete import (
     Caps,
     Quota,
     count_by_quota,
-    fullest,
+    fullest_quotas,
     load_caps,
     projects_with_cap,
 )
@@ -132,7 +132,7 @@ def _count_blocks(clearance: Clearance, now: datetime, blocks: list[Block]) -> d
 
     of_memories = [number for kind, number in blocks if kind == change_blocks.MEMORY]
     of_sessions = [number for kind, number in blocks if kind == change_blocks.SESSION]
-    memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live(now)
+    memories = Memory.objects.visible_to(clearance).live(now)
     for rows in _filter_blocks(memories, of_memories):
         parts = ("block", *COUNTED_COLUMNS, "owner", AUTHOR)
         for (number, *facets, owner, author), day, kind, n in calendar.count_parts_by_day(
@@ -269,7 +269,7 @@ def statistics_days_and_caps(
     The statistics include the number of rows of ``more`` querysets.
     """
     now = timezone.now()
-    visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
+    visible = Memory.objects.visible_to(clearance)
     live = visible.live(now)
     visible_counts = load_visible_counts(clearance, now)
     found = _group_by_facet(visible_counts.facets)
@@ -329,6 +329,5 @@ def projects_near_cap(live: MemoryQuerySet) -> dict[str, int]:
 
 def _quotas_near_cap(quotas: Mapping[Quota, int], caps: Caps) -> dict[str, int]:
     share = settings.MEMORYHUB.cap_warning_share
-    return {
-        project: n for project, n in fullest(quotas).items() if (cap := caps[project]) and n >= cap * share
-    }
+    most = fullest_quotas(quotas)
+    return {project: n for project, n in most.items() if (cap := caps[project]) and n >= cap * share}

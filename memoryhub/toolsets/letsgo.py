@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 from django.conf import settings
-from django.http import Http404
+from django.shortcuts import get_object_or_404
 from pydantic import BaseModel, Field, model_validator
 
 from memoryhub import memories as store
@@ -227,10 +227,7 @@ def list_memories(caller: Caller, args: ListArguments) -> dict[str, Any]:
 @LETSGO.tool(Right.READ)
 def get_memory(caller: Caller, args: GetArguments) -> dict[str, Any]:
     """Get one whole memory by its id, for example after list_memories. Counts as one access."""
-    live: MemoryQuerySet = Memory.objects.visible_to(args.clearance(caller)).live()
-    memory = next(iter(live.filter(uid=args.id)), None)
-    if memory is None:
-        raise Http404
+    memory = get_object_or_404(Memory.objects.visible_to(args.clearance(caller)).live(), uid=args.id)
     record_reveals([memory], caller.actor, "letsgo get_memory")
     count_accesses_and_promote([memory])
     return {"memory": serializers.memories([memory], args.clearance(caller))[0]}

@@ -313,8 +313,7 @@ def memory_forget(caller: Caller, args: ForgetArguments) -> ToolOutcome:
 
 
 def _find_visible(caller: Caller, uid: str) -> Memory | None:
-    visible: MemoryQuerySet = Memory.objects.visible_to(caller.actor.clearance)
-    return visible.filter(uid=uid).first()
+    return Memory.objects.visible_to(caller.actor.clearance).filter(uid=uid).first()
 
 
 def _quotes_memory(reason: str, memory: Memory, run: int) -> bool:
@@ -348,8 +347,7 @@ def _find_copy(caller: Caller, args: StoreArguments, content: str) -> Memory | N
         "scope": args.scope.value,
         "owner": resolve_owner(args.scope.value, caller.actor),
     }
-    found: Memory | None = Memory.objects.visible_to(caller.actor.clearance).filter(**place).first()
-    return found
+    return Memory.objects.visible_to(caller.actor.clearance).filter(**place).first()
 
 
 def _judge_importance(

@@ -66,7 +66,7 @@ class ExportSelection:
 
     def facts(self) -> FactQuerySet:
         """Return the facts in storage order; none if a filter concerns only memories."""
-        facts: FactQuerySet = Fact.objects.visible_to(self.actor.clearance)
+        facts = Fact.objects.visible_to(self.actor.clearance)
         if self.whole and self.everything:  # including facts of trashed memories
             facts = Fact.objects.exclude(pk__in=Fact.objects.hidden_from(self.actor.clearance).values("pk"))
         narrowed: FactQuerySet = self._in_project(facts).select_related("memory").order_by("pk")

@@ -16,7 +16,7 @@ from memoryhub.core.dates import parse_moment
 from memoryhub.maintenance.operations.base import Change
 from memoryhub.memories import serializers
 from memoryhub.memories.create import StoreResult
-from memoryhub.memories.delete import count_by_quota, fullest, load_caps
+from memoryhub.memories.delete import count_by_quota, fullest_quotas, load_caps
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.memories.undo import AccessKey
 from memoryhub.models import Fact, MaintenanceRun, Memory, RunChanges
@@ -110,7 +110,7 @@ def find_projects_over_cap(
     if not new_counts:
         return {}
     caps = load_caps(new_counts)
-    current = fullest(count_by_quota(memories.live())) if caps.is_any else {}
+    current = fullest_quotas(count_by_quota(memories.live())) if caps.is_any else {}
     expected = {project: current.get(project, 0) + n * dry_run for project, n in new_counts.items()}
     return {project: n for project, n in expected.items() if caps.excess(project, n)}
 

@@ -92,7 +92,6 @@ def upload_path(key: str) -> Path:
 
 
 def id_map_path(key: str) -> Path:
-    """Return the path of the upload's id map."""
     return upload_path(key).with_suffix(".ids")
 
 

@@ -138,8 +138,7 @@ def _injections_and_errors(clearance: Clearance, actor: str) -> tuple[list[Injec
 
 
 def _sessions_of(clearance: Clearance, actor: str) -> SessionQuerySet:
-    found: SessionQuerySet = sessions_with_counts(clearance).filter(agent_seen=actor)
-    return found.order_by("-last_seen", "-pk")
+    return sessions_with_counts(clearance).filter(agent_seen=actor).order_by("-last_seen", "-pk")
 
 
 def _summarize(reports: list[InjectionReport]) -> dict[str, Any]:

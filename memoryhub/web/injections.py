@@ -48,7 +48,7 @@ def injection_list(request: HttpRequest) -> HttpResponse:
     """List the visible injections, newest first; each shows only its visible memories."""
     form = InjectionFilter(request.GET)
     clearance = request_clearance(request)
-    visible: InjectionQuerySet = Injection.objects.visible_to(clearance).select_related("session")
+    visible = Injection.objects.visible_to(clearance).select_related("session")
     rows = _filter_injections(visible, form) if form.is_valid() else visible.none()
     listed = cursor_page(request, rows, "at", INJECTIONS_PER_PAGE)
     name_sessions([row.session for row in listed["page"].items if row.session], clearance)

@@ -21,7 +21,7 @@ from memoryhub.memories.undo import MAX_JOURNAL_ROWS
 from memoryhub.models import Fact, JournalEntry, MaintenanceRun
 from memoryhub.models.journal import JournalQuerySet
 from memoryhub.web.base.forms import JournalFilter
-from memoryhub.web.base.operations import OPERATION_LABELS
+from memoryhub.web.base.labels import OPERATION_LABELS
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page
 from memoryhub.web.memories.bulk_actions import is_allowed
 from memoryhub.web.memories.queries import visible_titles
@@ -99,7 +99,7 @@ def journal_verify(request: HtmxHttpRequest) -> HttpResponse:
 
 def _visible_rows(request: HttpRequest) -> JournalQuerySet:
     """Return the visible rows, and those about the user's own account, which belong to no project."""
-    visible: JournalQuerySet = JournalEntry.objects.visible_to(request_clearance(request))
+    visible = JournalEntry.objects.visible_to(request_clearance(request))
     return visible | JournalEntry.objects.filter(object_type="person", object_id=request.user.get_username())
 
 

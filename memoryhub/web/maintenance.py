@@ -34,7 +34,6 @@ from memoryhub.maintenance.worker import Worker
 from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.memories.delete import count_by_quota, load_caps
 from memoryhub.models import Event, MaintenanceRun, Memory
-from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats.counts import count_each
 from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.navigation import can_view_runs
@@ -233,7 +232,7 @@ class StatusNumber:
 
 def status_numbers(clearance: Clearance, now: datetime) -> list[StatusNumber]:
     """Count visible memories and events by state."""
-    visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
+    visible = Memory.objects.visible_to(clearance)
     quotas = count_by_quota(visible.live(now))
     ended = count_each(expired=visible.expired(now), trashed=visible.trashed())
     found = [

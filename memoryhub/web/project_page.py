@@ -21,7 +21,7 @@ from memoryhub.accounts.clearance import request_actor, request_clearance, revea
 from memoryhub.accounts.tokens import token_actor
 from memoryhub.capture import projects
 from memoryhub.capture.page_corrections import Action, Corrected, Correction, correct_page
-from memoryhub.core.text import estimate_tokens
+from memoryhub.core.text import collapse_whitespace, estimate_tokens, readable
 from memoryhub.core.vocabulary import Right
 from memoryhub.injection import context_block, selection
 from memoryhub.injection.project_page import (
@@ -38,6 +38,7 @@ from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import AgentToken, Fact, Project
 from memoryhub.web.accounts.profile import own_tokens
 from memoryhub.web.base.forms import PlainForm, to_sentence
+from memoryhub.web.base.markdown import to_plain_text
 from memoryhub.web.base.session_titles import session_url
 from memoryhub.web.injections import WITHHELD_TEXTS
 from memoryhub.web.memories.bulk_actions import add_result_messages, allowed_actions, is_allowed
@@ -45,15 +46,29 @@ from memoryhub.web.projects import CONFIGURE_PERMISSION
 
 MAX_LEFT_OUT = 50  # memories listed as left out
 _ADD_PERMISSION, _FACT_PERMISSION = "memoryhub.add_memory", "memoryhub.change_fact"
+_TYPE_REASONS = {
+    "bugfix": "a fix",
+    "change": "a change",
+    "context": "background of the project",
+    "decision": "a decision",
+    "feature": "a feature",
+    "preference": "a preference",
+    "session_summary": "summary of a session",
+}
 _KIND_OF_ACTION = {"reword": "set", "pin": "pin", "unpin": "unpin", "leave_out": "tag", "not_true": "trash"}
 
 
 @dataclass(frozen=True)
 class PageLine:
-    """A line and the address of its source. ``text`` does not contain that of a secret."""
+    """A line without Markdown, its reason in words, and the address of its source.
+
+    Neither ``text`` nor ``source`` (the line as Markdown) contains that of a secret.
+    """
 
     entry: PageEntry
     text: str
+    source: str
+    reason: str
     url: str
     is_hidden: bool
 
@@ -106,10 +121,30 @@ def _render_page(
 
 def _page_line(entry: PageEntry, project: str) -> PageLine:
     hidden = is_redacted(entry.sensitivity)
-    text = format_display_name("", entry.uid, entry.sensitivity) if hidden else entry.line
-    if entry.kind == "session":
-        return PageLine(entry, text, session_url(entry.uid, project), hidden)
-    return PageLine(entry, text, reverse(entry.kind, args=[entry.uid]), hidden)
+    source = format_display_name("", entry.uid, entry.sensitivity) if hidden else entry.line
+    text = source if hidden else _plain_line(entry)
+    is_session = entry.kind == "session"
+    url = session_url(entry.uid, project) if is_session else reverse(entry.kind, args=[entry.uid])
+    return PageLine(entry, text, source, _reason_in_words(entry.reason), url, hidden)
+
+
+def _plain_line(entry: PageEntry) -> str:
+    """Return the line without Markdown, which facts and paths of files do not have."""
+    plain = to_plain_text(entry.line) if entry.kind == "memory" else entry.line
+    return collapse_whitespace(plain) or entry.line
+
+
+def _reason_in_words(reason: str) -> str:
+    """Return the reason of an entry as a person would say it; the API returns the one of the rules."""
+    is_pinned, reason = reason.startswith("pinned"), reason.removeprefix("pinned").removeprefix(", ")
+    if reason.startswith("type "):
+        kind = reason.removeprefix("type ")
+        reason = _TYPE_REASONS.get(kind, readable(kind))
+    elif reason.startswith("“"):
+        reason = f"labelled {reason}"
+    elif reason == "its wording":
+        reason = "recognised by its wording"
+    return ", ".join(filter(None, ("pinned" if is_pinned else "", reason)))
 
 
 @require_POST
@@ -266,8 +301,8 @@ def _sent_items(found: InjectionResult, project: str) -> list[SentItem]:
     titles = {section.key: section.title for section in SECTIONS}
     lines = []
     for entry in found.page:
-        url, tokens = _page_line(entry, project).url, estimate_tokens(entry.line)
-        lines.append(SentItem(entry.line, url, tokens, entry.reason, titles[entry.section]))
+        line, tokens = _page_line(entry, project), estimate_tokens(entry.line)
+        lines.append(SentItem(_plain_line(entry), line.url, tokens, line.reason, titles[entry.section]))
     pinned = sum(one.scale == selection.PINNED for one in found.shown)
     return [*items[:pinned], *lines, *items[pinned:]]
 

@@ -128,8 +128,6 @@ _MAX_MENU_ITEMS = 20
 
 @dataclass(frozen=True)
 class SavedListItem:
-    """A saved search and its list."""
-
     search: SavedSearch
     place: ListAddress
 

@@ -32,7 +32,7 @@ from memoryhub.web.base import charts
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.charts import DayChart
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField
-from memoryhub.web.base.operations import SKIP_REASON_LABELS
+from memoryhub.web.base.labels import SKIP_REASON_LABELS
 from memoryhub.web.base.requests import narrow_to_project, page_url
 from memoryhub.web.duplicates.presenters import Comparison
 from memoryhub.web.review.queue import count_contradictions
@@ -280,7 +280,6 @@ def importance_by_age(found: MemoryUsage, today: date, project: str = "") -> dic
 
 
 def reads_by_type(found: MemoryUsage, project: str = "", most: int = MAX_ROWS) -> BarChart:
-    """Return the number of reads by memory type."""
     series = [("often", "5 times or more"), ("some", "1 to 4 times"), ("never", "Never")]
     counts = {kind: dict(zip(usage.USE_STEPS, n, strict=True)) for kind, n in found.use.items()}
     labels = {kind: kind.replace("_", " ") for kind in counts}

@@ -64,10 +64,47 @@ field() {
     printf '%s\n' "$body" | sed -n "s/.*\"$1\": *\"\([^\"]*\)\".*/\1/p"
 }
 
-# first_field NAME: the same of the first such field, which is not one of a tool's input.
+# first_field NAME: the same of the first such field, which is not one of a tool's input. It precedes that.
 first_field() {
-    printf '%s\n' "$body" | awk -v name="$1" 'match($0, "\"" name "\": *\"[^\"]*\"") {
+    printf '%.8192s\n' "$body" | awk -v name="$1" 'match($0, "\"" name "\": *\"[^\"]*\"") {
         text = substr($0, RSTART, RLENGTH - 1); sub(/^"[^"]*": *"/, "", text); print text; exit }'
+}
+
+# read_event: set $body. The hub refuses a larger event, such as one with a picture, and the shell would take
+# seconds for it: of such an event, only what happened is sent, without the text.
+read_event() {
+    body=$(head -c "$((max_bytes + 1))")
+    [ "${#body}" -gt "$max_bytes" ] || return
+    cat >/dev/null # the agent gets no error for a closed pipe
+    body=$(printf '%.65536s' "$body" | reduce_event)
+}
+
+# reduce_event: print the names and short texts of the beginning of an event. A long prompt or error is cut.
+# The two texts of an edit are only of use together and whole.
+reduce_event() {
+    awk '
+    function member(name, is_whole, text) {
+        if (!match(event, "\"" name "\": *\"")) return ""
+        text = substr(event, RSTART + RLENGTH, 20000)
+        match(text, /^(\\(u[0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f]|[^u])|[^\\"])*/)
+        if (substr(text, RLENGTH + 1, 1) != "\"") {
+            if (is_whole) return ""
+            text = substr(text, 1, RLENGTH)
+            sub(/[\300-\377][\200-\277]*$/, "", text)
+        } else text = substr(text, 1, RLENGTH)
+        return ",\"" name "\":\"" text "\""
+    }
+    { event = event $0 }
+    END {
+        input = member("file_path", 1) member("notebook_path", 1) member("command", 0)
+        before = member("old_string", 1)
+        after = member("new_string", 1)
+        if (before != "" && after != "") input = input before after
+        text = member("hook_event_name", 1)
+        text = text (text ~ /UserPromptSubmit/ ? member("prompt", 0) : member("error", 0))
+        text = text member("session_id", 1) member("cwd", 1) member("tool_name", 1)
+        print "{" substr(text, 2) ",\"tool_input\":{" substr(input, 2) "}}"
+    }'
 }
 
 # find_repository: set $repository to the JSON of the repository of the working folder, empty without one: the
@@ -81,7 +118,7 @@ find_repository() {
     is_shallow=${1%%"$newline"*}
     set -- "${1#*"$newline"}"
     subfolder=${1%%"$newline"*}
-    shared=$(cd "$folder" && cd "${1#*"$newline"}" && pwd -P)
+    shared=$(cd -P "$folder" && cd -P "${1#*"$newline"}" && pwd) # -P: ".." of a link is that of its target
     [ -n "$1" ] && [ -n "$shared" ] || return
     case $shared in
     */.git | */.bare) name=${shared%/*} ;;
@@ -364,7 +401,7 @@ report_loss() {
     rm -f "$file"
 }
 
-body=$(cat)
+read_event
 case $1 in
 event) send_event ;;
 transcript) send_transcript >/dev/null ;;

@@ -25,6 +25,7 @@ from tests.accounts.passkey import confirm_session
 from tests.browser import full_store, page_weight
 from tests.browser.conftest import OpenPage, Watch
 from tests.browser.page_checks import (
+    COLOURS,
     PHONE,
     WIDE,
     PageChecks,
@@ -278,7 +279,7 @@ def test_contrast_is_checked_again_over_another_background(open_page: OpenPage, 
     page, checks = open_page("/login/"), PageChecks()
     load_axe(page)
     page.evaluate(LAY_TEXT_OVER_WHITE)
-    assert not list(checks.find_faint_text(page, "light"))
+    assert not list(checks.find_axe_problems(page, "light", COLOURS))
     page.evaluate(DARKEN_WHAT_IS_UNDER)
-    [found] = checks.find_faint_text(page, "light")
+    [found] = checks.find_axe_problems(page, "light", COLOURS)
     assert "#over" in found

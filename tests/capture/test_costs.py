@@ -92,6 +92,14 @@ def test_prompt_of_a_known_session_takes_seven_statements_around_its_search(agen
     assert len([sql for sql in sent if not any(name in sql for name in search)]) <= 7
 
 
+def test_names_in_a_prompt_are_looked_up_together_with_its_words(agent_session, remember):
+    remember("The planner reads cache.ttl_seconds before each scan", project="shop")
+    agent_session.ok("prompt:submit", {"prompt": "How does the planner choose an index?"})
+    prompt = {"prompt": "Where does the planner read cache.ttl_seconds and pool.size?"}
+    sent = counted(lambda: agent_session.ok("prompt:submit", prompt))
+    assert len([sql for sql in sent if "memoryhub_change_era" in sql]) == 1
+
+
 def test_first_prompt_of_a_session_does_not_update_the_session(agent_session):
     sent = counted(lambda: agent_session.ok("prompt:submit", {"prompt": "How does the planner work?"}))
     assert not [sql for sql in sent if sql.startswith("UPDATE memoryhub_session")]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from memoryhub.capture.events import reduce_call
-from memoryhub.capture.observation import observe, parse_commit_message, tool_kind
+from memoryhub.capture.observation import MAX_OUTPUT, observe, parse_commit_message, tool_kind
 from memoryhub.capture.paths import project_folder
 from memoryhub.capture.shell_commands import is_display_only, is_status_check, main_program
 from memoryhub.capture.statements import extract_paragraphs, extract_prose, last_error
+from tests.cost import cost_ratio, ordinary_text, repeat
 
 
 @pytest.mark.parametrize(
@@ -170,3 +171,43 @@ def test_pytest_error_is_complete_and_names_the_test():
     )
     error = "AssertionError: assert ['harbour', 'attic', 'nordic'] == ['attic', 'harbour', 'nordic']"
     assert last_error(output) == f"{error} in tests/test_report.py::test_top[a b-1]"
+
+
+@pytest.mark.parametrize(
+    ("output", "shown"),
+    [
+        ("\x1b[31m\x1b[1mE   KeyError: 'x'\x1b[0m", "E   KeyError: 'x'"),
+        ("\x1b[38;2;255;0;0mred\x1b[m\x1b[K", "red"),
+        ("\x1b]8;;file:///a.py\x07a.py\x1b]8;;\x07:1", "a.py:1"),
+        ("\x1b]0;title\x1b\\KeyError\x1b(B", "KeyError"),
+        ("\r\x1b[2K10%\r\x1b[2K20%\rKeyError\r\nmore\r\n", "KeyError\r\nmore\r\n"),
+        ("a\rb\rc\nd\re", "c\ne"),
+        ("\x1b]unclosed", "unclosed"),
+    ],
+)
+def test_output_is_read_without_codes_of_a_terminal(output, shown):
+    assert observe("Bash", {"command": "make"}, output).output == shown
+
+
+@pytest.mark.parametrize("part", ["\x1b]", "\x1b[", "\x1b[;;;;", "\x1b]x", "\r", "a\r", "\n\r", "\x1b "])
+def test_codes_of_a_terminal_take_linear_time(part):
+    def run(text):
+        observe("Bash", {"command": "make"}, {"stdout": text})
+
+    assert cost_ratio(run, repeat(part, 200_000), ordinary_text(200_000), 10) < 30
+
+
+@pytest.mark.parametrize("response", [str, lambda text: {"stdout": "noise\n" * 9000, "stderr": text}])
+def test_end_of_a_long_output_of_a_command_is_read(response):
+    output = "Exit code 1\n" + "collecting\n" * 30_000 + "E   KeyError: 'x'\n"
+    seen = observe("Bash", {"command": "pytest"}, response(output))
+    assert last_error(seen.output) == "KeyError: 'x'"
+    assert len(seen.output) <= MAX_OUTPUT
+    assert "KeyError" not in observe("Read", {"file_path": "a.log"}, output).output
+
+
+def test_rest_of_a_key_or_line_that_was_cut_is_not_read():
+    key = "-----BEGIN RSA PRIVATE KEY-----\n" + "quincewort\n" * 2000 + "-----END RSA PRIVATE KEY-----\n"
+    seen = observe("Bash", {"command": "make"}, "a\n" * 9000 + key + "done\n")
+    assert seen.output.endswith("\n…\ndone\n")
+    assert "quince" not in observe("Bash", {"command": "make"}, "a\n" * 9000 + "quince" * 9000).output

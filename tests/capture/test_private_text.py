@@ -194,6 +194,17 @@ def test_hostile_text_takes_linear_time(part: str) -> None:
     assert cost_ratio(run, repeat(part, 20_000), ordinary_text(20_000), 10) < 20
 
 
+def test_end_of_a_long_output_is_not_kept_where_files_are_ignored() -> None:
+    # The name of the ignored file is in the middle, which was cut.
+    output = "a\n" * 20_000 + "==> vault/plan.txt <==\n" + "quincewort\n" * 1500
+    seen = observe("Bash", {"command": "tail -n +1 **"}, output)
+    assert "quincewort" in seen.output
+    kept = IgnoredPaths("vault/", "shop", ("/home/ada/shop",)).filter(seen)
+    assert kept is not None
+    assert kept.output.startswith("a\na\n")
+    assert "quincewort" not in kept.output
+
+
 def test_ignored_path_in_a_prompt_is_removed(agent_session: AgentSession) -> None:
     ignore("vault/")
     agent_session.ok("prompt:submit", {"prompt": "Look at vault/plan.txt and src/plan.txt."})

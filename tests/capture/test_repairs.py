@@ -51,6 +51,16 @@ def test_repair_by_a_command_is_stored(agent_session, command, error, remedy):
     assert agent_session.memories("session_summary")
 
 
+def test_repair_of_a_failure_in_colour_after_a_long_output_is_stored(agent_session):
+    output = "Exit code 1\n" + "collecting\n" * 4000 + "\x1b[31m\x1b[1mE   KeyError: 'rates'\x1b[0m\n"
+    assert run(agent_session, "pytest tests/test_tax.py", output) == "failure noted"
+    edit(agent_session, "src/tax.py", "rates = {}")
+    assert run(agent_session, "pytest tests/test_tax.py", "1 passed") == "repair noted"
+    agent_session.end()
+    [memory] = agent_session.memories("bugfix")
+    assert memory.title == "Fixed: KeyError: 'rates'"
+
+
 @pytest.mark.parametrize("key", ["exit_code", "exitCode", "returncode"])
 def test_command_with_an_exit_code_was_not_repaired(agent_session, key):
     assert run(agent_session, "make", LINKER) == "failure noted"

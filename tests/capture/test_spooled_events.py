@@ -45,11 +45,19 @@ def test_late_events_keep_their_times(bot):
     assert Session.objects.get().started_at.minute == 1
 
 
-def test_late_event_of_a_clock_that_is_ahead_is_recorded_now(bot):
-    ahead = timezone.now() + timedelta(hours=2)
-    query = f"?event_id=a1&at={ahead:%Y-%m-%dT%H:%M:%SZ}&late=true"
+@pytest.mark.parametrize("ahead", [timedelta(hours=2), timedelta(days=2), timedelta(days=365 * 20)])
+def test_late_event_of_a_clock_that_is_ahead_is_recorded_now(bot, ahead):
+    at = timezone.now() + ahead
+    query = f"?event_id=a1&at={at:%Y-%m-%dT%H:%M:%SZ}&late=true"
     send(bot, hook("UserPromptSubmit", prompt=QUESTION), query)
-    assert Event.objects.get().at < ahead
+    assert Event.objects.get().at <= timezone.now()
+
+
+@pytest.mark.parametrize("at", ["nonsense", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00"])
+def test_late_event_with_a_time_that_no_clock_has_is_refused_or_recorded(bot, at):
+    path = f"{HOOK}?event_id=a1&late=true&at={at}"
+    answer = bot.post(path, hook("UserPromptSubmit", prompt=QUESTION))
+    assert answer.status_code == (200 if at.startswith("9999") else 422)
 
 
 @pytest.mark.parametrize(

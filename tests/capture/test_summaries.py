@@ -47,6 +47,13 @@ def test_summary_has_all_sections(agent_session):
     assert agent_session.row.summary == made
 
 
+def test_session_without_memories_is_called_by_what_was_asked_for(agent_session):
+    agent_session.ok("prompt:submit", {"prompt": "Please move the rates of the planner into a file"})
+    agent_session.tool("Edit", {"file_path": "src/planner.py", "new_string": "x"}, {})
+    agent_session.end()
+    assert summary(agent_session).title == "Session: Please move the rates of the planner into a file"
+
+
 def test_end_event_links_to_the_summary(agent_session):
     agent_session.commit(FIX)
     agent_session.end()

@@ -99,7 +99,7 @@ def test_backups_during_writes_are_complete_and_contain_all_earlier_rows(run, ho
         assert contents.chain.ok
         # Every memory has the row of its insert in the same copy: no transaction is torn.
         assert contents.chain.rows == contents.memories
-        lines = backup.mirror_beside(copy).read_text().splitlines()
+        lines = backup.backup_mirror_path(copy).read_text().splitlines()
         assert 50 <= len(lines) <= contents.chain.rows
         assert [json.loads(line)["seq"] for line in lines] == list(range(1, len(lines) + 1))
         sizes.append(contents.memories)
@@ -157,7 +157,7 @@ def test_a_line_of_the_mirror_that_is_being_written_is_left_out(run, home, setti
         file.write(b'{"seq":2,"at":')
     run("backup")
     [copy] = copies(home / "backups")
-    assert len(backup.mirror_beside(copy).read_bytes().splitlines()) == 1
+    assert len(backup.backup_mirror_path(copy).read_bytes().splitlines()) == 1
 
 
 def test_a_backup_that_cannot_be_written_is_reported_and_leaves_no_file(run, tmp_path, monkeypatch):

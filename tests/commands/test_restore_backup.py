@@ -94,7 +94,7 @@ def test_the_journal_and_its_mirror_continue_from_the_backup(run, saved):
 
 
 def test_a_backup_without_a_mirror_gets_a_new_one(run, saved):
-    backup.mirror_beside(saved).unlink()
+    backup.backup_mirror_path(saved).unlink()
     remember("of after")
     run("restore_backup", saved, "--yes")
     found = verification.compare_mirror()
@@ -106,7 +106,7 @@ def test_the_mirror_of_the_store_that_is_replaced_is_kept(run, saved, own_store,
     remember("of after")
     before = settings.MEMORY_LOG.read_bytes()
     run("restore_backup", saved, "--yes")
-    assert backup.mirror_beside(kept_aside(own_store)).read_bytes() == before
+    assert backup.backup_mirror_path(kept_aside(own_store)).read_bytes() == before
 
 
 def test_without_yes_nothing_is_replaced_and_both_are_described(run, saved):
@@ -368,7 +368,7 @@ def test_a_restored_backup_is_no_loss_of_journal_rows(run, saved):
 
 
 def test_a_restored_backup_without_its_mirror_is_no_loss_of_journal_rows(run, saved):
-    backup.mirror_beside(saved).unlink()
+    backup.backup_mirror_path(saved).unlink()
     remember("of after")
     run("restore_backup", saved, "--yes")
     remember("another")

@@ -170,6 +170,7 @@ def test_tokens_are_estimated_by_script(written, tokens):
         ("# Oats\n\nAt six.", "Oats", "At six."),
         ("## `Oats`:\nAt six.", "Oats", "At six."),
         ("Oats.\n\n  At six.", "Oats", "  At six."),
+        ("oats\n\nAt six.", "Oats", "At six."),
         ("Oats", "Oats", ""),
         ("Oats\nat six.", "Oats", "Oats\nat six."),
         ("Oats at six.", "Oats", "Oats at six."),

@@ -70,6 +70,14 @@ def test_memories_are_in_the_section_of_their_tag_wording_or_type(page, store, a
     }
 
 
+@pytest.mark.parametrize(
+    "first", ["feat: the queue shows who waits", "feat(web)!: The queue shows who waits."]
+)
+def test_line_does_not_repeat_its_title_as_a_commit_writes_it(page, store, first):
+    store(f"{first}\n\nBy name.", title="The queue shows who waits", type="feature")
+    assert lines(page()) == {"current-work": ["The queue shows who waits: By name."]}
+
+
 def test_page_without_anything_to_say_is_empty(page, store):
     store("A discovery about zebras", type="discovery")
     store("Use SQLite", type="decision", project="other")

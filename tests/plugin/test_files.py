@@ -113,6 +113,60 @@ def test_large_event_is_posted_whole(tmp_path: Path, hub: FakeHub) -> None:
     assert hub.requests[0][2] == event
 
 
+_CALL = {"hook_event_name": "PostToolUse", "session_id": "s1", "cwd": "/home/ada/shop", "tool_name": "Edit"}
+_FILE = {"file_path": '/home/ada/shop/Größe "1"\\a.py'}
+_EDIT = {"old_string": "a\n\tb", "new_string": "c"}
+_MUCH = "größer\n" * 200_000
+
+
+@pytest.mark.parametrize(
+    ("event", "sent"),
+    [
+        ({**_CALL, "tool_input": _FILE, "tool_response": {"base64": _MUCH}}, {**_CALL, "tool_input": _FILE}),
+        ({**_CALL, "tool_input": {**_FILE, "content": _MUCH}}, {**_CALL, "tool_input": _FILE}),
+        (
+            {**_CALL, "tool_input": _FILE | _EDIT, "tool_response": {"originalFile": _MUCH}},
+            {**_CALL, "tool_input": _FILE | _EDIT},
+        ),
+        (
+            {**_CALL, "tool_input": {**_FILE, "old_string": "a", "new_string": _MUCH}},
+            {**_CALL, "tool_input": _FILE},
+        ),
+        (
+            {**_CALL, "tool_name": "Bash", "tool_input": {"command": "make"}, "tool_response": _MUCH},
+            {**_CALL, "tool_name": "Bash", "tool_input": {"command": "make"}},
+        ),
+    ],
+    ids=["picture", "write", "edit", "long edit", "command"],
+)
+def test_event_that_is_too_large_is_sent_without_its_text(
+    tmp_path: Path, hub: FakeHub, event: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    send(tmp_path, hub.url, event)
+    assert hub.requests[0][2] == sent
+
+
+@pytest.mark.parametrize("start", ["", "a", "ab", "abc", "abcd", "abcde", "abcdef"])
+@pytest.mark.parametrize("unit", ["größer ", "\\", 'a"', "\x01", "😀"])
+def test_beginning_of_a_prompt_that_is_too_large_is_sent(
+    tmp_path: Path, hub: FakeHub, start: str, unit: str
+) -> None:
+    prompt = start + unit * 600_000
+    send(tmp_path, hub.url, {**PROMPT, "prompt": prompt})
+    sent = hub.requests[0][2]
+    assert {**sent, "prompt": "", "tool_input": {}} == {**PROMPT, "prompt": "", "tool_input": {}}
+    assert 3000 < len(sent["prompt"]) <= 20_000
+    assert prompt.startswith(sent["prompt"])
+
+
+def test_failure_that_is_too_large_keeps_the_beginning_of_its_error(tmp_path: Path, hub: FakeHub) -> None:
+    failure = {**_CALL, "hook_event_name": "PostToolUseFailure", "tool_input": {"command": "make"}}
+    send(tmp_path, hub.url, {**failure, "error": f"Exit code 2\n{_MUCH}"})
+    error = hub.requests[0][2]["error"]
+    assert error.startswith("Exit code 2\ngrößer")
+    assert len(error) < 20_000
+
+
 def test_empty_answer_prints_nothing(tmp_path: Path, hub: FakeHub) -> None:
     assert send(tmp_path, hub.url, PROMPT) == ""
 

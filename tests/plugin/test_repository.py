@@ -83,6 +83,15 @@ def test_subfolder_is_sent_if_the_working_folder_ends_in_it(
     assert (sent_repository(tmp_path, hub, folder) or {}).get("subfolder") == sent
 
 
+@pytest.mark.parametrize("name", ["shop/link", "link"])
+def test_link_to_a_subfolder_names_the_repository(
+    tmp_path: Path, hub: FakeHub, repository: Path, name: str
+) -> None:
+    (tmp_path / name).symlink_to(repository / "packages" / "api")
+    root = git(repository, "rev-list", "--max-parents=0", "HEAD")
+    assert sent_repository(tmp_path, hub, tmp_path / name) == {"name": "shop", "root": root}
+
+
 @pytest.mark.parametrize(
     ("name", "sent"),
     [
@@ -132,7 +141,7 @@ def test_folder_without_a_repository_names_none(tmp_path: Path, hub: FakeHub, re
     (tmp_path / "notes").mkdir()
     assert sent_repository(tmp_path, hub, tmp_path / "notes") is None
     assert sent_repository(tmp_path, hub, tmp_path / "gone") is None
-    for program in ("sh", "awk", "sed", "cat", "curl", "mktemp", "od", "date", "mkdir", "rm", "grep"):
+    for program in ("sh", "awk", "sed", "cat", "head", "curl", "mktemp", "od", "date", "mkdir", "rm", "grep"):
         (tmp_path / program).symlink_to(shutil.which(program) or "")
     assert sent_repository(tmp_path, hub, repository, PATH=str(tmp_path)) is None
 

@@ -118,6 +118,16 @@ def create_check(client, memory):
     return MemoryCheck.objects.get()
 
 
+def test_form_that_is_sent_twice_stores_one_check(sign_in, remember):
+    client, memory = sign_in("change_memory"), remember(ZEBRA)
+    for expected in ("crossing", "crossing", "other"):
+        create(client, must_bring=memory.uid, must_words=f"zebra\n{expected}", project="zoo")
+    assert sorted(check.must_words for check in MemoryCheck.objects.all()) == [
+        ["zebra", "crossing"],
+        ["zebra", "other"],
+    ]
+
+
 def test_deleted_check_can_be_restored(sign_in, remember):
     client = sign_in("change_memory")
     check = create_check(client, remember(ZEBRA))

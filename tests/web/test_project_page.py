@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 import re
+import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -13,6 +15,7 @@ from django.test import Client
 from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
 from memoryhub.facts.services import create_fact
+from memoryhub.injection import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, Injection, JournalEntry, Membership, Memory, Project
 from tests.api.conftest import Agent
@@ -59,8 +62,38 @@ def block(page: str) -> str:
 def test_page_shows_each_line_with_its_reason_and_source(curator: Client, decision: Memory) -> None:
     page = curator.get(PAGE).content.decode()
     assert "Decisions in force" in page
-    assert "Type decision" in page
+    assert "A decision" in page
     assert f'href="/memories/{decision.uid}/"' in page
+
+
+@pytest.mark.parametrize(
+    ("draft", "reason"),
+    [
+        ({"type": "context"}, "Background of the project"),
+        ({"type": "session_summary", "session_id": "s"}, "Summary of a session"),
+        ({"type": "general", "concepts": ["why-it-exists"]}, "Labelled “why-it-exists”"),
+        ({"type": "general", "title": "Which port?"}, "Recognised by its wording"),
+        ({"type": "general", "pinned": True}, "Pinned"),
+        ({"type": "bugfix", "pinned": True}, "Pinned, a fix"),
+    ],
+)
+def test_reason_of_a_line_is_in_plain_words(
+    curator: Client, remember: Remember, draft: dict[str, Any], reason: str
+) -> None:
+    remember("The ledger needs a port.", project="shop", **draft)
+    shown = re.search(r'page-meta"><p class="quiet small">([^<]*)<', curator.get(PAGE).content.decode())
+    assert shown
+    assert html.unescape(shown[1]).strip() == reason
+
+
+def test_lines_are_shown_without_markdown_and_corrected_with_it(curator: Client, remember: Remember) -> None:
+    remember("Use **SQLite** for `ledger_rows`, not *files*", type="decision", project="shop")
+    page = curator.get(PAGE).content.decode()
+    assert lines(curator) == ["Use SQLite for ledger_rows, not files"]
+    assert ">Use **SQLite** for `ledger_rows`, not *files*</textarea>" in page
+    preview = html.unescape(curator.get(f"{PAGE}preview/").content.decode())
+    assert preview.count("Use SQLite for ledger_rows") == 1
+    assert preview.count("**SQLite**") == 1  # the block, as the agent reads it
 
 
 @pytest.mark.parametrize(
@@ -192,6 +225,20 @@ def test_preview_is_byte_for_byte_what_the_hook_answers(sign_in: SignIn, remembe
     page = client.get(f"{PAGE}preview/?token={token.uid}&private=on").content.decode()
     assert "Use private keys" in block(page)
     assert "Pinned, so every session opens with it" in page
+
+
+def test_preview_does_not_depend_on_how_busy_the_hub_is(
+    curator: Client, decision: Memory, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(injection_deadline_ms=10)
+    find = services.find_at_session_start
+
+    def find_slowly(*given: Any) -> Any:
+        time.sleep(0.02)
+        return find(*given)
+
+    monkeypatch.setattr(services, "find_at_session_start", find_slowly)
+    assert "Use SQLite for the ledger" in block(curator.get(f"{PAGE}preview/").content.decode())
 
 
 def test_token_of_another_person_is_not_previewed(sign_in: SignIn, decision: Memory) -> None:

@@ -20,6 +20,8 @@ from memoryhub.web.templatetags import hub
         ("", "Built in **1983**: `<b>`", "", "Built in 1983: <b>"),
         ("Oats…", "Oats and hay", "Oats and hay", "and hay"),
         ("", "", "x", "x"),
+        ("Day", "", "Asked for: 'oats'\n\nFiles changed: a.py", "Asked for: 'oats' · Files changed: a.py"),
+        ("Oats", "", "# Oats\n\nAt six.\n\nAnd hay", "At six. And hay"),
     ],
 )
 def test_preview_text_does_not_repeat_the_title(

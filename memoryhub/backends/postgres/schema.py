@@ -243,7 +243,6 @@ def truncate_log() -> None:
 
 
 def database_bytes() -> int:
-    """Return the bytes of the database."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_database_size(current_database())")
         return int(cursor.fetchone()[0])

@@ -249,8 +249,7 @@ class ProjectParams(BaseModel):
         return rows if self.project is None else rows.filter(project=self.project)
 
     def live_memories(self, actor: Actor, now: datetime) -> MemoryQuerySet:
-        live: MemoryQuerySet = Memory.objects.visible_to(actor.clearance).live(now)
-        return self.in_project(live)
+        return self.in_project(Memory.objects.visible_to(actor.clearance).live(now))
 
 
 P = TypeVar("P", bound=BaseModel)

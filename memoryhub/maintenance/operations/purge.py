@@ -243,7 +243,7 @@ class EmptyTrash(Operation[EmptyTrashParams]):
 
 
 def _trashed(params: EmptyTrashParams, actor: Actor, now: datetime) -> MemoryQuerySet:
-    trashed: MemoryQuerySet = Memory.objects.visible_to(actor.clearance).trashed()
+    trashed = Memory.objects.visible_to(actor.clearance).trashed()
     return params.in_project(trashed.filter(deleted_at__lte=now - timedelta(days=params.older_than_days)))
 
 

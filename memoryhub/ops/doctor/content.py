@@ -22,7 +22,7 @@ from memoryhub.embeddings import EmbeddingError
 from memoryhub.embeddings.provider import configured, current_settings, find_problems
 from memoryhub.maintenance import nodes, scheduler
 from memoryhub.maintenance.executor import is_lost, mark_interrupted
-from memoryhub.memories.delete import count_by_quota, fullest, load_caps
+from memoryhub.memories.delete import count_by_quota, fullest_quotas, load_caps
 from memoryhub.models import AgentToken, JournalEntry, MaintenanceRun, Memory
 from memoryhub.ops import checks
 from memoryhub.ops.doctor import Finding, check, fail, ok, to_findings, warn
@@ -97,7 +97,7 @@ def cap() -> Iterator[Finding]:
             "Raise the cap in the settings of the project, or max_memories in the configuration (0: no cap).",
         )
     if not near:
-        most = max(fullest(count_by_quota(Memory.objects.live())).values(), default=0)
+        most = max(fullest_quotas(count_by_quota(Memory.objects.live())).values(), default=0)
         yield ok(
             f"at most {most:,} memories of one owner in a project, "
             + (f"the cap is {default:,}" if default else "no cap")

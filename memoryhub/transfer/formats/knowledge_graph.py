@@ -133,8 +133,7 @@ def _exported_facts(selection: ExportSelection, memories: QuerySet[Memory]) -> Q
     facts = Fact.objects.visible_to(selection.actor.clearance).order_by()
     filters = selection.filter.model_dump(exclude_defaults=True, exclude_none=True)
     facts = facts.filter(**{name: filters.pop(name) for name in ("project", "session_id") if name in filters})
-    found: QuerySet[Fact] = facts.filter(memory__in=memories) if filters else facts
-    return found
+    return facts.filter(memory__in=memories) if filters else facts
 
 
 @dataclass(frozen=True)

@@ -227,5 +227,4 @@ def _describe_projects(user: Any) -> str:
 
 
 def _find_person(name: str) -> User:
-    found: User = get_object_or_404(User.objects.select_related("profile"), username=name)
-    return found
+    return get_object_or_404(User.objects.select_related("profile"), username=name)

@@ -146,10 +146,6 @@ class SecondStep(Throttled, AuthenticateView):  # type: ignore[misc]
 class PasskeySignIn(LoginWebAuthnView):  # type: ignore[misc]
     """Sign-in with a passkey alone. GET returns the challenge for the script."""
 
-    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        response: HttpResponse = super().get(request, *args, **kwargs)
-        return response
-
     def form_invalid(self, form: Any) -> HttpResponse:
         messages.error(self.request, SIGN_IN_REFUSED)
         return _to_sign_in(self.request)

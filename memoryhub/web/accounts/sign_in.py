@@ -53,9 +53,10 @@ class Login(LoginView):  # type: ignore[misc]
         return {**context, "organisation": organisation, "next": self.get_next_url() or ""}
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if seconds := _password_wait(request):
-            typed = {"login": request.POST.get("username", "")}
-            context = self.get_context_data(form=self.get_form_class()(request=request, initial=typed))
+        name = request.POST.get("username", "")
+        if seconds := sign_in.login_wait(request, name):
+            form = self.get_form_class()(request=request, initial={"login": name})
+            context = self.get_context_data(form=form)
             return _render_wait(request, seconds, {**context, "minutes": -(-seconds // 60)})
         response: HttpResponse = super().post(request, *args, **kwargs)
         return response
@@ -69,11 +70,6 @@ def admin_login(request: HttpRequest) -> HttpResponse:
         raise PermissionDenied
     response: HttpResponse = Login.as_view(success_url=reverse("admin:index"))(request)
     return response
-
-
-def _password_wait(request: HttpRequest) -> int:
-    """Return the seconds until the password of this form is checked; 0 for now."""
-    return sign_in.login_wait(request, request.POST.get("username", ""))
 
 
 @method_decorator(login_not_required, name="dispatch")
@@ -177,7 +173,6 @@ def single_sign_on_return(request: HttpRequest) -> HttpResponse:
 
 
 def _render_wait(request: HttpRequest, seconds: int, context: dict[str, Any]) -> HttpResponse:
-    """Render the sign-in page with the wait."""
     response = render(request, "registration/login.html", context, status=429)
     response["Retry-After"] = str(seconds)
     return response

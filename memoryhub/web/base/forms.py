@@ -215,7 +215,6 @@ class ListFilter(PlainForm):
 
     @property
     def http_status(self) -> int:
-        """The HTTP status of the page of the list."""
         return 200 if self.is_valid() else 422
 
     def display_value(self, name: str) -> str:

@@ -203,8 +203,7 @@ def first_event(request: HttpRequest) -> HttpResponse:
 
 def _own_token(request: HttpRequest) -> AgentToken | None:
     uid = request.GET.get("token", "")
-    token: AgentToken | None = own_tokens(request).filter(uid=uid).first() if uid else None
-    return token
+    return own_tokens(request).filter(uid=uid).first() if uid else None
 
 
 def _first_event(request: HttpRequest, token: AgentToken | None) -> dict[str, Any]:

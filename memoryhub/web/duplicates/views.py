@@ -291,17 +291,13 @@ def _reveal_secrets(request: HttpRequest, cards: list[ClusterCard]) -> None:
 def decision_rights(request: HttpRequest) -> dict[str, bool]:
     """Return which decisions this person may make, for templates."""
     return {
-        "may_merge": _has_permissions(request, _MERGE_PERMISSIONS),
-        "may_tell_apart": _has_permissions(request, _DISMISS_PERMISSIONS),
+        "may_merge": request.user.has_perms(_MERGE_PERMISSIONS),
+        "may_tell_apart": request.user.has_perms(_DISMISS_PERMISSIONS),
     }
 
 
-def _has_permissions(request: HttpRequest, permissions: tuple[str, ...]) -> bool:
-    return all(request.user.has_perm(permission) for permission in permissions)
-
-
 def _require_permissions(request: HttpRequest, permissions: tuple[str, ...]) -> None:
-    if not _has_permissions(request, permissions):
+    if not request.user.has_perms(permissions):
         raise PermissionDenied
 
 

@@ -125,7 +125,8 @@ def draw_graph(index: GraphIndex, opened: Sequence[str], contradicting: Collecti
 def _select_nodes(index: GraphIndex, opened: Sequence[str]) -> list[str]:
     """Return the nodes that are drawn with their names, the most important first."""
     if not opened:
-        return index.foremost(len(index.of) if len(index.of) <= MAX_NAMED_NODES * 3 // 2 else MAX_NAMED_NODES)
+        count = len(index.of)
+        return index.most_connected(count if count <= MAX_NAMED_NODES * 3 // 2 else MAX_NAMED_NODES)
     names = list(opened)
     for name in opened:
         confidence = index.neighbours[name]

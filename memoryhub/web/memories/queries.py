@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.db.models import OuterRef, Q
-from django.http import Http404, HttpRequest
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
 from memoryhub.access import policy
@@ -26,7 +27,7 @@ MAX_JOURNAL_ENTRIES = 15
 
 def live_memories(clearance: Clearance, project: str = "") -> MemoryQuerySet:
     """Return the visible live memories of one project or of all."""
-    memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
+    memories = Memory.objects.visible_to(clearance).live()
     return memories.filter(project=project) if project else memories
 
 
@@ -34,9 +35,7 @@ def get_visible_memory(request: HttpRequest, uid: str) -> Memory:
     """Return the memory with its lists and ``evidence_count``, even if expired or in the trash, or 404."""
     visible = Memory.objects.visible_to(request_clearance(request))
     evidence = count_rows(Evidence.objects.filter(memory=OuterRef("pk")))
-    memory: Memory | None = visible.annotate(evidence_count=evidence).filter(uid=uid).first()
-    if memory is None:
-        raise Http404
+    memory: Memory = get_object_or_404(visible.annotate(evidence_count=evidence), uid=uid)
     attach_lists([memory])
     return memory
 

@@ -78,7 +78,7 @@ def _memory_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -
 
 def ended_memories(clearance: Clearance, tab: str, project: str) -> MemoryQuerySet:
     """Return the memories on a tab of the trash: expired ones, or those that were deleted."""
-    visible: MemoryQuerySet = Memory.objects.visible_to(narrow_to_project(clearance, project))
+    visible = Memory.objects.visible_to(narrow_to_project(clearance, project))
     return visible.expired() if tab == "expired" else visible.trashed()
 
 

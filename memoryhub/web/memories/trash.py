@@ -16,7 +16,6 @@ from memoryhub.core.pagination import InvalidCursor
 from memoryhub.core.text import format_count
 from memoryhub.memories.rows import is_unchanged
 from memoryhub.models import Memory
-from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.web.base.requests import cursor_page, return_url
 from memoryhub.web.memories.bulk_actions import changed_since_text, is_allowed
 from memoryhub.web.memories.filters import filter_url
@@ -122,8 +121,7 @@ def _add_changed_message(request: HttpRequest, count: int) -> None:
 
 def _selected_ended(request: HttpRequest, selection: Selection) -> list[Memory]:
     """Return the selected memories that are in the trash or have expired."""
-    selected: MemoryQuerySet = Memory.objects.visible_to(request_clearance(request))
-    selected = selected.filter(uid__in=selection.uids)
+    selected = Memory.objects.visible_to(request_clearance(request)).filter(uid__in=selection.uids)
     return list((selected.trashed() | selected.expired()).order_by("-pk"))
 
 

@@ -28,8 +28,8 @@ from memoryhub.stats.review_items import Reviewer
 from memoryhub.web.base import markdown
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField
+from memoryhub.web.base.labels import instruction_label
 from memoryhub.web.base.marked_spans import MarkedSpan
-from memoryhub.web.base.operations import instruction_label
 from memoryhub.web.base.requests import page_url
 from memoryhub.web.memories.queries import live_memories
 
@@ -108,7 +108,7 @@ class ReviewCard:
         return self.is_cut or bool(self.html)
 
 
-def reader_for(request: HttpRequest) -> Reviewer:
+def current_reviewer(request: HttpRequest) -> Reviewer:
     """Return the reviewer of a request."""
     return Reviewer.of(request_actor(request).name, last_reviewed_at(request), timezone.now())
 
@@ -156,7 +156,7 @@ def count_contradictions(request: HttpRequest, project: str = "") -> int:
 
 def waiting_memories(clearance: Clearance, project: str = "") -> MemoryQuerySet:
     """Return the memories that wait for approval, the oldest first."""
-    waiting: MemoryQuerySet = Memory.objects.waiting(clearance).live().order_by("pk")
+    waiting = Memory.objects.waiting(clearance).live().order_by("pk")
     return waiting.filter(project=project) if project else waiting
 
 
@@ -182,7 +182,7 @@ def badge_text(request: HttpRequest) -> str:
 
 
 def _count_waiting(request: HttpRequest) -> int:
-    clearance, reader = request_clearance(request), reader_for(request)
+    clearance, reader = request_clearance(request), current_reviewer(request)
     # Counting stops at one more than the badge shows.
     found = cached_until_change(
         request,

@@ -56,7 +56,7 @@ _ACTIONS = {
 def review_page(request: HttpRequest) -> HttpResponse:
     """Show a tab; ``GET`` takes ``tab``, ``project``, ``page`` and ``at``, the memory to show first."""
     form = ReviewFilter(request.GET)
-    reader = review_queue.reader_for(request)
+    reader = review_queue.current_reviewer(request)
     if not form.is_valid():
         error_text = " ".join(str(error) for errors in form.errors.values() for error in errors)
         tabs = review_queue.build_tabs(
@@ -95,7 +95,7 @@ def review_tabs(request: HttpRequest) -> HttpResponse:
     """Return the tabs with new counts; with ``compare``, near-duplicates are found and counted too."""
     form = _valid_filter(request)
     tab, project = form.value("tab") or NEW, form.value("project")
-    counted = review_queue.count_by_tab(request, review_queue.reader_for(request), project)
+    counted = review_queue.count_by_tab(request, review_queue.current_reviewer(request), project)
     comparison = Comparison(request, project)
     if tab == DUPLICATES or "compare" in request.GET:
         duplicates: int | None = len(comparison.clusters().near)
@@ -250,7 +250,7 @@ def _page_numbers(request: HttpRequest, count: int) -> tuple[int, int]:
 def _cards_context(request: HttpRequest, tab: str, project: str, count: int) -> dict[str, Any]:
     """Return a page of cards, the requested memory first."""
     live = queries.live_memories(request_clearance(request), project)
-    found = review_items.select_queue(live, tab, review_queue.reader_for(request))
+    found = review_items.select_queue(live, tab, review_queue.current_reviewer(request))
     number, last = _page_numbers(request, count)
     uid = request.GET.get("at", "")
     first = _load_cards(request, found.filter(uid=uid)) if uid else []
@@ -305,7 +305,7 @@ def _next_card(request: HttpRequest) -> ReviewCard | None:
     tab, project = _parse_tab(request.POST.get("tab", "")), request.POST.get("project", "")
     shown = request.POST.getlist("card")[: 4 * PAGE_SIZE]
     live = queries.live_memories(request_clearance(request), project).exclude(uid__in=shown)
-    queue = review_items.select_queue(live, tab, review_queue.reader_for(request))
+    queue = review_items.select_queue(live, tab, review_queue.current_reviewer(request))
     return next(iter(_load_cards(request, queue[:1])), None)
 
 

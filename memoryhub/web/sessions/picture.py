@@ -18,7 +18,7 @@ from memoryhub.capture.observation import tool_kind
 from memoryhub.core.text import shorten
 from memoryhub.injection.queries import InjectionReport
 from memoryhub.models import Event, Memory
-from memoryhub.web.base.operations import event_name, skip_reason
+from memoryhub.web.base.labels import event_name, skip_reason
 from memoryhub.web.base.session_titles import session_url
 from memoryhub.web.sessions.picture_layout import END, START, PictureItem, lay_out_picture
 

@@ -32,7 +32,7 @@ from memoryhub.stats.timeline import EventFilter, count_rows, sessions_with_coun
 from memoryhub.web.base import caching
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import SessionFilter
-from memoryhub.web.base.operations import SKIP_REASON_LABELS
+from memoryhub.web.base.labels import SKIP_REASON_LABELS
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
 from memoryhub.web.base.session_titles import make_title, title_columns
 from memoryhub.web.memories import bulk_actions
@@ -223,10 +223,7 @@ def _load_picture(
         return render_picture(found, clearance, reports)
 
     shown_for = (found.pk, timezone.get_current_timezone_name(), get_language())
-    picture: str = cached_until_change(
-        request, "picture", clearance, draw, *shown_for, depends_on_events=True
-    )
-    return picture
+    return cached_until_change(request, "picture", clearance, draw, *shown_for, depends_on_events=True)
 
 
 def _count_routine(counted: Iterable[EventCount]) -> int:
@@ -360,5 +357,4 @@ def fold_routine(
 
 def visible_summary(found: Any) -> Memory | None:
     """Return the summary of a session of :func:`sessions_with_titles` if it is visible."""
-    summary: Memory | None = found.summary if found.summary_uid else None
-    return summary
+    return found.summary if found.summary_uid else None

@@ -51,6 +51,8 @@ _TRASH_REASONS = {
     TrashReason.UNDONE.value: "removed with its backfill",
 }
 _CODE = re.compile(r"`+([^`]+)`+")
+# The end of a paragraph without a punctuation mark, which would run into the next one in a single line.
+_OPEN_PARAGRAPH_END = re.compile(r"(?<=[\w'\x22”’)\]])[ \t]*\n[ \t]*\n(?=\s*[\w`*\[(])")
 _BREAK_POINTS = re.compile(r"(?<=[:_/.@])(?=\w)")  # the empty match between a separator and the next word
 _MINUTE = "%Y-%m-%d %H:%M"
 _ISO_FORMATS = {"month": "%Y-%m", "year": "%Y", "clock": "%H:%M", "second": "%Y-%m-%d %H:%M:%S"}
@@ -109,19 +111,20 @@ def trash_reason(reason: str) -> str:
     return _TRASH_REASONS.get(reason, reason or "deleted")
 
 
-register.filter("called", policy.display_name)
+register.filter("display_name", policy.display_name)
 
 
-@register.filter("gist")
+@register.filter
 def preview_text(memory: Memory) -> str:
     """Return the preview under a title: abstract, else content, without Markdown and without the title."""
     if policy.is_redacted(memory.sensitivity):
         return policy.REDACTED_NOTICE
     title = collapse_whitespace(to_plain_text(memory.title))
     for text in (memory.abstract, memory.content):
-        rest = without_title_prefix(collapse_whitespace(to_plain_text(text[:4000])), title)
-        if rest.strip(" .…:-*#"):
-            return shorten(rest.lstrip(" .…:-"), settings.MEMORYHUB.preview_chars)
+        marked = _OPEN_PARAGRAPH_END.sub(" ·\n\n", text[:4000])
+        rest = without_title_prefix(collapse_whitespace(to_plain_text(marked)), title)
+        if rest.strip(" .…:-*#·"):
+            return shorten(rest.lstrip(" .…:-·"), settings.MEMORYHUB.preview_chars)
     return ""
 
 
@@ -209,13 +212,13 @@ def listing(**filters: str) -> str:
     return page_url("memories", **filters)
 
 
-@register.simple_tag(takes_context=True, name="may_act")
+@register.simple_tag(takes_context=True)
 def may_use_bulk_actions(context: dict[str, Any]) -> bool:
     """Whether this person may do any bulk action: then each row has a checkbox."""
     return any(bulk_actions.allowed_actions(context["request"]).values())
 
 
-@register.filter("as_read")
+@register.filter
 def checkbox_value(row: Memory | Fact) -> str:
     """Return the value of a row's checkbox: the id, and the version that the page shows."""
     return f"{row.uid} {row.updated_at.isoformat()}"

@@ -21,14 +21,14 @@ from memoryhub.maintenance.operations import find_operation
 from memoryhub.maintenance.operations.base import Change
 from memoryhub.models import Event, Fact, MaintenanceRun, Memory
 from memoryhub.stats.timeline import TimelineEntry
-from memoryhub.web.base.markdown import render, to_plain_text
-from memoryhub.web.base.operations import (
+from memoryhub.web.base.labels import (
     BELOW_THRESHOLD,
     event_name,
     instruction_label,
     operation_label,
     skip_reason,
 )
+from memoryhub.web.base.markdown import render, to_plain_text
 from memoryhub.web.base.session_titles import session_name, session_url
 from memoryhub.web.facts.filters import thing_url
 from memoryhub.web.sessions.picture_layout import Mark, Point, SessionPicture
@@ -55,13 +55,13 @@ _MEMORABILITY_WEIGHTS = {
 _ROUNDING_ERROR = 0.01  # parts are stored with three decimals
 
 
-@register.filter("yet_to_begin")
+@register.filter
 def starts_later(fact: Fact) -> bool:
     """Whether a fact becomes valid in the future."""
     return fact.valid_from is not None and fact.valid_from > timezone.now()
 
 
-@register.filter("held_within_a_day")
+@register.filter
 def lasted_one_day(fact: Fact) -> bool:
     """Whether a fact began and ended on the same day in the reader's time zone."""
     ends = [timezone.localtime(at).date() for at in (fact.valid_from, fact.valid_until) if at]
@@ -230,7 +230,7 @@ def _to_percent(share: float) -> float:
 
 register.filter("run_title", results.run_title)
 register.filter("run_state", results.run_state)
-register.filter("is_broken", results.is_failed)
+register.filter("is_failed", results.is_failed)
 
 
 @register.filter
@@ -246,7 +246,7 @@ def change_action(change: Change, run: MaintenanceRun) -> str:
     return results.action_label(change.action, run.dry_run)
 
 
-@register.inclusion_tag("maintenance/page.html#turn", name="turn")
+@register.inclusion_tag("maintenance/page.html#importance_change")
 def importance_change(change: Change) -> dict[str, Any]:
     """Render importance before and after as a bar with the gain or loss."""
     before, after = change.before, change.after

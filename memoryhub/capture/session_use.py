@@ -1,4 +1,4 @@
-"""Describe in one line what memory did in a session, and in a week."""
+"""How many memories a session was shown and left, and in how many prompts of a week memories were used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WEEK = timedelta(days=7)
 
 
 @dataclass(frozen=True)
-class SessionProof:
+class SessionUse:
     """How many visible memories a session was shown, and how many it left, without its summaries."""
 
     shown: int
@@ -29,14 +29,14 @@ class SessionProof:
         return f"{format_count(self.shown, 'memory')} shown, {self.kept} kept"
 
 
-def prove_session(session_id: str, project: str, actor: Actor) -> SessionProof:
+def count_session_use(session_id: str, project: str, actor: Actor) -> SessionUse:
     """Count the memories of a session that the actor may see."""
     visible = Memory.objects.visible_to(actor.clearance)
     logged = Injection.objects.visible_to(actor.clearance).filled()
     logged = logged.filter(session__session_id=session_id, project=project)
     shown = {one["id"] for injected in logged.values_list("injected", flat=True) for one in injected}
     kept = visible.live().in_session(session_id, project=project).exclude(type__in=SUMMARY_TYPES)
-    return SessionProof(visible.filter(uid__in=shown).count() if shown else 0, kept.count())
+    return SessionUse(visible.filter(uid__in=shown).count() if shown else 0, kept.count())
 
 
 def last_shown(session_id: str, project: str, actor: Actor) -> list[Memory]:
@@ -53,7 +53,7 @@ def status_line(session_id: str, project: Project, actor: Actor, now: datetime) 
     note = mode_note(project, now, time_zone(actor))
     if not project.records_events(now):
         return f"memoryhub: {note}"
-    line = f"memoryhub: {prove_session(session_id, project.name, actor)}"
+    line = f"memoryhub: {count_session_use(session_id, project.name, actor)}"
     return f"{line}, {note}" if note else line
 
 
