@@ -92,7 +92,7 @@ def run_management_command(argv: list[str]) -> None:
 
 
 def _refuse_foreign_file() -> None:
-    """Refuse the file of another program before ``migrate``: Django's own checks open it, which changes it."""
+    """Refuse the file of another program before ``migrate``: checks of Django open it, which changes it."""
     import django
 
     django.setup()
