@@ -176,9 +176,9 @@ def build_query(parsed: ParsedPrompt, frequencies: Mapping[str, int], total: int
     ]
     weights = {term: _term_weight(term, frequencies, total) for term in terms}
     unknown = [term for term in terms if term.stems and not any(frequencies.get(stem) for stem in term.stems)]
-    # In the order of the prompt, not that of a set: equally rare terms must be the same ones in each process.
     others = set(unknown)
-    known = sorted((term for term in terms if term not in others), key=lambda term: -weights[term])
+    # Of equally rare terms the last ones, because most prompts end with the request.
+    known = sorted((term for term in reversed(terms) if term not in others), key=lambda term: -weights[term])
     # An unknown word may be part of a known one: deploy in deployment.
     if known:
         unknown = unknown[:MAX_UNKNOWN_TERMS]
