@@ -227,11 +227,8 @@ def _event_data(hook: Mapping[str, Any]) -> dict[str, Any]:
 def _hook_delivery_id(event: str, hook: Mapping[str, Any], event_id: str, at: datetime | None) -> str:
     """Return what identifies a repeated delivery: the id of the tool call, of the event, or its time."""
     call_id = hook.get("tool_use_id")
-    if isinstance(call_id, str) and call_id:
-        return delivery_id(event, call_id)
-    if event_id:
-        return delivery_id(event, event_id)
-    return delivery_id(event, at.isoformat()) if at else ""
+    found = (call_id if isinstance(call_id, str) else "") or event_id or (at.isoformat() if at else "")
+    return delivery_id(event, found) if found else ""
 
 
 def delivery_id(event: str, call_id: str) -> str:
@@ -386,9 +383,8 @@ def check_data(body: EventBody) -> None:
         return
     value = body.data.get(params)
     if not isinstance(value, str) or (params == "tool_name" and not value.strip()):
-        raise invalid_fields(
-            [field_error(f"data.{params}", f"{body.event} requires this field, as a string")]
-        )
+        error = field_error(f"data.{params}", f"{body.event} requires this field, as a string")
+        raise invalid_fields([error])
 
 
 def _event_delivery_id(body: EventBody) -> str:
@@ -398,8 +394,6 @@ def _event_delivery_id(body: EventBody) -> str:
         return delivery_id(body.event, call_id)
     if body.at is None:
         return ""
-    public = {
-        **body.model_dump(mode="json", exclude={"data", "repository"}),
-        "data": strip_private(body.data),
-    }
+    fields = body.model_dump(mode="json", exclude={"data", "repository"})
+    public = {**fields, "data": strip_private(body.data)}
     return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]

@@ -211,9 +211,13 @@ def _format_text(items: Sequence[SummaryItem], modified: Sequence[str], prompt: 
         if section:
             parts.append("\n".join([f"{name}:", *_format_items(section)]))
     if modified:
-        more = f" and {len(modified) - MAX_FILES} more" if len(modified) > MAX_FILES else ""
-        parts.append(f"Files changed: {', '.join(modified[:MAX_FILES])}{more}")
+        parts.append(_format_files(modified))
     return "\n\n".join(parts)
+
+
+def _format_files(modified: Sequence[str]) -> str:
+    more = f" and {len(modified) - MAX_FILES} more" if len(modified) > MAX_FILES else ""
+    return f"Files changed: {', '.join(modified[:MAX_FILES])}{more}"
 
 
 def _format_items(items: Sequence[SummaryItem]) -> list[str]:
@@ -251,7 +255,8 @@ def _shared_concepts(items: Sequence[SummaryItem]) -> list[str]:
 def _fields(draft: SummaryDraft) -> dict[str, Any]:
     return {
         "content": draft.text,
-        "abstract": draft.abstract,
+        # The beginning of the text would repeat the title.
+        "abstract": draft.abstract or shorten(_format_files(draft.modified), MAX_ABSTRACT_CHARS),
         "concepts": draft.concepts,
         "files_modified": draft.modified[:MAX_FILES],
         "sensitivity": draft.sensitivity,

@@ -176,7 +176,9 @@ def build_query(parsed: ParsedPrompt, frequencies: Mapping[str, int], total: int
     ]
     weights = {term: _term_weight(term, frequencies, total) for term in terms}
     unknown = [term for term in terms if term.stems and not any(frequencies.get(stem) for stem in term.stems)]
-    known = sorted(weights.keys() - set(unknown), key=lambda term: -weights[term])
+    # In the order of the prompt, not that of a set: equally rare terms must be the same ones in each process.
+    others = set(unknown)
+    known = sorted((term for term in terms if term not in others), key=lambda term: -weights[term])
     # An unknown word may be part of a known one: deploy in deployment.
     if known:
         unknown = unknown[:MAX_UNKNOWN_TERMS]
@@ -186,7 +188,7 @@ def build_query(parsed: ParsedPrompt, frequencies: Mapping[str, int], total: int
     if not chosen:
         return None
     clauses = [[term for term in clause if term in chosen] for clause in parsed.clauses]
-    parts = {_to_query(clause) for clause in clauses if 1 < len(clause) < len(chosen)}
+    parts = dict.fromkeys(_to_query(clause) for clause in clauses if 1 < len(clause) < len(chosen))
     return PromptQuery(
         _to_query([term for term in terms if term in chosen]),
         tuple(sorted(parts, key=lambda part: -sum(weights[term] for term in part.terms))[:MAX_CLAUSES]),

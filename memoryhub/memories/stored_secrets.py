@@ -258,7 +258,7 @@ def redact_findings(findings: Iterable[SecretFinding], actor: Actor) -> CleanupR
                     changes.append(_to_change("redact", row, found[row.pk]))
                 journal.record(actor, changes, now)
                 changed[place.name] += len(changes)
-    if changed:
+    if changed or schema.is_erase_pending():  # or a redaction was killed before it did this
         schema.scrub_erased()
     return CleanupResult(changed, left)
 

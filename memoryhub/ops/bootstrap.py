@@ -83,7 +83,7 @@ def run_management_command(argv: list[str]) -> None:
 
     try:
         if command == "migrate" and "--skip-checks" not in argv:
-            _require_usable_store()
+            _refuse_foreign_file()
         execute_from_command_line(argv)
     except ImproperlyConfigured as error:
         sys.exit(f"memoryhub cannot start:\n{error}")
@@ -91,14 +91,15 @@ def run_management_command(argv: list[str]) -> None:
         sys.exit(f"The store cannot be used: {error}\n{_advice()}")
 
 
-def _require_usable_store() -> None:
-    """Check the store before ``migrate``: Django's own checks open it, which changes a foreign file."""
+def _refuse_foreign_file() -> None:
+    """Refuse the file of another program before ``migrate``: checks of Django open it, which changes it."""
     import django
 
     django.setup()
-    from memoryhub.ops.checks import require_usable_store
+    from memoryhub.ops.checks import store_is_not_foreign
 
-    require_usable_store()
+    for error in store_is_not_foreign():
+        sys.exit(f"memoryhub cannot start:\n{error.msg}. {error.hint} ({error.id})")
 
 
 def _advice() -> str:

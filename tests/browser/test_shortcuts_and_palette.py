@@ -265,6 +265,17 @@ class TestReport:
         # Dark letters, also for who reads light ones on the screen.
         expect(page.locator("body")).to_have_css("color", "rgb(25, 32, 29)")
 
+    def test_rows_of_a_list_begin_at_the_left_edge_of_the_paper(
+        self, open_page: Any, insider: Any, three: Any
+    ) -> None:
+        page = open_page("/memories/", insider, viewport={"width": 794, "height": 1123})
+        expect(page.locator(".row-check").first).to_be_visible()
+        page.emulate_media(media="print")
+        title, meta = (
+            page.locator(f".row {part}").first.bounding_box() for part in (".row-title", ".row-meta")
+        )
+        assert meta["x"] == title["x"] == page.locator(".row").first.bounding_box()["x"]
+
     def test_a_memory_is_printed_with_exact_times_and_without_what_is_there_to_be_clicked(
         self, open_page: Any, insider: Any, three: Any
     ) -> None:

@@ -51,7 +51,9 @@ def test_session_without_memories_is_called_by_what_was_asked_for(agent_session)
     agent_session.ok("prompt:submit", {"prompt": "Please move the rates of the planner into a file"})
     agent_session.tool("Edit", {"file_path": "src/planner.py", "new_string": "x"}, {})
     agent_session.end()
-    assert summary(agent_session).title == "Session: Please move the rates of the planner into a file"
+    made = summary(agent_session)
+    assert made.title == "Session: Please move the rates of the planner into a file"
+    assert made.abstract == "Files changed: src/planner.py"
 
 
 def test_end_event_links_to_the_summary(agent_session):

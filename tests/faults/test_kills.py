@@ -11,6 +11,7 @@ import sqlite3
 from collections import Counter
 from contextlib import closing, suppress
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,6 +29,7 @@ from memoryhub.core.database import is_postgres
 from memoryhub.maintenance import runs
 from memoryhub.maintenance.executor import execute
 from memoryhub.maintenance.operations import base
+from memoryhub.memories import stored_secrets, undo
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.ops import copying, restore
@@ -35,6 +37,7 @@ from memoryhub.transfer import loader
 from tests import disk
 from tests.faults.conftest import create_database, drop_database
 from tests.faults.killing import kill_at_every_point
+from tests.security.conftest import TOKEN
 from tests.settings import POSTGRES
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -212,6 +215,77 @@ def test_a_killed_maintenance_run_continues_and_changes_each_memory_once(
         details = JournalEntry.objects.filter(operation="consolidate").values_list("detail", flat=True)
         changed = Counter(change[0] for detail in details for change in detail.get("changes", ()))
         assert changed == Counter(aged), point
+        assert verification.verify().ok, point
+
+
+def test_a_killed_condense_run_continues_and_replaces_each_memory_once(
+    store_home, snapshot, remember, actor, configure, monkeypatch
+):
+    configure(compression_min_members=2)
+    now = timezone.now()
+    topics = ("the staging server listens on port 8443", "releases are signed with the offline key of ada")
+    sources = {
+        remember(f"{topic}, seen by {name}", created_at=now - timedelta(days=20)).uid
+        for topic in topics
+        for name in ("bob", "eve")
+    }
+    run = runs.enqueue("compress", {}, actor)
+    snapshot()
+    for point in kill_at_every_point(lambda: execute(run), prepare=snapshot.put_back):
+        runs.resume_interrupted()
+        run.refresh_from_db()
+        if run.status != run.Status.DONE:
+            assert execute(run), point
+        details = JournalEntry.objects.filter(object_type="memories", operation="compress")
+        replaced = Counter(uid for row in details for uid in row.detail["members"])
+        assert replaced == Counter(sources), point
+        assert set(Memory.objects.trashed().values_list("uid", flat=True)) == sources, point
+        assert Memory.objects.live().count() == len(topics), point
+        assert verification.verify().ok, point
+
+
+def test_a_killed_redaction_is_completed_by_the_next(
+    store_home, snapshot, remember, run, configure, monkeypatch
+):
+    monkeypatch.setattr(stored_secrets, "_WRITE_CHUNK", 1)
+    configure(block_secrets=False)
+    leaking = {remember(f"deploy {number} with {TOKEN}").uid for number in range(3)}
+    remember("without a credential")
+    configure(block_secrets=True)
+    snapshot()
+
+    def redact() -> None:
+        call_command("scan_secrets", "--redact", stdout=StringIO())
+
+    for point in kill_at_every_point(redact, prepare=snapshot.put_back):
+        again = run("scan_secrets", "--redact")
+        assert again.code == 0, (point, again.err)
+        assert not schema.is_erase_pending(), point
+        assert not Memory.objects.filter(content__contains=TOKEN).exists(), point
+        rows = JournalEntry.objects.filter(operation="redact").values_list("object_id", flat=True)
+        assert Counter(rows) == Counter(leaking), point
+        assert verification.verify().ok, point
+        if not is_postgres():
+            assert TOKEN.encode() not in disk.read_store_bytes(connection.settings_dict["NAME"]), point
+
+
+def test_a_killed_bulk_action_changes_the_rest_when_it_is_repeated(
+    store_home, snapshot, remember, actor, monkeypatch
+):
+    monkeypatch.setattr(undo, "CHUNK_SIZE", 1)
+    uids = [remember(f"note {number}").uid for number in range(3)]
+    snapshot()
+
+    def trash() -> None:
+        memories.apply_bulk_action("trash", uids, actor)
+
+    for point in kill_at_every_point(trash, prepare=snapshot.put_back):
+        rows = JournalEntry.objects.filter(operation="delete").order_by("seq")
+        assert [row.object_id for row in rows] == uids[: len(rows)], point
+        trashed = Memory.objects.trashed().order_by("pk").values_list("uid", flat=True)
+        assert list(trashed) == uids[: len(rows)], point
+        trash()
+        assert Counter(rows.all().values_list("object_id", flat=True)) == Counter(uids), point
         assert verification.verify().ok, point
 
 

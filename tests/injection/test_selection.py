@@ -200,6 +200,14 @@ def test_rarest_terms_are_searched():
     assert "quagga" in sought.query.text
 
 
+def test_the_first_of_equally_rare_terms_are_searched():
+    named = [f"animal{letter}" for letter in "abcdefghijklmnop"]
+    asked = prompts.parse_prompt(" ".join(named))
+    sought = candidates.build_query(asked, {stem(word): 3 for word in named}, 1000)
+    assert sought is not None
+    assert [term.words[0] for term in sought.query.terms] == named[: candidates.MAX_TERMS - 1]
+
+
 HOSTILE_PROMPTS = [
     '"',
     "AND OR NOT",

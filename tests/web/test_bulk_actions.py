@@ -67,6 +67,19 @@ def test_many_memories_change_and_the_message_can_undo_it(editor: Client, three:
     assert set(Memory.objects.values_list("importance", flat=True)) == {0.8}
 
 
+def test_undo_says_how_many_have_expired_or_were_erased(
+    editor: Client, three: list[Memory], actor: Actor
+) -> None:
+    address, fields = undo_of(do(editor, "trash", three))
+    Memory.objects.filter(pk=three[0].pk).update(expires_at=three[0].created_at)
+    store.erase_memories([three[1].uid], actor)
+    back = editor.post(address, fields, follow=True).content.decode()
+    assert "Undone for 2 memories." in back
+    assert 'Of these, 1 has expired: <a href="/trash/?tab=expired">see the trash</a>.' in back
+    assert f"<bdi>{three[1].uid}</bdi>: there is no such memory" in back
+    assert [memory.uid for memory in Memory.objects.live()] == [three[2].uid]
+
+
 def test_action_on_one_memory_names_it(editor: Client, remember: Remember) -> None:
     memory = remember("x", title="<b>Bold</b> & co")
     assert "1 memory moved to the trash: <strong" in (page := do(editor, "trash", [memory]))

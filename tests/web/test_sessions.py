@@ -371,6 +371,19 @@ def test_first_visible_prompt_is_shown(visitor: Client, busy: Session, level: st
     assert ("Now paint it" in words) is (level != "public")
 
 
+@pytest.mark.parametrize(
+    ("title", "is_shown"), [("Look at the propeller", False), ("Look at…", False), ("Paint", True)]
+)
+def test_prompt_is_not_shown_below_a_title_that_repeats_it(
+    visitor: Client, busy: Session, remember: Remember, title: str, is_shown: bool
+) -> None:
+    Event.objects.create(session=busy, event="prompt:submit", preview="Look at  the propeller")
+    summarize(busy, remember, title=f"Session: {title}")
+    page = visitor.get("/sessions/").content.decode()
+    assert title in page
+    assert ('class="first-prompt"' in page) is is_shown
+
+
 def test_duration_of_a_session_is_the_time_between_its_visible_rows(visitor: Client, busy: Session) -> None:
     assert row(visitor, "busy")[3] == "6 h"
 

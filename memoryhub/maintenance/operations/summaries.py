@@ -156,7 +156,7 @@ def summarise_texts(members: Sequence[SourceText]) -> TextSummary:
     title = shorten(f"{members[center].title} ({len(members)} memories, {_date_span(members)})", 200)
     sentences = [_sentences(member) for member in members]
     writer = _SummaryWriter(title)
-    writer.add_section("They say, in these or other words:", _common_sentences(sentences, center))
+    writer.add_section("What they have in common:", _common_sentences(sentences, center))
     for member, member_sentences in zip(members, sentences, strict=True):
         writer.add_section(f"{member.at:%Y-%m-%d}, {member.type}:", member_sentences)
     return TextSummary(title, writer.text(), center, likeness)

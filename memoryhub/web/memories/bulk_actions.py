@@ -154,6 +154,11 @@ def add_result_messages(request: HttpRequest, acted: BulkResult, back: str) -> N
 def add_undo_messages(request: HttpRequest, acted: BulkResult) -> None:
     if acted.done:
         messages.success(request, f"Undone for {format_count(len(acted.done), 'memory')}.")
+    now = timezone.now()
+    if expired := sum(not one.deleted_at and one.is_expired(now) for one in acted.done):
+        has = "has" if expired == 1 else "have"
+        words = 'Of these, {} {} expired: <a href="{}?tab=expired">see the trash</a>.'
+        messages.warning(request, format_html(words, expired, has, reverse("trash")))
     if acted.refused:
         messages.warning(request, refusals_message(acted, request))
 

@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Count, Exists, Min, OuterRef, Q
 
 from memoryhub.access.policy import Clearance
+from memoryhub.core.text import collapse_whitespace
 from memoryhub.models import Event, Memory, Session
 from memoryhub.models.querysets import SessionQuerySet
 from memoryhub.web.base.session_titles import IS_PROMPT, name_sessions
@@ -32,6 +33,14 @@ class SessionRow:
         last = max(self.session.last_seen, self.session.ended_seen or self.session.last_seen)
         span = last - self.session.first_seen
         return format_pause(span) if span else ""
+
+    @property
+    def shows_prompt(self) -> bool:
+        """Whether the prompt is shown below the title, because it says something else."""
+        if not self.summary or not self.prompt:
+            return False
+        title = self.summary.title.removeprefix("Session: ").rstrip("…")
+        return not collapse_whitespace(self.prompt.preview).startswith(title)
 
     @property
     def version(self) -> tuple[Any, ...]:
