@@ -199,7 +199,7 @@ def _is_file_of_letsgo(path: Path) -> bool:
     return FORMATS["letsgo"].recognises(path)
 
 
-INSTALL_NEWER = (
+REFUSED_STORE_HINT = (
     "Use the version that wrote it, also to export its memories. Or restore a backup from before the upgrade."
 )
 
@@ -219,7 +219,7 @@ def store_is_not_newer(**kwargs: Any) -> list[CheckMessage]:
         return []
     if not newer:
         return []
-    return [Error(f"The store {path} cannot be used: {newer}", hint=INSTALL_NEWER, id="memoryhub.E006")]
+    return [Error(f"The store {path} cannot be used: {newer}", hint=REFUSED_STORE_HINT, id="memoryhub.E006")]
 
 
 def require_usable_store() -> None:

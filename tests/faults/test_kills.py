@@ -198,6 +198,16 @@ def test_the_bytes_of_a_killed_erase_are_removed_later(store_home, snapshot, rem
         assert verification.verify().ok, point
 
 
+def kill_run_at_every_point(run, snapshot):
+    """Kill a maintenance run at every point. Yield each point when the run has been continued to its end."""
+    for point in kill_at_every_point(lambda: execute(run), prepare=snapshot.put_back):
+        runs.resume_interrupted()
+        run.refresh_from_db()
+        if run.status != run.Status.DONE:
+            assert execute(run), point
+        yield point
+
+
 def test_a_killed_maintenance_run_continues_and_changes_each_memory_once(
     store_home, snapshot, remember, actor, monkeypatch
 ):
@@ -206,11 +216,7 @@ def test_a_killed_maintenance_run_continues_and_changes_each_memory_once(
     aged = {remember(f"aged note {n}", created_at=now - timedelta(days=20)).uid for n in range(6)}
     run = runs.enqueue("consolidate", {}, actor)
     snapshot()
-    for point in kill_at_every_point(lambda: execute(run), prepare=snapshot.put_back):
-        runs.resume_interrupted()
-        run.refresh_from_db()
-        if run.status != run.Status.DONE:
-            assert execute(run), point
+    for point in kill_run_at_every_point(run, snapshot):
         assert (run.status, run.done) == (run.Status.DONE, 6), point
         details = JournalEntry.objects.filter(operation="consolidate").values_list("detail", flat=True)
         changed = Counter(change[0] for detail in details for change in detail.get("changes", ()))
@@ -219,7 +225,7 @@ def test_a_killed_maintenance_run_continues_and_changes_each_memory_once(
 
 
 def test_a_killed_condense_run_continues_and_replaces_each_memory_once(
-    store_home, snapshot, remember, actor, configure, monkeypatch
+    store_home, snapshot, remember, actor, configure
 ):
     configure(compression_min_members=2)
     now = timezone.now()
@@ -231,11 +237,7 @@ def test_a_killed_condense_run_continues_and_replaces_each_memory_once(
     }
     run = runs.enqueue("compress", {}, actor)
     snapshot()
-    for point in kill_at_every_point(lambda: execute(run), prepare=snapshot.put_back):
-        runs.resume_interrupted()
-        run.refresh_from_db()
-        if run.status != run.Status.DONE:
-            assert execute(run), point
+    for point in kill_run_at_every_point(run, snapshot):
         details = JournalEntry.objects.filter(object_type="memories", operation="compress")
         replaced = Counter(uid for row in details for uid in row.detail["members"])
         assert replaced == Counter(sources), point

@@ -131,7 +131,7 @@ def migrations() -> Iterator[Finding]:
     plan = release.pending_migrations()
     newer = release.find_refusal()
     if newer:
-        yield fail(newer, checks.INSTALL_NEWER)
+        yield fail(newer, checks.REFUSED_STORE_HINT)
     if plan:
         names = ", ".join(f"{migration.app_label}.{migration.name}" for migration in plan[:3])
         more = f" and {len(plan) - 3} more" if len(plan) > 3 else ""
