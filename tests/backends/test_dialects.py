@@ -6,6 +6,7 @@ import importlib
 import inspect
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -178,6 +179,22 @@ def test_writer_waits_for_a_writer_on_another_connection() -> None:
         other.rollback()
         with database.write_transaction(patience=1):
             pass
+
+
+@only_postgres
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("is_at_the_end", [True, False])
+def test_idle_write_is_ended_as_if_the_store_were_unavailable(
+    monkeypatch: pytest.MonkeyPatch, is_at_the_end: bool
+) -> None:
+    monkeypatch.setattr(database, "WRITER_IDLE_SECONDS", 0.05)
+    with pytest.raises(OperationalError) as caught, database.write_transaction():
+        select.select([connection.connection], [], [], 60)  # until the server has ended it
+        if not is_at_the_end:
+            run_sql("SELECT 1")
+    assert database.is_store_unavailable(caught.value)
+    with database.write_transaction(), connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
 
 
 @only_postgres
