@@ -207,7 +207,7 @@ STORE_UNAVAILABLE = (
 )
 _UNAVAILABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _READ_ONLY_STATE, _IDLE_STATE = "25006", "25P03"
-# PostgreSQL's codes: no connection, no resources, the server stops, a failing disk, a standby, an idle writer.
+# PostgreSQL's codes: no connection, no resources, the server stops, a failing disk, a standby, an idle write.
 _UNAVAILABLE_STATES = ("08", "53", "57P", "58", _READ_ONLY_STATE, _IDLE_STATE)
 _BUSY_STATES = ("55P03", "40P01", "40001")  # a lock that is not free, a deadlock, a conflict
 _CANCELLED_STATE = "57014"
@@ -372,7 +372,7 @@ def _execute(execute: Callable[..., Any], *arguments: Any) -> Any:
 
 @contextmanager
 def _same_errors_as_sqlite() -> Iterator[None]:
-    """Raise OperationalError if the server is read-only, as a standby is, or has ended an idle transaction."""
+    """Raise OperationalError if the server is read-only, as a standby is, or has ended an idle write."""
     try:
         yield
     except InternalError as error:

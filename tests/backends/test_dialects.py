@@ -183,15 +183,20 @@ def test_writer_waits_for_a_writer_on_another_connection() -> None:
 
 @only_postgres
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("is_at_the_end", [True, False])
+@pytest.mark.parametrize("last_statement", [None, "SELECT 1"])
 def test_idle_write_is_ended_as_if_the_store_were_unavailable(
-    monkeypatch: pytest.MonkeyPatch, is_at_the_end: bool
+    monkeypatch: pytest.MonkeyPatch, last_statement: str | None
 ) -> None:
     monkeypatch.setattr(database, "WRITER_IDLE_SECONDS", 0.05)
-    with pytest.raises(OperationalError) as caught, database.write_transaction():
-        select.select([connection.connection], [], [], 60)  # until the server has ended it
-        if not is_at_the_end:
-            run_sql("SELECT 1")
+
+    def write() -> None:
+        with database.write_transaction():
+            select.select([connection.connection], [], [], 60)  # until the server has ended it
+            if last_statement:
+                run_sql(last_statement)
+
+    with pytest.raises(OperationalError) as caught:
+        write()
     assert database.is_store_unavailable(caught.value)
     with database.write_transaction(), connection.cursor() as cursor:
         cursor.execute("SELECT 1")
