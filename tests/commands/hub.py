@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from tests.settings import POSTGRES
+from tools.bench.hub import free_port  # noqa: F401 ``hubs.free_port()``
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("memoryhub", "templates", "static", "fixtures", "tools")
@@ -58,7 +58,7 @@ class Hub:
             env=self.environment(**more),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,  # a busy machine takes its time
             check=False,
         )
 
@@ -122,13 +122,6 @@ def database_variables() -> dict[str, str]:
     return {"DATABASE_URL": server._replace(path=f"/{name}").geturl()}
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
 def wait_until_it_answers(process: subprocess.Popen[str], port: int) -> None:
     """Wait until ``/healthz`` answers 200. Fail with its output if it ends or never answers."""
     deadline = time.monotonic() + 180  # a busy machine takes its time
@@ -152,4 +145,4 @@ def wait_until_it_ended(process: subprocess.Popen[str]) -> None:
 def press_ctrl_c(process: subprocess.Popen[str]) -> tuple[str, str]:
     """As a terminal does it: the whole group gets the signal. Returns what was printed."""
     os.killpg(process.pid, signal.SIGINT)
-    return process.communicate(timeout=60)
+    return process.communicate(timeout=120)  # a busy machine takes its time

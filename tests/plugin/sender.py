@@ -90,7 +90,7 @@ def send(tmp_path: Path, url: str, event: dict[str, Any], mode: str = "event", *
         env={"PATH": os.environ["PATH"], **variables},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -64,7 +64,7 @@ def ask(served: Served, method: str, path: str, body: Any = None) -> Any:
     headers = {"Authorization": f"Bearer {served.token}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"{served.base}/api/v1{path}", data, headers, method=method)
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=120) as response:
         return json.load(response)
 
 
@@ -81,11 +81,11 @@ def store(served: Served, project: str, content: str, **fields: Any) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(300):
+    for _ in range(1200):
         if condition():
             return
         time.sleep(0.1)
-    raise AssertionError("it did not happen within 30 seconds")
+    raise AssertionError("it did not happen within two minutes")
 
 
 def last_request(model: ModelApi) -> str:
