@@ -179,7 +179,7 @@ def test_unresolvable_host_is_reported(remote, monkeypatch):
 
 def test_endpoint_without_tls_is_reported_for_https(endpoint, remote):
     with pytest.raises(EmbeddingError, match="cannot be reached over TLS"):
-        remote(url=endpoint.url.replace("http:", "https:"), timeout_seconds=2).documents(["zebra"])
+        remote(url=endpoint.url.replace("http:", "https:"), timeout_seconds=60).documents(["zebra"])
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from tests.mcp.conftest import PLAIN, Served
 from tests.plugin import claude_code, model_api
 from tests.plugin.conftest import ROOT, Machine
 from tests.plugin.model_api import Call, ModelApi
+from tests.plugin.sender import patient_curl
 
 PATIENT = {"MEMORYHUB_HOOK_TIMEOUT": "20"}  # a busy machine takes its time
 COMMIT = "Fix the greeting: German customers are addressed with Sie, because they complained about Du"
@@ -136,6 +137,7 @@ def test_status_line_and_rating_of_injected_memories(at: Callable[[str], Machine
         assert "/memoryhub:useful" not in json.dumps(model.requests)
     state = json.dumps({"session_id": session_id, "cwd": str(machine.project)})
     variables = {"MEMORYHUB_URL": served.base, "MEMORYHUB_TOKEN": served.token}
+    variables["PATH"] = patient_curl(machine.home / "bin")
     line = subprocess.run(
         ["sh", str(ROOT / "plugin" / "statusline.sh")],
         input=state,
