@@ -104,7 +104,8 @@ def copy(folder: Path, **variables: str) -> Hub:
     source.mkdir(parents=True)
     home.mkdir()
     for name in SOURCES:
-        shutil.copytree(ROOT / name, source / name)
+        # Python first writes what it compiles to "….pyc.12345", which another process may be doing now.
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("*.pyc.*"))
     for name in ("manage.py", "pyproject.toml", "requirements.txt"):
         shutil.copy(ROOT / name, source / name)
     return Hub(source, home, variables)
