@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+from tests.faults.cluster import until
 from tools.bench.hub import manage
 from tools.cluster import postgres
 from tools.cluster.nodes import node_environment
@@ -199,7 +200,7 @@ def findings(hub: Hub, **variables: str) -> str:
 
 
 def test_replica_that_is_no_replica_is_not_read(hub: Hub) -> None:
-    assert "the replica has 0 journal rows to replay" in findings(hub)
+    until(lambda: "the replica has 0 journal rows to replay" in findings(hub))
     primary = hub.environment["DATABASE_URL"]
     assert "the server in DATABASE_REPLICA_URL is no replica" in findings(hub, DATABASE_REPLICA_URL=primary)
     assert (

@@ -22,7 +22,7 @@ from tools.screenshots.chromium import installed, started
 # Playwright's synchronous API runs an event loop in this thread, where Django refuses to run.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
-expect.set_options(timeout=30_000 if NODES else PATIENCE)  # a node that has just started is slow
+expect.set_options(timeout=PATIENCE)
 if NODES:
     LiveServer.url = property(lambda server: NODES)  # type: ignore[method-assign, assignment]
 

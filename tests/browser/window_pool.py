@@ -15,7 +15,7 @@ from typing import Any
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Error, Page
 
 STATIC_ADDRESS = "/static/img/icon.svg"  # of the hub, to reach its storage; without a script or the database
-PATIENCE, PATIENCE_TO_LOAD = 10_000, 30_000  # ms
+PATIENCE, PATIENCE_TO_LOAD = 30_000, 60_000  # ms; a busy machine takes its time
 EMPTY_STORAGE = "() => { localStorage.clear(); sessionStorage.clear(); }"
 IS_UNTOUCHED = "() => [Date, setTimeout, fetch].every((one) => /native code/.test(one))"
 

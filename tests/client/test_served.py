@@ -37,7 +37,7 @@ def run(
         input=text,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -173,7 +173,7 @@ def test_closed_pipe_ends_without_a_stack_trace(served: Served) -> None:
         env={"HOME": str(served.hub.home), "PATH": os.defpath, **served.environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert (done.returncode, done.stderr) == (141, "")

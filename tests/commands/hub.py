@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from tests.settings import POSTGRES
+from tools.bench.hub import free_port  # noqa: F401 ``hubs.free_port()``
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("memoryhub", "templates", "static", "fixtures", "tools")
@@ -58,7 +58,7 @@ class Hub:
             env=self.environment(**more),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,  # a busy machine takes its time
             check=False,
         )
 
@@ -104,7 +104,8 @@ def copy(folder: Path, **variables: str) -> Hub:
     source.mkdir(parents=True)
     home.mkdir()
     for name in SOURCES:
-        shutil.copytree(ROOT / name, source / name)
+        # Python first writes what it compiles to "….pyc.12345", which another process may be doing now.
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("*.pyc.*"))
     for name in ("manage.py", "pyproject.toml", "requirements.txt"):
         shutil.copy(ROOT / name, source / name)
     return Hub(source, home, variables)
@@ -120,13 +121,6 @@ def database_variables() -> dict[str, str]:
     with psycopg.connect(POSTGRES, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
     return {"DATABASE_URL": server._replace(path=f"/{name}").geturl()}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def wait_until_it_answers(process: subprocess.Popen[str], port: int) -> None:
@@ -152,4 +146,4 @@ def wait_until_it_ended(process: subprocess.Popen[str]) -> None:
 def press_ctrl_c(process: subprocess.Popen[str]) -> tuple[str, str]:
     """As a terminal does it: the whole group gets the signal. Returns what was printed."""
     os.killpg(process.pid, signal.SIGINT)
-    return process.communicate(timeout=60)
+    return process.communicate(timeout=120)  # a busy machine takes its time

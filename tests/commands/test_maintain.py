@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.db import connection
@@ -206,11 +207,20 @@ def test_ctrl_c_stops_all_of_it(run, aged, lifting, configure):  # noqa: F811
     assert set(MaintenanceRun.objects.values_list("cause", flat=True)) == {Cause.STOPPED}
 
 
+@pytest.fixture
+def go_on(monkeypatch) -> threading.Event:
+    """Set when the command sleeps because it waits for a run."""
+    event = threading.Event()
+    waiting = SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: event.set() or time.sleep(0.01))
+    monkeypatch.setattr(maintain, "time", waiting)
+    return event
+
+
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_it_waits_for_a_run_of_the_server_and_prints_it(run, aged, lifting, actor):  # noqa: F811
-    inside, go_on = threading.Event(), threading.Event()
-    lifting.before = lambda number: (inside.set(), go_on.wait(20))
+def test_it_waits_for_a_run_of_the_server_and_prints_it(run, aged, lifting, actor, go_on):  # noqa: F811
+    inside = threading.Event()
+    lifting.before = lambda number: (inside.set(), go_on.wait(60))
     other = runs.enqueue("lift", {}, actor)
 
     def serve() -> None:
@@ -219,25 +229,24 @@ def test_it_waits_for_a_run_of_the_server_and_prints_it(run, aged, lifting, acto
 
     thread = threading.Thread(target=serve)
     thread.start()
-    assert inside.wait(20)
+    assert inside.wait(60)
     refused = run("maintain", "lift")
     assert refused.code == 1
     assert f"run {other.uid} of lift is running on the same memories" in refused.err
-    began = time.monotonic()
-    threading.Timer(0.5, go_on.set).start()
     ran = run("maintain", "consolidate")
     thread.join()
-    assert time.monotonic() - began > 0.4
+    other.refresh_from_db()
+    assert MaintenanceRun.objects.get(operation="consolidate").started_at >= other.finished_at
     assert f"waiting for lift (run {other.uid}), which the server or another command is running" in ran.out
     assert "consolidate: 3 " in ran.out
 
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_the_command_follows_a_run_that_the_server_claimed(run, aged, lifting, actor, monkeypatch):  # noqa: F811
+def test_the_command_follows_a_run_that_the_server_claimed(run, aged, lifting, monkeypatch, go_on):  # noqa: F811
     inside = threading.Event()
     servers: list[threading.Thread] = []
-    lifting.before = lambda number: (inside.set(), time.sleep(1))
+    lifting.before = lambda number: (inside.set(), go_on.wait(60))
     work = executor.execute
 
     def server_is_quicker(run: MaintenanceRun, **options) -> bool:
@@ -248,7 +257,7 @@ def test_the_command_follows_a_run_that_the_server_claimed(run, aged, lifting, a
         server = threading.Thread(target=serve)
         server.start()
         servers.append(server)
-        assert inside.wait(20)
+        assert inside.wait(60)
         return work(run, **options)
 
     monkeypatch.setattr(executor, "execute", server_is_quicker)

@@ -19,6 +19,17 @@ from tests.commands.hub import Hub
 
 pytestmark = pytest.mark.slow
 MANY = 3000
+# A run of many short steps with pauses takes minutes, so that it is not done before its server ends.
+SLOW_RUNS = """
+import os, runpy, time
+os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
+import django
+django.setup()
+from memoryhub.maintenance.operations.base import Pace
+Pace.page = lambda pace, rows, weigh: rows[:1]
+Pace.after = lambda pace, step: time.sleep(0.1)
+runpy.run_path("manage.py", run_name="__main__")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +37,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Hub:
     """A real store with memories that have not been read for a while."""
     hub = hubs.copy(tmp_path_factory.mktemp("maintenance"))
     assert hub.run("migrate", "--verbosity", "0").returncode == 0
+    (hub.folder / "slow_runs.py").write_text(SLOW_RUNS)
     lines = hub.folder / "memories.jsonl"
     lines.write_text("".join(json.dumps({"content": f"memory {n}"}) + "\n" for n in range(MANY)))
     assert hub.run("import_memories", str(lines)).returncode == 0
@@ -58,11 +70,11 @@ def call(port: int, token: str, path: str, body: dict[str, Any] | None = None) -
         None if body is None else json.dumps(body).encode(),
         {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return json.load(answer)
 
 
-def until(look: Callable[[], bool], seconds: float = 60) -> None:
+def until(look: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not look():
         assert time.monotonic() < deadline
@@ -92,8 +104,7 @@ def test_a_run_executes_during_requests_and_an_idle_server_stops_at_once(hub, to
 
 def test_a_server_that_ends_leaves_its_run_to_the_next(hub, token, aged):
     port = hubs.free_port()
-    slow = {"MEMORYHUB_MAINTENANCE_STEP_MS": "1"}
-    with serve(hub, port, **slow) as process:
+    with serve(hub, port, program="slow_runs.py") as process:
         uid = call(port, token, "/maintenance", {"operation": "consolidate"})["id"]
         until(lambda: call(port, token, f"/maintenance/{uid}?limit=1")["done"] > 0)
         stop(process)
@@ -108,11 +119,13 @@ def test_a_server_that_ends_leaves_its_run_to_the_next(hub, token, aged):
 
 def test_run_of_a_server_that_was_killed_continues_at_the_next_start(hub, token, aged):
     port = hubs.free_port()
-    with serve(hub, port, MEMORYHUB_MAINTENANCE_STEP_MS="1") as process:
+    with serve(hub, port, program="slow_runs.py") as process:
         uid = call(port, token, "/maintenance", {"operation": "consolidate"})["id"]
         until(lambda: call(port, token, f"/maintenance/{uid}?limit=1")["done"] > 0)
         os.killpg(process.pid, signal.SIGKILL)
-        process.communicate(timeout=20)
+        process.communicate()
+    [(status, done)] = store(hub, f"SELECT status, done FROM memoryhub_maintenancerun WHERE uid = '{uid}'")
+    assert (status, 0 < done < MANY) == ("running", True)
     port = hubs.free_port()
     with serve(hub, port):
         until(lambda: call(port, token, f"/maintenance/{uid}?limit=1")["status"] == "done")

@@ -175,7 +175,7 @@ def test_an_abbreviated_option_is_refused(hub):
 def test_it_serves_until_ctrl_c_and_starts_again(hub):
     port = hubs.free_port()
     with hub.serving(port, "quickstart", "--port", str(port)) as process:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=20) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=120) as page:
             assert 'type="password"' in page.read().decode(), "a stranger is asked to sign in"
         output, errors = hubs.press_ctrl_c(process)
     assert process.returncode == 0
@@ -187,7 +187,7 @@ def test_it_serves_until_ctrl_c_and_starts_again(hub):
         request = urllib.request.Request(
             f"http://127.0.0.1:{port}/api/v1/stats", headers={"Authorization": f"Bearer {token}"}
         )
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             assert json.load(answer)["total"] > 100
         output, errors = hubs.press_ctrl_c(process)
     assert (line(output, "Contains"), errors) == (line(first, "Loaded"), "")

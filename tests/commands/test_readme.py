@@ -64,7 +64,7 @@ class Reader:
             env=self.hub.environment(**self.more),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"

@@ -41,7 +41,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Hub:
 def status(port: int, host: str = "localhost", path: str = "/api/v1/stats") -> int:
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Host": host})
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
@@ -69,7 +69,7 @@ def test_several_workers_serve_one_store_and_end_with_their_parent(hub):
     with hub.serving(port, "serve", "--port", str(port), "--workers", "2", "--threads", "2") as process:
         assert status(port) == 401
         os.kill(process.pid, signal.SIGTERM)  # as systemd does it
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
     assert process.returncode == 0
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5)
@@ -83,7 +83,7 @@ def test_a_worker_that_was_killed_is_replaced(hub):
         hubs.wait_until_it_answers(process, port)
         assert _children(process.pid) not in ([], [worker])
         os.kill(process.pid, signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
     assert process.returncode == 0
 
 
@@ -95,7 +95,7 @@ def test_workers_end_when_the_main_process_is_killed(hub, workers):
         assert len(children) == int(workers)
         try:
             os.kill(process.pid, signal.SIGKILL)
-            process.wait(timeout=20)
+            process.wait(timeout=120)
             _wait_until(lambda: not any(map(_lives, children)))
             _wait_until(lambda: not _listens(port))
         finally:
@@ -107,7 +107,7 @@ def test_a_killed_server_starts_again_on_the_same_port(hub):
     port = hubs.free_port()
     with hub.serving(port, "serve", "--port", str(port), "--workers", "2") as killed:
         os.kill(killed.pid, signal.SIGKILL)
-        killed.wait(timeout=20)
+        killed.wait(timeout=120)
         with hub.starting("serve", "--port", str(port), "--workers", "1") as started:
             _wait_until(lambda: started.poll() is not None or bool(_children(started.pid)))
             hubs.wait_until_it_answers(started, port)
@@ -155,7 +155,7 @@ def test_the_kernel_ends_workers_of_a_killed_main_process(hub):
     with hub.serving(port, *arguments, program="without_watch.py") as process:
         children = _children(process.pid)
         os.kill(process.pid, signal.SIGKILL)
-        process.wait(timeout=20)
+        process.wait(timeout=120)
         _wait_until(lambda: not any(map(_lives, children)))
 
 
@@ -167,7 +167,7 @@ def test_a_worker_that_loads_ends_when_the_main_process_is_killed(hub):
         assert children
         try:
             os.kill(process.pid, signal.SIGKILL)
-            process.wait(timeout=20)
+            process.wait(timeout=120)
             _wait_until(lambda: not any(map(_lives, children)))
         finally:
             for child in filter(_lives, children):
@@ -175,9 +175,9 @@ def test_a_worker_that_loads_ends_when_the_main_process_is_killed(hub):
 
 
 def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60  # a busy machine takes its time
+    deadline = time.monotonic() + 120  # a busy machine takes its time
     while not condition():
-        assert time.monotonic() < deadline, "still not so after a minute"
+        assert time.monotonic() < deadline, "still not so after two minutes"
         time.sleep(0.1)
 
 
@@ -250,7 +250,7 @@ def test_an_endless_form_of_a_visitor_does_not_block_others(hub):
         for _ in range(2 * serving.THREADS):
             client = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
             client.sendall("\r\n".join([*lines, "\r\n"]).encode() + begun)
-            client.settimeout(20)
+            client.settimeout(120)
             assert client.recv(12) == b"HTTP/1.1 413"
         assert status(port) == 401
 
@@ -404,7 +404,7 @@ def test_behind_a_proxy_it_speaks_https_only(hub):
 
 
 def _head(port: int, path: str, headers: dict[str, str] | None = None) -> http.client.HTTPResponse:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     connection.request("GET", path, headers={"Host": "localhost", **(headers or {})})
     answer = connection.getresponse()
     answer.read()
@@ -420,7 +420,7 @@ def test_every_worker_answers_metrics_for_all(hub):
         request = urllib.request.Request(
             f"http://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {token}"}
         )
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return str(answer.read().decode())
 
     refused = 'memoryhub_requests_total{method="GET",route="api/v1/stats",status="401"}'

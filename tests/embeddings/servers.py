@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 
+from tools.bench.hub import free_port
+
 DIMENSIONS = 24
 
 
@@ -95,9 +97,7 @@ def run(endpoint: Served) -> Iterator[Served]:
 
 
 def unused_url() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    return f"http://127.0.0.1:{free_port()}/v1"
 
 
 # Behaviours

@@ -17,8 +17,9 @@ from django.conf import settings
 
 from tests.faults.cluster import SECONDS, Cluster, until
 from tools.bench.clients import Client
+from tools.bench.hub import free_port
 from tools.cluster import postgres
-from tools.cluster.nodes import Node, free_port
+from tools.cluster.nodes import Node
 
 CADDY = os.environ.get("CADDY") or shutil.which("caddy") or ""
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CADDY, reason="caddy is not installed")]

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from tools.bench.clients import Client
-from tools.bench.hub import manage
+from tools.bench.hub import free_port, manage
 from tools.cluster import mixed, postgres
-from tools.cluster.nodes import Node, free_port
+from tools.cluster.nodes import Node
 
 PGBOUNCER = os.environ.get("PGBOUNCER") or shutil.which("pgbouncer") or ""
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not PGBOUNCER, reason="pgbouncer is not installed")]

@@ -89,7 +89,8 @@ def test_store_is_recovered_at_a_point_in_time(
     archive.mkdir()
     shutil.chown(archive, folder.owner(), folder.group())
     server.query("postgres", "ALTER SYSTEM SET archive_mode = on")
-    server.query("postgres", f"ALTER SYSTEM SET archive_command = 'cp %p {archive}/%f'")
+    copy = f"cp %p {archive}/.%f && mv {archive}/.%f {archive}/%f"  # a file in the archive is whole
+    server.query("postgres", f"ALTER SYSTEM SET archive_command = '{copy}'")
     server.kill()
     server.start()
     data = server.back_up(folder / "base")

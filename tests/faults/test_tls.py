@@ -19,9 +19,9 @@ import pytest
 from django.conf import settings
 
 from tests.faults.cluster import until
-from tools.bench.hub import manage
+from tools.bench.hub import free_port, manage
 from tools.cluster import postgres
-from tools.cluster.nodes import Node, free_port
+from tools.cluster.nodes import Node
 
 HOST = "hub.example.org"
 PROGRAMS = {name: os.environ.get(name.upper()) or shutil.which(name) or "" for name in ("caddy", "nginx")}

@@ -14,7 +14,7 @@ django.setup()
 
 from memoryhub.http.request_buffering import RequestBuffer  # noqa: E402 needs Django
 
-SECONDS = 0.5  # body timeout and client read timeout
+SECONDS = float(os.environ.get("SECONDS", 0))  # body timeout and client read timeout
 PIECE = b"0123456789abcdef" * 4096
 
 counts = {"made": 0, "closed": 0, "left": 0, "working": 0}

@@ -23,8 +23,8 @@ CHUNKED = "Transfer-Encoding: chunked"
 
 
 @contextmanager
-def served() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """Start a server; yield its port and process."""
+def served(seconds: float) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """Start a server; yield its port and process. ``seconds``: how long it waits for a client."""
     port = hubs.free_port()
     options = [
         "--interface",
@@ -48,10 +48,11 @@ def served() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
             "tests.http.buffered_app:application",
         ],
         cwd=hubs.ROOT,
+        env={**os.environ, "SECONDS": str(seconds)},
         start_new_session=True,
     )
     try:
-        for _ in range(600):
+        for _ in range(1800):  # a busy machine takes its time
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
@@ -65,7 +66,15 @@ def served() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    with served() as (port, _):
+    """Of a server that waits for clients longer than a busy machine delays them."""
+    with served(120) as (port, _):
+        yield port
+
+
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[int]:
+    """Of a server that waits for clients for a second."""
+    with served(1) as (port, _):
         yield port
 
 
@@ -138,19 +147,19 @@ def test_expect_100_continue_is_answered(port):
     [("Content-Length: 100", b"{"), (f"Content-Length: {9 * BUFFER_BYTES}", b"{"), (CHUNKED, b"1\r\n{\r\n")],
     ids=["short", "long", "chunked"],
 )
-def test_stalled_body_is_408_and_closes_the_connection(port, length, body):
-    with speaking(port, f"POST /echo HTTP/1.1\r\n{length}", body) as client:
+def test_stalled_body_is_408_and_closes_the_connection(impatient, length, body):
+    with speaking(impatient, f"POST /echo HTTP/1.1\r\n{length}", body) as client:
         answer = all_of(client)
     assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
     assert b'"code": "too_slow"' in answer
 
 
-def test_stalled_rest_of_a_long_body_is_cancelled(port):
+def test_stalled_rest_of_a_long_body_is_cancelled(impatient):
     with speaking(
-        port, f"POST /echo HTTP/1.1\r\nContent-Length: {9 * BUFFER_BYTES}", bytes(2 * BUFFER_BYTES)
+        impatient, f"POST /echo HTTP/1.1\r\nContent-Length: {9 * BUFFER_BYTES}", bytes(2 * BUFFER_BYTES)
     ) as client:
         assert all_of(client).startswith(b"HTTP/1.1 500 "), "what this application does with an error"
-    assert ask(port, "/echo", b"hay")[1] == b"hay"
+    assert ask(impatient, "/echo", b"hay")[1] == b"hay"
 
 
 @pytest.mark.parametrize(
@@ -183,9 +192,9 @@ def test_client_that_sends_an_unread_body_whole_gets_the_response(port, size):
         assert b"HTTP/1.1 200 " in all_of(client), "the connection stays usable"
 
 
-def test_client_that_never_ends_an_unread_body_is_disconnected(port):
+def test_client_that_never_ends_an_unread_body_is_disconnected(impatient):
     head = f"POST /unread HTTP/1.1\r\nContent-Length: {9 * BUFFER_BYTES}"
-    with speaking(port, head, bytes(2 * BUFFER_BYTES)) as client:
+    with speaking(impatient, head, bytes(2 * BUFFER_BYTES)) as client:
         assert all_of(client).startswith(b"HTTP/1.1 200 ")
 
 
@@ -210,7 +219,7 @@ def test_head_generates_nothing_of_a_streaming_response(port):
     before = state(port)
     answer, content = ask(port, "/pieces?300", method="HEAD")
     assert (answer.status, content) == (200, b"")
-    after = state(port)
+    after = wait_until(port, "closed", before["closed"] + 1)
     assert (after["made"], after["closed"]) == (before["made"], before["closed"] + 1)
 
 
@@ -221,11 +230,11 @@ def test_streaming_response_that_fails_at_once_is_500(port):
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux ends such connections")
-def test_client_that_stops_reading_is_disconnected(port):
-    before = state(port)
-    with speaking(port, "GET /pieces?100000 HTTP/1.1") as client:
+def test_client_that_stops_reading_is_disconnected(impatient):
+    before = state(impatient)
+    with speaking(impatient, "GET /pieces?100000 HTTP/1.1") as client:
         assert client.recv(12) == b"HTTP/1.1 200"
-        after = wait_until(port, "left", before["left"] + 1)
+        after = wait_until(impatient, "left", before["left"] + 1)
     assert after["closed"] == before["closed"] + 1
     assert after["made"] - before["made"] < 64 * 1024 * 1024, "what the system keeps for a connection"
 
@@ -238,11 +247,13 @@ def test_client_that_leaves_ends_the_response(port):
 
 
 def test_more_stalled_readers_than_threads_block_no_one(port):
+    before = state(port)
     with ExitStack() as stack:
         for _ in range(6):
             client = stack.enter_context(speaking(port, "GET /pieces?100000 HTTP/1.1"))
             assert client.recv(12) == b"HTTP/1.1 200"
         assert ask(port, "/echo", b"hay")[1] == b"hay"
+    wait_until(port, "left", before["left"] + 6)  # the next tests count too
 
 
 def test_application_error_is_500_and_the_next_request_works(port):
@@ -301,8 +312,8 @@ def test_unreadable_header_is_not_treated_as_missing(port, value):
 
 
 def test_shutdown_waits_for_running_requests():
-    with served() as (port, process), speaking(port, "GET /patiently HTTP/1.1") as client:
+    with served(120) as (port, process), speaking(port, "GET /patiently HTTP/1.1") as client:
         wait_until(port, "working", 1)
         process.send_signal(signal.SIGTERM)
         assert all_of(client).endswith(b"done")
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0

@@ -131,7 +131,7 @@ def test_write_by_another_thread_gives_an_empty_result_without_waiting(stored, a
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(10)
+    held.wait(60)
     found = inject_context(InjectionRequest(PROMPT), actor)
     assert thread.is_alive(), "it waited for the other thread"
     done.set()

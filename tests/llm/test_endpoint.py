@@ -168,8 +168,6 @@ def test_request_to_a_silent_model_is_charged(endpoint: Any, chat: Any, ledger: 
         (servers.silent, "in time"),
         (servers.trickling, "in time"),
         (servers.endless, "bytes that an answer can have|in time"),
-        (servers.hanging_up, "does not speak HTTP|cannot be reached"),
-        (servers.no_http, "does not speak HTTP"),
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )
@@ -179,6 +177,22 @@ def test_misbehaving_server_times_out(endpoint: Any, chat: Any, behaviour: Any, 
     with pytest.raises(ModelError, match=words):
         chat(timeout_seconds=0.5, tries=1).ask(MESSAGES, 100)
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "words"),
+    [
+        (servers.hanging_up, "does not speak HTTP|cannot be reached"),
+        (servers.no_http, "does not speak HTTP"),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_server_that_does_not_speak_http_is_reported(
+    endpoint: Any, chat: Any, behaviour: Any, words: str
+) -> None:
+    endpoint.usual = behaviour
+    with pytest.raises(ModelError, match=words):
+        chat(timeout_seconds=120, tries=1).ask(MESSAGES, 100)
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield Served(hub, urlsplit(NODES).port or 80, everything, reader)
         return
     port = hubs.free_port()
-    more = {**PLAIN, "MEMORYHUB_PUBLIC_URL": f"http://127.0.0.1:{port}"}  # turns OAuth on
+    more = {**PLAIN, **PATIENT, "MEMORYHUB_PUBLIC_URL": f"http://127.0.0.1:{port}"}  # turns OAuth on
     with (
         (hub.home / "server.log").open("w") as log,
         hub.serving(port, "serve", "--port", str(port), "--workers", "2", output=log, **more),
@@ -147,6 +147,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 PLAIN = {"MEMORYHUB_EMBEDDINGS": "none"}  # not needed here
+# A busy machine may miss the time limits after which nothing is shown to an agent.
+PATIENT = {"MEMORYHUB_INJECTION_DEADLINE_MS": "60000", "MEMORYHUB_TOOL_DEADLINE_MS": "60000"}
 if NODES:
     PLAIN |= {"DATABASE_URL": POSTGRES, "MEMORYHUB_SECRET_KEY": settings.SECRET_KEY}
 HERE = Path(__file__).resolve().parent

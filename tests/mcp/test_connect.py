@@ -76,7 +76,7 @@ def shell(served: Served, text: str, *folders: Path, token: str | None = None) -
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -247,7 +247,7 @@ class TestHooks:
         assert all(isinstance(answer, dict) for answer in answers.values())
         request = urllib.request.Request(f"{served.base}/api/v1/sessions/documented")
         request.add_header("Authorization", f"Bearer {served.token}")
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             events = {entry.get("event") for entry in json.load(answer)["timeline"]["items"]}
         assert {"prompt:submit", "tool:post"} <= events
 
@@ -273,5 +273,5 @@ class TestHooks:
         request = urllib.request.Request(
             hook["url"], json.dumps(words).encode(), {**headers, "Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return json.load(answer)

@@ -290,7 +290,7 @@ def send(served: Served, method: str, params: Any, session: str = "", verb: str 
     if session:
         request.add_header("Mcp-Session-Id", session)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, answer.headers.get("Mcp-Session-Id") or answer.read()
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)

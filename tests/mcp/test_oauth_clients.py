@@ -22,6 +22,7 @@ from mcp.shared.auth import (
 )
 
 from tests.mcp import node
+from tests.mcp.clients import SECONDS
 from tests.mcp.conftest import PLAIN, Served
 
 CALLBACK = "http://127.0.0.1:9/callback"
@@ -37,7 +38,7 @@ def browser(served: Served) -> Iterator[httpx2.Client]:
     """A signed-in browser of a superuser."""
     done = served.hub.run_code(SIGN_UP, **PLAIN)
     assert done.returncode == 0, done.stderr
-    with httpx2.Client(base_url=served.base) as browser:
+    with httpx2.Client(base_url=served.base, timeout=SECONDS) as browser:
         browser.get("/login/")
         form = {"username": "boss", "password": "a good password"}
         form["csrfmiddlewaretoken"] = browser.cookies["csrftoken"]
@@ -95,9 +96,9 @@ class App:
         provider = OAuthClientProvider(url, metadata, self, self.redirect, self.come_back)
 
         async def work() -> Any:
-            async with httpx2.AsyncClient(auth=provider, timeout=30) as http:
+            async with httpx2.AsyncClient(auth=provider, timeout=SECONDS) as http:
                 transport = streamable_http_client(url, http_client=http)
-                async with Client(transport, read_timeout_seconds=30) as client:
+                async with Client(transport, read_timeout_seconds=SECONDS) as client:
                     return await task(client, provider)
 
         return anyio.run(work)
@@ -105,7 +106,7 @@ class App:
     def post(self, endpoint: str, **data: str) -> httpx2.Response:
         assert self.client is not None
         url = f"{self.served.base}/api/v1/oauth/{endpoint}"
-        return httpx2.post(url, data={"client_id": self.client.client_id, **data})
+        return httpx2.post(url, data={"client_id": self.client.client_id, **data}, timeout=SECONDS)
 
 
 async def store(client: Client) -> None:

@@ -76,7 +76,7 @@ def run(
         env=served.hub.environment(**PLAIN, **more),
         input=b"".join(json.dumps(message).encode() + b"\n" for message in messages),
         capture_output=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -120,7 +120,7 @@ def test_process_shows_a_reader_what_http_shows(served: Served) -> None:
             json.dumps(call).encode(),
             {**headers, "Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=60) as response:
+        with urllib.request.urlopen(request, timeout=120) as response:
             over_http = _contents(json.load(response))
         printed = run(served, ["letsgo"], HELLO, call, MEMORYHUB_TOKEN=token).stdout.splitlines()
         assert _contents(json.loads(printed[-1])) == over_http
@@ -160,7 +160,7 @@ def test_signal_ends_it_quietly(served: Served, number: int) -> None:
     with started(served, "letsgo", "--as", "ada") as process:
         assert say(process, PING)["result"] == {}
         os.kill(process.pid, number)
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=120) == 0
         assert process.stderr is not None
         assert process.stderr.read() == b""
 
@@ -178,7 +178,7 @@ def test_logs_and_prints_go_to_standard_error(served: Served) -> None:
         env=served.hub.environment(DJANGO_SETTINGS_MODULE="memoryhub.settings", **PLAIN),
         input=json.dumps(tool("get_memory", id="x")).encode(),
         capture_output=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     found = json.loads(done.stdout)["result"]
@@ -270,7 +270,7 @@ def tool(name: str, **arguments: Any) -> dict[str, Any]:
 def api(served: Served, path: str) -> Any:
     request = urllib.request.Request(f"{served.base}/api/v1{path}")
     request.add_header("Authorization", f"Bearer {served.token}")
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return json.load(answer)
 
 

@@ -143,12 +143,12 @@ def test_hub_from_the_wheel_answers_a_search_and_shows_a_page(prepared):
             json.dumps({"query": "how is VAT rounded?"}).encode(),
             {"Authorization": f"Bearer {found.group()}", "Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             results = json.load(answer)["results"]
         assert "VAT" in results[0]["memory"]["content"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=20) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=120) as page:
             [css, *_] = re.findall(r'href="(/static/[^"]+\.css[^"]*)"', page.read().decode())
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{css}", timeout=20) as style:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{css}", timeout=120) as style:
             assert style.status == 200
 
 

@@ -40,7 +40,7 @@ class Session:
         cast(IO[str], self.process.stdin).close()
         for _ in self._messages():
             pass
-        assert self.process.wait(60) == 0
+        assert self.process.wait(180) == 0
 
     def _messages(self) -> Iterator[dict[str, Any]]:
         for line in iter(cast(IO[str], self.process.stdout).readline, ""):

@@ -45,6 +45,9 @@ class Machine:
             "DISABLE_AUTOUPDATER": "1",
             "DISABLE_TELEMETRY": "1",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            # A busy machine takes its time.
+            "CLAUDE_CODE_SESSIONEND_HOOKS_TIMEOUT_MS": "60000",
+            "MCP_TIMEOUT": "120000",
             **more,
         }
 
@@ -74,6 +77,8 @@ class Machine:
         marketplace = self.home / "memoryhub"
         for folder in (".claude-plugin", "plugin"):
             shutil.copytree(ROOT / folder, marketplace / folder)
+        hooks = marketplace / "plugin" / "hooks" / "hooks.json"
+        hooks.write_text(hooks.read_text().replace('"timeout": 2', '"timeout": 60'))  # if the machine is busy
         self.run("claude", "plugin", "marketplace", "add", str(marketplace), **more)
         self.run("claude", "plugin", "install", "memoryhub@memoryhub", *options, **more)
 

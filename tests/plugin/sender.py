@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -27,10 +28,11 @@ PROMPT = {
 
 
 class FakeHub:
-    """Records requests. ``answer`` None: answers only spooled events."""
+    """Records requests. ``answer`` None: answers only spooled events; ``hangs_up``: it closes the others."""
 
     def __init__(self) -> None:
         self.answer: str | None = "{}"
+        self.hangs_up = False
         self.status = 200
         self.late_answers: list[tuple[int, str]] = []  # status and body for spooled events, in turn
         self.requests: list[tuple[str, str, Any]] = []
@@ -49,7 +51,7 @@ class FakeHub:
                 self.arrived.release()
                 is_late = "late" in handler.path
                 if self.answer is None and not is_late:
-                    self.never.wait()
+                    self.hangs_up or self.never.wait()
                     return
                 answer = (self.status, self.answer or "{}")
                 status, text = self.late_answers.pop(0) if is_late and self.late_answers else answer
@@ -90,7 +92,7 @@ def send(tmp_path: Path, url: str, event: dict[str, Any], mode: str = "event", *
         env={"PATH": os.environ["PATH"], **variables},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -98,6 +100,15 @@ def send(tmp_path: Path, url: str, event: dict[str, Any], mode: str = "event", *
     with os.fdopen(background) as pipe:
         pipe.read()
     return done.stdout
+
+
+def patient_curl(folder: Path) -> str:
+    """Return a PATH whose curl waits for two minutes: a busy machine may miss the limit that it is given."""
+    folder.mkdir()
+    curl = folder / "curl"
+    curl.write_text(f'#!/bin/sh\nexec {shutil.which("curl")} "$@" --max-time 120\n')
+    curl.chmod(0o700)
+    return f"{folder}:{os.environ['PATH']}"
 
 
 def write_transcript(path: Path, *lines: dict[str, Any]) -> None:

@@ -82,14 +82,14 @@ def get(served: Served, path: str) -> Any:
     request = urllib.request.Request(
         f"{served.base}/api/v1{path}", headers={"Authorization": f"Bearer {served.token}"}
     )
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=120) as response:
         return json.load(response)
 
 
 def post(served: Served, path: str, body: dict[str, Any]) -> None:
     headers = {"Authorization": f"Bearer {served.token}", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{served.base}/api/v1{path}", json.dumps(body).encode(), headers)
-    urllib.request.urlopen(request, timeout=30).close()
+    urllib.request.urlopen(request, timeout=120).close()
 
 
 def memories(served: Served) -> list[dict[str, Any]]:
@@ -99,7 +99,7 @@ def memories(served: Served) -> list[dict[str, Any]]:
 
 def wait_for(served: Served, title: str) -> None:
     """Wait until a memory is stored, and fail if it never is."""
-    for _ in range(600):
+    for _ in range(1200):
         if any(memory["title"] == title for memory in memories(served)):
             return
         time.sleep(0.1)

@@ -26,6 +26,7 @@ from tests.plugin.sender import (
     TOKEN,
     FakeHub,
     compaction,
+    patient_curl,
     said,
     send,
     write_transcript,
@@ -185,7 +186,9 @@ def test_sender_gives_up_on_a_hub_that_never_answers_and_spools_the_event(
     curl.chmod(0o700)
     variables = {"MEMORYHUB_HOOK_TIMEOUT": "", "MEMORYHUB_SPOOL": str(tmp_path / "spool")}
     assert send(tmp_path, hub.url, PROMPT, PATH=f"{tmp_path}:{os.environ['PATH']}", **variables) == ""
-    assert [body for _, _, body in hub.requests] == [PROMPT, PROMPT]
+    # The hub of a busy machine may not have read the first request when the sender gives up.
+    assert hub.requests
+    assert all(body == PROMPT for _, _, body in hub.requests)
     assert len(list(tmp_path.glob("spool/*/20*"))) == 1
     seconds, _ = re.findall(r"--max-time (\S+)", (tmp_path / "arguments").read_text())
     assert float(seconds) < 0.3
@@ -219,9 +222,12 @@ def status_line(url: str, **variables: str) -> str:
     return done.stdout
 
 
-def test_status_line_is_that_of_the_hub(hub: FakeHub) -> None:
+def test_status_line_is_that_of_the_hub(hub: FakeHub, tmp_path: Path) -> None:
     hub.answer = '{"line":"memoryhub: 3 memories shown, 2 kept"}'
-    assert status_line(hub.url).strip() == "memoryhub: 3 memories shown, 2 kept"
+    assert (
+        status_line(hub.url, PATH=patient_curl(tmp_path / "bin")).strip()
+        == "memoryhub: 3 memories shown, 2 kept"
+    )
     assert hub.requests == [(f"{HOOK_PATH}/status", f"Bearer {TOKEN}", STATUS)]
 
 
@@ -232,12 +238,12 @@ def test_status_line_is_empty_without_an_answer_in_time(hub: FakeHub) -> None:
     assert status_line(hub.url, MEMORYHUB_TOKEN="") == ""
 
 
-def test_status_line_of_the_settings_prints_the_same(hub: FakeHub) -> None:
+def test_status_line_of_the_settings_prints_the_same(hub: FakeHub, tmp_path: Path) -> None:
     hub.answer = '{"line":"memoryhub: off"}'
     done = subprocess.run(
         ["sh", "-c", status_line_command(hub.url)],
         input=json.dumps(STATUS),
-        env={"PATH": os.environ["PATH"], "MEMORYHUB_TOKEN": TOKEN},
+        env={"PATH": patient_curl(tmp_path / "bin"), "MEMORYHUB_TOKEN": TOKEN},
         capture_output=True,
         text=True,
         timeout=60,

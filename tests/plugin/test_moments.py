@@ -17,6 +17,7 @@ from tests.mcp.conftest import PLAIN, Served
 from tests.plugin import claude_code, model_api
 from tests.plugin.conftest import ROOT, Machine
 from tests.plugin.model_api import Call, ModelApi
+from tests.plugin.sender import patient_curl
 
 PATIENT = {"MEMORYHUB_HOOK_TIMEOUT": "20"}  # a busy machine takes its time
 COMMIT = "Fix the greeting: German customers are addressed with Sie, because they complained about Du"
@@ -64,7 +65,7 @@ def ask(served: Served, method: str, path: str, body: Any = None) -> Any:
     headers = {"Authorization": f"Bearer {served.token}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"{served.base}/api/v1{path}", data, headers, method=method)
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=120) as response:
         return json.load(response)
 
 
@@ -81,11 +82,11 @@ def store(served: Served, project: str, content: str, **fields: Any) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(300):
+    for _ in range(1200):
         if condition():
             return
         time.sleep(0.1)
-    raise AssertionError("it did not happen within 30 seconds")
+    raise AssertionError("it did not happen within two minutes")
 
 
 def last_request(model: ModelApi) -> str:
@@ -136,6 +137,7 @@ def test_status_line_and_rating_of_injected_memories(at: Callable[[str], Machine
         assert "/memoryhub:useful" not in json.dumps(model.requests)
     state = json.dumps({"session_id": session_id, "cwd": str(machine.project)})
     variables = {"MEMORYHUB_URL": served.base, "MEMORYHUB_TOKEN": served.token}
+    variables["PATH"] = patient_curl(machine.home / "bin")
     line = subprocess.run(
         ["sh", str(ROOT / "plugin" / "statusline.sh")],
         input=state,

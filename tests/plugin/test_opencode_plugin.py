@@ -47,7 +47,7 @@ def play(folder: Path, url: str, token: str = "mh_test") -> dict[str, Any]:
         env={"PATH": str(Path(shutil.which("node") or "").parent), "MEMORYHUB_TOKEN": token},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     assert done.stderr == ""

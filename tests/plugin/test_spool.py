@@ -61,8 +61,8 @@ def test_spooled_events_are_sent_in_order_with_their_ids_and_times(tmp_path: Pat
 
 
 def test_event_is_sent_again_with_the_id_of_its_first_delivery(tmp_path: Path, hub: FakeHub) -> None:
-    hub.answer = None
-    send(tmp_path, hub.url, PROMPT, MEMORYHUB_HOOK_TIMEOUT="", MEMORYHUB_SPOOL=str(tmp_path / "spool"))
+    hub.answer, hub.hangs_up = None, True
+    send(tmp_path, hub.url, PROMPT, MEMORYHUB_SPOOL=str(tmp_path / "spool"))
     assert spooled(tmp_path / "spool") == []
     first, second = hub.queries
     assert second == {**first, "at": second["at"], "late": "true"}

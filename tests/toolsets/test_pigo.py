@@ -203,7 +203,7 @@ NEWS = "The nightly export job writes its files to the bucket in Oslo, and Ingri
 @pytest.fixture
 def model(configure):
     with servers.serving() as server:
-        configure(llm="openai", llm_url=server.url, llm_model="tiny", llm_timeout_seconds=1.0, llm_tries=1)
+        configure(llm="openai", llm_url=server.url, llm_model="tiny", llm_timeout_seconds=60.0, llm_tries=1)
         yield server
 
 

@@ -27,6 +27,26 @@ print(client.cookies.output(header="", sep=";"))
 """
 
 
+_reserved_ports: list[socket.socket] = []
+
+
+def free_port() -> int:
+    """Return a free port of loopback, which no other program gets while this process runs.
+
+    A server that reuses addresses can listen at the port, also again after it was killed. The socket that
+    stays bound prevents Linux from choosing the port for another server or for an outgoing connection.
+    """
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    port: int = reserved.getsockname()[1]
+    if sys.platform == "linux":
+        _reserved_ports.append(reserved)
+    else:  # the server could not bind the same address
+        reserved.close()
+    return port
+
+
 def store_environment(home: Path) -> dict[str, str]:
     """Return the environment of commands for the store in a folder."""
     environment = {**os.environ, "LETSGO_HOME": str(home), "MEMORYHUB_MAX_MEMORIES": "0"}
@@ -95,10 +115,7 @@ def start(
 
     ``port``: of a command that names its port.
     """
-    if not port:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+    port = port or free_port()
     arguments = [str(one).replace("{port}", str(port)) for one in command]
     output = log.open("w") if isinstance(log, Path) else log
     began = time.perf_counter()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.bench.hub import ROOT, store_environment
+from tools.bench.hub import ROOT, free_port, store_environment
 
 SECONDS_TO_START = 120
 KEY = "the-secret-key-of-all-nodes-of-this-cluster-0123456789-0123456789"
@@ -31,12 +30,6 @@ def node_environment(home: Path, url: str, name: str, **variables: str) -> dict[
     if url:
         environment["DATABASE_URL"] = url
     return environment | variables
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Node:

