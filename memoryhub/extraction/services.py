@@ -103,8 +103,8 @@ def extract_by_model(
 ) -> ExtractionResult:
     """Ask the model part by part; the rules read parts that it cannot or may not read.
 
-    Raise ExtractionInterrupted if ``is_stopping`` returns true after a request or before a store. A second run
-    recognises the memories that are already stored.
+    Raise ExtractionInterrupted if ``is_stopping`` returns true after a request or before a store. A second
+    run recognises the memories that are already stored.
     """
     project = Project.named(destination.project)
     if not project.is_recorded:  # every candidate is refused
