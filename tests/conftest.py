@@ -16,6 +16,7 @@ from django.conf import settings as django_settings
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
+from memoryhub.core import database
 from memoryhub.embeddings import Embedder, provider
 from memoryhub.embeddings.wordllama import StaticEmbedder
 from memoryhub.memories.schemas import EntityDraft, MemoryDraft
@@ -47,6 +48,9 @@ hypothesis.settings.load_profile("memoryhub")
 
 # The model takes 40 MB and a tenth of a second. The hub loads it again whenever a test changes the provider.
 StaticEmbedder.load = functools.cache(StaticEmbedder.load)  # type: ignore[method-assign, assignment]
+
+# A test may be one transaction, and a busy machine may interrupt it for longer: no limit.
+database.WRITER_IDLE_SECONDS = 0
 
 ALL_LEVELS = Clearance.up_to("secret", owner="ada")
 

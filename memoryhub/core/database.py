@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 _writer_lock = threading.RLock()  # reentrant: an on-commit callback may write
 LOCK_TIMEOUT_SECONDS = 20.0
 WRITER_LOCK = 7_206_001  # the number of PostgreSQL's advisory lock
+# PostgreSQL ends a write transaction without a statement for this long: its node may have lost the network or
+# be stopped. Less than LOCK_TIMEOUT_SECONDS, so that the writers that wait for it succeed.
+WRITER_IDLE_SECONDS = 12.0
 _RETRY_SECONDS = 0.001  # between two checks whether another process is writing
 _OPENED_FILE = "opened_file"  # attribute of a connection
 _lock_deadline: ContextVar[float | None] = ContextVar("until", default=None)  # monotonic clock
@@ -69,7 +72,7 @@ def write_transaction(patience: float | None = None) -> Iterator[None]:
             "database is locked: another thread of this process has been writing for too long"
         )
     try:
-        with ExitStack() as transactions:
+        with _same_errors_as_sqlite(), ExitStack() as transactions:
             _begin(transactions, until)
             yield
     finally:
@@ -163,8 +166,9 @@ def _lock_writers(seconds: float) -> None:
     waits = read_timeout(max(seconds, _limit.seconds, 1))
     with connection.wrap_database_errors, waits:
         connection.connection.execute(
-            "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s)",
-            [f"{max(int(seconds * 1000), 1)}ms", WRITER_LOCK],
+            "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s),"
+            " set_config('idle_in_transaction_session_timeout', %s, true)",
+            [f"{max(int(seconds * 1000), 1)}ms", WRITER_LOCK, f"{WRITER_IDLE_SECONDS * 1000:.0f}ms"],
         )
 
 
@@ -214,9 +218,9 @@ STORE_UNAVAILABLE = (
     "the store cannot be used now; /readyz has the reason, and the operator can run: manage.py doctor"
 )
 _UNAVAILABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
-_READ_ONLY_STATE = "25006"
-# PostgreSQL's codes: no connection, no resources, the server stops, a failing disk, a standby.
-_UNAVAILABLE_STATES = ("08", "53", "57P", "58", _READ_ONLY_STATE)
+_READ_ONLY_STATE, _IDLE_STATE = "25006", "25P03"
+# PostgreSQL's codes: no connection, no resources, the server stops, a failing disk, a standby, an idle write.
+_UNAVAILABLE_STATES = ("08", "53", "57P", "58", _READ_ONLY_STATE, _IDLE_STATE)
 _BUSY_STATES = ("55P03", "40P01", "40001")  # a lock that is not free, a deadlock, a conflict
 _CANCELLED_STATE = "57014"
 
@@ -374,11 +378,17 @@ def _limit_statement(execute: Callable[..., Any], query: str, params: Any, many:
 
 
 def _execute(execute: Callable[..., Any], *arguments: Any) -> Any:
-    """Raise the same error as SQLite if the server is read-only, as a standby is."""
-    try:
+    with _same_errors_as_sqlite():
         return execute(*arguments)
+
+
+@contextmanager
+def _same_errors_as_sqlite() -> Iterator[None]:
+    """Raise OperationalError if the server is read-only, as a standby is, or has ended an idle write."""
+    try:
+        yield
     except InternalError as error:
-        if _state(error) == _READ_ONLY_STATE:
+        if _state(error) in (_READ_ONLY_STATE, _IDLE_STATE):
             raise OperationalError(*error.args) from error.__cause__
         raise
 

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -255,6 +256,27 @@ def test_no_node_writes_while_the_indexes_are_rebuilt(monkeypatch: pytest.Monkey
     monkeypatch.setattr(schema, "rebuild_indexes", rebuild_while_another_asks)
     schema.install()
     assert free == [False] * len(INDEXES)
+
+
+@only_postgres
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("last_statement", [None, "SELECT 1"])
+def test_idle_write_is_ended_as_if_the_store_were_unavailable(
+    monkeypatch: pytest.MonkeyPatch, last_statement: str | None
+) -> None:
+    monkeypatch.setattr(database, "WRITER_IDLE_SECONDS", 0.05)
+
+    def write() -> None:
+        with database.write_transaction():
+            select.select([connection.connection], [], [], 60)  # until the server has ended it
+            if last_statement:
+                run_sql(last_statement)
+
+    with pytest.raises(OperationalError) as caught:
+        write()
+    assert database.is_store_unavailable(caught.value)
+    with database.write_transaction(), connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
 
 
 @only_postgres

@@ -6,6 +6,8 @@ import http.client
 import json
 import random
 import shutil
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -116,6 +118,28 @@ def test_stalled_network_ends_requests_and_not_the_other_node(cluster: Cluster) 
     cluster.wait_until_ready()
     _, found = cluster.ask(second, "GET", "/api/v1/search?query=network")
     assert b"stored while the other node has no network" in found
+
+
+def test_write_that_lost_its_network_does_not_stop_the_other_node(cluster: Cluster) -> None:
+    first, second = cluster.nodes
+    code = (
+        "import time; from memoryhub.core.database import write_transaction\n"
+        "with write_transaction(): print('writing', flush=True); time.sleep(3600)"
+    )
+    command = [sys.executable, "manage.py", "shell", "--no-imports", "-c", code]
+    with subprocess.Popen(
+        command, env=second.environment, cwd=second.sources, stdout=subprocess.PIPE
+    ) as writer:
+        try:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"writing\n"
+            cluster.network.stall()
+            body = {"content": "stored while a writer has no network"}
+            assert cluster.ask(first, "POST", mixed.MEMORIES, body)[0] == 201
+        finally:
+            cluster.network.resume()
+            writer.kill()
+    cluster.wait_until_ready()
 
 
 def test_run_of_a_killed_node_is_continued_by_the_other(cluster: Cluster) -> None:
