@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from django.apps import apps
-from django.db import connection
+from django.core.management import CommandError
+from django.db import OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.migration import Migration
@@ -19,6 +21,7 @@ from django.db.migrations.state import ProjectState, StateApps
 
 import memoryhub
 from memoryhub.backends.dialect import IS_POSTGRES, sql
+from memoryhub.core.database import is_database_busy
 
 # Raise this when an earlier release would misread or harm a store that this release has written to.
 OLDEST_RELEASE = "0.1.0"
@@ -28,6 +31,7 @@ ADVICE_WITHOUT_RECORD = (
 )
 READ_SQL = "PRAGMA user_version"  # of a file
 _MAX_PART = 1000
+T = TypeVar("T")
 _OWN_PREFIX = "memoryhub_"  # of the names of the hub's tables
 
 
@@ -167,8 +171,46 @@ def _apply_migration(
         return _apply_in_two_transactions(executor, state, migration, fake, fake_initial)
     report: Any = executor.progress_callback or (lambda *arguments: None)
     report("apply_start", migration, fake)
-    with executor.connection.schema_editor(atomic=True) as schema_editor:
-        state = migration.apply(state, schema_editor)
-        executor.record_migration(migration)
+
+    def apply() -> ProjectState:
+        with executor.connection.schema_editor(atomic=True) as schema_editor:
+            limit_lock_wait()
+            changed = migration.apply(state.clone(), schema_editor)
+            executor.record_migration(migration)
+        return changed
+
+    state = repeat_while_locked(apply)
     report("apply_success", migration, fake)
     return state
+
+
+LOCK_SECONDS = 2.0  # less than requests wait
+MAX_TRIES, SECONDS_BETWEEN_TRIES = 12, 5.0
+LOCKED = (
+    "the tables are in use by another transaction, for example pg_dump; pg_stat_activity lists it."
+    " Run migrate again when it has ended"
+)
+
+
+def limit_lock_wait() -> None:
+    """Let the statements of this transaction wait only briefly for the lock of a table.
+
+    On PostgreSQL, all requests that use the table wait behind a change that waits for its lock.
+    """
+    if IS_POSTGRES:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{LOCK_SECONDS * 1000:.0f}ms"])
+
+
+def repeat_while_locked(change: Callable[[], T]) -> T:
+    """Change tables, on PostgreSQL again after a pause if a long transaction has them locked."""
+    if not IS_POSTGRES or connection.in_atomic_block:
+        return change()
+    for _ in range(MAX_TRIES):
+        try:
+            return change()
+        except OperationalError as error:
+            if not is_database_busy(error):
+                raise
+        time.sleep(SECONDS_BETWEEN_TRIES)
+    raise CommandError(LOCKED)

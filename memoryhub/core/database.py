@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from django.db import DatabaseError, InternalError, OperationalError, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.utils import DatabaseErrorWrapper
+from django.utils import timezone
 
 from memoryhub.core import damage
 
@@ -111,6 +113,16 @@ def store_path() -> Path:
 def is_postgres() -> bool:
     """Whether the store is on PostgreSQL."""
     return connection.vendor == "postgresql"
+
+
+def database_time() -> datetime:
+    """Return the time of the database, which is the same for all nodes."""
+    if not is_postgres():
+        return timezone.now()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT statement_timestamp()")
+        now: datetime = cursor.fetchone()[0]
+    return now
 
 
 def close_before_fork() -> None:

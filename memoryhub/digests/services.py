@@ -195,7 +195,12 @@ def deliver(pk: int, now: datetime) -> None:
             values["sent_at"] = now
             counts = {one.name: one.count for one in content.sections}
             _record(digest, "digest_sent", DIGESTS_ACTOR, **counts)
-        Digest.objects.filter(pk=pk).update(**values)
+        _not_sent_since(digest).update(**values)
+
+
+def _not_sent_since(digest: Digest) -> QuerySet[Digest]:
+    """Return the digest unless another process has sent it, because this one was stopped for long."""
+    return Digest.objects.filter(pk=digest.pk, since=digest.since)
 
 
 def _claim(pk: int, now: datetime) -> Digest | None:
@@ -216,7 +221,7 @@ def _note_failure(digest: Digest, error: str, now: datetime) -> None:
         values |= {"attempts": 0, "next_at": next_time(digest, now)}
     logger.warning("digest %s was not delivered: %s", digest.uid, error)
     with write_transaction():
-        Digest.objects.filter(pk=digest.pk).update(**values)
+        _not_sent_since(digest).update(**values)
         _record(digest, "digest_failed", DIGESTS_ACTOR, error=error, attempt=digest.attempts)
 
 

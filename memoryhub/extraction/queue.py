@@ -157,24 +157,33 @@ def _claim(row: Extraction) -> bool:
     return bool(claimed)
 
 
+def _claimed(row: Extraction) -> QuerySet[Extraction]:
+    """Return the row while this process has it. A process that took it over has raised ``tries``."""
+    return Extraction.objects.filter(pk=row.pk, status=Status.RUNNING, tries=row.tries)
+
+
 def _process(row: Extraction, is_stopping: Callable[[], bool]) -> ExtractionResult:
     destination = Destination(row.project, row.session_id, row.scope, row.sensitivity)
     actor = Actor(row.actor, results.clearance_from_json(row.reach))
     turns = parse_turns(row.messages)
+
+    def is_ending() -> bool:
+        return is_stopping() or not _claimed(row).exists()
+
     if row.tries >= MAX_ATTEMPTS:
         result = services.extract_by_rules(turns, destination, actor)
         result.notes.append("the language model failed; the rules were used")
         return result
-    return services.extract_by_model(turns, destination, actor, is_stopping)
+    return services.extract_by_model(turns, destination, actor, is_ending)
 
 
 def _finish(row: Extraction, result: ExtractionResult) -> None:
-    """Save the outcomes and delete the messages."""
+    """Save the outcomes and delete the messages, unless another process has the row now."""
     results = [{name: one[name] for name in one if name != "abstract"} for one in result.results]
     outcomes = Counter(one["outcome"] for one in result.results)
     now = timezone.now()
     with write_transaction():
-        Extraction.objects.filter(pk=row.pk, status=Status.RUNNING).update(
+        is_mine = _claimed(row).update(
             status=Status.DONE,
             extractor=result.extractor,
             result=results,
@@ -182,6 +191,8 @@ def _finish(row: Extraction, result: ExtractionResult) -> None:
             messages=[],
             finished_at=now,
         )
+        if not is_mine:
+            return
         detail = {"extractor": result.extractor, **outcomes}
         owner = row.reach.get("owner", "") if row.scope == Scope.PERSONAL.value else ""
         change = journal.Change("extract", "extraction", row.uid, detail, row.project, row.sensitivity, owner)
@@ -190,14 +201,14 @@ def _finish(row: Extraction, result: ExtractionResult) -> None:
 
 def _requeue(row: Extraction, tries: int) -> None:
     with write_transaction():
-        Extraction.objects.filter(pk=row.pk, status=Status.RUNNING).update(status=Status.QUEUED, tries=tries)
+        _claimed(row).update(status=Status.QUEUED, tries=tries)
 
 
 def _record_failure(row: Extraction, why: str) -> None:
     """Queue the row again, or mark it failed after the last attempt."""
     last = row.tries >= MAX_ATTEMPTS
     with write_transaction():
-        Extraction.objects.filter(pk=row.pk, status=Status.RUNNING).update(
+        _claimed(row).update(
             status=Status.FAILED if last else Status.QUEUED,
             error=why,
             finished_at=timezone.now() if last else None,

@@ -103,8 +103,8 @@ def extract_by_model(
 ) -> ExtractionResult:
     """Ask the model part by part; the rules read parts that it cannot or may not read.
 
-    Raise ExtractionInterrupted if ``is_stopping`` returns true between two requests. A second run recognises
-    the memories that are already stored.
+    Raise ExtractionInterrupted if ``is_stopping`` returns true after a request or before a store. A second
+    run recognises the memories that are already stored.
     """
     project = Project.named(destination.project)
     if not project.is_recorded:  # every candidate is refused
@@ -192,11 +192,13 @@ class _ModelExtractor:
 
     def _choose(self, draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision | None:
         """Let the model decide about similar memories, or return None (the rules decide)."""
+        decision = None
         try:
-            return _ask_for_decision(self.chat, draft, found)
+            decision = _ask_for_decision(self.chat, draft, found)
         except ModelError as error:
             self._note(f"{error}; the rules decided")
-            return None
+        self._check_stop()  # the model may have taken long
+        return decision
 
     def _add_extractor(self, extractor: str) -> None:
         self.result.extractor = extractor if self.result.extractor in ("", extractor) else BOTH

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor
 from memoryhub.backends.dialect import sql
-from memoryhub.core.database import is_database_busy, write_transaction
+from memoryhub.core.database import database_time, is_database_busy, write_transaction
 from memoryhub.maintenance import results
 from memoryhub.maintenance.nodes import HEARTBEAT_TIMEOUT, is_running, worker_id
 from memoryhub.maintenance.operations import find_operation, notify_changes, require_confirmed_clock
@@ -52,7 +52,7 @@ class ServerStopping(Exception):
 
 
 def is_lost(run: MaintenanceRun, now: datetime) -> bool:
-    """Whether the worker of a running run has ended or hangs."""
+    """Whether the worker of a running run has ended or hangs. ``now``: the time of the database."""
     silence = now - (run.heartbeat_at or run.created_at)
     alive = is_running(run.worker)
     if alive is None:
@@ -71,7 +71,7 @@ def claim(run: MaintenanceRun) -> bool:
             status=Status.RUNNING,
             worker=worker_id(),
             started_at=Coalesce(F("started_at"), now),
-            heartbeat_at=now,
+            heartbeat_at=database_time(),
             stop_requested=False,
         )
     run.refresh_from_db()
@@ -79,9 +79,13 @@ def claim(run: MaintenanceRun) -> bool:
 
 
 def mark_interrupted(now: datetime | None = None) -> int:
-    """Mark lost runs as interrupted, so that they can be resumed; return their number."""
-    now, marked = now or timezone.now(), 0
+    """Mark lost runs as interrupted, so that they can be resumed; return their number.
+
+    ``now``: the time of the database, because the clocks of nodes differ.
+    """
+    marked = 0
     for run in MaintenanceRun.objects.filter(status=Status.RUNNING):
+        now = now or database_time()
         if is_lost(run, now):
             with write_transaction():
                 marked += MaintenanceRun.objects.filter(
@@ -267,7 +271,7 @@ class _Execution:
 
     def _update_row(self, **values: Any) -> None:
         """Write values and a heartbeat to the run's row; raise RunLost if another worker has the run."""
-        if not self._claimed_row().update(heartbeat_at=timezone.now(), **values):
+        if not self._claimed_row().update(heartbeat_at=database_time(), **values):
             raise RunLost
 
     def _set_attributes(self, **values: Any) -> None:

@@ -70,7 +70,7 @@ def enqueue(
         if may_wait and day is None and (same := _find_queued(operation.name, stored, actor, dry_run)):
             return same
         if not dry_run and not may_wait:
-            _require_no_overlap(operation.name, project, actor, now)
+            _require_no_overlap(operation.name, project, actor)
         run = MaintenanceRun.objects.create(
             operation=operation.name,
             params=stored,
@@ -94,7 +94,7 @@ def undo(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
     with write_transaction():
         run = _get_controllable(uid, actor)
         _require_undoable(run)
-        _require_no_overlap(run.operation, run.project, actor, now)
+        _require_no_overlap(run.operation, run.project, actor)
         undoing = MaintenanceRun.objects.create(
             operation=run.operation,
             project=run.project,
@@ -120,7 +120,7 @@ def resume(uid: str, actor: Actor) -> MaintenanceRun:
         if find_operation(run.operation) is None:
             require_operation(run.operation)
         if not run.dry_run:
-            _require_no_overlap(run.operation, run.project, actor, now)
+            _require_no_overlap(run.operation, run.project, actor)
         run.status, run.cause, run.error = Status.QUEUED, "", ""
         run.worker, run.stop_requested, run.finished_at = "", False, None
         run.save()
@@ -223,11 +223,11 @@ def _find_queued(
     return next((run for run in queued if run.params == params and run.reach == reach), None)
 
 
-def _require_no_overlap(operation: str, project: str, actor: Actor, now: datetime) -> None:
+def _require_no_overlap(operation: str, project: str, actor: Actor) -> None:
     """Raise Conflict if a run of this operation on the same memories is queued or running."""
     pending = MaintenanceRun.objects.filter(operation=operation, status__in=PENDING, dry_run=False)
     if pending.exists():
-        mark_interrupted(now)
+        mark_interrupted()
     for run in pending:
         if results.overlaps(run, project, actor.clearance):
             raise Conflict(f"run {run.uid} of {operation} is {run.status} on the same memories; wait for it")

@@ -10,7 +10,7 @@ import select
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,9 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import NotSupportedError, OperationalError, connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations import Migration, RunSQL
+from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 from psycopg_pool.base import AttemptWithBackoff
@@ -29,8 +32,9 @@ from memoryhub import config
 from memoryhub.audit import verification
 from memoryhub.backends import release
 from memoryhub.backends.dialect import IS_POSTGRES, sql
-from memoryhub.backends.postgres import rates, server
+from memoryhub.backends.postgres import rates, schema, server
 from memoryhub.backends.statements import in_titles, match_any
+from memoryhub.backends.tables import INDEXES
 from memoryhub.backends.word_keys import matching_keys
 from memoryhub.core import database
 from memoryhub.core.text import stem, words
@@ -179,6 +183,79 @@ def test_writer_waits_for_a_writer_on_another_connection() -> None:
         other.rollback()
         with database.write_transaction(patience=1):
             pass
+
+
+@pytest.fixture
+def reader(transactional_db: None) -> Iterator[BaseDatabaseWrapper]:
+    """Another connection with a long transaction that has read memories, as pg_dump has."""
+    with closing(connection.copy()) as other:
+        other.set_autocommit(False)
+        other.cursor().execute("SELECT count(*) FROM memoryhub_memory")
+        yield other
+
+
+def add_column() -> None:
+    """Apply a migration that adds a column to the memories."""
+    migration = Migration("added", "memoryhub")
+    migration.operations = [RunSQL("ALTER TABLE memoryhub_memory ADD COLUMN added integer")]
+    executor = MigrationExecutor(connection)
+    release._apply_migration(executor, executor.loader.project_state(), migration)
+
+
+@pytest.fixture
+def without_column(transactional_db: None) -> Iterator[None]:
+    yield
+    run_sql("ALTER TABLE memoryhub_memory DROP COLUMN IF EXISTS added")
+    MigrationRecorder.Migration.objects.filter(name="added").delete()
+
+
+@only_postgres
+@pytest.mark.usefixtures("without_column")
+def test_migration_that_waits_for_a_long_transaction_lets_requests_pass(
+    reader: BaseDatabaseWrapper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release, "LOCK_SECONDS", 0.05)
+    counts: list[int] = []
+
+    def serve_meanwhile(seconds: float) -> None:
+        with closing(connection.copy()) as other, other.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '10s'")
+            cursor.execute("SELECT count(*) FROM memoryhub_memory")
+            counts.append(cursor.fetchone()[0])
+        reader.rollback()
+
+    monkeypatch.setattr(release.time, "sleep", serve_meanwhile)
+    add_column()
+    assert counts == [0], "it was repeated once"
+    assert run_sql("SELECT added FROM memoryhub_memory") == []
+    assert MigrationRecorder.Migration.objects.filter(name="added").count() == 1
+
+
+@only_postgres
+@pytest.mark.usefixtures("without_column", "reader")
+def test_migration_of_tables_in_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(release, "SECONDS_BETWEEN_TRIES", 0.0)
+    with pytest.raises(CommandError, match="in use by another transaction"):
+        add_column()
+    assert not MigrationRecorder.Migration.objects.filter(name="added").exists()
+
+
+@only_postgres
+@pytest.mark.django_db(transaction=True)
+def test_no_node_writes_while_the_indexes_are_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_sql("COMMENT ON FUNCTION memoryhub_word_vector IS 'of another release'")
+    rebuild, free = schema.rebuild_indexes, []
+
+    def rebuild_while_another_asks(table: str | None = None) -> None:
+        with closing(connection.copy()) as other, other.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [database.WRITER_LOCK])
+            free.append(cursor.fetchone()[0])
+        rebuild(table)
+
+    monkeypatch.setattr(schema, "rebuild_indexes", rebuild_while_another_asks)
+    schema.install()
+    assert free == [False] * len(INDEXES)
 
 
 @only_postgres

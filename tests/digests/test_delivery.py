@@ -21,7 +21,7 @@ from django.db import connections
 from django.utils import timezone
 
 from memoryhub.capture.project_changes import rename_project
-from memoryhub.digests import services
+from memoryhub.digests import messages, services
 from memoryhub.digests.messages import describe_mail_error, describe_period
 from memoryhub.maintenance import scheduler
 from memoryhub.maintenance.executor import execute
@@ -337,6 +337,29 @@ def test_processes_that_send_at_the_same_time_send_once(
         one.start()
     for one in threads:
         one.join()
+    assert len(mail.received) == 1
+
+
+@pytest.mark.parametrize("error", ["", "the mail server returned the error 451"])
+def test_process_that_continues_after_another_has_sent_changes_nothing(
+    mail: MailServer, subscribe: Subscribe, remember: Remember, monkeypatch: pytest.MonkeyPatch, error: str
+) -> None:
+    """It was stopped while it sent, for longer than the pause before the next attempt."""
+    remember("The harbor gate opens at six")
+    digest, send = subscribe(), messages.send
+
+    def stopped(*args: Any) -> None:
+        monkeypatch.setattr(messages, "send", send)
+        deliver(make_due(digest))
+        digest.refresh_from_db()
+        if error:
+            raise messages.DeliveryFailed(error)
+
+    monkeypatch.setattr(messages, "send", stopped)
+    services.deliver(digest.pk, timezone.now())
+    sent = (digest.since, digest.next_at, digest.error)
+    digest.refresh_from_db()
+    assert (digest.since, digest.next_at, digest.error) == sent
     assert len(mail.received) == 1
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from memoryhub.extraction import queue, services
 from memoryhub.extraction.comparison import Destination
 from memoryhub.extraction.conversation import Turn
 from memoryhub.extraction.queue import ExtractionWorker
+from memoryhub.llm import EndpointChat, ModelError, Reply
 from memoryhub.memories import Conflict, Forbidden, SecretDetected
 from memoryhub.models import Extraction, JournalEntry, Memory
 
@@ -112,6 +115,54 @@ def test_processing_twice_stores_once(model: Any, waiting: Extraction) -> None:
     )
     queue.process_next()
     assert Memory.objects.count() == 1
+
+
+def _take_over() -> None:
+    """Do what another node does when the process that has the lease is silent."""
+    queue.requeue_interrupted()
+    assert queue.process_next()
+
+
+@pytest.mark.parametrize("answer", ["a memory", "no JSON"])
+def test_process_that_was_replaced_stores_nothing_when_it_continues(
+    waiting: Extraction, monkeypatch: pytest.MonkeyPatch, answer: str, configure: Any
+) -> None:
+    """It was stopped while it waited for the model, and the other process has ended before it continues."""
+    texts = iter(["We decided to store the queue in Postgres.", "The queue is in Postgres, a decision."])
+
+    def ask(self: EndpointChat, *args: Any) -> Reply:
+        text = next(texts)
+        if text.startswith("We"):
+            _take_over()
+            if answer == "no JSON":
+                raise ModelError("the answer is no JSON")
+        return Reply(json.dumps([{"category": "events", "content": text, "decision": True}]), 40, 5)
+
+    configure(llm="openai", llm_url="http://127.0.0.1:1", llm_model="tiny")
+    monkeypatch.setattr(EndpointChat, "ask", ask)
+    assert queue.process_next()
+    assert [memory.content for memory in Memory.objects.all()] == ["The queue is in Postgres, a decision."]
+    assert JournalEntry.objects.filter(operation="extract").count() == 1
+
+
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_process_that_was_replaced_does_not_end_the_work_of_the_other(
+    model: Any, waiting: Extraction, monkeypatch: pytest.MonkeyPatch, is_failing: bool
+) -> None:
+    def extract(*args: Any) -> services.ExtractionResult:
+        queue.requeue_interrupted()
+        Extraction.objects.update(status="running", tries=2)  # by the other process
+        if is_failing:
+            raise ZeroDivisionError
+        return services.ExtractionResult("model")
+
+    monkeypatch.setattr(services, "extract_by_model", extract)
+    with pytest.raises(ZeroDivisionError) if is_failing else nullcontext():
+        queue.process_next()
+    waiting.refresh_from_db()
+    assert (waiting.status, waiting.tries, waiting.error) == ("running", 2, "")
+    assert waiting.messages
+    assert not JournalEntry.objects.filter(operation="extract").exists()
 
 
 def test_full_queue_refuses_more(said: list[Turn], actor: Actor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,10 @@ import pytest
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from memoryhub.access.policy import Actor
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.maintenance import nodes, runs, scheduler
-from memoryhub.maintenance.executor import is_lost
+from memoryhub.maintenance.executor import claim, is_lost, mark_interrupted
 from memoryhub.maintenance.worker import Heartbeat, Worker
 from memoryhub.models import Lease, MaintenanceRun, ServerProcess
 from memoryhub.ops import serving
@@ -135,6 +136,23 @@ class TestRegistry:
         assert is_lost(run, now + timedelta(minutes=15)), "it hangs"
         ServerProcess.objects.update(heartbeat_at=Now() - timedelta(seconds=40))
         assert is_lost(run, now)
+
+    @pytest.mark.skipif(not IS_POSTGRES, reason="a store on SQLite has one machine")
+    @pytest.mark.parametrize("ahead", [timedelta(hours=1), -timedelta(hours=1)])
+    def test_clock_of_a_node_does_not_decide_whether_its_run_is_lost(
+        self, monkeypatch: pytest.MonkeyPatch, ahead: timedelta
+    ) -> None:
+        """``manage.py maintain`` of another machine, which has no row of a process."""
+        monkeypatch.setattr(nodes, "_machine", lambda: "elsewhere")
+        run = runs.enqueue("compress", {}, Actor("user:ada", Clearance()))
+        now = timezone.now() + ahead
+        with monkeypatch.context() as clock:
+            clock.setattr(timezone, "now", lambda: now)
+            assert claim(run)
+        monkeypatch.setattr(nodes, "_machine", lambda: "here")
+        assert mark_interrupted() == 0
+        MaintenanceRun.objects.update(heartbeat_at=Now() - timedelta(seconds=40))
+        assert mark_interrupted() == 1
 
 
 class TestScheduler:

@@ -35,6 +35,7 @@ from memoryhub.backends.tables import (
     REINDEX_TABLE,
     Trigger,
 )
+from memoryhub.core.database import write_transaction
 
 logger = logging.getLogger(__name__)
 DISABLED = "is disabled"
@@ -87,7 +88,13 @@ def install() -> None:
     if later := release.find_later_migrations():
         logger.warning("a newer release has made the tables and triggers (%s)", ", ".join(later))
         return
-    with transaction.atomic(), connection.cursor() as cursor:
+    release.repeat_while_locked(_install)
+
+
+def _install() -> None:
+    # Another node must not write meanwhile: with the old functions, or to an index that is being rebuilt.
+    with write_transaction(), connection.cursor() as cursor:
+        release.limit_lock_wait()
         has_vectors = vectors.create_extension(cursor)
         vectors.drop_leftovers(cursor)
         differences = list(_differences(cursor))

@@ -17,6 +17,7 @@ from memoryhub.accounts import identities
 from memoryhub.accounts.second_factors import count_unreadable
 from memoryhub.audit import clock as jumps
 from memoryhub.backends import change_log
+from memoryhub.core.database import database_time
 from memoryhub.core.text import format_count
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.embeddings.provider import configured, current_settings, find_problems
@@ -247,8 +248,9 @@ def _mark_interrupted() -> Iterator[str]:
 
 @check("maintenance runs", needs="tables", fix=_mark_interrupted)
 def maintenance_runs() -> Iterator[Finding]:
-    now = timezone.now()
-    dead = [run for run in MaintenanceRun.objects.filter(status=Status.RUNNING) if is_lost(run, now)]
+    now, heartbeat_time = timezone.now(), database_time()
+    running = MaintenanceRun.objects.filter(status=Status.RUNNING)
+    dead = [run for run in running if is_lost(run, heartbeat_time)]
     for run in dead:
         yield warn(
             f"{run.operation} (run {run.uid}) is marked as running, but no worker executes it",
