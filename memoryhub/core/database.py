@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from itertools import islice
@@ -108,6 +108,26 @@ def store_path() -> Path:
 def is_postgres() -> bool:
     """Whether the store is on PostgreSQL."""
     return connection.vendor == "postgresql"
+
+
+def execute(statement: str, params: Sequence[Any] | None = None) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, params)
+
+
+def fetch_one(statement: str, params: Sequence[Any] | None = None) -> Any:
+    """Return the first row of a statement, None without one."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, params)
+        return cursor.fetchone()
+
+
+def fetch_all(statement: str, params: Sequence[Any] | None = None) -> list[Any]:
+    """Return the rows of a statement."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, params)
+        rows: list[Any] = cursor.fetchall()
+    return rows
 
 
 def close_before_fork() -> None:
