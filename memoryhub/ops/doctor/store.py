@@ -14,15 +14,8 @@ from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import release, schema, tables
 from memoryhub.backends.postgres import replica, server
 from memoryhub.core import damage
-from memoryhub.core.database import (
-    REPLICA,
-    execute,
-    fetch_all,
-    fetch_one,
-    is_database_busy,
-    is_postgres,
-    write_transaction,
-)
+from memoryhub.core.database import REPLICA, execute, fetch_all, fetch_one, is_postgres, write_transaction
+from memoryhub.core.database_errors import is_database_busy
 from memoryhub.ops import backup, checks, restore, salvage
 from memoryhub.ops.doctor import REBUILD, RESTORE, Finding, Status, check, fail, ok, to_findings, warn
 

@@ -21,7 +21,7 @@ from django_htmx.middleware import HtmxDetails
 from memoryhub.accounts import sign_in
 from memoryhub.core import dates
 from memoryhub.core.damage import is_damage, is_recorded
-from memoryhub.core.database import is_database_busy, is_interrupted, is_store_unavailable
+from memoryhub.core.database_errors import is_database_busy, is_interrupted, is_store_unavailable
 from memoryhub.core.pagination import InvalidCursor
 from memoryhub.memories.errors import Forbidden, NotFound
 from memoryhub.web.base import caching
