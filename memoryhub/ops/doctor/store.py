@@ -21,7 +21,6 @@ from memoryhub.ops.doctor import REBUILD, RESTORE, Finding, Status, check, fail,
 
 
 def _server() -> Iterator[Finding]:
-    """Report the PostgreSQL server."""
     if problems := list(to_findings(checks.postgres_is_able())):
         yield from problems
         if any(one.status is Status.FAIL for one in problems):
