@@ -80,7 +80,7 @@ MIDDLEWARE = [
     "memoryhub.http.middleware.ReadTimeoutMiddleware",
     "memoryhub.http.middleware.ApiProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "memoryhub.web.base.static_files.StaticFilesMiddleware",
+    "memoryhub.web.base.middleware.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -268,7 +268,7 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 WHITENOISE_MAX_AGE = 3600
-# A font is never changed under its name; what `asset` names carries a digest (web/static_files.py).
+# A font is never changed under its name; what `asset` names carries a digest (web/base/static_files.py).
 WHITENOISE_IMMUTABLE_FILE_TEST = r"^/static/fonts/"
 
 # The API answers a larger body with 413; uploads of the browser's import stream to disk.

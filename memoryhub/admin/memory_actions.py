@@ -15,7 +15,7 @@ from django.template.loader import render_to_string
 from memoryhub import memories
 from memoryhub.access.policy import LEVELS, Sensitivity
 from memoryhub.accounts.clearance import request_actor
-from memoryhub.admin.base import (
+from memoryhub.admin.confirmation import (
     ActionResponse,
     Confirmation,
     SelectedRow,

@@ -25,20 +25,22 @@ from memoryhub.accounts.clearance import (
     user_clearance,
 )
 from memoryhub.admin.base import (
-    ActionResponse,
-    Confirmation,
     DraftAdmin,
     ModelForm,
     ReadOnlyAdmin,
     admin_url,
     column,
     format_moment,
-    is_confirmed,
     level_badge,
     moment_column,
+    value_column,
+)
+from memoryhub.admin.confirmation import (
+    ActionResponse,
+    Confirmation,
+    is_confirmed,
     render_confirmation,
     select_rows,
-    value_column,
 )
 from memoryhub.core.form_fields import LinesField
 from memoryhub.core.text import format_count

@@ -19,7 +19,8 @@ from memoryhub.api.schemas import FieldError
 from memoryhub.audit import clock, journal
 from memoryhub.backends import release, schema
 from memoryhub.core import damage
-from memoryhub.core.database import is_database_busy, read_timeout, store_path, write_transaction
+from memoryhub.core.database import read_timeout, store_path, write_transaction
+from memoryhub.core.database_errors import is_database_busy
 from memoryhub.http.problems import RETRY_AFTER, Problem, field_error, json_response
 
 router = Router(tags=["Health"], auth=None)

@@ -143,7 +143,6 @@ def _needs_saving(state: ClockState, reading: Reading) -> bool:
 
 
 def _advance(state: ClockState | None, reading: Reading) -> ClockState:
-    """Return the state after a reading."""
     if state is None:
         seen = MaintenanceRun.objects.filter(day__isnull=False).order_by("day").values_list("day", flat=True)
         days = [day.isoformat() for day in seen.distinct() if day][-MAX_DAYS:]

@@ -21,7 +21,7 @@ from memoryhub.audit import mirror
 from memoryhub.audit.mirror import LINE_FIELDS, LOSS
 from memoryhub.backends import bulk
 from memoryhub.backends.dialect import sql
-from memoryhub.core.database import write_transaction
+from memoryhub.core.database import fetch_all, fetch_one, write_transaction
 from memoryhub.core.dates import format_iso
 from memoryhub.core.text import format_count
 from memoryhub.models import Fact, JournalEntry, Memory
@@ -132,10 +132,8 @@ def is_row(seq: int, digest: str) -> bool:
     """Whether the journal has this row. Plain SQL: every write asks while the mirror is behind."""
     if not 0 < seq < 2**63:
         return False
-    with connection.cursor() as cursor:
-        sql = f"SELECT 1 FROM {JournalEntry._meta.db_table} WHERE seq = %s AND hash = %s"  # noqa: S608
-        cursor.execute(sql, [seq, digest])
-        return cursor.fetchone() is not None
+    sql = f"SELECT 1 FROM {JournalEntry._meta.db_table} WHERE seq = %s AND hash = %s"  # noqa: S608
+    return fetch_one(sql, [seq, digest]) is not None
 
 
 GENESIS_HASH = "0" * 64
@@ -296,9 +294,8 @@ def acknowledge_loss(actor: Actor, through: int | None = None) -> Loss | None:
 
 def _last_row() -> tuple[int, str]:
     """Return the number and hash of the last row. Plain SQL, because every write needs them."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT seq, hash FROM {JournalEntry._meta.db_table} ORDER BY seq DESC LIMIT 1")  # noqa: S608
-        return cursor.fetchone() or (0, GENESIS_HASH)
+    newest = f"SELECT seq, hash FROM {JournalEntry._meta.db_table} ORDER BY seq DESC LIMIT 1"  # noqa: S608
+    return fetch_one(newest) or (0, GENESIS_HASH)
 
 
 def last_seq() -> int:
@@ -320,10 +317,7 @@ _BEFORE_ALL = -(2**63)  # a row inserted before the first one must not be left o
 
 
 def _stored_page(after: int, limit: int) -> list[tuple[bytes | None, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(_PAGE_SQL, [after, limit])
-        page: list[tuple[bytes | None, ...]] = cursor.fetchall()
-    return page
+    return fetch_all(_PAGE_SQL, [after, limit])
 
 
 def stored_bytes() -> Iterator[tuple[bytes | None, ...]]:

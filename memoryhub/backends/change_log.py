@@ -20,6 +20,7 @@ from django.db.backends.utils import CursorWrapper
 
 from memoryhub.backends.dialect import IS_POSTGRES, sql
 from memoryhub.backends.tables import Trigger
+from memoryhub.core.database import fetch_all, fetch_one
 
 VECTOR_TABLE = "memoryhub_embedding"
 STORED_TYPE = np.dtype("<f2")  # of the numbers of a stored vector
@@ -128,20 +129,16 @@ NO_POSITION = LogPosition(("", 0, 0), 0, 0, 0)
 
 def current_position() -> LogPosition:
     """Return the position as this connection sees it, including its own transaction."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {_POSITION_COLUMNS}")
-        return _to_position(cursor.fetchone())
+    return _to_position(fetch_one(f"SELECT {_POSITION_COLUMNS}"))
 
 
 def position_and_vector(memory: int, model: str, size: int) -> tuple[LogPosition, bytes | None]:
     """Return the position, and the vector of a memory if it has one of this model of ``size`` bytes."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT {_POSITION_COLUMNS}, (SELECT vector FROM {VECTOR_TABLE}"
-            " WHERE memory_id = %s AND model = %s AND length(vector) = %s)",
-            [memory, model, size],
-        )
-        *row, vector = cursor.fetchone()
+    *row, vector = fetch_one(
+        f"SELECT {_POSITION_COLUMNS}, (SELECT vector FROM {VECTOR_TABLE}"
+        " WHERE memory_id = %s AND model = %s AND length(vector) = %s)",
+        [memory, model, size],
+    )
     return _to_position(row), vector
 
 
@@ -180,52 +177,40 @@ def memories_between(start: LogPosition, end: LogPosition) -> list[int]:
 def _changes_between(column: str, start: LogPosition, end: LogPosition) -> list[int]:
     if start.last_change == end.last_change:
         return []
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT DISTINCT {column} FROM {CHANGE_TABLE}"
-            f" WHERE id > %s AND id <= %s AND {column} IS NOT NULL",
-            [start.last_change, end.last_change],
-        )
-        return [row[0] for row in cursor.fetchall()]
+    rows = fetch_all(
+        f"SELECT DISTINCT {column} FROM {CHANGE_TABLE} WHERE id > %s AND id <= %s AND {column} IS NOT NULL",
+        [start.last_change, end.last_change],
+    )
+    return [row[0] for row in rows]
 
 
 def vectors_between(start: int, end: int, model: str, size: int, most: int) -> list[tuple[int, int, bytes]]:
     """Return key, memory and vector of a model's next vectors of ``size`` bytes, in the order of the keys."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT id, memory_id, vector FROM {VECTOR_TABLE}"
-            f" WHERE id > %s AND id <= %s AND {sql.UNINDEXED_MODEL} = %s AND length(vector) = %s"
-            f" ORDER BY id LIMIT {most:d}",
-            [start, end, model, size],
-        )
-        rows: list[tuple[int, int, bytes]] = cursor.fetchall()
-    return rows
+    return fetch_all(
+        f"SELECT id, memory_id, vector FROM {VECTOR_TABLE}"
+        f" WHERE id > %s AND id <= %s AND {sql.UNINDEXED_MODEL} = %s AND length(vector) = %s"
+        f" ORDER BY id LIMIT {most:d}",
+        [start, end, model, size],
+    )
 
 
 def vector_ids(model: str) -> list[int]:
     """Return the keys of the vectors of a model."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT id FROM {VECTOR_TABLE} WHERE model = %s", [model])
-        return [row[0] for row in cursor.fetchall()]
+    return [row[0] for row in fetch_all(f"SELECT id FROM {VECTOR_TABLE} WHERE model = %s", [model])]
 
 
 def count_vectors(model: str) -> int:
     """Return the number of vectors of a model."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT count(*) FROM {VECTOR_TABLE} WHERE model = %s", [model])
-        return int(cursor.fetchone()[0])
+    return int(fetch_one(f"SELECT count(*) FROM {VECTOR_TABLE} WHERE model = %s", [model])[0])
 
 
 def count_memories() -> int:
     """Return the number of all memories, counted in the smallest index."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM memoryhub_memory")
-        return int(cursor.fetchone()[0])
+    return int(fetch_one("SELECT count(*) FROM memoryhub_memory")[0])
 
 
 def sizes_by_model() -> dict[str, tuple[int, int]]:
     """Return the number of vectors and their bytes by model."""
     size = f"(SELECT length(vector) FROM {VECTOR_TABLE} AS one WHERE one.model = every.model LIMIT 1)"
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT model, count(*), {size} FROM {VECTOR_TABLE} AS every GROUP BY model")
-        return {model: (number, number * length) for model, number, length in cursor.fetchall()}
+    rows = fetch_all(f"SELECT model, count(*), {size} FROM {VECTOR_TABLE} AS every GROUP BY model")
+    return {model: (number, number * length) for model, number, length in rows}

@@ -20,6 +20,7 @@ from memoryhub.backends.bulk import adapt_moment
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.fts_query import MAX_TERMS, MAX_TRIGRAMS, TRIGRAM_LENGTH, Query
 from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
+from memoryhub.core.database import execute, fetch_all, fetch_one
 from memoryhub.core.dates import expiry_time
 from memoryhub.core.text import words
 from memoryhub.core.vocabulary import SCOPES
@@ -91,13 +92,10 @@ def read_about_files(
     about = _keys_of_touched_files(paths, root)
     conditions = f"""deleted_at IS NULL AND (expires_at IS NULL OR expires_at > %s)
         AND (session_id <> %s OR session_id = '') AND id IN ({about.sql})"""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"{query} AND {conditions} ORDER BY importance DESC, updated_at DESC, id DESC LIMIT %s",
-            [*params, adapt_moment(expiry_time(now)), session_id, *about.params, limit],
-        )
-        found: list[tuple[int, int | None]] = cursor.fetchall()
-    return found
+    return fetch_all(
+        f"{query} AND {conditions} ORDER BY importance DESC, updated_at DESC, id DESC LIMIT %s",
+        [*params, adapt_moment(expiry_time(now)), session_id, *about.params, limit],
+    )
 
 
 # Columns of a memory that ranking needs, for the fields of VisibleRows.columns. A text whose beginning has a
@@ -122,13 +120,9 @@ def read_memories(columns: str, keys: Iterable[int]) -> list[tuple[Any, ...]]:
     numbers = [int(key) for key in keys]
     if not numbers:
         return []
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT {columns} FROM {MEMORY_TABLE} WHERE id IN ({sql.KEYS_OF_JSON})",
-            [json.dumps(numbers)],
-        )
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-    return rows
+    return fetch_all(
+        f"SELECT {columns} FROM {MEMORY_TABLE} WHERE id IN ({sql.KEYS_OF_JSON})", [json.dumps(numbers)]
+    )
 
 
 class StateBeforeStore(NamedTuple):
@@ -205,32 +199,27 @@ SESSION_OF_EVENT = f"""SELECT {{columns}}, p.id, p.mode, p.paused_until, p.ignor
 
 def read_session_of_event(columns: str, params: Sequence[Any]) -> list[Any]:
     """Return one row of :data:`SESSION_OF_EVENT` with these columns of the session."""
-    with connection.cursor() as cursor:
-        cursor.execute(SESSION_OF_EVENT.format(columns=columns), params)
-        return list(cursor.fetchone())
+    return list(fetch_one(SESSION_OF_EVENT.format(columns=columns), params))
 
 
 def read_project(columns: str, name: str) -> tuple[Any, ...] | None:
     """Return columns of the settings of a project, None if it has none."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {columns} FROM memoryhub_project WHERE name = %s", [name])
-        found: tuple[Any, ...] | None = cursor.fetchone()
+    found: tuple[Any, ...] | None = fetch_one(
+        f"SELECT {columns} FROM memoryhub_project WHERE name = %s", [name]
+    )
     return found
 
 
 def read_session_state(key: int) -> tuple[dict[str, Any], int] | None:
     """Return the state and the segment of a session, None if it was deleted."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT state, segment FROM memoryhub_session WHERE id = %s", [key])
-        row = cursor.fetchone()
+    row = fetch_one("SELECT state, segment FROM memoryhub_session WHERE id = %s", [key])
     return (json.loads(row[0]), row[1]) if row else None
 
 
 def update_session(key: int, changes: Mapping[str, Sequence[Any]]) -> None:
     """Apply changes to a session: SQL assignments, each with its parameters."""
     params = [value for values in changes.values() for value in values]
-    with connection.cursor() as cursor:
-        cursor.execute(f"UPDATE memoryhub_session SET {', '.join(changes)} WHERE id = %s", [*params, key])
+    execute(f"UPDATE memoryhub_session SET {', '.join(changes)} WHERE id = %s", [*params, key])
 
 
 _INJECTIONS_SQL = f"""SELECT at, injected FROM memoryhub_injection
@@ -244,9 +233,9 @@ def read_injections(
 ) -> list[tuple[datetime, list[dict[str, Any]]]]:
     """Return the latest injections of memories in a session at these levels: moment and memories of each."""
     params = [session_id, project, project, json.dumps(list(levels)), adapt_moment(since), limit]
-    with connection.cursor() as cursor:
-        cursor.execute(_INJECTIONS_SQL, params)
-        return [(at.replace(tzinfo=UTC), json.loads(injected)) for at, injected in cursor.fetchall()]
+    return [
+        (at.replace(tzinfo=UTC), json.loads(injected)) for at, injected in fetch_all(_INJECTIONS_SQL, params)
+    ]
 
 
 _ACCESS_SQL = f"""UPDATE {MEMORY_TABLE} SET accessed_count = accessed_count + 1, last_accessed_at = %s,
@@ -257,8 +246,7 @@ _ACCESS_SQL = f"""UPDATE {MEMORY_TABLE} SET accessed_count = accessed_count + 1,
 
 def count_accesses(keys: Sequence[int], at: datetime, scales: Mapping[int, str], every: int) -> None:
     """Count one access of each memory. Every ``every``-th access sets the scale given for its key."""
-    with connection.cursor() as cursor:
-        cursor.execute(_ACCESS_SQL, [adapt_moment(at), every, json.dumps(scales), json.dumps(list(keys))])
+    execute(_ACCESS_SQL, [adapt_moment(at), every, json.dumps(scales), json.dumps(list(keys))])
 
 
 _LAST_ROWS_SQL = """SELECT (SELECT hash FROM memoryhub_journalentry ORDER BY seq DESC LIMIT 1),
@@ -287,9 +275,7 @@ def change_token() -> ChangeToken:
 
     Internal only: it depends on every project and level, so no response may contain it.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(_LAST_ROWS_SQL, [adapt_moment(expiry_time(timezone.now()))])
-        return ChangeToken(*cursor.fetchone())
+    return ChangeToken(*fetch_one(_LAST_ROWS_SQL, [adapt_moment(expiry_time(timezone.now()))]))
 
 
 class MatchField(_TextField):

@@ -188,7 +188,6 @@ class VectorView:
         return vectors
 
     def _multiply(self, vector: Vectors) -> Vectors:
-        """Multiply all rows by a vector."""
         product: Vectors = self.matrix @ vector
         return np.concatenate([product, self.extra @ vector]) if len(self.extra) else product
 
@@ -214,7 +213,6 @@ class VectorView:
         return (products - np.float32(mean @ direction)) / (distances * np.float32(length))
 
     def _distances_to(self, mean: Vectors) -> Vectors:
-        """Return the distance of each row to a mean."""
         name = mean.tobytes()
         distances = self.distances.get(name)
         if distances is None:

@@ -19,6 +19,7 @@ from memoryhub.backends import change_log
 from memoryhub.backends.change_log import CHANGE_TABLE, LogPosition
 from memoryhub.backends.dialect import IS_POSTGRES, sql
 from memoryhub.backends.vector_view import Keys
+from memoryhub.core.database import fetch_all
 
 # PostgreSQL looks at each changed memory, SQLite at a range of keys, which takes less time than all keys.
 MIN_CACHED_KEYS = 1000 if IS_POSTGRES else 100  # of an expression; fewer are found as quickly in the index
@@ -82,9 +83,7 @@ def _execute(expressions: Sequence[str], cached: Mapping[str, _CachedKeys]) -> d
     if new := {number: one for number, one in numbered.items() if one not in cached}:
         selects.append(sql.KEYS_BY_EXPRESSION)
         params.append(json.dumps(new))
-    with connection.cursor() as cursor:
-        cursor.execute(beginning + " UNION ALL ".join(selects), params)
-        return dict(cursor.fetchall())
+    return dict(fetch_all(beginning + " UNION ALL ".join(selects), params))
 
 
 def _bring_up_to_date(known: Keys, changed: Keys, matching: Keys) -> Keys:

@@ -147,7 +147,6 @@ def tool_kind(tool: str) -> str:
 
 
 def _exit_code(response: Any) -> int:
-    """Return the exit code that a response names, else 0."""
     found = [response.get(key) for key in TOOLS.exit_code_keys] if isinstance(response, Mapping) else []
     return next((code for code in found if isinstance(code, int)), 0)
 

@@ -27,7 +27,7 @@ from memoryhub.capture.segments import SessionState, locked_state
 from memoryhub.capture.services import compress, consolidate
 from memoryhub.capture.statements import failure_line
 from memoryhub.core import damage
-from memoryhub.core.database import STORE_UNAVAILABLE, is_database_busy
+from memoryhub.core.database_errors import STORE_UNAVAILABLE, is_database_busy
 from memoryhub.core.dates import parse_moment
 from memoryhub.hooks import (
     CHECKPOINT,
@@ -39,7 +39,6 @@ from memoryhub.hooks import (
     HandlerResult,
     Hook,
 )
-from memoryhub.injection.candidates import MAX_SHOWN
 from memoryhub.injection.outcomes import decide_abandoned, decide_outcomes, decide_quietly
 from memoryhub.injection.requests import InjectionRequest, InjectionResult
 from memoryhub.injection.services import (
@@ -48,6 +47,7 @@ from memoryhub.injection.services import (
     inject_for_tool_call,
     inject_pinned,
 )
+from memoryhub.injection.tool_candidates import MAX_SHOWN
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import Memory
 from memoryhub.security.secrets import redact

@@ -247,7 +247,6 @@ def _format_abstract(items: Sequence[SummaryItem]) -> str:
 
 
 def _shared_concepts(items: Sequence[SummaryItem]) -> list[str]:
-    """Return the three most frequent concepts."""
     counts = Counter(concept for item in items for concept in item.concepts)
     return sorted(counts, key=lambda name: (-counts[name], name))[:3]
 

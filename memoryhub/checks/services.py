@@ -15,15 +15,7 @@ from django.utils import timezone
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from memoryhub.access import policy
-from memoryhub.access.policy import (
-    LEVELS,
-    Actor,
-    Clearance,
-    Sensitivity,
-    level_rank,
-    stricter_level,
-    system_actor,
-)
+from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.accounts.clearance import user_clearance
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
@@ -174,7 +166,7 @@ def _save(
         setattr(check, name, value)
     check.sensitivity = draft.level.value
     for memory in (one for found in memories.values() for one in found.values()):
-        check.sensitivity = stricter_level(check.sensitivity, memory.sensitivity)
+        check.sensitivity = policy.stricter_level(check.sensitivity, memory.sensitivity)
     check.updated_at, check.passed, check.result, check.checked_at = timezone.now(), None, {}, None
     check.save()
     check.memories.all().delete()
@@ -226,7 +218,7 @@ def _record(operation: str, check: MemoryCheck, actor: Actor) -> None:
     journal.record(actor, [change])
 
 
-CHECKS_ACTOR = system_actor("checks")
+CHECKS_ACTOR = policy.system_actor("checks")
 
 
 class RunChecks(Operation[ProjectParams]):
@@ -331,21 +323,18 @@ def find_failures(check: MemoryCheck, clearance: Clearance, now: datetime) -> li
     chosen = select_for_new_session(found, request, now)
     shown = [one.candidate.memory for one in chosen.shown]
     texts = {one.uid: fold(f"{one.title} {one.content}") for one in shown}
-    failures = [
-        _missing(uid, found.ranked, chosen, request)
-        for uid in check.uids(CheckedMemory.MUST)
-        if uid not in texts
-    ]
+    missing = [uid for uid in check.uids(CheckedMemory.MUST) if uid not in texts]
+    failures = [_missing(uid, found.ranked, chosen, request) for uid in missing]
     for word in check.must_words:
         if not any(fold(word) in text for text in texts.values()):
             failures.append({"rule": "must_words", "word": word})
-    never = set(check.uids(CheckedMemory.NEVER))
+    never, rank = set(check.uids(CheckedMemory.NEVER)), policy.level_rank
     for memory in shown:
         if memory.uid in never:
             failures.append({"rule": "never_bring", "id": memory.uid})
         if memory.project and memory.project in check.never_projects:
             failures.append({"rule": "never_projects", "id": memory.uid, "project": memory.project})
-        if check.never_level and level_rank(memory.sensitivity) >= level_rank(check.never_level):
+        if check.never_level and rank(memory.sensitivity) >= rank(check.never_level):
             failures.append({"rule": "never_level", "id": memory.uid, "level": memory.sensitivity})
         for word in check.never_words:
             if fold(word) in texts[memory.uid]:

@@ -119,7 +119,6 @@ def to_json(snippet: dict[str, Any]) -> str:
 
 
 def _quote_for_shell(text: str) -> str:
-    """Quote for a POSIX shell."""
     return "'" + text.replace("'", "'\\''") + "'"
 
 

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from datetime import datetime
@@ -27,6 +27,13 @@ from django.db.utils import DatabaseErrorWrapper
 from django.utils import timezone
 
 from memoryhub.core import damage
+from memoryhub.core.database_errors import (
+    IDLE_WRITE_STATE,
+    READ_ONLY_STATE,
+    is_database_busy,
+    is_interrupted,
+    sqlstate,
+)
 
 logger = logging.getLogger(__name__)
 _writer_lock = threading.RLock()  # reentrant: an on-commit callback may write
@@ -115,13 +122,31 @@ def is_postgres() -> bool:
     return connection.vendor == "postgresql"
 
 
+def execute(statement: str, params: Sequence[Any] | None = None) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, params)
+
+
+def fetch_one(statement: str, params: Sequence[Any] | None = None) -> Any:
+    """Return the first row of a statement, None without one."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, params)
+        return cursor.fetchone()
+
+
+def fetch_all(statement: str, params: Sequence[Any] | None = None) -> list[Any]:
+    """Return the rows of a statement."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, params)
+        rows: list[Any] = cursor.fetchall()
+    return rows
+
+
 def database_time() -> datetime:
     """Return the time of the database, which is the same for all nodes."""
     if not is_postgres():
         return timezone.now()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT statement_timestamp()")
-        now: datetime = cursor.fetchone()[0]
+    now: datetime = fetch_one("SELECT statement_timestamp()")[0]
     return now
 
 
@@ -214,36 +239,6 @@ def side_write(what: str, write: Callable[[], object], patience: float = SIDE_WR
     return True
 
 
-STORE_UNAVAILABLE = (
-    "the store cannot be used now; /readyz has the reason, and the operator can run: manage.py doctor"
-)
-_UNAVAILABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
-_READ_ONLY_STATE, _IDLE_STATE = "25006", "25P03"
-# PostgreSQL's codes: no connection, no resources, the server stops, a failing disk, a standby, an idle write.
-_UNAVAILABLE_STATES = ("08", "53", "57P", "58", _READ_ONLY_STATE, _IDLE_STATE)
-_BUSY_STATES = ("55P03", "40P01", "40001")  # a lock that is not free, a deadlock, a conflict
-_CANCELLED_STATE = "57014"
-
-
-def _state(error: BaseException) -> str:
-    """Return PostgreSQL's code of an error, empty without one."""
-    return getattr(error.__cause__, "sqlstate", "") or ""
-
-
-def is_store_unavailable(error: BaseException) -> bool:
-    """Whether the disk is full, read-only or failing, or the file or the server cannot be opened."""
-    if is_postgres():
-        is_unreachable = isinstance(error, OperationalError) and not _state(error)
-        return is_unreachable or _state(error).startswith(_UNAVAILABLE_STATES)
-    return getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF in _UNAVAILABLE
-
-
-def is_database_busy(error: BaseException) -> bool:
-    """Whether the error means that another writer has the lock, so that a retry may help."""
-    is_locked = any(word in str(error) for word in ("locked", "busy"))
-    return isinstance(error, OperationalError) and (is_locked or _state(error) in _BUSY_STATES)
-
-
 _DEADLINE_STEPS = 2000  # of SQLite's virtual machine between two checks of the clock: some ten microseconds
 _READ_STEPS = 100_000  # the same for reads that may take long
 _SECONDS_TO_ANSWER = 5.0  # after the limit of a read, which the server keeps
@@ -277,33 +272,31 @@ class Deadline:
     def reading(self) -> Iterator[None]:
         """Interrupt reads in this context at the deadline. Not for writes: SQLite would roll back."""
         connection.ensure_connection()
-        if is_postgres():
-            with self._reading_from_server():
-                yield
-            return
-        sqlite = connection.connection
-        sqlite.set_progress_handler(lambda: self.left() <= 0, _DEADLINE_STEPS)
         try:
-            yield
+            with self._limit_of_server() if is_postgres() else self._progress_handler():
+                yield
         except OperationalError as error:
             if is_interrupted(error):
                 raise DeadlinePassed from error
             raise
+
+    @contextmanager
+    def _progress_handler(self) -> Iterator[None]:
+        sqlite = connection.connection
+        sqlite.set_progress_handler(lambda: self.left() <= 0, _DEADLINE_STEPS)
+        try:
+            yield
         finally:
             sqlite.set_progress_handler(_is_over_limit, _READ_STEPS)
 
     @contextmanager
-    def _reading_from_server(self) -> Iterator[None]:
+    def _limit_of_server(self) -> Iterator[None]:
         before, _limit.deadline = _limit.deadline, self
         try:
             self.check()
             # A cancelled statement aborts its transaction: only a savepoint of it.
             with transaction.atomic() if connection.in_atomic_block else nullcontext():
                 yield
-        except OperationalError as error:
-            if is_interrupted(error):
-                raise DeadlinePassed from error
-            raise
         finally:
             _limit.deadline = before
 
@@ -338,12 +331,6 @@ def read_timeout(seconds: float) -> Iterator[None]:
 def answer_limit() -> float:
     """Return how many seconds a statement may remain without an answer of the server; 0 means no limit."""
     return _limit.seconds + _SECONDS_TO_ANSWER if _limit.seconds else 0.0
-
-
-def is_interrupted(error: BaseException) -> bool:
-    """Whether the error is an interrupted read."""
-    is_cancelled = "interrupted" in str(error) or _state(error) == _CANCELLED_STATE
-    return isinstance(error, OperationalError) and is_cancelled
 
 
 def _is_over_limit() -> bool:
@@ -388,7 +375,7 @@ def _same_errors_as_sqlite() -> Iterator[None]:
     try:
         yield
     except InternalError as error:
-        if _state(error) in (_READ_ONLY_STATE, _IDLE_STATE):
+        if sqlstate(error) in (READ_ONLY_STATE, IDLE_WRITE_STATE):
             raise OperationalError(*error.args) from error.__cause__
         raise
 

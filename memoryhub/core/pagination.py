@@ -118,7 +118,6 @@ def _decode(cursor: str, column: str, rows: QuerySet[Any]) -> tuple[Any, int]:
 
 
 def _find_field(rows: QuerySet[Any], column: str) -> Any:
-    """Return the field of a column or annotation."""
     annotated = rows.query.annotations.get(column)
     return annotated.output_field if annotated else rows.model._meta.get_field(column)
 

@@ -343,7 +343,6 @@ def _similar_pairs(
 def _cluster_group(
     group: _Group, rows: Mapping[int, MemoryRow], dismissed: set[frozenset[str]], min_similarity: float
 ) -> Iterator[Cluster]:
-    """Yield the clusters of a group."""
 
     def may_join(link: _Link) -> bool:
         one, other = rows.get(link.one), rows.get(link.other)

@@ -189,7 +189,6 @@ class EndpointEmbedder:
 
 
 def _to_error(answer: http_client.HttpAnswer) -> RequestFailed | _RequestRefused:
-    """Return the error for a status other than 200."""
     if answer.status in _TOO_LARGE:
         return _RequestRefused(f"{_ENDPOINT_LABEL} rejects the texts (status {answer.status})")
     return to_request_failed(answer, _ENDPOINT_LABEL, _FIXES)

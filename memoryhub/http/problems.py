@@ -21,7 +21,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.parser import Parser
 
 from memoryhub.core import agent_hooks, damage
-from memoryhub.core.database import STORE_UNAVAILABLE, is_database_busy, is_interrupted
+from memoryhub.core.database_errors import STORE_UNAVAILABLE, is_database_busy, is_interrupted
 from memoryhub.core.pagination import InvalidCursor, Page
 from memoryhub.http.rate_limit import RateLimitExceeded
 from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError

@@ -239,7 +239,6 @@ def _all_entries(row: Injection) -> Iterator[dict[str, Any]]:
 
 
 def _valid_entries(stored: Any) -> list[dict[str, Any]]:
-    """Return the valid entries of a stored list."""
     entries = stored if isinstance(stored, list) else []
     return [one for one in entries if isinstance(one, dict) and isinstance(one.get("id"), str)]
 

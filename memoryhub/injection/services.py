@@ -26,9 +26,7 @@ from memoryhub.injection import context_block, selection
 from memoryhub.injection.candidates import (
     Candidate,
     CandidateSet,
-    find_about_files,
     find_candidates,
-    find_repairs,
     full_match,
     injectable_memories,
     require_loaded,
@@ -53,6 +51,7 @@ from memoryhub.injection.requests import (
     with_default_project,
 )
 from memoryhub.injection.selection import WITHHOLD, Selection
+from memoryhub.injection.tool_candidates import find_about_files, find_repairs
 from memoryhub.models import Memory, Project
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.visible_rows import load_in_background

@@ -292,5 +292,4 @@ def create_chat(config: LlmSettings, meter: Meter) -> Chat | None:
 
 @lru_cache(maxsize=8)
 def _shared_pause(config: LlmSettings) -> CircuitBreaker:
-    """Return the pause that all clients of an endpoint share."""
     return CircuitBreaker()

@@ -16,7 +16,8 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor
 from memoryhub.backends.dialect import sql
-from memoryhub.core.database import database_time, is_database_busy, write_transaction
+from memoryhub.core.database import database_time, write_transaction
+from memoryhub.core.database_errors import is_database_busy
 from memoryhub.maintenance import results
 from memoryhub.maintenance.nodes import HEARTBEAT_TIMEOUT, is_running, worker_id
 from memoryhub.maintenance.operations import find_operation, notify_changes, require_confirmed_clock

@@ -19,7 +19,8 @@ from memoryhub.access.filters import memory_filter
 from memoryhub.access.policy import Actor, stricter_level, waiting_level
 from memoryhub.audit import journal
 from memoryhub.backends import bulk, statements
-from memoryhub.core.database import is_database_busy, write_transaction
+from memoryhub.core.database import write_transaction
+from memoryhub.core.database_errors import is_database_busy
 from memoryhub.memories import imported_history, rows
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import Caps, evict_over_cap

@@ -109,7 +109,6 @@ class MemoryFilter(BaseModel):
         return not self.file or any(is_about_file(path, self.file) for path in paths)
 
     def _plain_values(self) -> dict[str, str]:
-        """Return the columns that are compared with one value."""
         names = ("project", "category", "type", "sensitivity", "scope")
         return {name: str(value) for name in names if (value := getattr(self, name))}
 

@@ -119,7 +119,6 @@ def refusal_change(
 
 
 def _item_texts(values: list[Any]) -> list[str]:
-    """Return the text of each item of a list-valued field."""
     return [item if isinstance(item, str) else f"{item.entity}\n{item.entity_type}" for item in values]
 
 

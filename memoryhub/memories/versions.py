@@ -185,7 +185,6 @@ def restore_version(
 
 
 def _changed_values(memory: Memory, then: Version, clearance: Clearance) -> dict[str, Any]:
-    """Return the values of the fields that differ from the current ones."""
     now = current_version(memory, clearance).values
     wanted = {name: value for name, value in then.values.items() if name not in ("ttl_days", "pinned")}
     wanted["sensitivity"] = stricter_level(wanted["sensitivity"], memory.sensitivity)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -219,11 +220,8 @@ def _expressions(words: Sequence[str], phrases: Sequence[str], same: Sequence[st
 
 def _same_texts(query: Query, words: Collection[str]) -> list[str]:
     """Return the distinct texts that count as one of these words."""
-    return list(
-        dict.fromkeys(
-            text for term in query.terms if term.same and term.words[0] in words for text in term.same
-        )
-    )
+    same = (term.same for term in query.terms if term.same and term.words[0] in words)
+    return list(dict.fromkeys(chain.from_iterable(same)))
 
 
 def _with_same(query: Query, same: Mapping[str, tuple[str, ...]]) -> Query:
@@ -312,11 +310,8 @@ def _texts_inside_words(query: Query, known: Collection[str], *, thorough: bool)
     runs = queries.cjk_trigrams(query.text)
     if not thorough:
         return [*(term.literal for term in query.terms if term.literal and not term.stems), *runs]
-    return [
-        *query.literals,
-        *runs,
-        *(word for word in query.words if word not in known and not is_short(word)),
-    ]
+    unknown = (word for word in query.words if word not in known and not is_short(word))
+    return [*query.literals, *runs, *unknown]
 
 
 def _literals_to_scan(short: list[str], found: Sequence[int], *, is_found: bool) -> list[str]:
@@ -340,8 +335,7 @@ class RowScorer:
 
     @cached_property
     def recency(self) -> Scores:
-        half_life = settings.MEMORYHUB.recency_half_life_days
-        return self.rows.recency(julian_day(self.now), half_life)
+        return self.rows.recency(julian_day(self.now), settings.MEMORYHUB.recency_half_life_days)
 
     @cached_property
     def _static_scores(self) -> Scores:

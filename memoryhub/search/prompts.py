@@ -165,7 +165,6 @@ def without_actions(query: Query) -> Query:
 
 
 def _find_files(prompt: str) -> tuple[str, ...]:
-    """Return the paths and file names in the text."""
     paths = _PATH.findall(prompt[: 8 * MAX_CHARS])
     return tuple(dict.fromkeys(path.removeprefix("./") for path in paths))[:MAX_FILES]
 

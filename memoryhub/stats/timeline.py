@@ -160,7 +160,6 @@ def cursor_before(
 
 
 def _find_entry(anchor: str, clearance: Clearance, of: Session) -> TimelineEntry | None:
-    """Return the entry of a session with this anchor."""
     kind, _, name = anchor.partition("-")
     if kind == "event":
         at, _, part = name.partition("-")
@@ -251,7 +250,6 @@ def _event_sources(
 
 
 def _rows_of_sessions(clearance: Clearance, wanted: MemoryFilter, of: Session | None) -> list[QuerySet[Any]]:
-    """Return the wanted events, injections and sessions."""
     events = Event.objects.visible_to(clearance).select_related("session", "memory")
     sessions = Session.objects.visible_to(clearance)
     injections = Injection.objects.visible_to(clearance).select_related("session")
@@ -307,7 +305,6 @@ def _filter_after(
     *,
     oldest_first: bool,
 ) -> QuerySet[Any]:
-    """Return the rows of a source after the cursor."""
     operator = "gt" if oldest_first else "lt"
     at, cursor_order, pk = after
     found = Q(**{f"{column}__{operator}": at})

@@ -214,7 +214,6 @@ class Batch:
         return tally.failed - failed
 
     def _check_secrets(self, item: Item) -> StoreError | None:
-        """Return the refusal of an item that contains a secret."""
         if isinstance(item, HistoryItem):
             kind = _kind_of(item)
             return restore.find_line_refusal(kind, item.shape) if self._options.restores else None

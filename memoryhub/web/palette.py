@@ -152,7 +152,6 @@ def _matching_names(facts: QuerySet[Fact], column: str, typed: str) -> list[str]
 
 
 def _saved_searches(user: Any, typed: str) -> list[PaletteItem]:
-    """Return the user's saved searches that match the query."""
     fitting = [search for search in list_saved_searches(user) if _matches_prefixes(search.name, typed)]
     found = [(search, to_list_address(search.page, search.query)) for search in fitting[:MAX_SAVED]]
     return [PaletteItem(search.name, place.href, place.title) for search, place in found if place]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import partial
 from typing import Any
 
 from django import forms
@@ -29,6 +28,7 @@ from memoryhub.stats.calendar import DailyCounts
 from memoryhub.stats.counts import database_sizes, facets_and_days
 from memoryhub.stats.usage import MemoryUsage
 from memoryhub.web.base import charts
+from memoryhub.web.base.bar_charts import MAX_ROWS, BarChart, bar_chart, breakdown
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.charts import DayChart
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField
@@ -39,7 +39,7 @@ from memoryhub.web.review.queue import count_contradictions
 
 PERIODS = (7, 30, 90, 365)  # days
 DEFAULT_PERIOD = 30
-MAX_ROWS, MAX_ROWS_IN_FULL = 5, 500  # rows of a bar chart, and of one shown in full
+MAX_ROWS_IN_FULL = 500  # of a bar chart
 FULL_CHARTS = ("project", "category", "use", "capture", "activity", "secret-kinds", "facts")
 # Short and spoken labels: the columns of a phone are narrow.
 _AGE_LABELS = (
@@ -150,7 +150,7 @@ def _memories_context(request: HttpRequest, clearance: Clearance, form: StatsFil
         "health": health_issues(found, count_contradictions(request, project), project),
         "over_time": memories_chart(days, project),
         "breakdowns": [
-            charts.breakdown(facets[name], name, title, form.most(name))
+            breakdown(facets[name], name, title, form.most(name))
             for name, title in titles.items()
             if facets[name]
         ],
@@ -185,37 +185,6 @@ def _activity_context(request: HttpRequest, clearance: Clearance, form: StatsFil
         "ending": expiring_chart(found.expiring, today, project),
         "most_journal": usage.MAX_JOURNAL_ROWS,
     }
-
-
-@dataclass(frozen=True)
-class BarPart:
-    """A segment of a bar: ``x`` and ``width`` in percent of the longest bar."""
-
-    kind: str
-    words: str
-    count: int
-    x: float
-    width: float
-    href: str = ""
-
-
-@dataclass(frozen=True)
-class BarRow:
-    """A row of a bar chart: a name, a number for each series, and the bar."""
-
-    label: str
-    total: int
-    parts: list[BarPart]
-    href: str = ""
-
-
-@dataclass(frozen=True)
-class BarChart:
-    """A bar chart; ``series``: (kind, label) in order; ``hidden``: number of omitted rows."""
-
-    series: list[tuple[str, str]]
-    rows: list[BarRow]
-    hidden: int = 0
 
 
 @dataclass(frozen=True)
@@ -287,14 +256,14 @@ def reads_by_type(found: MemoryUsage, project: str = "", most: int = MAX_ROWS) -
     def url(kind: str, reads: str) -> str:
         return page_url("memories", type=kind, reads=reads, project=project)
 
-    return _bar_chart(series, counts, labels, url, most)
+    return bar_chart(series, counts, labels, url, most)
 
 
 def capture_chart(kept: int, skipped: Counter[str], most: int = MAX_ROWS) -> BarChart:
     """Return the captured events: stored as a memory, or skipped by reason."""
     counts = {"": {"kept": kept}} | {reason: {"skipped": count} for reason, count in skipped.items()}
     series = [("kept", "kept"), ("skipped", "skipped")]
-    return _bar_chart(series, counts, {"": "kept as a memory", **SKIP_REASON_LABELS}, most=most)
+    return bar_chart(series, counts, {"": "kept as a memory", **SKIP_REASON_LABELS}, most=most)
 
 
 def facts_chart(by_predicate: Mapping[str, int], project: str, most: int = MAX_ROWS) -> BarChart:
@@ -302,7 +271,7 @@ def facts_chart(by_predicate: Mapping[str, int], project: str, most: int = MAX_R
         return page_url("facts", predicate=predicate, project=project)
 
     counts = {predicate: {"facts": count} for predicate, count in by_predicate.items()}
-    return _bar_chart([("facts", "facts")], counts, {}, url, most)
+    return bar_chart([("facts", "facts")], counts, {}, url, most)
 
 
 def activity_chart(
@@ -321,7 +290,7 @@ def activity_chart(
         return "" if kind else page_url("journal", actor=actor, since=since, project=project)
 
     labels = {actor: actor_label(actor) for actor in counts}
-    return _bar_chart(series, counts, labels, url, most)
+    return bar_chart(series, counts, labels, url, most)
 
 
 def storage_chart(numbers: Mapping[str, Any]) -> BarChart:
@@ -334,45 +303,7 @@ def storage_chart(numbers: Mapping[str, Any]) -> BarChart:
         "Vectors": {"bytes": vectors},
         "Free space": {"bytes": free},
     }
-    return _bar_chart([("bytes", "size")], counts, {})
-
-
-def _bar_chart(
-    series: list[tuple[str, str]],
-    counts: Mapping[str, Mapping[str, int]],
-    labels: Mapping[str, str],
-    url: Callable[[str, str], str] = lambda name, kind: "",
-    most: int = MAX_ROWS,
-) -> BarChart:
-    """Build a chart with the longest bar first; ``url`` takes a name and a kind, or "" for all kinds.
-
-    Rows beyond ``most`` are counted as hidden.
-    """
-    totals = {name: sum(by_kind.values()) for name, by_kind in counts.items()}
-    order = sorted(totals, key=lambda name: (-totals[name], name))
-    longest = max(totals.values(), default=0)
-    rows = [
-        BarRow(
-            labels.get(name, name),
-            totals[name],
-            _bar_parts(series, counts[name], longest, partial(url, name)),
-            url(name, ""),
-        )
-        for name in order[:most]
-    ]
-    return BarChart(series, rows, max(len(order) - most, 0))
-
-
-def _bar_parts(
-    series: Sequence[tuple[str, str]], counts: Mapping[str, int], longest: int, url: Callable[[str], str]
-) -> list[BarPart]:
-    parts, x = [], 0.0
-    for kind, label in series:
-        count = counts.get(kind, 0)
-        width = 100 * count / longest if longest else 0
-        parts.append(BarPart(kind, label, count, round(x, 2), round(width, 2), url(kind)))
-        x += width
-    return parts
+    return bar_chart([("bytes", "size")], counts, {})
 
 
 def injections_chart(rows: DailyCounts, days: Days, project: str = "") -> DayChart:
@@ -397,7 +328,7 @@ def secret_kinds_chart(rows: DailyCounts, most: int = MAX_ROWS) -> BarChart:
     for _, kind, count in rows:
         kinds[kind] += count
     counts = {kind: {"blocked": count} for kind, count in kinds.items()}
-    return _bar_chart([("blocked", "blocked")], counts, {"": "unknown kind"}, most=most)
+    return bar_chart([("blocked", "blocked")], counts, {"": "unknown kind"}, most=most)
 
 
 def expiring_chart(rows: DailyCounts, today: date, project: str = "") -> DayChart:

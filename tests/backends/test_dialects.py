@@ -36,7 +36,7 @@ from memoryhub.backends.postgres import rates, schema, server
 from memoryhub.backends.statements import in_titles, match_any
 from memoryhub.backends.tables import INDEXES
 from memoryhub.backends.word_keys import matching_keys
-from memoryhub.core import database
+from memoryhub.core import database, database_errors
 from memoryhub.core.text import stem, words
 from memoryhub.http import rate_limit
 from memoryhub.models import Memory
@@ -179,7 +179,7 @@ def test_writer_waits_for_a_writer_on_another_connection() -> None:
         other.cursor().execute("SELECT pg_advisory_xact_lock(%s)", [database.WRITER_LOCK])
         with pytest.raises(OperationalError) as caught, database.write_transaction(patience=0.1):
             pass
-        assert database.is_database_busy(caught.value)
+        assert database_errors.is_database_busy(caught.value)
         other.rollback()
         with database.write_transaction(patience=1):
             pass
@@ -274,7 +274,7 @@ def test_idle_write_is_ended_as_if_the_store_were_unavailable(
 
     with pytest.raises(OperationalError) as caught:
         write()
-    assert database.is_store_unavailable(caught.value)
+    assert database_errors.is_store_unavailable(caught.value)
     with database.write_transaction(), connection.cursor() as cursor:
         cursor.execute("SELECT 1")
 

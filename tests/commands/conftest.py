@@ -110,6 +110,20 @@ def sound(own_store: Path) -> Path:
     return own_store
 
 
+@pytest.fixture
+def saved(run: Callable[..., Ran], tmp_path: Path) -> Path:
+    """A backup of a store with one memory."""
+    remember("of before")
+    assert run("backup", tmp_path / "saved.db").code == 0
+    return tmp_path / "saved.db"
+
+
+def kept_aside(live: Path) -> Path:
+    """The store that a restore replaced."""
+    [path] = live.parent.glob("memory-before-restore-*.db")
+    return path
+
+
 def contents() -> set[str]:
     return set(Memory.objects.values_list("content", flat=True))
 

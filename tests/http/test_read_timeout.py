@@ -9,7 +9,8 @@ from django.contrib.auth.models import User
 from django.db import OperationalError, connection, connections
 from django.test import Client
 
-from memoryhub.core.database import Deadline, DeadlinePassed, is_interrupted, read_timeout, write_transaction
+from memoryhub.core.database import Deadline, DeadlinePassed, read_timeout, write_transaction
+from memoryhub.core.database_errors import is_interrupted
 from memoryhub.models import Memory
 from tests.http.url_walk import enter
 

@@ -8,6 +8,7 @@ from memoryhub.backends.dialect.postgres import TABLE_EXISTS
 from memoryhub.backends.postgres import schema
 from memoryhub.backends.postgres.schema_objects import index_values
 from memoryhub.backends.tables import INDEXES, MEMORY_TABLE, REINDEX_TABLE
+from memoryhub.core.database import execute
 
 
 def find_unsound_indexes() -> list[str]:
@@ -71,8 +72,7 @@ def swap_index(table: str) -> None:
     """Write the remaining rows and end the rebuild."""
     while copy_rows(table, 1000):
         pass
-    with connection.cursor() as cursor:
-        cursor.execute(f"DELETE FROM {REINDEX_TABLE} WHERE name = %s", [table])
+    execute(f"DELETE FROM {REINDEX_TABLE} WHERE name = %s", [table])
 
 
 def leftover_tables(table: str) -> list[str]:

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection, connections
 
 from memoryhub.backends.tables import JOURNAL_TABLE
-from memoryhub.core.database import REPLICA, read_timeout, use_primary, use_replica
+from memoryhub.core.database import REPLICA, fetch_one, read_timeout, use_primary, use_replica
 
 logger = logging.getLogger(__name__)
 MAX_SECONDS_BEHIND = 2.0
@@ -66,9 +66,7 @@ class _Replica:
             self._retry_at = time.monotonic() + _RETRY_SECONDS
             logger.warning("reads go to the primary: %s", error)
             return False
-        with connection.cursor() as cursor:
-            cursor.execute(_PRIMARY_SQL, [seq, caller, seq + _MAX_ROWS_BEHIND])
-            end, has_newer_write = cursor.fetchone()
+        end, has_newer_write = fetch_one(_PRIMARY_SQL, [seq, caller, seq + _MAX_ROWS_BEHIND])
         return not has_newer_write and replayed >= self._required(end)
 
     def _required(self, end: int) -> int:

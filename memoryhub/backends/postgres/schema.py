@@ -35,7 +35,7 @@ from memoryhub.backends.tables import (
     REINDEX_TABLE,
     Trigger,
 )
-from memoryhub.core.database import write_transaction
+from memoryhub.core.database import fetch_one, write_transaction
 
 logger = logging.getLogger(__name__)
 DISABLED = "is disabled"
@@ -250,31 +250,26 @@ def truncate_log() -> None:
 
 
 def database_bytes() -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_database_size(current_database())")
-        return int(cursor.fetchone()[0])
+    return int(fetch_one("SELECT pg_database_size(current_database())")[0])
 
 
 def storage_sizes() -> dict[str, int]:
     """Return the bytes of the database and of the full-text indexes. PostgreSQL reports no free pages."""
     sizes = " + ".join(f"pg_total_relation_size('{table}')" for table in INDEXES)
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT pg_database_size(current_database()), 0, {sizes}")
-        return dict(zip(("database_bytes", "free_bytes", "index_bytes"), cursor.fetchone(), strict=True))
+    found = fetch_one(f"SELECT pg_database_size(current_database()), 0, {sizes}")
+    return dict(zip(("database_bytes", "free_bytes", "index_bytes"), found, strict=True))
 
 
 def is_index_complete(table: str) -> bool:
     """Whether an index has a row for each memory. Compares counts only."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT (SELECT count(*) FROM {table}) = (SELECT count(*) FROM {MEMORY_TABLE})")
-        return bool(cursor.fetchone()[0])
+    return bool(
+        fetch_one(f"SELECT (SELECT count(*) FROM {table}) = (SELECT count(*) FROM {MEMORY_TABLE})")[0]
+    )
 
 
 def is_index_sound(table: str) -> bool:
     """Whether every row of an index equals its memory. Slow."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT EXISTS (SELECT 1 FROM {MEMORY_TABLE} AS m FULL JOIN {table} AS i ON i.rowid = m.id"
-            f" WHERE i.{table} IS DISTINCT FROM {index_values(table, 'm')} OR m.id IS NULL)"
-        )
-        return not cursor.fetchone()[0]
+    return not fetch_one(
+        f"SELECT EXISTS (SELECT 1 FROM {MEMORY_TABLE} AS m FULL JOIN {table} AS i ON i.rowid = m.id"
+        f" WHERE i.{table} IS DISTINCT FROM {index_values(table, 'm')} OR m.id IS NULL)"
+    )[0]

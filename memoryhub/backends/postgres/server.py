@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from django.db import DatabaseError, NotSupportedError, connection
 
+from memoryhub.core.database import fetch_one
+
 MIN_VERSION = 15
 MIN_VECTOR = (0, 8)  # the first with iterative scans
 
@@ -49,9 +51,7 @@ _FACTS_SQL = """SELECT current_setting('server_version_num')::int / 10000,
 
 
 def read_facts() -> ServerFacts:
-    with connection.cursor() as cursor:
-        cursor.execute(_FACTS_SQL)
-        return ServerFacts(*cursor.fetchone())
+    return ServerFacts(*fetch_one(_FACTS_SQL))
 
 
 _BACKUP_SQL = """SELECT current_setting('data_checksums') = 'on', current_setting('archive_mode') <> 'off',
@@ -60,9 +60,7 @@ _BACKUP_SQL = """SELECT current_setting('data_checksums') = 'on', current_settin
 
 
 def read_backup_facts() -> BackupFacts:
-    with connection.cursor() as cursor:
-        cursor.execute(_BACKUP_SQL)
-        return BackupFacts(*cursor.fetchone())
+    return BackupFacts(*fetch_one(_BACKUP_SQL))
 
 
 def find_connection_problem(error: DatabaseError) -> ServerProblem:

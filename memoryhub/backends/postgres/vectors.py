@@ -26,6 +26,7 @@ from memoryhub.backends.dialect.postgres import KEYS_OF_JSON
 from memoryhub.backends.postgres import server
 from memoryhub.backends.tables import Trigger
 from memoryhub.backends.vector_view import PRIOR_VECTORS, Keys, Scores, Vectors, VisibleMemories, unit_vectors
+from memoryhub.core.database import fetch_all
 
 logger = logging.getLogger(__name__)
 TABLE = "memoryhub_vector_index"
@@ -236,13 +237,11 @@ class TableVectors:
         """Return the keys of those of these memories that have a vector, and the vectors, normalised."""
         if known := self._known(pks):
             return known
-        with connection.cursor() as cursor:
-            cursor.execute(
-                f"SELECT memory_id, vector FROM {VECTOR_TABLE} WHERE model = %s AND length(vector) = %s"
-                f" AND memory_id IN ({KEYS_OF_JSON}) ORDER BY id",
-                [self.model, self.dimensions * STORED_TYPE.itemsize, json.dumps(np.asarray(pks).tolist())],
-            )
-            rows = cursor.fetchall()
+        rows = fetch_all(
+            f"SELECT memory_id, vector FROM {VECTOR_TABLE} WHERE model = %s AND length(vector) = %s"
+            f" AND memory_id IN ({KEYS_OF_JSON}) ORDER BY id",
+            [self.model, self.dimensions * STORED_TYPE.itemsize, json.dumps(np.asarray(pks).tolist())],
+        )
         keys = np.array([pk for pk, _ in rows], np.int64)
         vectors, valid = unit_vectors([stored for _, stored in rows], self.dimensions)
         return keys[valid], vectors

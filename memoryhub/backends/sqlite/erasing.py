@@ -20,6 +20,7 @@ from django.db import OperationalError, connection, transaction
 from memoryhub.backends import vector_index
 from memoryhub.backends.tables import INDEXES
 from memoryhub.core import drafts
+from memoryhub.core.database import execute
 
 logger = logging.getLogger(__name__)
 LOG_TRIES = 600  # seconds, with one try each, to empty the write-ahead log after an erase
@@ -79,8 +80,7 @@ def _read_record() -> str | None:
 def _vacuum(record: str | None) -> None:
     """Vacuum the file. A busy file is logged: no reader sees the erased rows in any case."""
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("VACUUM")
+        execute("VACUUM")
     except OperationalError as error:
         logger.error(
             "the database file still holds bytes of what was erased: %s; erase or vacuum again", error

@@ -15,6 +15,7 @@ from django.db import connection
 
 from memoryhub.backends.sqlite import schema
 from memoryhub.backends.tables import INDEXES, MEMORY_TABLE, REINDEX_TABLE, TEXT_COLUMNS
+from memoryhub.core.database import fetch_all, fetch_one
 from memoryhub.core.drafts import draft_folder
 
 
@@ -49,9 +50,7 @@ def copy_position(table: str) -> int | None:
     """Return the key of the last copied row, or None if no rebuild is in progress."""
     if REINDEX_TABLE not in connection.introspection.table_names():
         return None
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT position FROM {REINDEX_TABLE} WHERE name = %s", [table])
-        row = cursor.fetchone()
+    row = fetch_one(f"SELECT position FROM {REINDEX_TABLE} WHERE name = %s", [table])
     return int(row[0]) if row else None
 
 
@@ -130,9 +129,7 @@ def swap_index(table: str) -> None:
 def leftover_tables(table: str) -> list[str]:
     """Return the unfinished and the replaced index tables that an earlier run has left."""
     names = (f"{table}_new", f"{table}_old")
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT name FROM sqlite_master WHERE name IN (%s, %s)", names)
-        return [name for (name,) in cursor.fetchall()]
+    return [name for (name,) in fetch_all("SELECT name FROM sqlite_master WHERE name IN (%s, %s)", names)]
 
 
 def drop_in_steps(name: str, rows: int) -> bool:

@@ -23,6 +23,7 @@ from memoryhub.backends.tables import (
     TRIGRAM_CHARACTERS,
     Trigger,
 )
+from memoryhub.core.database import fetch_one
 
 INDEXES = {
     "memoryhub_text": "tokenize='porter unicode61 remove_diacritics 2'",
@@ -250,20 +251,17 @@ def merge_step(table: str, pages: int, *, begin: bool) -> bool:
 
 def database_bytes() -> int:
     """Return the bytes of the database file."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT page_size * page_count FROM pragma_page_size, pragma_page_count")
-        return int(cursor.fetchone()[0])
+    return int(fetch_one("SELECT page_size * page_count FROM pragma_page_size, pragma_page_count")[0])
 
 
 def storage_sizes() -> dict[str, int]:
     """Return the bytes of the database file, of its free pages and of the full-text indexes."""
     sizes = (f"(SELECT coalesce(sum(length(block)), 0) FROM {table}_data)" for table in INDEXES)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT page_size * page_count, page_size * freelist_count, {' + '.join(sizes)}"
-            " FROM pragma_page_size, pragma_page_count, pragma_freelist_count"
-        )
-        return dict(zip(("database_bytes", "free_bytes", "index_bytes"), cursor.fetchone(), strict=True))
+    found = fetch_one(
+        f"SELECT page_size * page_count, page_size * freelist_count, {' + '.join(sizes)}"
+        " FROM pragma_page_size, pragma_page_count, pragma_freelist_count"
+    )
+    return dict(zip(("database_bytes", "free_bytes", "index_bytes"), found, strict=True))
 
 
 def _present_objects(kind: str) -> dict[str, str]:
@@ -275,11 +273,9 @@ def _present_objects(kind: str) -> dict[str, str]:
 
 def is_index_complete(table: str) -> bool:
     """Whether an index has a row for each memory. Compares counts only: a few milliseconds at 100 000."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT (SELECT count(*) FROM {table}_docsize) = (SELECT count(*) FROM {MEMORY_TABLE})"
-        )
-        return bool(cursor.fetchone()[0])
+    return bool(
+        fetch_one(f"SELECT (SELECT count(*) FROM {table}_docsize) = (SELECT count(*) FROM {MEMORY_TABLE})")[0]
+    )
 
 
 def is_index_sound(table: str) -> bool:

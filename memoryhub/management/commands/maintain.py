@@ -152,7 +152,6 @@ class Command(StoreCommand):
             self.stdout.write("Nothing to confirm: the clock has not jumped.")
 
     def _select_runs(self, options: dict[str, Any]) -> list[MaintenanceRun]:
-        """Return the queued runs to execute."""
         one_of = [name for name in ("waiting", "resume", "undo") if options[name]]
         if len(one_of) > 1 or (one_of and (options["operations"] or options["project"] or options["param"])):
             raise CommandError(f"--{one_of[0]} cannot be combined with other options")

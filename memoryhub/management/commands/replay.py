@@ -127,7 +127,6 @@ class Command(StoreCommand):
             self.stdout.write(self.style.SUCCESS(line) if played.outcome == "kept" else line)
 
     def _print_memories(self, player: Player) -> None:
-        """Print the memories of the played sessions."""
         memories = player.memories()
         self.stdout.write(
             f"\n{format_count(len(memories), 'memory')} of {format_count(len(player.sessions), 'session')}:"

@@ -13,7 +13,7 @@ from enum import StrEnum
 from django.core.checks import CheckMessage
 from django.db import DatabaseError
 
-from memoryhub.core.database import is_database_busy
+from memoryhub.core.database_errors import is_database_busy
 from memoryhub.ops.backup import BackupError
 
 RESTORE = "Restore a backup: manage.py restore_backup FILE."

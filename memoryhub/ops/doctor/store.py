@@ -14,13 +14,13 @@ from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import release, schema, tables
 from memoryhub.backends.postgres import replica, server
 from memoryhub.core import damage
-from memoryhub.core.database import REPLICA, is_database_busy, is_postgres, write_transaction
+from memoryhub.core.database import REPLICA, execute, fetch_all, fetch_one, is_postgres, write_transaction
+from memoryhub.core.database_errors import is_database_busy
 from memoryhub.ops import backup, checks, restore, salvage
 from memoryhub.ops.doctor import REBUILD, RESTORE, Finding, Status, check, fail, ok, to_findings, warn
 
 
 def _server() -> Iterator[Finding]:
-    """Report the PostgreSQL server."""
     if problems := list(to_findings(checks.postgres_is_able())):
         yield from problems
         if any(one.status is Status.FAIL for one in problems):
@@ -78,8 +78,7 @@ def database() -> Iterator[Finding]:
         return
     try:
         # Use SQLite: closing the file after reading it directly would drop all locks of this process on it.
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT count(*) FROM sqlite_master")
+        execute("SELECT count(*) FROM sqlite_master")
     except DatabaseError as error:
         if "not a database" not in str(error):
             raise
@@ -98,9 +97,7 @@ def write_ahead_log() -> Iterator[Finding]:
     if is_postgres():
         yield ok("PostgreSQL has its own")
         return
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA journal_mode")
-        mode = cursor.fetchone()[0]
+    mode = fetch_one("PRAGMA journal_mode")[0]
     if mode != "wal":
         yield fail(
             f"the store is in mode {mode}: reading and writing wait for each other",
@@ -158,8 +155,7 @@ def _rebuild() -> Iterator[str]:
         yield "rebuilt the indexes"
         return
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("REINDEX")
+        execute("REINDEX")
         schema.rebuild_indexes()
         if not _damaged_lines():
             yield "rebuilt the indexes"
@@ -202,9 +198,7 @@ def text_index() -> Iterator[Finding]:
 
 
 def _damaged_lines() -> list[str]:
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA integrity_check(5)")
-        return [row[0] for row in cursor.fetchall() if row[0] != "ok"]
+    return [row[0] for row in fetch_all("PRAGMA integrity_check(5)") if row[0] != "ok"]
 
 
 @check("integrity", needs="store", slow=True, fix=_rebuild)
@@ -219,9 +213,7 @@ def integrity() -> Iterator[Finding]:
             )
         return
     lines = _damaged_lines()
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA foreign_key_check")
-        orphans = len(cursor.fetchall())
+    orphans = len(fetch_all("PRAGMA foreign_key_check"))
     for line in lines:
         yield fail(f"the file is damaged: {line}", REBUILD)
     if orphans:

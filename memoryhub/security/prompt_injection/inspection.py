@@ -318,7 +318,6 @@ def _merge_findings(findings: list[Finding]) -> list[Finding]:
 
 
 def _redact(text: str, findings: list[Finding]) -> str:
-    """Return the text without the findings."""
     pieces: list[str] = []
     position = 0
     is_after_mark = False

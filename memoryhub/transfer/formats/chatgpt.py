@@ -188,7 +188,6 @@ class _ChatGptReader(ExportReader):
         yield from self.conversation(fields, source_id, messages, ("create_time", "update_time"))
 
     def _read_saved(self, fields: FieldReader) -> Item:
-        """Read a memory of ``memories.json``."""
         text = fields.text("content") or fields.text("memory") or fields.text("text")
         times: dict[str, Any] = {name: fields.past_moment(name) for name in ("created_at", "updated_at")}
         self.note_fields(fields.values, frozenset(("id", "content", "memory", "text", *times)), "memories")

@@ -73,7 +73,6 @@ def _read(kind: str, fields: FieldReader, projects: dict[str, str]) -> Iterator[
 
 
 def _read_session(fields: FieldReader) -> Iterator[Item]:
-    """Yield the session, and its summary as a memory."""
     session = fields.text("id")
     yield make_session(fields, session, agent="engram", cwd=fields.text("directory"))
     if fields.text("summary"):

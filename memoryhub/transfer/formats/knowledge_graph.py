@@ -199,7 +199,6 @@ class _GraphExport:
 
 
 def _entities_by_memory(memory_ids: Iterable[int]) -> dict[int, list[str]]:
-    """Return the entities of each memory, in the order of mention."""
     found: dict[int, list[str]] = defaultdict(list)
     links = Entity.objects.filter(memory_id__in=set(memory_ids)).order_by("pk")
     for memory, name in links.values_list("memory_id", "entity").iterator():

@@ -115,7 +115,6 @@ def _read_provenance(
 
 
 def _replaced_values(fields: FieldReader) -> dict[str, Any]:
-    """Return the values that an update replaced."""
     changes = fields.mapping("changes")
     replaced = {name: change["from"] for name, change in changes.items() if _is_change(change)}
     fields.notes.add("changes of provenance without the value before", len(changes) - len(replaced))

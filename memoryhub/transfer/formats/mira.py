@@ -88,7 +88,6 @@ def _read_sessions(fields: FieldReader) -> Iterator[Item]:
 def _read_entities(
     database: ForeignDatabase, memory_ids: list[Any]
 ) -> defaultdict[Any, list[dict[str, str]]]:
-    """Return the entities of these memories, by memory id."""
     links = database.matching_rows("memory_entity_links", "fact_id", memory_ids, ("fact_id", "entity_id"))
     wanted = dict.fromkeys(link["entity_id"] for link in links)
     rows = database.matching_rows("memory_entities", "id", wanted, _ENTITY_COLUMNS)

@@ -217,7 +217,6 @@ def _render_person(request: HttpRequest, user: User, **forms: PlainForm) -> Http
 
 
 def _describe_projects(user: Any) -> str:
-    """Describe the projects that a user sees, from prefetched memberships."""
     if not is_confined(user):
         return "All projects"
     return ", ".join(

@@ -1,4 +1,4 @@
-"""Stacked bar charts over time and ranked bars, as positions for SVG templates."""
+"""Stacked bar charts over time, as positions for SVG templates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from math import ceil
-from typing import Any
 
 from django.utils.http import urlencode
 
@@ -341,20 +340,3 @@ def _without_overlaps(marks: list[AxisLabel]) -> list[AxisLabel]:
 
 def _label_extent(label: AxisLabel, width: float) -> tuple[float, float]:
     return (label.at - width, label.at) if label.end else (label.at, label.at + width)
-
-
-MAX_BREAKDOWN_ROWS = 6
-
-
-def breakdown(
-    counts: Mapping[str, int], name: str, title: str, most: int = MAX_BREAKDOWN_ROWS
-) -> dict[str, Any]:
-    """Return the ``most`` frequent values of a column, each with its percentage of the most frequent."""
-    highest = max(counts.values())
-    rows = [{"value": v, "count": n, "percent": round(100 * n / highest, 1)} for v, n in counts.items()]
-    return {
-        "name": name,
-        "title": title,
-        "rows": rows[:most],
-        "hidden": max(len(rows) - most, 0),
-    }

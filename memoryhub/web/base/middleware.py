@@ -1,31 +1,39 @@
-"""Middleware for pages: login, cache headers, error pages, date preferences."""
+"""Middleware for pages: login, cache headers, error pages, date preferences; static files."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
 
+from django.conf import settings
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.http import HttpResponseRedirect as Redirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.urls import Resolver404, resolve
 from django.utils import timezone
-from django.utils.cache import patch_cache_control, patch_vary_headers
+from django.utils.cache import get_conditional_response, patch_cache_control, patch_vary_headers
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
+from whitenoise.compress import Compressor
+from whitenoise.middleware import WhiteNoiseMiddleware
+from whitenoise.responders import StaticFile
 
 from memoryhub.accounts import sign_in
 from memoryhub.core import dates
 from memoryhub.core.damage import is_damage, is_recorded
-from memoryhub.core.database import is_database_busy, is_interrupted, is_store_unavailable
+from memoryhub.core.database_errors import is_database_busy, is_interrupted, is_store_unavailable
 from memoryhub.core.pagination import InvalidCursor
 from memoryhub.memories.errors import Forbidden, NotFound
 from memoryhub.web.base import caching
 from memoryhub.web.base.requests import apply_scope
+from memoryhub.web.base.static_files import Bundle, file_digest, find_bundle
 
 ZONE_COOKIE = "zone"  # written by theme.js: the browser's time zone, used if the person chose none
 _PAGES = "memoryhub.web."
@@ -154,3 +162,71 @@ def _is_missing_slash(path: str) -> bool:
 def mark_as_page(request: HttpRequest) -> None:
     """Mark the response as a page, which no cache may store."""
     request.is_page = True  # type: ignore[attr-defined]
+
+
+_FOREVER = f"max-age={WhiteNoiseMiddleware.FOREVER}, public, immutable"
+_ACCEPTS_GZIP = re.compile(r"\bgzip\b")
+_COMPRESSOR = Compressor(use_brotli=False, quiet=True)
+
+
+class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
+    """WhiteNoise without a folder of compressed copies, and with bundles."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        path = request.path_info.removeprefix(self.static_prefix)
+        if path != request.path_info and (bundle := find_bundle(path)):
+            return _serve_bundle(request, path, bundle)
+        response: HttpResponseBase = super().__call__(request)
+        return response
+
+    def serve(self, static_file: StaticFile, request: HttpRequest) -> FileResponse:
+        response: FileResponse = super().serve(static_file, request)
+        if response.status_code in (200, 304) and self._is_this_version(request):
+            response["Cache-Control"] = _FOREVER
+        if response.status_code != 200 or not _COMPRESSOR.should_compress(request.path_info):
+            return response
+        patch_vary_headers(response, ["Accept-Encoding"])
+        if request.method != "GET" or not _ACCEPTS_GZIP.search(request.META.get("HTTP_ACCEPT_ENCODING", "")):
+            return response
+        if body := _gzip(static_file.alternatives[0][1], static_file.etag):
+            response.streaming_content = [body]  # the file is closed with the response
+            response["Content-Encoding"] = "gzip"
+            response["Content-Length"] = str(len(body))
+        return response
+
+    def _is_this_version(self, request: HttpRequest) -> bool:
+        """Whether the URL names the digest of the served bytes; the URL of an older version does not."""
+        version = request.GET.get("v")
+        return bool(version) and version == file_digest(request.path_info.removeprefix(self.static_prefix))
+
+
+def _serve_bundle(request: HttpRequest, path: str, bundle: Bundle) -> HttpResponseBase:
+    if request.method not in ("GET", "HEAD"):
+        return HttpResponseNotAllowed(["GET", "HEAD"])
+    is_compressed = _ACCEPTS_GZIP.search(request.META.get("HTTP_ACCEPT_ENCODING", ""))
+    response = HttpResponse(
+        _compress(bundle.body) if is_compressed else bundle.body,
+        content_type="text/css; charset=utf-8" if path.endswith(".css") else "text/javascript; charset=utf-8",
+    )
+    if is_compressed:
+        response["Content-Encoding"] = "gzip"
+    patch_vary_headers(response, ["Accept-Encoding"])
+    is_newest = request.GET.get("v") == bundle.digest
+    response["Cache-Control"] = _FOREVER if is_newest else f"max-age={settings.WHITENOISE_MAX_AGE}, public"
+    response["ETag"] = f'W/"{bundle.digest}"'
+    answer = get_conditional_response(request, etag=response["ETag"], response=response)
+    return cast(HttpResponseBase, answer)
+
+
+@lru_cache(maxsize=256)
+def _compress(body: bytes) -> bytes:
+    compressed: bytes = _COMPRESSOR.compress_gzip(body)
+    return compressed
+
+
+@lru_cache(maxsize=1024)
+def _gzip(path: str, etag: str) -> bytes | None:
+    """Compress a file once per process; None if that does not make it smaller."""
+    data = Path(path).read_bytes()
+    body: bytes = _COMPRESSOR.compress_gzip(data)
+    return body if _COMPRESSOR.is_compressed_effectively("gzip", path, len(data), body) else None

@@ -1,4 +1,4 @@
-"""Serve static files with their digest in the URL, and the style sheets and scripts of a page in bundles."""
+"""The digests of static files in their URLs, and the style sheets and scripts of a page in bundles."""
 
 from __future__ import annotations
 
@@ -6,23 +6,13 @@ import hashlib
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from django.conf import settings
 from django.contrib.staticfiles import finders
-from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseNotAllowed
-from django.http.response import HttpResponseBase
 from django.templatetags.static import static
-from django.utils.cache import get_conditional_response, patch_vary_headers
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from whitenoise.compress import Compressor
-from whitenoise.middleware import WhiteNoiseMiddleware
-from whitenoise.responders import StaticFile
-
-_FOREVER = f"max-age={WhiteNoiseMiddleware.FOREVER}, public, immutable"
-_ACCEPTS_GZIP = re.compile(r"\bgzip\b")
-_COMPRESSOR = Compressor(use_brotli=False, quiet=True)
 
 
 @lru_cache(maxsize=1024)
@@ -30,69 +20,6 @@ def file_digest(path: str) -> str:
     """Return a digest of a static file for its URL; empty if there is no such file."""
     found = finders.find(path)
     return hashlib.sha256(Path(str(found)).read_bytes()).hexdigest()[:10] if found else ""
-
-
-class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
-    """WhiteNoise without a folder of compressed copies, and with bundles."""
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        path = request.path_info.removeprefix(self.static_prefix)
-        if path != request.path_info and (bundle := find_bundle(path)):
-            return _serve_bundle(request, path, bundle)
-        response: HttpResponseBase = super().__call__(request)
-        return response
-
-    def serve(self, static_file: StaticFile, request: HttpRequest) -> FileResponse:
-        response: FileResponse = super().serve(static_file, request)
-        if response.status_code in (200, 304) and self._is_this_version(request):
-            response["Cache-Control"] = _FOREVER
-        if response.status_code != 200 or not _COMPRESSOR.should_compress(request.path_info):
-            return response
-        patch_vary_headers(response, ["Accept-Encoding"])
-        if request.method != "GET" or not _ACCEPTS_GZIP.search(request.META.get("HTTP_ACCEPT_ENCODING", "")):
-            return response
-        if body := _gzip(static_file.alternatives[0][1], static_file.etag):
-            response.streaming_content = [body]  # the file is closed with the response
-            response["Content-Encoding"] = "gzip"
-            response["Content-Length"] = str(len(body))
-        return response
-
-    def _is_this_version(self, request: HttpRequest) -> bool:
-        """Whether the URL names the digest of the served bytes; the URL of an older version does not."""
-        version = request.GET.get("v")
-        return bool(version) and version == file_digest(request.path_info.removeprefix(self.static_prefix))
-
-
-def _serve_bundle(request: HttpRequest, path: str, bundle: Bundle) -> HttpResponseBase:
-    if request.method not in ("GET", "HEAD"):
-        return HttpResponseNotAllowed(["GET", "HEAD"])
-    is_compressed = _ACCEPTS_GZIP.search(request.META.get("HTTP_ACCEPT_ENCODING", ""))
-    response = HttpResponse(
-        _compress(bundle.body) if is_compressed else bundle.body,
-        content_type="text/css; charset=utf-8" if path.endswith(".css") else "text/javascript; charset=utf-8",
-    )
-    if is_compressed:
-        response["Content-Encoding"] = "gzip"
-    patch_vary_headers(response, ["Accept-Encoding"])
-    is_newest = request.GET.get("v") == bundle.digest
-    response["Cache-Control"] = _FOREVER if is_newest else f"max-age={settings.WHITENOISE_MAX_AGE}, public"
-    response["ETag"] = f'W/"{bundle.digest}"'
-    answer = get_conditional_response(request, etag=response["ETag"], response=response)
-    return cast(HttpResponseBase, answer)
-
-
-@lru_cache(maxsize=256)
-def _compress(body: bytes) -> bytes:
-    compressed: bytes = _COMPRESSOR.compress_gzip(body)
-    return compressed
-
-
-@lru_cache(maxsize=1024)
-def _gzip(path: str, etag: str) -> bytes | None:
-    """Compress a file once per process; None if that does not make it smaller."""
-    data = Path(path).read_bytes()
-    body: bytes = _COMPRESSOR.compress_gzip(data)
-    return body if _COMPRESSOR.is_compressed_effectively("gzip", path, len(data), body) else None
 
 
 _BUNDLE_NAME = re.compile(r"bundles/([a-z_-]{1,200})\.(css|js)")

@@ -190,7 +190,6 @@ def _render_step(
 
 
 def _toolset(parameters: Mapping[str, Any]) -> str:
-    """Return the requested toolset, or the first one."""
     name = str(parameters.get("toolset", ""))
     return name if name in snippets.TOOLSETS else next(iter(snippets.TOOLSETS))
 

@@ -83,7 +83,6 @@ def duplicates_page(request: HtmxHttpRequest) -> HttpResponse:
 
 
 def _clusters_context(request: HttpRequest, found: DuplicateClusters) -> dict[str, Any]:
-    """Return a page of the clusters as cards."""
     page = Paginator(_split_into_pages(found.clusters), 1).get_page(request.GET.get("page"))
     clusters = page.object_list[0] if page.object_list else []
     cards = build_cards(clusters, live_memories(request_clearance(request)))

@@ -62,7 +62,6 @@ def contradiction_list(request: HttpRequest) -> HttpResponse:
 
 
 def _tab_counts(survey: ContradictionReport) -> dict[str, int]:
-    """Return the number of contradictions on each tab."""
     return {"open": len(survey.open), "together": len(survey.together)}
 
 

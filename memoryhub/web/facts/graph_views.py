@@ -79,7 +79,6 @@ def _picture_context(
     clearance: Clearance,
     address: GraphAddress,
 ) -> dict[str, Any]:
-    """Return the picture and, with open nodes, the panel of the last one."""
     project = form.value("project")
     survey = contradictions.find_contradictions(clearance, project=project)
     survey = survey.narrowed(predicate=form.value("predicate"))

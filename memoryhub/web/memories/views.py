@@ -163,7 +163,6 @@ def _search_context(request: HttpRequest, form: MemoryListFilter, clearance: Cle
 def _numbered_page(
     query: Query, results: SearchResults, notes: Mapping[int, str], number: int
 ) -> dict[str, Any]:
-    """Return the context of a page of results, the best first."""
     last = -(-results.total // settings.MEMORYHUB.search_limit)
     items = [_to_item(query, hit, notes.get(hit.memory.pk, "")) for hit in results.hits]
     return {"number": number, "last": last, "is_one_page": last == 1, "items": items}

@@ -242,13 +242,11 @@ def _waiting_context(request: HttpRequest, project: str, count: int) -> dict[str
 
 
 def _page_numbers(request: HttpRequest, count: int) -> tuple[int, int]:
-    """Return the number of the page, and of the last one."""
     last = max(-(-count // PAGE_SIZE), 1)
     return min(parse_whole_number(request.GET.get("page", ""), 6) or 1, last), last
 
 
 def _cards_context(request: HttpRequest, tab: str, project: str, count: int) -> dict[str, Any]:
-    """Return a page of cards, the requested memory first."""
     live = queries.live_memories(request_clearance(request), project)
     found = review_items.select_queue(live, tab, review_queue.current_reviewer(request))
     number, last = _page_numbers(request, count)

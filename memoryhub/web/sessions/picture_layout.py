@@ -195,7 +195,6 @@ def lay_out_picture(
 
 
 def _mark_widths(items: Sequence[PictureItem]) -> dict[datetime, float]:
-    """Return the width of the widest mark at each time."""
     widths: dict[datetime, float] = {}
     for item in items:
         width = LARGE_MARK_WIDTH if item.stands_out else SMALL_MARK_WIDTH

@@ -1,0 +1,42 @@
+"""Errors of the database: a store that cannot be used, a busy one, an interrupted read."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from django.db import OperationalError, connection
+
+STORE_UNAVAILABLE = (
+    "the store cannot be used now; /readyz has the reason, and the operator can run: manage.py doctor"
+)
+_UNAVAILABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+READ_ONLY_STATE, IDLE_WRITE_STATE = "25006", "25P03"
+# PostgreSQL's codes: no connection, no resources, the server stops, a failing disk, a standby, an idle write.
+_UNAVAILABLE_STATES = ("08", "53", "57P", "58", READ_ONLY_STATE, IDLE_WRITE_STATE)
+_BUSY_STATES = ("55P03", "40P01", "40001")  # a lock that is not free, a deadlock, a conflict
+_CANCELLED_STATE = "57014"
+
+
+def sqlstate(error: BaseException) -> str:
+    """Return PostgreSQL's code of an error, empty without one."""
+    return getattr(error.__cause__, "sqlstate", "") or ""
+
+
+def is_store_unavailable(error: BaseException) -> bool:
+    """Whether the disk is full, read-only or failing, or the file or the server cannot be opened."""
+    if connection.vendor == "postgresql":
+        is_unreachable = isinstance(error, OperationalError) and not sqlstate(error)
+        return is_unreachable or sqlstate(error).startswith(_UNAVAILABLE_STATES)
+    return getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF in _UNAVAILABLE
+
+
+def is_database_busy(error: BaseException) -> bool:
+    """Whether the error means that another writer has the lock, so that a retry may help."""
+    is_locked = any(word in str(error) for word in ("locked", "busy"))
+    return isinstance(error, OperationalError) and (is_locked or sqlstate(error) in _BUSY_STATES)
+
+
+def is_interrupted(error: BaseException) -> bool:
+    """Whether the error is an interrupted read."""
+    is_cancelled = "interrupted" in str(error) or sqlstate(error) == _CANCELLED_STATE
+    return isinstance(error, OperationalError) and is_cancelled
