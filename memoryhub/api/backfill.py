@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from django.http import HttpResponse
-from ninja import Path
+from ninja import Path, Router
 from pydantic import BaseModel, Field
 
 from memoryhub.access.policy import Sensitivity
 from memoryhub.api.events import REPOSITORY, EventBody, check_data, working_project
-from memoryhub.api.schemas import BackfillResult, BackfillUndo, PastSessionShape
+from memoryhub.api.schemas import BackfillResult, BackfillUndo, PastSessionShape, documented
 from memoryhub.capture import HookEvent, backfill
-from memoryhub.http.authentication import WRITE, ApiRequest, ApiRouter
+from memoryhub.http.authentication import WRITE, ApiRequest
 from memoryhub.http.problems import json_response
 from memoryhub.memories.schemas import Moment, Name, Text, Word
 
-router = ApiRouter(tags=["Hooks and past sessions"])
+router = Router(tags=["Hooks and past sessions"])
 MAX_EVENTS = 100  # in one request
 MAX_IDS = 5000
 EventId = Annotated[str, Field(min_length=1, max_length=200)]
@@ -50,7 +50,12 @@ class SessionQuestion(BaseModel):
     events: Annotated[list[EventName], Field(max_length=MAX_IDS)] = []
 
 
-@router.endpoint("POST /backfills/check", "Check a past session", WRITE, PastSessionShape)
+@router.post(
+    "/backfills/check",
+    auth=WRITE,
+    response=documented(PastSessionShape),
+    summary="Check a past session",
+)
 def check_past_session(request: ApiRequest, question: SessionQuestion) -> HttpResponse:
     """Returns its project, whether it can be backfilled, and which events are stored. Changes nothing.
 
@@ -65,7 +70,12 @@ def check_past_session(request: ApiRequest, question: SessionQuestion) -> HttpRe
     return json_response({"project": found.project, "state": found.state, "known": sorted(found.known)})
 
 
-@router.endpoint("POST /backfills/{run}/events", "Store events of past sessions", WRITE, BackfillResult, 409)
+@router.post(
+    "/backfills/{run}/events",
+    auth=WRITE,
+    response=documented(BackfillResult, errors=(409,)),
+    summary="Store events of past sessions",
+)
 def store_past_events(request: ApiRequest, run: Path[RunId], body: PastEvents) -> HttpResponse:
     """Runs the capture rules for each event, in order, and injects nothing.
 
@@ -95,7 +105,12 @@ def _to_hook_event(one: PastEvent, request: ApiRequest) -> HookEvent:
     )
 
 
-@router.endpoint("DELETE /backfills/{run}", "Undo a backfill", WRITE, BackfillUndo, 404)
+@router.delete(
+    "/backfills/{run}",
+    auth=WRITE,
+    response=documented(BackfillUndo, errors=(404,)),
+    summary="Undo a backfill",
+)
 def undo_backfill(request: ApiRequest, run: Path[RunId]) -> HttpResponse:
     """Moves the memories of a run to the trash and deletes its events and sessions.
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponse
-from ninja import Query
+from ninja import Query, Router
 from pydantic import BaseModel
 
 from memoryhub.access.policy import Clearance
+from memoryhub.api.schemas import documented
 from memoryhub.checks import services
 from memoryhub.checks.services import CheckDraft
 from memoryhub.core.dates import format_iso
-from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, ApiRouter
+from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest
 from memoryhub.http.problems import json_response
 from memoryhub.memories.filters import TextFilter
 from memoryhub.models import MemoryCheck
 
-router = ApiRouter(tags=["Memory checks"])
+router = Router(tags=["Memory checks"])
 MAX_LISTED = 1000
 
 
@@ -50,7 +51,7 @@ class DeletedCheck(BaseModel):
     deleted: bool
 
 
-@router.endpoint("GET /checks", "List memory checks", READ, CheckList)
+@router.get("/checks", summary="List memory checks", auth=READ, response=documented(CheckList))
 def list_checks(request: ApiRequest, params: Query[CheckQuery]) -> HttpResponse:
     """Returns the memory checks, newest first, with the result of the last run."""
     clearance = params.clearance(request.auth)
@@ -60,35 +61,60 @@ def list_checks(request: ApiRequest, params: Query[CheckQuery]) -> HttpResponse:
     return json_response({"items": [_serialize(one, clearance) for one in checks[:MAX_LISTED]]})
 
 
-@router.endpoint("POST /checks", "Create a memory check", WRITE, CheckShape, 403, 409, statuses=(201,))
+@router.post(
+    "/checks",
+    summary="Create a memory check",
+    auth=WRITE,
+    response=documented(CheckShape, status=201, errors=(403, 409)),
+)
 def create_check(request: ApiRequest, draft: CheckDraft) -> HttpResponse:
     """Stores a check. It runs daily and after maintenance, with the clearance of the owner of the token."""
     check = services.create_check(draft, request.auth.actor)
     return json_response(_serialize(check, request.auth.actor.clearance), status=201)
 
 
-@router.endpoint("GET /checks/{check_id}", "Get a memory check", READ, CheckShape, 404)
+@router.get(
+    "/checks/{check_id}",
+    summary="Get a memory check",
+    auth=READ,
+    response=documented(CheckShape, errors=(404,)),
+)
 def get_check(request: ApiRequest, check_id: str, params: Query[AccessParams]) -> HttpResponse:
     """Returns a check with the result of its last run."""
     clearance = params.clearance(request.auth)
     return json_response(_serialize(services.get_check(check_id, clearance), clearance))
 
 
-@router.endpoint("PUT /checks/{check_id}", "Replace a memory check", WRITE, CheckShape, 403, 404, 409)
+@router.put(
+    "/checks/{check_id}",
+    summary="Replace a memory check",
+    auth=WRITE,
+    response=documented(CheckShape, errors=(403, 404, 409)),
+)
 def replace_check(request: ApiRequest, check_id: str, draft: CheckDraft) -> HttpResponse:
     """Replaces a check. The owner of the token becomes its owner."""
     check = services.update_check(check_id, draft, request.auth.actor)
     return json_response(_serialize(check, request.auth.actor.clearance))
 
 
-@router.endpoint("DELETE /checks/{check_id}", "Delete a memory check", WRITE, DeletedCheck, 404)
+@router.delete(
+    "/checks/{check_id}",
+    summary="Delete a memory check",
+    auth=WRITE,
+    response=documented(DeletedCheck, errors=(404,)),
+)
 def delete_check(request: ApiRequest, check_id: str) -> HttpResponse:
     """Deletes a check."""
     services.delete_check(check_id, request.auth.actor)
     return json_response({"deleted": True})
 
 
-@router.endpoint("POST /checks/{check_id}/run", "Run a memory check", READ, CheckResult, 404)
+@router.post(
+    "/checks/{check_id}/run",
+    summary="Run a memory check",
+    auth=READ,
+    response=documented(CheckResult, errors=(404,)),
+)
 def run_check(request: ApiRequest, check_id: str, params: Query[AccessParams]) -> HttpResponse:
     """Runs a check now. It is not logged as an injection and counts as no access."""
     clearance = params.clearance(request.auth)

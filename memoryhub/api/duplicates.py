@@ -7,27 +7,18 @@ from typing import Annotated, Any
 
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
-from ninja import Query
+from ninja import Query, Router
 from pydantic import BaseModel, Field
 
 from memoryhub import duplicates
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.api.memories import make_etag
-from memoryhub.api.schemas import ListOf, MemoryShape, PreviewShape
+from memoryhub.api.schemas import ListOf, MemoryShape, PreviewShape, documented
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import parse_offset
 from memoryhub.duplicates import Cluster
-from memoryhub.http.authentication import (
-    READ,
-    WRITE,
-    AccessParams,
-    ApiRequest,
-    ApiRouter,
-    Limit,
-    PageParams,
-    Ratio,
-)
+from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Limit, PageParams, Ratio
 from memoryhub.http.problems import json_response
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import TextFilter
@@ -37,7 +28,7 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import related
 
-router = ApiRouter(tags=["Related memories"])
+router = Router(tags=["Related memories"])
 
 
 class RelatedTo(AccessParams):
@@ -114,7 +105,12 @@ class MergedShape(BaseModel):
     others: list[str]
 
 
-@router.endpoint("GET /memories/{id}/related", "List related memories", READ, RelatedList, 404)
+@router.get(
+    "/memories/{id}/related",
+    auth=READ,
+    response=documented(RelatedList, errors=(404,)),
+    summary="List related memories",
+)
 def get_related(request: ApiRequest, id: str, params: Query[RelatedTo]) -> HttpResponse:
     """Finds related memories by vectors, shared files and labels. Does not count as access."""
     clearance = params.clearance(request.auth)
@@ -129,7 +125,7 @@ def get_related(request: ApiRequest, id: str, params: Query[RelatedTo]) -> HttpR
     return json_response({"items": items, "next_cursor": None, "total": len(items), "note": found.note})
 
 
-@router.endpoint("GET /duplicates", "List near-duplicates", READ, ClusterList)
+@router.get("/duplicates", auth=READ, response=documented(ClusterList), summary="List near-duplicates")
 def list_duplicates(request: ApiRequest, params: Query[DuplicateList]) -> HttpResponse:
     """Returns clusters of memories with nearly the same content, most similar first."""
     start = parse_offset(params.cursor)
@@ -151,14 +147,24 @@ def list_duplicates(request: ApiRequest, params: Query[DuplicateList]) -> HttpRe
     )
 
 
-@router.endpoint("POST /memories/{id}/merge", "Merge memories", WRITE, MergedShape, 404, 409)
+@router.post(
+    "/memories/{id}/merge",
+    auth=WRITE,
+    response=documented(MergedShape, errors=(404, 409)),
+    summary="Merge memories",
+)
 def merge_memories(request: ApiRequest, id: str, body: MergeRequest) -> HttpResponse:
     """Moves the others to the trash. Combines the lists of all and uses the highest level."""
     merge = store.merge_memories(id, body.others, request.auth.actor, content=body.content or "")
     return _merge_response("merged", merge, request.auth.actor)
 
 
-@router.endpoint("POST /merges/{id}/undo", "Undo a merge", WRITE, MergedShape, 404, 409)
+@router.post(
+    "/merges/{id}/undo",
+    auth=WRITE,
+    response=documented(MergedShape, errors=(404, 409)),
+    summary="Undo a merge",
+)
 def undo_merge(request: ApiRequest, id: str) -> HttpResponse:
     """Restores the merged memories. Returns 409 if one of them has changed since."""
     return _merge_response("undone", store.undo_merge(id, request.auth.actor), request.auth.actor)

@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal
 from django.db import OperationalError
 from django.http import HttpResponse
 from django.utils import timezone
-from ninja import Body, Query
+from ninja import Body, Query, Router
 from pydantic import Field, TypeAdapter, ValidationInfo, field_validator
 
 from memoryhub import capture, memories
 from memoryhub.access.policy import Sensitivity
-from memoryhub.api.schemas import EventAnswer
+from memoryhub.api.schemas import EventAnswer, documented
 from memoryhub.capture import identities, projects, session_use
 from memoryhub.capture.observation import clean_text
 from memoryhub.core.agent_hooks import (
@@ -34,7 +34,7 @@ from memoryhub.core.database import lock_timeout
 from memoryhub.core.text import shorten, strip_private
 from memoryhub.core.vocabulary import Right
 from memoryhub.hooks import TOOL_CONTEXT
-from memoryhub.http.authentication import WRITE, AccessParams, ApiRequest, ApiRouter, Caller
+from memoryhub.http.authentication import WRITE, AccessParams, ApiRequest, Caller
 from memoryhub.http.problems import DAMAGED_HOOK, field_error, invalid_fields, json_response
 from memoryhub.memories import StoreError
 from memoryhub.memories.rows import resolve_project
@@ -262,7 +262,7 @@ def text_field(hook: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-router = ApiRouter(tags=["Hooks and past sessions"])
+router = Router(tags=["Hooks and past sessions"])
 _DELIVERED_ONCE = "A repeated delivery with the same value is ignored."
 
 
@@ -313,7 +313,7 @@ class AgentHookOptions(ClaudeCodeOptions):
     )
 
 
-@router.endpoint("POST /events", "Report a session event", WRITE, EventAnswer)
+@router.post("/events", auth=WRITE, response=documented(EventAnswer), summary="Report a session event")
 def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
     """Runs the handlers of the event. ``context`` is the context block for a prompt, or that of the pinned
     memories at the start of a session, or empty. ``warnings`` says if these exceed their budget."""
@@ -342,7 +342,12 @@ def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
     return json_response({**answer, **({"warnings": result.warnings} if result.warnings else {})})
 
 
-@router.endpoint("POST /hooks/claude-code", "Receive a Claude Code hook", WRITE, dict[str, Any])
+@router.post(
+    "/hooks/claude-code",
+    auth=WRITE,
+    response=documented(dict[str, Any]),
+    summary="Receive a Claude Code hook",
+)
 def post_claude_code_hook(
     request: ApiRequest, options: Query[ClaudeCodeOptions], hook: Body[dict[str, Any]]
 ) -> HttpResponse:
@@ -350,7 +355,12 @@ def post_claude_code_hook(
     return json_response(handle_hook(hook, request.auth, options))
 
 
-@router.endpoint("POST /hooks/{agent}", "Receive a hook of another agent", WRITE, dict[str, Any])
+@router.post(
+    "/hooks/{agent}",
+    auth=WRITE,
+    response=documented(dict[str, Any]),
+    summary="Receive a hook of another agent",
+)
 def post_agent_hook(
     request: ApiRequest,
     agent: Literal[tuple(AGENTS)],  # type: ignore[valid-type]

@@ -7,22 +7,24 @@ from typing import Annotated, Any, Literal
 from django.conf import settings
 from django.http import Http404, HttpResponse
 from django.utils import timezone
+from ninja import Router
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memoryhub.access.policy import Sensitivity
 from memoryhub.api.events import REPOSITORY, working_project
+from memoryhub.api.schemas import documented
 from memoryhub.core.vocabulary import Scope
 from memoryhub.extraction import queue, services
 from memoryhub.extraction.comparison import Destination
 from memoryhub.extraction.conversation import parse_turns, unwrap_claude_code
-from memoryhub.http.authentication import WRITE, ApiRequest, ApiRouter, Caller
+from memoryhub.http.authentication import WRITE, ApiRequest, Caller
 from memoryhub.http.problems import field_error, invalid_fields, json_response
 from memoryhub.memories import TooCostlyToCheck
 from memoryhub.memories.schemas import Name, Text
 from memoryhub.models import Extraction, Project
 from memoryhub.security.secrets import CheckTooCostly
 
-router = ApiRouter(tags=["Memories"])
+router = Router(tags=["Memories"])
 
 
 class MessageIn(BaseModel):
@@ -87,8 +89,11 @@ class ExtractionShape(BaseModel):
     notes: list[str]
 
 
-@router.endpoint(
-    "POST /extract", "Extract memories from a conversation", WRITE, ExtractionShape, 409, statuses=(202, 200)
+@router.post(
+    "/extract",
+    auth=WRITE,
+    response={202: ExtractionShape, **documented(ExtractionShape, errors=(409,))},
+    summary="Extract memories from a conversation",
 )
 def extract(request: ApiRequest, conversation: Conversation) -> HttpResponse:
     """Extracts candidates and deduplicates them. Returns one outcome for each candidate.
@@ -115,7 +120,12 @@ def extract(request: ApiRequest, conversation: Conversation) -> HttpResponse:
     return json_response(_serialize_extraction(row, []), 202, {"Location": f"{request.path}/{row.uid}"})
 
 
-@router.endpoint("GET /extract/{id}", "Get the results of an extraction", WRITE, ExtractionShape, 404)
+@router.get(
+    "/extract/{id}",
+    auth=WRITE,
+    response=documented(ExtractionShape, errors=(404,)),
+    summary="Get the results of an extraction",
+)
 def extraction(request: ApiRequest, id: str) -> HttpResponse:
     """``status``: queued, running, done or failed. Visible only to the token that sent the conversation."""
     row = queue.get_extraction(id, request.auth.actor)

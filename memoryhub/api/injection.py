@@ -10,17 +10,17 @@ from typing import Annotated, Self
 from django.conf import settings
 from django.http import HttpResponse
 from django.utils import timezone
-from ninja import Query
+from ninja import Query, Router
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor
-from memoryhub.api.schemas import InjectionShape
+from memoryhub.api.schemas import InjectionShape, documented
 from memoryhub.audit.journal import record_reveals
 from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.capture.projects import get_project
 from memoryhub.core.vocabulary import ProjectMode, Right
-from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, ApiRouter, Caller, Ratio
+from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Caller, Ratio
 from memoryhub.http.problems import json_response
 from memoryhub.injection import effects
 from memoryhub.injection.context_block import format_most_used
@@ -32,7 +32,7 @@ from memoryhub.memories.merge import MAX_MERGED
 from memoryhub.memories.schemas import Content, MemoryPatch, Name
 from memoryhub.models import Project
 
-router = ApiRouter()
+router = Router()
 MAX_TOKENS, MAX_MEMORIES = 100_000, 100
 
 
@@ -80,7 +80,13 @@ class InjectionRequest(AccessParams):
     )
 
 
-@router.endpoint("POST /inject", "Get context for a prompt", READ, InjectionShape, tags=["Search and recall"])
+@router.post(
+    "/inject",
+    auth=READ,
+    response=documented(InjectionShape),
+    tags=["Search and recall"],
+    summary="Get context for a prompt",
+)
 def inject_memories(request: ApiRequest, params: InjectionRequest) -> HttpResponse:
     """Returns a block of relevant memories to add to the prompt.
 
@@ -174,14 +180,12 @@ class EffectRequest(AccessParams):
         return self
 
 
-@router.endpoint(
-    "POST /injection/effect",
-    "Preview the effect of a change on logged prompts",
-    WRITE,
-    EffectShape,
-    404,
-    409,
+@router.post(
+    "/injection/effect",
+    auth=WRITE,
+    response=documented(EffectShape, errors=(404, 409)),
     tags=["Search and recall"],
+    summary="Preview the effect of a change on logged prompts",
 )
 def preview_effect(request: ApiRequest, wanted: EffectRequest) -> HttpResponse:
     """Replays up to 200 logged prompts without and with a change, and returns those whose answers differ.
@@ -254,8 +258,12 @@ class PromptShape(BaseModel):
     withheld: list[str]
 
 
-@router.endpoint(
-    "GET /memories/prompt", "Get the most used memories as Markdown", READ, PromptShape, tags=["Memories"]
+@router.get(
+    "/memories/prompt",
+    auth=READ,
+    response=documented(PromptShape),
+    tags=["Memories"],
+    summary="Get the most used memories as Markdown",
 )
 def get_prompt(request: ApiRequest, params: Query[PromptRequest]) -> HttpResponse:
     """Returns one line for each memory, grouped by category. Does not count as access."""

@@ -8,15 +8,15 @@ from typing import Any, Literal
 
 from django.conf import settings
 from django.http import HttpResponse
-from ninja import Query
+from ninja import Query, Router
 from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.access.policy import Actor
-from memoryhub.api.schemas import ListOf
+from memoryhub.api.schemas import ListOf, documented
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import paginate, parse_offset
 from memoryhub.core.vocabulary import Right
-from memoryhub.http.authentication import MAINTAIN, AccessParams, ApiRequest, ApiRouter, PageParams
+from memoryhub.http.authentication import MAINTAIN, AccessParams, ApiRequest, PageParams
 from memoryhub.http.problems import json_response, list_response
 from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.results import VisibleChange
@@ -74,7 +74,7 @@ class RunWithChanges(RunShape):
     result: ResultShape
 
 
-router = ApiRouter(tags=["Maintenance"])
+router = Router(tags=["Maintenance"], auth=MAINTAIN)
 _WORKER_OFF = (
     "the worker of this server is switched off (maintenance_worker); run manage.py maintain --waiting"
 )
@@ -101,7 +101,11 @@ class OneRun(AccessParams, PageParams):
     """``limit`` and ``cursor`` page through the changes."""
 
 
-@router.endpoint("POST /maintenance", "Start a maintenance run", MAINTAIN, RunShape, 409, statuses=(202,))
+@router.post(
+    "/maintenance",
+    response=documented(RunShape, status=202, errors=(409,)),
+    summary="Start a maintenance run",
+)
 def start_maintenance(request: ApiRequest, body: RunRequest) -> HttpResponse:
     """Queues a run within the clearance of the token. Returns 409 while a conflicting run is active."""
     params = {**(body.model_extra or {}), **body.params}
@@ -109,7 +113,7 @@ def start_maintenance(request: ApiRequest, body: RunRequest) -> HttpResponse:
     return json_response(_serialize_run(run, request.auth.actor), 202)
 
 
-@router.endpoint("GET /maintenance", "List maintenance runs", MAINTAIN, ListOf[RunShape])
+@router.get("/maintenance", response=documented(ListOf[RunShape]), summary="List maintenance runs")
 def list_maintenance(request: ApiRequest, params: Query[RunList]) -> HttpResponse:
     """Returns the runs, newest first."""
     actor = request.auth.actor
@@ -121,7 +125,9 @@ def list_maintenance(request: ApiRequest, params: Query[RunList]) -> HttpRespons
     return list_response(page, items, rows.count())
 
 
-@router.endpoint("GET /maintenance/{id}", "Get a maintenance run", MAINTAIN, RunWithChanges, 404)
+@router.get(
+    "/maintenance/{id}", response=documented(RunWithChanges, errors=(404,)), summary="Get a maintenance run"
+)
 def get_maintenance(request: ApiRequest, id: str, params: Query[OneRun]) -> HttpResponse:
     """Returns the progress and one page of the changes; for a dry run, of the planned changes.
 
@@ -146,24 +152,30 @@ def get_maintenance(request: ApiRequest, id: str, params: Query[OneRun]) -> Http
     return json_response({**_serialize_run(run, actor), "result": result})
 
 
-@router.endpoint(
-    "POST /maintenance/{id}/undo", "Undo a maintenance run", MAINTAIN, RunShape, 404, 409, statuses=(202,)
+@router.post(
+    "/maintenance/{id}/undo",
+    response=documented(RunShape, status=202, errors=(404, 409)),
+    summary="Undo a maintenance run",
 )
 def undo_maintenance(request: ApiRequest, id: str) -> HttpResponse:
     """Starts and returns a run that undoes this one. Returns 409 if nothing can be undone."""
     return _run_accepted(runs.undo(id, request.auth.actor), request)
 
 
-@router.endpoint(
-    "POST /maintenance/{id}/resume", "Resume a maintenance run", MAINTAIN, RunShape, 404, 409, statuses=(202,)
+@router.post(
+    "/maintenance/{id}/resume",
+    response=documented(RunShape, status=202, errors=(404, 409)),
+    summary="Resume a maintenance run",
 )
 def resume_maintenance(request: ApiRequest, id: str) -> HttpResponse:
     """Continues a failed, interrupted or stopped run from its last step."""
     return _run_accepted(runs.resume(id, request.auth.actor), request)
 
 
-@router.endpoint(
-    "POST /maintenance/{id}/stop", "Stop a maintenance run", MAINTAIN, RunShape, 404, 409, statuses=(202,)
+@router.post(
+    "/maintenance/{id}/stop",
+    response=documented(RunShape, status=202, errors=(404, 409)),
+    summary="Stop a maintenance run",
 )
 def stop_maintenance(request: ApiRequest, id: str) -> HttpResponse:
     """Stops the run after the current step. It can be resumed."""

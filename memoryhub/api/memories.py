@@ -9,7 +9,7 @@ from django.conf import settings
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils.http import parse_etags
-from ninja import Query
+from ninja import Query, Router
 from pydantic import BaseModel, Field, ValidationError
 
 from memoryhub import memories as store
@@ -22,11 +22,12 @@ from memoryhub.api.schemas import (
     MemoryShape,
     PreviewShape,
     Stored,
+    documented,
 )
 from memoryhub.audit.journal import record_reveals, to_visible_line
 from memoryhub.core.pagination import paginate
 from memoryhub.extraction.deduplication import create_deduplicated
-from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, ApiRouter, Caller, PageParams
+from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Caller, PageParams
 from memoryhub.http.problems import (
     Problem,
     field_error,
@@ -44,7 +45,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.visible_rows import count_rows
 from memoryhub.toolsets import results as toolsets_results
 
-router = ApiRouter(tags=["Memories"])
+router = Router(tags=["Memories"])
 
 
 class OneMemory(AccessParams):
@@ -86,7 +87,12 @@ class NewMemory(MemoryDraft):
     )
 
 
-@router.endpoint("POST /memories", "Store a memory", WRITE, Stored, 409, statuses=(201, 200))
+@router.post(
+    "/memories",
+    auth=WRITE,
+    response={201: Stored, **documented(Stored, errors=(409,))},
+    summary="Store a memory",
+)
 def store_memory(request: ApiRequest, draft: NewMemory) -> HttpResponse:
     """Returns 201 with ``created``, or 200 with ``refreshed`` (same content) or ``updated`` (same key).
 
@@ -104,7 +110,7 @@ def store_memory(request: ApiRequest, draft: NewMemory) -> HttpResponse:
     )
 
 
-@router.endpoint("POST /memories/batch", "Store many memories", WRITE, BatchResults)
+@router.post("/memories/batch", auth=WRITE, response=documented(BatchResults), summary="Store many memories")
 def store_memories(request: ApiRequest, batch: Batch) -> HttpResponse:
     """Returns one result for each memory, in order. A refused memory does not affect the others."""
     limit = settings.MEMORYHUB.max_batch
@@ -117,7 +123,7 @@ def store_memories(request: ApiRequest, batch: Batch) -> HttpResponse:
     return json_response({"results": [_serialize_batch_result(result) for result in results]})
 
 
-@router.endpoint("GET /memories", "List memories", READ, ListOf[PreviewShape])
+@router.get("/memories", auth=READ, response=documented(ListOf[PreviewShape]), summary="List memories")
 def list_memories(request: ApiRequest, params: Query[MemoryList]) -> HttpResponse:
     """Returns the memories that match all filters. ``file`` and ``concept`` replace search_by_file and
     search_by_concept.
@@ -130,7 +136,9 @@ def list_memories(request: ApiRequest, params: Query[MemoryList]) -> HttpRespons
     return list_response(page, items, total)
 
 
-@router.endpoint("GET /memories/{id}", "Get a memory", READ, MemoryShape, 404)
+@router.get(
+    "/memories/{id}", auth=READ, response=documented(MemoryShape, errors=(404,)), summary="Get a memory"
+)
 def get_memory(request: ApiRequest, id: str, params: Query[OneMemory]) -> HttpResponse:
     """Returns the whole memory. Counts as one access."""
     memory = _find_memory(id, params, request.auth)
@@ -141,14 +149,11 @@ def get_memory(request: ApiRequest, id: str, params: Query[OneMemory]) -> HttpRe
     return json_response(shown, headers={"ETag": make_etag(memory)})
 
 
-@router.endpoint(
-    "PATCH /memories/{id}",
-    "Update a memory",
-    WRITE,
-    Changed,
-    404,
-    409,
-    412,
+@router.patch(
+    "/memories/{id}",
+    auth=WRITE,
+    response=documented(Changed, errors=(404, 409, 412)),
+    summary="Update a memory",
     openapi_extra={
         "parameters": [
             {
@@ -177,7 +182,9 @@ def update_memory(request: ApiRequest, id: str, patch: MemoryPatch) -> HttpRespo
     return json_response(body, headers={"ETag": make_etag(memory)})
 
 
-@router.endpoint("DELETE /memories/{id}", "Delete a memory", WRITE, Ended, 404)
+@router.delete(
+    "/memories/{id}", auth=WRITE, response=documented(Ended, errors=(404,)), summary="Delete a memory"
+)
 def delete_memory(request: ApiRequest, id: str, hard: bool = False) -> HttpResponse:
     """Moves the memory to the trash. ``hard=true`` erases it; only a hash remains, in the
     stored journal, and no answer shows it."""
@@ -200,13 +207,23 @@ class Rated(BaseModel):
     helped_count: int
 
 
-@router.endpoint("GET /memories/{id}/rating", "Get the ratings of a memory", READ, Rated, 404)
+@router.get(
+    "/memories/{id}/rating",
+    auth=READ,
+    response=documented(Rated, errors=(404,)),
+    summary="Get the ratings of a memory",
+)
 def get_rating(request: ApiRequest, id: str, params: Query[OneMemory]) -> HttpResponse:
     """Counts only injections that each reader of the memory may see. Does not count as access."""
     return _rating_response("shown", _find_memory(id, params, request.auth))
 
 
-@router.endpoint("POST /memories/{id}/rating", "Rate whether a memory helped", WRITE, Rated, 404, 409)
+@router.post(
+    "/memories/{id}/rating",
+    auth=WRITE,
+    response=documented(Rated, errors=(404, 409)),
+    summary="Rate whether a memory helped",
+)
 def rate_memory(request: ApiRequest, id: str, rating: Rating) -> HttpResponse:
     """Rates the last injection that shows the memory. A later rating replaces this one. Both are journaled.
 
@@ -219,7 +236,12 @@ def rate_memory(request: ApiRequest, id: str, rating: Rating) -> HttpResponse:
     )
 
 
-@router.endpoint("DELETE /memories/{id}/rating", "Undo the last rating", WRITE, Rated, 404, 409)
+@router.delete(
+    "/memories/{id}/rating",
+    auth=WRITE,
+    response=documented(Rated, errors=(404, 409)),
+    summary="Undo the last rating",
+)
 def undo_rating(request: ApiRequest, id: str) -> HttpResponse:
     """Restores the outcome from before the last rating by this token. Returns 404 without one."""
     actor = request.auth.actor
@@ -253,7 +275,12 @@ def _rating_response(outcome: str, memory: Memory) -> HttpResponse:
     return json_response({"outcome": outcome, "id": memory.uid, **counts})
 
 
-@router.endpoint("POST /memories/{id}/restore", "Restore a memory from the trash", WRITE, Changed, 404)
+@router.post(
+    "/memories/{id}/restore",
+    auth=WRITE,
+    response=documented(Changed, errors=(404,)),
+    summary="Restore a memory from the trash",
+)
 def restore_memory(request: ApiRequest, id: str) -> HttpResponse:
     """Also restores an expired memory; its lifetime starts again."""
     restored = store.restore_memories([id], request.auth.actor)
@@ -264,7 +291,12 @@ def restore_memory(request: ApiRequest, id: str) -> HttpResponse:
     return json_response({"outcome": "restored" if restored else "unchanged", "memory": shown})
 
 
-@router.endpoint("GET /memories/{id}/history", "Get the history of a memory", READ, History, 404)
+@router.get(
+    "/memories/{id}/history",
+    auth=READ,
+    response=documented(History, errors=(404,)),
+    summary="Get the history of a memory",
+)
 def get_history(request: ApiRequest, id: str, params: Query[OneMemory]) -> HttpResponse:
     """Returns the earlier versions and the journal rows that the token may see, newest first."""
     memory = _find_memory(id, params, request.auth)

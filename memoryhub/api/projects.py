@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 from django.http import HttpResponse
 from django.utils import timezone
-from ninja import Body, Query
+from ninja import Body, Query, Router
 from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.api.events import hook_project, text_field
-from memoryhub.api.schemas import CorrectedShape, IdentitiesShape, PageShape, ProjectShape
+from memoryhub.api.schemas import CorrectedShape, IdentitiesShape, PageShape, ProjectShape, documented
 from memoryhub.capture import identities, project_changes, projects
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.page_corrections import Action, Correction, correct_page
@@ -19,7 +19,7 @@ from memoryhub.capture.session_use import status_line
 from memoryhub.core.dates import format_iso
 from memoryhub.core.text import estimate_tokens
 from memoryhub.core.vocabulary import ProjectMode, Right
-from memoryhub.http.authentication import MAINTAIN, READ, WRITE, AccessParams, ApiRequest, ApiRouter
+from memoryhub.http.authentication import MAINTAIN, READ, WRITE, AccessParams, ApiRequest
 from memoryhub.http.problems import json_response
 from memoryhub.injection.project_page import SECTIONS, PageEntry, build_page, record_page_reveals
 from memoryhub.memories.filters import MemoryFilter
@@ -27,7 +27,7 @@ from memoryhub.memories.rows import resolve_project
 from memoryhub.memories.schemas import Name, Text, Word
 from memoryhub.models import Project
 
-router = ApiRouter(tags=["Projects"])
+router = Router(tags=["Projects"])
 
 
 class ProjectPatch(BaseModel):
@@ -87,7 +87,12 @@ class PageCorrection(AccessParams):
 
 
 # These two come first: the name of a project may contain slashes.
-@router.endpoint("GET /projects/{path:name}/page", "Get the page of a project", READ, PageShape, 404)
+@router.get(
+    "/projects/{path:name}/page",
+    summary="Get the page of a project",
+    auth=READ,
+    response=documented(PageShape, errors=(404,)),
+)
 def project_page(request: ApiRequest, name: str, params: Query[PageParams]) -> HttpResponse:
     """Returns the page of a project, which says in at most 800 tokens what a new agent or colleague should
     know."""
@@ -118,13 +123,11 @@ def _serialize_line(entry: PageEntry) -> dict[str, Any]:
     return {"id": entry.uid, **{name: getattr(entry, name) for name in names}}
 
 
-@router.endpoint(
-    "POST /projects/{path:name}/page/corrections",
-    "Correct the page of a project",
-    WRITE,
-    CorrectedShape,
-    404,
-    409,
+@router.post(
+    "/projects/{path:name}/page/corrections",
+    summary="Correct the page of a project",
+    auth=WRITE,
+    response=documented(CorrectedShape, errors=(404, 409)),
 )
 def correct_project_page(request: ApiRequest, name: str, correction: PageCorrection) -> HttpResponse:
     """Changes the memory or ends the fact that a line comes from, or adds a line as a pinned memory.
@@ -140,13 +143,23 @@ def correct_project_page(request: ApiRequest, name: str, correction: PageCorrect
     return json_response({"action": correction.action, "memory_id": done.memory.uid if done.memory else ""})
 
 
-@router.endpoint("GET /projects/{path:name}", "Get the settings of a project", READ, ProjectShape, 404)
+@router.get(
+    "/projects/{path:name}",
+    summary="Get the settings of a project",
+    auth=READ,
+    response=documented(ProjectShape, errors=(404,)),
+)
 def project(request: ApiRequest, name: str) -> HttpResponse:
     """Returns the settings of a project. A project that no one has configured has the defaults."""
     return json_response(_serialize(projects.get_project(name, request.auth.actor)))
 
 
-@router.endpoint("PATCH /projects/{path:name}", "Change the settings of a project", WRITE, ProjectShape, 404)
+@router.patch(
+    "/projects/{path:name}",
+    summary="Change the settings of a project",
+    auth=WRITE,
+    response=documented(ProjectShape, errors=(404,)),
+)
 def update_project(request: ApiRequest, name: str, patch: ProjectPatch) -> HttpResponse:
     """Changes the given settings. A pause requires the right ``write``, everything else ``maintain``."""
     changes = patch.model_dump(exclude_none=True)
@@ -158,13 +171,11 @@ def update_project(request: ApiRequest, name: str, patch: ProjectPatch) -> HttpR
     return json_response({**_serialize(changed.project), "change": changed.undo})
 
 
-@router.endpoint(
-    "POST /project-changes/{change}/undo",
-    "Undo a rename, merge or split of projects",
-    MAINTAIN,
-    ProjectShape,
-    404,
-    409,
+@router.post(
+    "/project-changes/{change}/undo",
+    summary="Undo a rename, merge or split of projects",
+    auth=MAINTAIN,
+    response=documented(ProjectShape, errors=(404, 409)),
 )
 def undo_project_change(request: ApiRequest, change: str) -> HttpResponse:
     """Restores the settings from before a change, unless they were changed again since. Undoes a rename, a
@@ -172,12 +183,11 @@ def undo_project_change(request: ApiRequest, change: str) -> HttpResponse:
     return json_response(_serialize(project_changes.undo_project_change(change, request.auth.actor)))
 
 
-@router.endpoint(
-    "GET /project-identities/{path:name}",
-    "List the repositories and folders of a project",
-    READ,
-    IdentitiesShape,
-    404,
+@router.get(
+    "/project-identities/{path:name}",
+    summary="List the repositories and folders of a project",
+    auth=READ,
+    response=documented(IdentitiesShape, errors=(404,)),
 )
 def project_identities(request: ApiRequest, name: str) -> HttpResponse:
     """Returns what the project is recognised by: remotes and root commits of repositories, former names."""
@@ -186,21 +196,36 @@ def project_identities(request: ApiRequest, name: str) -> HttpResponse:
     return json_response({"items": items})
 
 
-@router.endpoint("POST /project-renames", "Rename a project", MAINTAIN, ProjectShape, 403, 404, 409)
+@router.post(
+    "/project-renames",
+    summary="Rename a project",
+    auth=MAINTAIN,
+    response=documented(ProjectShape, errors=(403, 404, 409)),
+)
 def rename_project(request: ApiRequest, move: ProjectMoveIn) -> HttpResponse:
     """Renames a project. Memberships, the projects of tokens and saved searches follow. Requires access to
     every project and level."""
     return _moved(project_changes.rename_project(move.project, move.into, request.auth.actor))
 
 
-@router.endpoint("POST /project-merges", "Merge two projects", MAINTAIN, ProjectShape, 403, 404, 409)
+@router.post(
+    "/project-merges",
+    summary="Merge two projects",
+    auth=MAINTAIN,
+    response=documented(ProjectShape, errors=(403, 404, 409)),
+)
 def merge_projects(request: ApiRequest, move: ProjectMoveIn) -> HttpResponse:
     """Moves everything of a project into another one. Refused while someone may read that one alone.
     Requires access to every project and level."""
     return _moved(project_changes.merge_projects(move.project, move.into, request.auth.actor))
 
 
-@router.endpoint("POST /project-splits", "Split a project", MAINTAIN, ProjectShape, 403, 404, 409)
+@router.post(
+    "/project-splits",
+    summary="Split a project",
+    auth=MAINTAIN,
+    response=documented(ProjectShape, errors=(403, 404, 409)),
+)
 def split_project(request: ApiRequest, split: ProjectSplitIn) -> HttpResponse:
     """Moves a part of a project into a new one, at least one of: the sessions of a folder, repositories,
     memories. Requires access to every project and level."""
@@ -216,8 +241,11 @@ def split_project(request: ApiRequest, split: ProjectSplitIn) -> HttpResponse:
     return _moved(changed)
 
 
-@router.endpoint(
-    "POST /hooks/claude-code/status", "Get the text of Claude Code's status line", READ, StatusShape
+@router.post(
+    "/hooks/claude-code/status",
+    summary="Get the text of Claude Code's status line",
+    auth=READ,
+    response=documented(StatusShape),
 )
 def claude_code_status(request: ApiRequest, status: Body[dict[str, Any]]) -> HttpResponse:
     """Accepts the JSON that Claude Code sends to the command of its status line, and returns the line."""

@@ -7,22 +7,14 @@ from datetime import datetime
 from typing import Any
 
 from django.http import HttpResponse
-from ninja import Query
+from ninja import Query, Router
 from pydantic import BaseModel
 
-from memoryhub.api.schemas import Ended, FactShape, ListOf, Statistics, StoredFact
+from memoryhub.api.schemas import Ended, FactShape, ListOf, Statistics, StoredFact, documented
 from memoryhub.audit import journal, verification
 from memoryhub.core.pagination import paginate
 from memoryhub.facts import services
-from memoryhub.http.authentication import (
-    READ,
-    WRITE,
-    AccessParams,
-    ApiRequest,
-    ApiRouter,
-    FactQuery,
-    PageParams,
-)
+from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, FactQuery, PageParams
 from memoryhub.http.problems import json_response, list_response
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import TextFilter, Timestamp
@@ -31,7 +23,7 @@ from memoryhub.models import JournalEntry
 from memoryhub.stats.counts import database_sizes, store_statistics, vector_statistics
 from memoryhub.toolsets import results
 
-router = ApiRouter()
+router = Router()
 
 
 class FactList(FactQuery, PageParams):
@@ -76,7 +68,13 @@ class VerificationShape(BaseModel):
     loss: LossShape | None
 
 
-@router.endpoint("POST /facts", "Store a fact", WRITE, StoredFact, statuses=(201, 200), tags=["Facts"])
+@router.post(
+    "/facts",
+    auth=WRITE,
+    response={201: StoredFact, **documented(StoredFact)},
+    tags=["Facts"],
+    summary="Store a fact",
+)
 def store_fact(request: ApiRequest, draft: FactDraft) -> HttpResponse:
     """Returns 201 with ``created``, or 200 with ``updated`` after a change of the confidence."""
     stored = results.store_fact_with_outcome(draft, request.auth.actor)
@@ -84,7 +82,9 @@ def store_fact(request: ApiRequest, draft: FactDraft) -> HttpResponse:
     return json_response(body, 201 if stored["outcome"] == "created" else 200)
 
 
-@router.endpoint("GET /facts", "Query facts", READ, ListOf[FactShape], tags=["Facts"])
+@router.get(
+    "/facts", auth=READ, response=documented(ListOf[FactShape]), tags=["Facts"], summary="Query facts"
+)
 def query_facts(request: ApiRequest, params: Query[FactList]) -> HttpResponse:
     """Returns the facts that match all filters, newest first."""
     rows = params.facts(request.auth)
@@ -92,15 +92,25 @@ def query_facts(request: ApiRequest, params: Query[FactList]) -> HttpResponse:
     return list_response(page, map(serializers.fact, page.items), rows.count())
 
 
-@router.endpoint("DELETE /facts/{id}", "Delete a fact", WRITE, Ended, 404, tags=["Facts"])
+@router.delete(
+    "/facts/{id}",
+    auth=WRITE,
+    response=documented(Ended, errors=(404,)),
+    tags=["Facts"],
+    summary="Delete a fact",
+)
 def delete_fact(request: ApiRequest, id: str) -> HttpResponse:
     """Deletes the fact. The journal records the deletion."""
     services.delete_fact(id, request.auth.actor)
     return json_response({"outcome": "deleted", "id": id})
 
 
-@router.endpoint(
-    "GET /journal", "List journal entries", READ, ListOf[JournalShape], tags=["Journal and statistics"]
+@router.get(
+    "/journal",
+    auth=READ,
+    response=documented(ListOf[JournalShape]),
+    tags=["Journal and statistics"],
+    summary="List journal entries",
 )
 def read_journal(request: ApiRequest, params: Query[JournalList]) -> HttpResponse:
     """Returns the changes that the token may see, newest first.
@@ -116,8 +126,12 @@ def read_journal(request: ApiRequest, params: Query[JournalList]) -> HttpRespons
     return list_response(page, items, rows.count())
 
 
-@router.endpoint(
-    "GET /journal/verify", "Verify the journal", READ, VerificationShape, tags=["Journal and statistics"]
+@router.get(
+    "/journal/verify",
+    auth=READ,
+    response=documented(VerificationShape),
+    tags=["Journal and statistics"],
+    summary="Verify the journal",
 )
 def verify_journal(request: ApiRequest) -> HttpResponse:
     """Recomputes every hash. ``first_bad_seq`` is the first row that is missing or was changed.
@@ -131,7 +145,13 @@ def verify_journal(request: ApiRequest) -> HttpResponse:
     return json_response(result)
 
 
-@router.endpoint("GET /stats", "Get statistics", READ, Statistics, tags=["Journal and statistics"])
+@router.get(
+    "/stats",
+    auth=READ,
+    response=documented(Statistics),
+    tags=["Journal and statistics"],
+    summary="Get statistics",
+)
 def get_statistics(request: ApiRequest, params: Query[Asking]) -> HttpResponse:
     """Returns counts of the requested levels that the token may see, and the sizes of the store.
 

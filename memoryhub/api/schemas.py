@@ -389,3 +389,10 @@ class ToolResult(BaseModel):
     result: Any
     ignored: list[str]
     suggestions: dict[str, str] = {}
+
+
+def documented(shape: Any, *, status: int = 200, errors: tuple[int, ...] = ()) -> dict[Any, Any]:
+    """Return the ``response`` of an operation with a token: its schema, and the possible problems."""
+    problems = (400, 401, 403, 413, 415, 422, 429, 503, *errors)
+    # No schema for the problems: ninja would create about 400 models. ``Api`` adds it to the document.
+    return {status: shape, **dict.fromkeys(sorted(problems))}

@@ -7,24 +7,15 @@ from typing import Annotated, Any
 
 from django.conf import settings
 from django.http import Http404, HttpResponse
-from ninja import Query
+from ninja import Query, Router
 from pydantic import BaseModel, BeforeValidator, Field
 
 from memoryhub.access.policy import Clearance
-from memoryhub.api.schemas import EntryShape, ListOf, RecallShape, SearchResults, SessionShape
+from memoryhub.api.schemas import EntryShape, ListOf, RecallShape, SearchResults, SessionShape, documented
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import paginate
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.http.authentication import (
-    READ,
-    AccessParams,
-    ApiRequest,
-    ApiRouter,
-    Caller,
-    Limit,
-    PageParams,
-    Ratio,
-)
+from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller, Limit, PageParams, Ratio
 from memoryhub.http.problems import json_response, list_response
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
@@ -40,7 +31,7 @@ from memoryhub.search.snapshots import search_snapshot
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import serialize_entries, sessions_with_counts
 
-router = ApiRouter()
+router = Router()
 
 
 class SearchRequest(MemoryFilter, AccessParams):
@@ -87,13 +78,25 @@ class SessionWithTimeline(BaseModel):
     other_projects: list[str]
 
 
-@router.endpoint("GET /search", "Search memories", READ, SearchResults, tags=["Search and recall"])
+@router.get(
+    "/search",
+    auth=READ,
+    response=documented(SearchResults),
+    tags=["Search and recall"],
+    summary="Search memories",
+)
 def search_by_query(request: ApiRequest, params: Query[SearchRequest]) -> HttpResponse:
     """Returns the best matches first, each with its score and the components of the score."""
     return _search_response(request, params)
 
 
-@router.endpoint("POST /search", "Search memories", READ, SearchResults, tags=["Search and recall"])
+@router.post(
+    "/search",
+    auth=READ,
+    response=documented(SearchResults),
+    tags=["Search and recall"],
+    summary="Search memories",
+)
 def search_by_body(request: ApiRequest, params: SearchRequest) -> HttpResponse:
     """Same as GET, for queries that are too long or too private for a URL."""
     return _search_response(request, params)
@@ -147,7 +150,13 @@ def serialize_hits(hits: Sequence[Hit], clearance: Clearance) -> list[dict[str, 
     ]
 
 
-@router.endpoint("GET /timeline", "Get the timeline", READ, ListOf[EntryShape], tags=["Timeline"])
+@router.get(
+    "/timeline",
+    auth=READ,
+    response=documented(ListOf[EntryShape]),
+    tags=["Timeline"],
+    summary="Get the timeline",
+)
 def get_timeline(request: ApiRequest, params: Query[TimelineRequest]) -> HttpResponse:
     """Returns memories, events, boundaries, and starts and ends of sessions, newest first.
 
@@ -158,7 +167,13 @@ def get_timeline(request: ApiRequest, params: Query[TimelineRequest]) -> HttpRes
     )
 
 
-@router.endpoint("GET /sessions", "List sessions", READ, ListOf[SessionShape], tags=["Timeline"])
+@router.get(
+    "/sessions",
+    auth=READ,
+    response=documented(ListOf[SessionShape]),
+    tags=["Timeline"],
+    summary="List sessions",
+)
 def list_sessions(request: ApiRequest, params: Query[SessionList]) -> HttpResponse:
     """Returns the sessions with visible content, most recent first."""
     bounds = {"project": params.project, "last_seen__gte": params.since, "first_seen__lt": params.until}
@@ -168,13 +183,12 @@ def list_sessions(request: ApiRequest, params: Query[SessionList]) -> HttpRespon
     return list_response(page, map(_serialize_session, page.items), sessions.count())
 
 
-@router.endpoint(
-    "GET /sessions/{path:session_id}",
-    "Get a session with its timeline",
-    READ,
-    SessionWithTimeline,
-    404,
+@router.get(
+    "/sessions/{path:session_id}",
+    auth=READ,
+    response=documented(SessionWithTimeline, errors=(404,)),
     tags=["Timeline"],
+    summary="Get a session with its timeline",
 )
 def get_session(request: ApiRequest, session_id: str, params: Query[OneSession]) -> HttpResponse:
     """Without ``project``, returns the most recent session with this id."""
@@ -227,8 +241,12 @@ class RecallRequest(MemoryFilter, AccessParams):
     as_of: Timestamp = AS_OF
 
 
-@router.endpoint(
-    "POST /recall", "Recall memories within a token budget", READ, RecallShape, tags=["Search and recall"]
+@router.post(
+    "/recall",
+    auth=READ,
+    response=documented(RecallShape),
+    tags=["Search and recall"],
+    summary="Recall memories within a token budget",
 )
 def recall_memories(request: ApiRequest, params: RecallRequest) -> HttpResponse:
     """Returns an index of all matches (20 words each) and as many whole memories as ``max_tokens`` allows.

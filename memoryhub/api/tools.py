@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponse
-from ninja import Body
+from ninja import Body, Router
 from pydantic import BaseModel, ConfigDict, Field
 
-from memoryhub.api.schemas import ListOf, ToolResult
-from memoryhub.http.authentication import ANY_RIGHT, READ, ApiRequest, ApiRouter
+from memoryhub.api.schemas import ListOf, ToolResult, documented
+from memoryhub.http.authentication import ANY_RIGHT, READ, ApiRequest
 from memoryhub.http.problems import Problem, json_response
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.toolsets.base import Toolset, did_you_mean
 
-router = ApiRouter(tags=["Tools"])
+router = Router(tags=["Tools"])
 
 
 class ToolsetShape(BaseModel):
@@ -30,7 +30,7 @@ class ToolShape(BaseModel):
     annotations: dict[str, bool]
 
 
-@router.endpoint("GET /tools", "List toolsets", READ, ListOf[ToolsetShape])
+@router.get("/tools", auth=READ, response=documented(ListOf[ToolsetShape]), summary="List toolsets")
 def list_toolsets(request: ApiRequest) -> HttpResponse:
     """Returns the sets of tools that agents can use."""
     return _list_response(
@@ -41,13 +41,23 @@ def list_toolsets(request: ApiRequest) -> HttpResponse:
     )
 
 
-@router.endpoint("GET /tools/{toolset}", "List the tools of a toolset", READ, ListOf[ToolShape], 404)
+@router.get(
+    "/tools/{toolset}",
+    auth=READ,
+    response=documented(ListOf[ToolShape], errors=(404,)),
+    summary="List the tools of a toolset",
+)
 def list_tools(request: ApiRequest, toolset: str) -> HttpResponse:
     """Returns the tools with the JSON Schema of their arguments."""
     return _list_response([tool.as_dict() for tool in _find_toolset(toolset).tools])
 
 
-@router.endpoint("POST /tools/{toolset}/{tool}", "Run a tool", ANY_RIGHT, ToolResult, 404, 409)
+@router.post(
+    "/tools/{toolset}/{tool}",
+    auth=ANY_RIGHT,
+    response=documented(ToolResult, errors=(404, 409)),
+    summary="Run a tool",
+)
 def run_tool(
     request: ApiRequest, toolset: str, tool: str, arguments: Body[dict[str, Any] | None] = None
 ) -> HttpResponse:
@@ -64,7 +74,12 @@ class ToolCall(BaseModel):
     arguments: dict[str, Any] | None = Field(None, description="Arguments of the tool.")
 
 
-@router.endpoint("POST /tools/{toolset}", "Run a tool by name", ANY_RIGHT, ToolResult, 404, 409)
+@router.post(
+    "/tools/{toolset}",
+    auth=ANY_RIGHT,
+    response=documented(ToolResult, errors=(404, 409)),
+    summary="Run a tool by name",
+)
 def call_tool(request: ApiRequest, toolset: str, call: ToolCall) -> HttpResponse:
     """Same as ``POST /tools/{toolset}/{tool}``, with ``{"name", "arguments"}`` as the body."""
     return _run_named_tool(request, toolset, call.name, call.arguments)

@@ -9,14 +9,14 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 from django.utils import timezone
-from ninja import Query
+from ninja import Query, Router
 from pydantic import BaseModel, BeforeValidator, Field
 
 from memoryhub.access.policy import Actor
-from memoryhub.api.schemas import ListOf
+from memoryhub.api.schemas import ListOf, documented
 from memoryhub.api.search import HistoryFilter
 from memoryhub.core.vocabulary import Right
-from memoryhub.http.authentication import READ, WRITE, ApiRequest, ApiRouter, Limit
+from memoryhub.http.authentication import READ, WRITE, ApiRequest, Limit
 from memoryhub.http.problems import Problem, field_error, invalid_fields, json_response, unreadable_body
 from memoryhub.maintenance import runs
 from memoryhub.memories import serializers
@@ -27,7 +27,7 @@ from memoryhub.transfer import jobs, reports, uploads
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS
 
-router = ApiRouter(tags=["Import and export"])
+router = Router(tags=["Import and export"])
 _CHUNK = 256 * 1024
 _BINARY = {"type": "string", "format": "binary"}
 _FILE_BODY = {
@@ -129,8 +129,12 @@ class ExportRequest(HistoryFilter):
     trashed: bool = False
 
 
-@router.endpoint(
-    "POST /import", "Import a file", WRITE, ImportShape, statuses=(202,), openapi_extra=_FILE_BODY
+@router.post(
+    "/import",
+    auth=WRITE,
+    response=documented(ImportShape, status=202),
+    summary="Import a file",
+    openapi_extra=_FILE_BODY,
 )
 def import_file(request: ApiRequest, params: Query[ImportRequest]) -> HttpResponse:
     """Saves the file and starts a run that imports it. Importing the same file again adds nothing.
@@ -158,7 +162,7 @@ def import_file(request: ApiRequest, params: Query[ImportRequest]) -> HttpRespon
     return json_response(_serialize_import(run), 202)
 
 
-@router.endpoint("GET /import", "List imports", WRITE, ListOf[ImportShape])
+@router.get("/import", auth=WRITE, response=documented(ListOf[ImportShape]), summary="List imports")
 def list_imports(request: ApiRequest, params: Query[OneImport]) -> HttpResponse:
     """Returns the imports of this token, newest first."""
     rows = jobs.own_imports(request.auth.actor)
@@ -166,7 +170,12 @@ def list_imports(request: ApiRequest, params: Query[OneImport]) -> HttpResponse:
     return json_response({"items": items, "next_cursor": None, "total": rows.count()})
 
 
-@router.endpoint("GET /import/{id}", "Get the report of an import", WRITE, ImportReport, 404)
+@router.get(
+    "/import/{id}",
+    auth=WRITE,
+    response=documented(ImportReport, errors=(404,)),
+    summary="Get the report of an import",
+)
 def get_import(request: ApiRequest, id: str, params: Query[OneImport]) -> HttpResponse:
     """``errors`` is one page; ``start`` selects the next one."""
     run = jobs.get_import(id, request.auth.actor)
@@ -189,15 +198,23 @@ def get_import(request: ApiRequest, id: str, params: Query[OneImport]) -> HttpRe
     )
 
 
-@router.endpoint("POST /import/{id}/stop", "Stop an import", WRITE, ImportShape, 404, 409, statuses=(202,))
+@router.post(
+    "/import/{id}/stop",
+    auth=WRITE,
+    response=documented(ImportShape, status=202, errors=(404, 409)),
+    summary="Stop an import",
+)
 def stop_import(request: ApiRequest, id: str) -> HttpResponse:
     """Stops the import. Stored items remain, and the import can be resumed."""
     actor = request.auth.actor
     return json_response(_serialize_import(jobs.stop_import(jobs.get_import(id, actor), actor)), 202)
 
 
-@router.endpoint(
-    "POST /import/{id}/resume", "Resume an import", WRITE, ImportShape, 404, 409, statuses=(202,)
+@router.post(
+    "/import/{id}/resume",
+    auth=WRITE,
+    response=documented(ImportShape, status=202, errors=(404, 409)),
+    summary="Resume an import",
 )
 def resume_import(request: ApiRequest, id: str) -> HttpResponse:
     """Continues a stopped, interrupted or failed import from its last position."""
@@ -207,7 +224,13 @@ def resume_import(request: ApiRequest, id: str) -> HttpResponse:
     )
 
 
-@router.endpoint("GET /export", "Export memories to a file", READ, str, openapi_extra=_FILE_RESPONSES)
+@router.get(
+    "/export",
+    auth=READ,
+    response=documented(str),
+    summary="Export memories to a file",
+    openapi_extra=_FILE_RESPONSES,
+)
 def export_file(request: ApiRequest, params: Query[ExportRequest]) -> HttpResponseBase:
     """Streams the file. The header ``X-Left-Out`` counts visible memories of levels that were not requested.
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from django.http import HttpRequest
-from ninja import Router
 from ninja.security import APIKeyHeader, HttpBearer
 from pydantic import BaseModel, Field
 
@@ -96,31 +94,6 @@ def token_auth(right: Right | None) -> list[Any]:
 
 READ, WRITE, MAINTAIN = token_auth(Right.READ), token_auth(Right.WRITE), token_auth(Right.MAINTAIN)
 ANY_RIGHT = token_auth(None)
-_ERRORS = (400, 401, 403, 413, 415, 422, 429, 503)
-
-
-class ApiRouter(Router):
-    """A router of operations that need a token."""
-
-    def endpoint(
-        self,
-        route: str,
-        summary: str,
-        auth: list[Any],
-        shape: Any,
-        *errors: int,
-        statuses: tuple[int, ...] = (200,),
-        **options: Any,
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register a view. ``route``: method and path. ``shape``: the schema of a response with ``statuses``.
-
-        ``errors``: the statuses of its problems, besides those of every operation.
-        """
-        method, path = route.split(" ")
-        # No schema for the problems: ninja would create about 400 models. ``Api`` adds it to the document.
-        problems = dict.fromkeys(sorted({*_ERRORS, *errors}))
-        response = {**dict.fromkeys(statuses, shape), **problems}
-        return self.api_operation([method], path, summary=summary, auth=auth, response=response, **options)
 
 
 def require_token(request: HttpRequest, audience: str = "", challenge: str = "") -> AgentToken:
