@@ -35,6 +35,7 @@ from memoryhub.search.lexical import (
     score_parts,
 )
 from memoryhub.search.prompts import (
+    SUBJECT_MATCH,
     ParsedPrompt,
     match_subjects,
     min_share_of_best,
@@ -175,9 +176,11 @@ def build_query(parsed: ParsedPrompt, frequencies: Mapping[str, int], total: int
     others = set(unknown)
     # Of equally rare terms the last ones, because most prompts end with the request.
     known = sorted((term for term in reversed(terms) if term not in others), key=lambda term: -weights[term])
-    # An unknown word may be part of a known one: deploy in deployment.
+    # An unknown word may be part of a known one: deploy in deployment. One in another script is only in
+    # another language, so it is no sign of another topic.
     if known:
-        unknown = unknown[:MAX_UNKNOWN_TERMS]
+        is_latin = all(word.isascii() for term in known for word in term.words)
+        unknown = [term for term in unknown if term.words[0].isascii() or not is_latin][:MAX_UNKNOWN_TERMS]
     else:
         unknown = [term for term in unknown if len(term.words[0]) >= MIN_SUBSTRING_LENGTH]
     chosen = {*known[: MAX_TERMS - MAX_UNKNOWN_TERMS], *unknown[:MAX_TERMS]}
@@ -230,7 +233,8 @@ def _score_candidates(
     for row in _match_candidates(memories, words, prompt_query, subject, about_files, now):
         file_weight = file_weights.get(row.pk, 0.0)
         is_lone = len(prompt_query.query.terms) > 1 and row.text_match.found_terms == 1 and not file_weight
-        is_named = row.parts.match > row.text_match.match
+        match = row.parts.match
+        is_named = match >= SUBJECT_MATCH or match > round(row.text_match.match, 4)
         if is_named or row.text_match.weight + file_weight >= min_shared_weight(total, is_lone=is_lone):
             share = min(file_weight / scoring.idf(FEW_MEMORIES_PER_FILE, total), 1.0)
             scored.append(_add_file_match(row, share) if file_weight else row)
@@ -242,7 +246,7 @@ def _known_weights(matches: TermMatches) -> list[float]:
     frequencies = matches.frequencies.of_stems
     rarest = min(filter(None, frequencies.values()), default=0)
     counts = {stem: max(count, rarest) for stem, count in frequencies.items()}
-    return scoring.term_weights(matches.query, counts, len(matches.rows))
+    return scoring.term_weights(matches.query, counts, len(matches.rows), matches.phrase_frequencies)
 
 
 def _match_candidates(

@@ -71,6 +71,10 @@ _ORDER_WORDS = STOP_WORDS | _WORDS.actions | _WORDS.interjections | _WORDS.germa
 _CLEARLY_GERMAN = (_WORDS.german | _WORDS.questions) - STOP_WORDS - GERMAN_STOP_WORDS
 _CHATTER_WITHOUT_SPACES = re.compile(rf"(?<!\w)(?:[ぁ-ゟー]|{'|'.join(_WORDS.without_spaces)})+(?!\w)")
 _PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
+_ISSUE = re.compile(r"#\d+")
+# Keys of a tracker and identifiers: their words alone are common.
+_NAME = re.compile(r"(?<![\w./\-])(?:[A-Z]{2,10}-\d+|[^\W_]+(?:_[^\W_]+)+)(?![\w./\-])")
+_UNMARKED_ISSUE = re.compile(r"\b(?:issue|PR|pull request|ticket|GH)[ -](?=\d+\b)", re.IGNORECASE)
 _LINE_NUMBER = re.compile(r"(\.[A-Za-z]\w{0,7})(?::\d+){1,2}\b")  # of a path
 # A topic that is left out: "not about Kubernetes, but about Redis".
 _EXCLUDED = re.compile(
@@ -111,6 +115,7 @@ class ParsedPrompt:
 def parse_prompt(prompt: str) -> ParsedPrompt:
     """Parse a prompt. Of a long one only the beginning and the end, which usually contain the request."""
     text = remove_relative_times(clean_prompt(strip_injected_context(prompt))).replace('"', " ")
+    text = _NAME.sub(r' "\g<0>" ', text)
     parts = [text] if len(text) <= MAX_CHARS else [text[:MAX_CHARS], text[-MAX_CHARS:]]
     sentences = [clause for part in parts for clause in _SENTENCE_END.split(part) if clause.strip()]
     clauses = [_informative_terms(sentence) for sentence in sentences]
@@ -145,6 +150,7 @@ def clean_prompt(prompt: str) -> str:
     The latter only from a prompt in German. Some are names elsewhere: "es" is an alias of Elasticsearch.
     """
     prompt = _EXCLUDED.sub(" ", _LINE_NUMBER.sub(r"\1", prompt))
+    prompt = _UNMARKED_ISSUE.sub("#", prompt)
     if CJK.search(prompt):
         prompt = CHINESE_QUESTION_WORDS.sub(" ", _CHATTER_WITHOUT_SPACES.sub(" ", prompt))
     found = set(words(prompt))
@@ -183,7 +189,7 @@ def _split_term(term: Term) -> list[Term]:
     if not term.literal:
         return [replace(term, at_start=True)] if _is_informative(term.words[0]) else []
     if len(term.words) == 1:
-        return [term] if _is_informative(term.words[0]) else []
+        return [term] if _is_informative(term.words[0]) or _ISSUE.fullmatch(term.literal) else []
     if len(term.words) > MAX_NAME_PARTS:
         return [
             Term((stem(word),), (word,), spelling=word, at_start=True)

@@ -376,6 +376,17 @@ class TestEdit:
         response = writer.get(f"/memories/{memory.uid}/edit/", follow=True)
         assert "Restore it to edit it" in main(response).words
 
+    def test_a_memory_that_was_trashed_meanwhile_keeps_the_text_in_the_form(
+        self, writer: Client, remember: Remember, actor: Actor
+    ) -> None:
+        memory = remember()
+        path = f"/memories/{memory.uid}/edit/"
+        filled = form_data(writer.get(path)) | {"content": "what I typed"}
+        memories.trash_memories([memory.uid], actor)
+        response = writer.post(path, filled)
+        assert "restore it first" in page_text(response, 422)
+        assert response.context["form"]["content"].value() == "what I typed"
+
     @pytest.mark.parametrize("stamp", ["", "yesterday", "2020-01-01T00:00:00"])
     def test_form_without_its_version_is_refused(
         self, writer: Client, remember: Remember, stamp: str

@@ -96,6 +96,51 @@ def test_wrong_method_in_the_api_is_a_problem():
     assert json.loads(answer.content)["code"] == "method_not_allowed"
 
 
+OURS = {"Origin": "http://testserver", "Referer": "http://testserver/memories/new/"}
+WRITTEN = "Two words <b>that took an hour"
+
+
+def test_a_form_after_the_session_expired_shows_its_text_and_a_link_to_sign_in():
+    answer = Client().post("/memories/new/", {"content": WRITTEN, "type": "change"}, headers=OURS)
+    shown = answer.content.decode()
+    assert answer.status_code == 403
+    assert ">Two words &lt;b&gt;that took an hour</textarea>" in shown
+    assert "/login/?next=/memories/new/" in shown
+    assert ">change</textarea>" not in shown
+
+
+def test_a_form_with_an_expired_token_shows_its_text(sign_in):
+    client = sign_in("add_memory")
+    client.handler.enforce_csrf_checks = True
+    answer = client.post("/memories/new/", {"content": WRITTEN}, headers=OURS)
+    assert answer.status_code == 403
+    assert "that took an hour</textarea>" in answer.content.decode()
+
+
+def test_an_edit_of_an_erased_memory_shows_its_text(curator, remember, actor):
+    memory = remember()
+    memories.erase_memories([memory.uid], actor)
+    answer = curator.post(f"/memories/{memory.uid}/edit/", {"content": WRITTEN}, headers=OURS)
+    assert answer.status_code == 404
+    assert "that took an hour</textarea>" in answer.content.decode()
+
+
+def test_an_edit_without_permission_shows_its_text(visitor):
+    answer = visitor.post("/memories/new/", {"content": WRITTEN}, headers=OURS)
+    assert answer.status_code == 403
+    assert "that took an hour</textarea>" in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("headers", "more"),
+    [({}, {}), ({"Origin": "https://elsewhere.example"}, {}), (OURS, {"new_password1": "a good password"})],
+    ids=["no origin", "another site", "a password"],
+)
+def test_other_forms_are_not_shown(visitor, headers, more):
+    answer = visitor.post("/memories/missing/trash/", {"content": WRITTEN, **more}, headers=headers)
+    assert "textarea" not in answer.content.decode()
+
+
 def fails(message):
     def raise_it(*args, **kwargs):
         raise OperationalError(message)

@@ -32,7 +32,7 @@ from memoryhub.core.database_errors import is_database_busy, is_interrupted, is_
 from memoryhub.core.pagination import InvalidCursor
 from memoryhub.memories.errors import Forbidden, NotFound
 from memoryhub.web.base import caching
-from memoryhub.web.base.requests import apply_scope
+from memoryhub.web.base.requests import apply_scope, referring_page, submitted_texts
 from memoryhub.web.base.static_files import Bundle, file_digest, find_bundle
 
 ZONE_COOKIE = "zone"  # written by theme.js: the browser's time zone, used if the person chose none
@@ -71,7 +71,7 @@ class PageMiddleware(LoginRequiredMiddleware):
             return render(request, "400.html", status=400)
         if isinstance(exception, NotFound | Forbidden) and getattr(request, "is_page", False):
             status = 404 if isinstance(exception, NotFound) else 403
-            return render(request, f"{status}.html", status=status)
+            return render(request, f"{status}.html", {"submitted": submitted_texts(request)}, status=status)
         return store_error_page(exception)
 
     def process_view(
@@ -86,8 +86,14 @@ class PageMiddleware(LoginRequiredMiddleware):
         return answer
 
     def handle_no_permission(self, request: HttpRequest, view_func: Callable[..., Any]) -> Redirect:
-        """Redirect to the login. A fragment cannot show a login, so htmx redirects the whole page."""
+        """Redirect to the login, but show the text of a form first, which the redirect would lose.
+
+        A fragment cannot show a login, so htmx redirects the whole page.
+        """
         htmx = HtmxDetails(request)
+        if not htmx and (texts := submitted_texts(request)):
+            context = {"submitted": texts, "signed_out": True, "form_url": referring_page(request, "/login/")}
+            return render(request, "403_csrf.html", context, status=403)  # type: ignore[return-value]
         back = htmx.current_url_abs_path if htmx else None
         if request.method in ("GET", "HEAD"):
             back = back or request.get_full_path()

@@ -117,6 +117,25 @@ def referring_page(request: HttpRequest, own: str) -> str:
     return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
 
+def submitted_texts(request: HttpRequest) -> list[tuple[str, str]]:
+    """Return the fields of a refused form that contain a text, so that its error page can show them.
+
+    Empty for a form with a password, and for one of another site: that could show its own text in our page.
+    """
+    if not request.resolver_match:
+        return []  # the host may be wrong, and the body unread
+    is_ours = request.headers.get("Origin") == f"{request.scheme}://{request.get_host()}"
+    if not is_ours or any("password" in name for name in request.POST):
+        return []
+    fields = ((name, str(value).strip()) for name, value in request.POST.items())
+    # Ids, numbers and choices are single words.
+    return [
+        (name.replace("_", " ").capitalize(), text)
+        for name, text in fields
+        if len(text.split()) > 1 or not text.isascii()
+    ]
+
+
 def signed_in_user(request: HttpRequest) -> User:
     assert isinstance(request.user, User)  # noqa: S101 the middleware requires sign-in for every page
     return request.user

@@ -22,6 +22,7 @@ from memoryhub.web.base.requests import (
     HtmxHttpRequest,
     choose_project,
     return_url,
+    submitted_texts,
     visible_projects,
     without_project,
 )
@@ -104,7 +105,8 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 def _error_page(request: HttpRequest, template: str, status: int) -> HttpResponse:
     mark_as_page(request)
-    return _set_security_policy(render(request, template, status=status))
+    context = {"submitted": submitted_texts(request)}
+    return _set_security_policy(render(request, template, context, status=status))
 
 
 def _set_security_policy(page: HttpResponse) -> HttpResponse:

@@ -73,10 +73,10 @@ def memory_edit(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     change instead of saving it.
     """
     memory = queries.get_visible_memory(request, uid)
-    if memory.deleted_at:
-        messages.warning(request, "This memory is in the trash. Restore it to edit it.")
-        return redirect("memory", uid=uid)
     if request.method != "POST":
+        if memory.deleted_at:
+            messages.warning(request, "This memory is in the trash. Restore it to edit it.")
+            return redirect("memory", uid=uid)
         reveal_if_secret(request, memory, "edit")
         return _form_page(request, _memory_form(request, None, memory), memory)
     form = _memory_form(request, request.POST, memory)
