@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -27,7 +28,16 @@ def rolled_back() -> Iterator[None]:
         transaction.set_rollback(True)
 
 
+def wait_until_loaded() -> None:
+    """Wait for the thread that loads rows after an injection that was late, perhaps of an earlier test."""
+    for thread in threading.enumerate():
+        if thread.name == "visible-rows":
+            thread.join(120)
+            assert not thread.is_alive(), "the rows were not loaded"
+
+
 def clear_caches() -> None:
+    wait_until_loaded()
     visible_rows.clear_cache()
     querysets._live_memories.cache_clear()
     counts._cache.clear()

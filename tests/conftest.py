@@ -33,7 +33,7 @@ pytest_plugins = [
 ]
 
 # Each run has the same examples. With EXPLORE=1, ``--hypothesis-seed=0`` and other seeds find further ones.
-# How long an example takes depends on other work on the machine.
+# How long an example takes depends on other work on the machine. Settings of a test keep these health checks.
 hypothesis.settings.register_profile(
     "memoryhub",
     deadline=None,

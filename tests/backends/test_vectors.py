@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryhub.backends import change_log, schema, tables, vector_file, vector_index
@@ -243,7 +243,7 @@ steps = st.lists(
 
 @pytest.mark.sqlite
 @pytest.mark.slow
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(steps)
 def test_index_equals_the_table_after_any_steps(django_db_blocker, vector_rows, steps):
     index, rows = vector_rows

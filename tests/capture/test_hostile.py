@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryhub import capture
@@ -54,7 +54,7 @@ def test_any_json_is_parsed_as_tool_call(tool, asked, response, cwd):
 
 @pytest.mark.slow
 @pytest.mark.django_db
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_any_event_is_accepted_and_no_handler_fails(caplog, data):
     event = data.draw(st.sampled_from([*capture.EVENTS, capture.CHECKPOINT]))

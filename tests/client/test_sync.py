@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryhub.client import Client
@@ -426,7 +426,7 @@ def test_file_contains_the_whole_memory(
         assert parse_document("x.md", document.to_text()) == document
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None)
 @given(st.lists(st.tuples(TEXT.filter(str.strip), TEXT, WORDS, st.floats(0, 1)), min_size=1, max_size=6))
 def test_hub_to_folder_to_hub_changes_nothing(
     run: Run, client: Client, tmp_path: Path, drafts: list[tuple[str, str, list[str], float]]

@@ -8,7 +8,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryhub import memories
@@ -271,7 +271,6 @@ def settable(raw: bytes) -> list[dict[str, object]]:
     max_examples=60,
     deadline=None,
     derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(DRAFTS)
 def test_an_export_is_imported_with_every_settable_field(actor, tmp_path, draft):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -13,16 +12,9 @@ from memoryhub.injection import services
 from memoryhub.injection.candidates import injectable_memories
 from memoryhub.injection.requests import InjectionRequest
 from memoryhub.search import visible_rows
+from tests.cases import wait_until_loaded
 
 ACTOR = Actor("agent:tests", Clearance())
-
-
-def wait_until_loaded():
-    for _ in range(600):
-        if not visible_rows._queue:
-            return
-        time.sleep(0.05)
-    raise AssertionError("the rows were not loaded")
 
 
 @pytest.fixture
@@ -34,7 +26,7 @@ def loading(transactional_db, remember, monkeypatch):
 
     def read(memories):
         assert threading.current_thread() is not this_thread
-        may_end.wait(30)
+        may_end.wait(120)
         return real(memories)
 
     monkeypatch.setattr(visible_rows, "_read_columns", read)

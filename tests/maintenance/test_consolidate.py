@@ -6,7 +6,7 @@ import math
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryhub import memories as store
@@ -305,7 +305,7 @@ def test_dry_run_lists_the_changes_of_the_run(aged, planned, run):
 splits = st.lists(st.floats(0.001, 15), min_size=1, max_size=5)  # less than 90 days: nothing is evicted
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(splits, st.floats(0, 1), st.sampled_from(["change", "decision"]))
 def test_runs_in_between_make_no_difference(aged, run, now, days, importance, kind):
     with rolled_back():

@@ -202,7 +202,8 @@ class TestDoctor:
         assert self.findings()[-1][0] is Status.FAIL
 
     def test_it_reports_a_wrong_clock(self) -> None:
-        register_elsewhere(clock_at=timezone.now() - timedelta(minutes=2))
+        now = timezone.now()
+        register_elsewhere(heartbeat_at=now, clock_at=now - timedelta(minutes=2))
         assert self.findings()[-1] == (
             Status.WARN,
             "the clock of elsewhere differs by -120 s from that of the database",

@@ -7,7 +7,7 @@ from typing import Any
 
 import mcp_types
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp_types import _v2025_11_25 as handshake
 from mcp_types import _v2026_07_28 as stateless
@@ -131,7 +131,7 @@ def test_hostile_body_is_an_error_and_not_an_exception(bot: McpAgent, body: byte
         assert answered["error"]["code"] == code
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(method=st.sampled_from(["tools/call", "tools/list", "initialize", "ping", "x"]), params=JSON, id=JSON)
 def test_any_message_is_answered(bot: McpAgent, method: str, params: Any, id: Any) -> None:
     response = bot.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -56,7 +56,7 @@ def test_tool_without_its_right_does_nothing(mcp_agent: Any, toolset: str, tool:
 
 @pytest.mark.slow
 @EVERY
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15)
 @given(data=st.data())
 def test_any_arguments_are_answered(
     bot: McpAgent, toolset: str, tool: Tool[Any], data: st.DataObject

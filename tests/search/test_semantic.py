@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryhub.access.policy import LEVELS, Clearance
@@ -159,7 +159,7 @@ def test_number_of_queries_is_constant(many, sampled):
 
 @pytest.mark.conformance("pigo-29")
 @pytest.mark.slow
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80)
 @given(
     levels=st.lists(st.sampled_from([*LEVELS, "cosmic"]), min_size=1, max_size=40),
     asked=st.sampled_from(LEVELS),

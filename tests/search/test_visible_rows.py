@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.db.models.sql.compiler import SQLCompiler
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryhub.access.policy import LEVELS, Clearance
@@ -187,7 +187,7 @@ class TestBetweenTransactions:
         assert len(queries) == 3
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(
     rows=st.lists(
         st.tuples(

@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryhub import memories as store
@@ -324,7 +324,7 @@ def execute_step(step: tuple[Any, ...], actor: Actor, now: datetime) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15)
 @given(steps=_STEPS)
 def test_update_equals_a_new_count(db: None, actor: Actor, steps: list[tuple[Any, ...]]) -> None:
     now = timezone.now()

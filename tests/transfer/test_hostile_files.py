@@ -6,7 +6,7 @@ import io
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryhub.transfer.formats.hub import HubFormat
@@ -51,7 +51,6 @@ def test_any_bytes_are_read_to_the_end(raw):
 
 
 @given(st.text(max_size=400))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_is_valid_markdown(tmp_path, text):
     path = tmp_path / "x.md"
     path.write_bytes(text.encode("utf-8", "replace"))

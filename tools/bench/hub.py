@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,7 +99,8 @@ class Server:
         pids = [self.pid]
         for pid in pids:
             for children in Path(f"/proc/{pid}/task").glob("*/children"):
-                pids += map(int, children.read_text().split())
+                with suppress(OSError):  # the thread has ended
+                    pids += map(int, children.read_text().split())
         return pids
 
 

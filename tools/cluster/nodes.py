@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tools.bench.hub import ROOT, free_port, store_environment
 
-SECONDS_TO_START = 120
+SECONDS_TO_START = 300
 KEY = "the-secret-key-of-all-nodes-of-this-cluster-0123456789-0123456789"
 
 
@@ -72,7 +72,7 @@ class Node:
                 raise OSError(f"node {self.name} is not ready: {self.log.read_text()[-2000:]}")
             time.sleep(0.1)
 
-    def readiness(self, timeout: float = 15) -> int:
+    def readiness(self, timeout: float = 60) -> int:
         """Return the status of ``/readyz``, 0 without an answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 HEALTH_SECONDS = 1.0  # between two checks of a node
+PATIENCE = 120  # seconds for an answer: a busy machine takes its time
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
 
@@ -95,7 +96,7 @@ class BalancingProxy:
 
     def _check(self, port: int) -> None:
         while True:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
             try:
                 connection.request("GET", "/readyz")
                 self.ready[port] = connection.getresponse().status == 200
@@ -114,13 +115,13 @@ class BalancingProxy:
         self, method: str, path: str, body: bytes, headers: dict[str, str]
     ) -> tuple[int, list[tuple[str, str]], bytes]:
         """Return status, headers and body of a node's answer."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             port = self.choose()
             if port is None:
                 time.sleep(0.1)
                 continue
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
             try:
                 connection.connect()
             except OSError:

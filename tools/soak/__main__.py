@@ -149,11 +149,11 @@ class Soak:
 
 def kill(server: Server, target: str) -> list[str]:
     """Kill processes of the server. Describe each process that is still alive after some time."""
-    pids = server.pids()
     if target == "a worker":
-        os.kill(random.choice(pids[1:]), signal.SIGKILL)
+        os.kill(random.choice(server.pids()[1:]), signal.SIGKILL)
         time.sleep(1)  # the other workers go on, and a new one starts
-        pids = server.pids()
+    os.kill(server.pid, signal.SIGSTOP)  # else it might start a worker that is not in the list
+    pids = server.pids()
     for pid in pids if target != "the main process" else pids[:1]:
         end(pid)
     until = time.monotonic() + SECONDS_TO_END
