@@ -19,7 +19,7 @@ from memoryhub.api.schemas import FieldError
 from memoryhub.audit import clock, journal
 from memoryhub.backends import release, schema
 from memoryhub.core import damage
-from memoryhub.core.database import read_timeout, store_path, write_transaction
+from memoryhub.core.database import hanging_write_seconds, read_timeout, store_path, write_transaction
 from memoryhub.core.database_errors import is_database_busy
 from memoryhub.http.problems import RETRY_AFTER, Problem, field_error, json_response
 
@@ -118,6 +118,8 @@ def _write_failure() -> str:
     name = str(store_path())
     if shutil.disk_usage(Path(name).parent).free < MIN_FREE_BYTES:
         return "the disk is full"
+    if seconds := hanging_write_seconds():
+        return f"a write of this process has lasted {seconds:.0f} seconds"
     if time.monotonic() - _written_at.get(name, -_SECONDS_BETWEEN_WRITES) < _SECONDS_BETWEEN_WRITES:
         return ""
     try:

@@ -78,12 +78,26 @@ def write_transaction(patience: float | None = None) -> Iterator[None]:
         raise OperationalError(
             "database is locked: another thread of this process has been writing for too long"
         )
+    global _writing_since
+    outer = _writing_since
     try:
         with _same_errors_as_sqlite(), ExitStack() as transactions:
             _begin(transactions, until)
+            _writing_since = outer or time.monotonic()
             yield
     finally:
+        _writing_since = outer
         _writer_lock.release()
+
+
+_writing_since = 0.0  # when the current write of this process began, on the monotonic clock; 0 without one
+
+
+def hanging_write_seconds() -> float:
+    """Return how long a write of this process has lasted if others no longer wait for it, otherwise 0."""
+    since = _writing_since
+    seconds = time.monotonic() - since if since else 0.0
+    return seconds if seconds > LOCK_TIMEOUT_SECONDS else 0.0
 
 
 def _begin(transactions: ExitStack, until: float) -> None:
@@ -189,11 +203,14 @@ def _lock_writers(seconds: float) -> None:
     # Not through Django's cursor, which would count it as a query.
     # The server answers within this time, also to background threads: a lock timeout.
     waits = read_timeout(max(seconds, _limit.seconds, 1))
+    idle = f"{WRITER_IDLE_SECONDS * 1000:.0f}ms"
     with connection.wrap_database_errors, waits:
         connection.connection.execute(
             "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s),"
-            " set_config('idle_in_transaction_session_timeout', %s, true)",
-            [f"{max(int(seconds * 1000), 1)}ms", WRITER_LOCK, f"{WRITER_IDLE_SECONDS * 1000:.0f}ms"],
+            " set_config('idle_in_transaction_session_timeout', %s, true),"
+            # A transaction whose result the server cannot send is not idle.
+            " set_config('tcp_user_timeout', %s, true)",
+            [f"{max(int(seconds * 1000), 1)}ms", WRITER_LOCK, idle, idle],
         )
 
 
@@ -241,6 +258,7 @@ def side_write(what: str, write: Callable[[], object], patience: float = SIDE_WR
 
 _DEADLINE_STEPS = 2000  # of SQLite's virtual machine between two checks of the clock: some ten microseconds
 _READ_STEPS = 100_000  # the same for reads that may take long
+BACKGROUND_READ_SECONDS, BACKGROUND_WRITE_SECONDS = 900.0, 60.0  # of one statement
 _SECONDS_TO_ANSWER = 5.0  # after the limit of a read, which the server keeps
 
 
@@ -304,12 +322,13 @@ class Deadline:
 class _ReadLimit(threading.local):
     """Per thread: the limit for one read in seconds (0: none), and the start of the current one.
 
-    ``deadline``: of all reads, on PostgreSQL.
+    ``deadline``: of all reads, on PostgreSQL. ``is_background``: see :func:`limit_background_thread`.
     """
 
     seconds = 0.0
     began = 0.0
     deadline: Deadline | None = None
+    is_background = False
 
 
 _limit = _ReadLimit()
@@ -330,7 +349,19 @@ def read_timeout(seconds: float) -> Iterator[None]:
 
 def answer_limit() -> float:
     """Return how many seconds a statement may remain without an answer of the server; 0 means no limit."""
-    return _limit.seconds + _SECONDS_TO_ANSWER if _limit.seconds else 0.0
+    seconds = _limit.seconds
+    if _limit.is_background and not seconds:
+        # Django commits before it returns to autocommit, and calls on-commit callbacks after that.
+        seconds = BACKGROUND_READ_SECONDS if connection.autocommit else BACKGROUND_WRITE_SECONDS
+    return seconds + _SECONDS_TO_ANSWER if seconds else 0.0
+
+
+def limit_background_thread() -> None:
+    """Let this thread of a server give up on a database that never answers, as after a failover.
+
+    Otherwise its write would block all others of the process, and its lease would never be free.
+    """
+    _limit.is_background = True
 
 
 def _is_over_limit() -> bool:

@@ -19,6 +19,7 @@ from django.utils import timezone
 from memoryhub.access.policy import system_actor
 from memoryhub.audit import clock
 from memoryhub.backends import vector_index
+from memoryhub.core.database import limit_background_thread
 from memoryhub.embeddings import Embedder, EmbeddingError, provider
 from memoryhub.maintenance import nodes, runs, scheduler
 from memoryhub.maintenance.executor import execute, mark_interrupted
@@ -120,6 +121,7 @@ class BackgroundThread(threading.Thread):
         raise NotImplementedError
 
     def run(self) -> None:
+        limit_background_thread()
         while not self.ending.is_set():
             if not self._try(self.run_once):
                 close_old_connections()

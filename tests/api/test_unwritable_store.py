@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 
 from memoryhub.backends.dialect import IS_POSTGRES
+from memoryhub.core import database
 from memoryhub.models import Memory
 from memoryhub.ops.doctor import Status
 from memoryhub.toolsets import TOOLSETS
@@ -125,3 +126,12 @@ def test_readyz_is_200_while_another_process_writes(db):
     with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         assert Agent().http.get("/readyz").status_code == 200
+
+
+def test_readyz_is_503_while_a_write_of_this_process_hangs(db, monkeypatch):
+    with database.write_transaction():
+        assert Agent().http.get("/readyz").status_code == 200
+        monkeypatch.setattr(database, "LOCK_TIMEOUT_SECONDS", 0.0)
+        [error] = is_problem(Agent().http.get("/readyz"), 503, "not_ready")["errors"]
+        assert "a write of this process has lasted" in error["message"]
+    assert Agent().http.get("/readyz").status_code == 200

