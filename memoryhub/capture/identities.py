@@ -201,7 +201,7 @@ def session_project(session_id: str, cwd: str, actor: Actor) -> str:
     """
     identified = ProjectIdentity.objects.exclude(key__startswith=NAME).values("project__name")
     rows = Session.objects.filter(session_id=session_id, agent=actor.name, project__in=identified)
-    for found, project in rows.order_by("-last_at").values_list("cwd", "project")[:5]:
+    for found, project in rows.order_by("-last_at", "-pk").values_list("cwd", "project")[:5]:
         if _contains(found, cwd) or _contains(cwd, found):
             return project if actor.clearance.includes_project(project) else ""
     return ""

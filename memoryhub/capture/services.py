@@ -282,7 +282,7 @@ def _find_replaced_memory(candidate: Candidate, context: HookContext) -> Memory 
         return None
     captured = _visible_live(context).filter(labels__kind="tag", labels__value=CAPTURED_TAG)
     if headline:
-        return captured.filter(title=make_title(headline)).order_by("-created_at").first()
+        return captured.filter(title=make_title(headline)).order_by("-created_at", "-pk").first()
     own = captured.filter(session_id=context.session.session_id, sensitivity=context.event.sensitivity)
     return own.filter(content_hash=hash_content(candidate.fixes), pinned_at=None).first()
 

@@ -291,17 +291,22 @@ def _memory_sections(live: MemoryQuerySet, digest: Digest, now: datetime) -> Ite
     since, reader = digest.since, Reviewer(f"user:{digest.user.get_username()}", digest.since)
     arrived = Q(created_at__gt=since, created_at__lte=now) | Q(imported_at__gt=since, imported_at__lte=now)
     new = live.filter(arrived).exclude(author=reader.name).order_by("-pk")
-    flagged = live.filter(reason_condition(FLAGGED, reader), updated_at__gt=since).order_by("-updated_at")
+    flagged = live.filter(reason_condition(FLAGGED, reader), updated_at__gt=since)
     soon = timedelta(days=EXPIRING_DAYS)
     is_announced = Q(expires_at__lte=expiry_time(since) + soon) & ~arrived
     expiring = live.filter(expires_at__lte=expiry_time(now) + soon).exclude(is_announced)
     listed = reverse("memories")
     yield _section("new", "New memories", new, _address(listed, digest, order="-created_at"))
-    yield _section("flagged", "Flagged as possible prompt injection", flagged, reverse("review"))
+    yield _section(
+        "flagged",
+        "Flagged as possible prompt injection",
+        flagged.order_by("-updated_at", "-pk"),
+        reverse("review"),
+    )
     yield _section(
         "expiring",
         f"Expiring within {EXPIRING_DAYS} days",
-        expiring.order_by("expires_at"),
+        expiring.order_by("expires_at", "pk"),
         _address(listed, digest, expiring="1"),
     )
 

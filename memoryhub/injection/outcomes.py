@@ -135,7 +135,7 @@ def decide_abandoned(session: Session, now: datetime) -> int:
     span = (now - ABANDONED_SPAN, now - WINDOW)
     stale = Session.objects.filter(project=session.project, last_at__range=span).exclude(pk=session.pk)
     stale = stale.filter(Exists(Injection.objects.undecided().filter(session=OuterRef("pk"))))
-    latest = stale.order_by("-last_at")[:ABANDONED_SESSIONS]
+    latest = stale.order_by("-last_at", "-pk")[:ABANDONED_SESSIONS]
     return sum(decide_outcomes(other, now) for other in latest)
 
 

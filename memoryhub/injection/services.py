@@ -83,7 +83,7 @@ def find_pinned(request: InjectionRequest, clearance: Clearance, now: datetime) 
 def find_at_session_start(request: InjectionRequest, clearance: Clearance, now: datetime) -> CandidateSet:
     """Return the summary of the previous session, then the best of the latest important memories."""
     live = _live_memories(clearance, now).filter(project=request.project).unpinned()
-    recent = list(live.order_by("-updated_at")[:MAX_RECENT])
+    recent = list(live.order_by("-updated_at", "-pk")[:MAX_RECENT])
     summaries = [
         full_match(memory, now)
         for memory in recent

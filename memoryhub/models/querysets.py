@@ -211,7 +211,7 @@ class MemoryQuerySet(AccessQuerySet):
         """Return memories that contain any of these texts of any length, newest first. A full scan."""
         # LIKE ignores case only for ASCII.
         forms = {form for literal in literals for form in (literal, literal.upper())}
-        return self.filter(_contains_any(forms)).order_by("-updated_at")
+        return self.filter(_contains_any(forms)).order_by("-updated_at", "-pk")
 
     def search(self, typed: str) -> Self:
         """Return memories that contain a word of the query, newest first. Lazy.

@@ -102,10 +102,10 @@ class TestVisibility:
     def test_version_of_an_unknown_level_is_hidden_from_all(
         self, insider: Client, remember: Remember, actor: Actor
     ) -> None:
-        memory = remember("the odd words")
+        memory = remember("the peculiar words")
         memory = change(memory, actor, content="plain words")
         memory.revisions.update(sensitivity="cosmic")
-        assert "odd" not in words(insider, memory)
+        assert "peculiar" not in words(insider, memory)
 
     def test_version_that_was_personal_is_hidden(self, visitor: Client, remember: Remember) -> None:
         bob = Actor("user:bob", Clearance.up_to("secret", "bob"))

@@ -114,7 +114,7 @@ class Command(StoreCommand):
 
     def ensure_token(self, real: bool) -> None:
         """Print which token agents can use. Create one if there is none."""
-        known = AgentToken.objects.active().order_by("-created_at").first()
+        known = AgentToken.objects.active().order_by("-created_at", "-pk").first()
         if known:
             self.print_row(
                 "Agent token",

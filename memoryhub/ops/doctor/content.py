@@ -160,7 +160,7 @@ def tokens() -> Iterator[Finding]:
     if not active:
         yield warn("no agent has a valid token", "manage.py create_token NAME")
         return
-    soon = active.filter(expires_at__lte=now + SOON).order_by("expires_at")
+    soon = active.filter(expires_at__lte=now + SOON).order_by("expires_at", "pk")
     for token in soon:
         fix = "Connect the app again." if token.client_id else "manage.py create_token NAME"
         yield warn(f"the token {token} expires on {token.expires_at:%Y-%m-%d}", fix)

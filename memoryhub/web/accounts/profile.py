@@ -228,7 +228,9 @@ def _project_levels(user: User) -> list[tuple[str, list[str]]] | None:
 
 def own_tokens(request: HttpRequest) -> Any:
     """Return the active tokens of the signed-in user, newest first."""
-    return AgentToken.objects.active().filter(owner=request.user.get_username()).order_by("-created_at")
+    return (
+        AgentToken.objects.active().filter(owner=request.user.get_username()).order_by("-created_at", "-pk")
+    )
 
 
 def _own_token(request: HttpRequest, uid: str) -> AgentToken:

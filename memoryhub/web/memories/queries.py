@@ -74,9 +74,8 @@ def session_of(memory: Memory) -> Session | None:
 
 def facts_of(memory: Memory, clearance: Clearance) -> list[Fact]:
     """Return the newest facts from the memory; one more than :data:`MAX_FACTS` if there are more."""
-    return list(
-        Fact.objects.visible_to(clearance).filter(memory=memory).order_by("-updated_at")[: MAX_FACTS + 1]
-    )
+    facts = Fact.objects.visible_to(clearance).filter(memory=memory)
+    return list(facts.order_by("-updated_at", "-pk")[: MAX_FACTS + 1])
 
 
 def journal_entries_of(memory: Memory, clearance: Clearance) -> list[JournalEntry]:
@@ -87,7 +86,7 @@ def journal_entries_of(memory: Memory, clearance: Clearance) -> list[JournalEntr
 def events_of(memory: Memory, clearance: Clearance) -> list[Event]:
     """Return the events from which the memory was created."""
     events = Event.objects.visible_to(clearance).filter(memory=memory).select_related("session")
-    return list(events.order_by("-at")[:MAX_RELATED])
+    return list(events.order_by("-at", "-pk")[:MAX_RELATED])
 
 
 @dataclass(frozen=True)
