@@ -15,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -92,15 +93,13 @@ def test_writes_survive_the_kill_of_a_node(cluster: Cluster) -> None:
 
 
 def test_writes_survive_the_kill_of_the_database(cluster: Cluster) -> None:
-    seen: list[int] = []
-
     def restart() -> None:
         cluster.database.kill()
-        seen.extend(node.readiness() for node in cluster.nodes)
+        for node in cluster.nodes:
+            until(lambda node=node: node.readiness() == 503)  # its connections end some moments later
         cluster.database.start()
 
     assert cluster.faults_after(restart) == []
-    assert set(seen) <= {503, 0}, "not ready without the database"
 
 
 def test_stalled_network_ends_requests_and_not_the_other_node(cluster: Cluster) -> None:
@@ -157,12 +156,14 @@ def test_run_of_a_killed_node_is_continued_by_the_other(cluster: Cluster) -> Non
         statement = f"SELECT status, done, worker FROM memoryhub_maintenancerun WHERE uid = '{uid}'"
         return cluster.execute(statement)[0]
 
-    until(lambda: row()[1] > 50)
-    status, done, worker = row()
-    assert status == "running"
-    assert done < 1000
-    [killed] = [node for node in cluster.nodes if worker.startswith(f"{node.name}.")]
-    killed.kill()
+    with psycopg.connect(cluster.url) as other:  # the run waits for its lock: it is not done too soon
+        other.execute("SELECT id FROM memoryhub_memory ORDER BY id DESC LIMIT 1 FOR UPDATE")
+        until(lambda: row()[1] > 50)
+        status, done, worker = row()
+        assert status == "running"
+        assert done < 1000
+        [killed] = [node for node in cluster.nodes if worker.startswith(f"{node.name}.")]
+        killed.kill()
     until(lambda: row()[0] == "done")
     killed.start()
     cluster.wait_until_ready()
