@@ -18,6 +18,7 @@ from tools.cluster.nodes import Node
 from tools.cluster.proxies import StallingProxy
 
 SECONDS = 300  # for what must happen some time
+MIN_STORED = 10  # memories, before something fails
 METRICS_TOKEN = "a-token-for-prometheus"
 
 
@@ -78,6 +79,9 @@ class Cluster:
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
+    def count_memories(self) -> int:
+        return int(self.execute("SELECT count(*) FROM memoryhub_memory")[0][0])
+
     def read(self) -> dict[str, Any]:
         return mixed.read_store(self.nodes[0].environment)
 
@@ -88,8 +92,9 @@ class Cluster:
             target=lambda: outcomes.append(mixed.work(self.nodes, self.headers, 4, operations)[0]),
             daemon=True,
         )
+        before = self.count_memories()
         work.start()
-        time.sleep(2)
+        until(lambda: self.count_memories() >= before + MIN_STORED)
         fail()
         work.join(SECONDS)
         assert not work.is_alive(), "a request hangs"
