@@ -201,7 +201,7 @@ def test_background_thread_leaves_a_database_that_never_answers(
         database.write_transaction() if is_writing else nullcontext(),
     ):
         run_sql("SELECT pg_sleep(3600)")
-    assert database.is_store_unavailable(caught.value)
+    assert database_errors.is_store_unavailable(caught.value)
     connection.close()
     run_sql(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
