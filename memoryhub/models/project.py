@@ -98,6 +98,14 @@ class ProjectIdentity(models.Model):
     def __str__(self) -> str:
         return self.key
 
+    @property
+    def title(self) -> str:
+        """The key in words, a commit abbreviated as git does."""
+        kind, _, value = self.key.partition(":")
+        if kind == "root":
+            return f"first commit {value[:12]}"
+        return {"name": "former name ", "folder": "folder "}.get(kind, "") + value
+
 
 class ProjectMove(models.Model):
     """Rows of one table that an action moved to another project, for its undo. It contains no texts.

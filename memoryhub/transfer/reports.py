@@ -116,8 +116,11 @@ def find_projects_over_cap(
 
 
 def suggest_cap(count: int) -> int:
-    """Return a cap that leaves room for a tenth more memories, rounded up to two digits."""
-    wanted = math.ceil(count * 1.1)
+    """Return a cap that leaves room for a fifth more memories, rounded up to two digits.
+
+    Home warns from 90 % of a cap on, which a tenth more would reach at once.
+    """
+    wanted = math.ceil(count * 1.2)
     digits = len(str(wanted)) - 2
     return math.ceil(wanted / 10**digits) * 10**digits if digits > 0 else wanted
 

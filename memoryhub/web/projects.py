@@ -91,8 +91,8 @@ class MoveForm(PlainForm):
 
     def __init__(self, identities: list[ProjectIdentity], data: Any = None) -> None:
         super().__init__(data)
-        keys = [one.key for one in identities if not one.key.startswith(NAME)]
-        self.fields["identities"].choices = [(key, key) for key in keys]  # type: ignore[attr-defined]
+        keys = [(one.key, one.title) for one in identities if not one.key.startswith(NAME)]
+        self.fields["identities"].choices = keys  # type: ignore[attr-defined]
         if not keys:
             del self.fields["identities"]
 

@@ -28,6 +28,7 @@ from memoryhub.models import (
     MemoryCheck,
     ModelUse,
     OAuthClient,
+    Project,
     SavedSearch,
     Session,
 )
@@ -67,6 +68,8 @@ def fill_store() -> User:
     _create_imports(actor)
     _create_texts(boss, actor)
     _create_full_memory(actor)
+    greenhouse = Project.objects.get_or_create(name="greenhouse")[0]
+    greenhouse.identities.create(key=f"remote:{LONG_NAME}")
     return boss
 
 

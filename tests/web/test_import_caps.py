@@ -14,6 +14,7 @@ from memoryhub.capture import projects
 from memoryhub.maintenance import executor
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, MaintenanceRun, Membership, Memory, Project
+from memoryhub.transfer.reports import suggest_cap
 from tests.web.markup import main
 from tests.web.transfer_pages import home, importer, sent, undo
 
@@ -78,6 +79,11 @@ def test_an_import_raises_the_cap_that_was_chosen_and_its_undo_restores_it(maint
     undo(maintainer, address)
     assert Project.objects.get().max_memories == 2
     assert not Memory.objects.live().exists()
+
+
+@pytest.mark.parametrize("count", [7, 50, 990, 3090])
+def test_a_raised_cap_is_not_nearly_reached(count: int) -> None:
+    assert count < 0.9 * suggest_cap(count)
 
 
 def test_an_import_without_the_choice_leaves_the_cap(maintainer: Client) -> None:

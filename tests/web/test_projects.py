@@ -199,6 +199,22 @@ def test_move_can_be_undone_on_the_settings_page_later(owner: Client, sign_in: S
     assert "project-changes" not in other.get("/project-settings/store/").content.decode()
 
 
+def test_repositories_are_shown_in_words(owner: Client) -> None:
+    project = Project.objects.get_or_create(name="shop")[0]
+    titles = {
+        "remote:github.com/shop/app": "github.com/shop/app",
+        f"root:{'0123456789' * 4}": "first commit 012345678901",
+        "name:old-shop": "former name old-shop",
+        "folder:/srv/shop": "folder /srv/shop",
+    }
+    for key in titles:
+        project.identities.create(key=key)
+    page = owner.get(PAGE).content.decode()
+    for title in titles.values():
+        assert f">{title}</code>" in page
+    assert 'value="remote:github.com/shop/app"' in page
+
+
 def test_refused_move_is_explained(owner: Client) -> None:
     create_memory(MemoryDraft(content="x", project="shop"), ADMIN)
     assert "There is no such project" in move(owner, "shop", "merge", "none")
