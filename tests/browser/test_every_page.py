@@ -25,7 +25,6 @@ from tests.accounts.passkey import confirm_session
 from tests.browser import full_store, page_weight
 from tests.browser.conftest import OpenPage, Watch
 from tests.browser.page_checks import (
-    COLOURS,
     PHONE,
     WIDE,
     PageChecks,
@@ -39,6 +38,7 @@ from tests.browser.site_walk import NOT_FOUND, SiteWalk
 from tests.clients import signed_in_client
 
 HERE = ""  # the page that is open
+CHECKS = PageChecks()  # of all tests here: text that looks the same is compared once
 LONG = "a-name-without-any-blank-" * 8
 MAKE_LABELS_FAINT = """(where) => {
   const sheet = new CSSStyleSheet();
@@ -87,7 +87,7 @@ def home(settings: Any, tmp_path: Path) -> None:
 
 def look_at(page: Page, addresses: Iterable[str]) -> None:
     """Fail with the problems and their pages."""
-    requests, checks = Requests(page), PageChecks()
+    requests = Requests(page)
     page.keyboard.press("Tab")  # from here on the focus shows
     wrong: dict[str, list[str]] = defaultdict(list)
     with axe_on_each_page(page):
@@ -98,7 +98,7 @@ def look_at(page: Page, addresses: Iterable[str]) -> None:
                     wrong[f"redirects to {page.url}"].append(address)
             unfold(page)
             requests.settle()
-            for one in checks.find_problems(page):
+            for one in CHECKS.find_problems(page):
                 wrong[one].append(address)
     assert not wrong, "\n" + "\n".join(f"{what}\n    on {places}" for what, places in wrong.items())
 
@@ -279,7 +279,7 @@ def test_contrast_is_checked_again_over_another_background(open_page: OpenPage, 
     page, checks = open_page("/login/"), PageChecks()
     load_axe(page)
     page.evaluate(LAY_TEXT_OVER_WHITE)
-    assert not list(checks.find_axe_problems(page, "light", COLOURS))
+    assert not list(checks.find_faint_text(page, "light"))
     page.evaluate(DARKEN_WHAT_IS_UNDER)
-    [found] = checks.find_axe_problems(page, "light", COLOURS)
+    [found] = checks.find_faint_text(page, "light")
     assert "#over" in found
