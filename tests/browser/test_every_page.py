@@ -67,6 +67,27 @@ HIDE_NAMES = """(size) => {
 NAME_THEM = """() => {
   for (const one of document.querySelectorAll(".added, .lost")) one.setAttribute("aria-label", "Home");
 }"""
+# Rows of large buttons. The third one shrinks, with two more in it; or no row shows that it has the focus.
+ADD_ROWS = """() => {
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(".rows button { display: block; inline-size: 9rem; block-size: 3rem }");
+  document.adoptedStyleSheets = [sheet];
+  const row = (number) => `<li><button type="button">Row ${number}</button></li>`;
+  document.querySelector("main").insertAdjacentHTML("beforeend",
+    `<ul class="rows">${[1, 2, 3, 4, 5].map(row).join("")}</ul>`);
+}"""
+SHRINK_THE_THIRD = """() => {
+  const row = document.querySelectorAll(".rows li")[2];
+  for (const name of ["One", "Two"]) {
+    row.insertAdjacentHTML("beforeend", `<button type="button">${name}</button>`);
+  }
+  for (const one of row.querySelectorAll("button")) {
+    Object.assign(one.style, { blockSize: "10px", minBlockSize: "0", padding: "0", fontSize: "8px" });
+  }
+}"""
+HIDE_THE_RINGS = """() => {
+  for (const one of document.querySelectorAll(".rows button")) one.style.outline = "none";
+}"""
 LISTS = (
     *("/", "/memories/", "/memories/?q=tide", "/trash/", "/review/", "/review/?tab=contradictions"),
     *("/duplicates/", "/sessions/", "/timeline/", "/timeline/entries/", "/injections/", "/facts/"),
@@ -273,6 +294,18 @@ def test_name_that_is_missing_at_one_size_is_found(open_page: OpenPage, watch: W
     found = [one for one in checks.find_problems(page) if one.startswith(f"dark, {PHONE['width']} px: ")]
     assert any("button-name" in one for one in found)
     assert any("link-name" in one for one in found)
+
+
+def test_defects_of_rows_are_found(open_page: OpenPage, watch: Watch) -> None:
+    """The size of each small target counts; of large ones and for the focus, the first and the last row."""
+    page, checks = open_page("/login/"), PageChecks()
+    page.keyboard.press("Tab")
+    page.evaluate(ADD_ROWS)
+    assert not list(checks.find_problems(page))
+    page.evaluate(SHRINK_THE_THIRD)
+    assert any("target-size" in problem for problem in checks.find_problems(page))
+    page.evaluate(HIDE_THE_RINGS)
+    assert any("no ring: button" in problem for problem in checks.find_problems(page))
 
 
 def test_contrast_is_checked_again_over_another_background(open_page: OpenPage, watch: Watch) -> None:
