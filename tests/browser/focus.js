@@ -1,5 +1,6 @@
 // Each place for the focus shows that it has it, in a colour that stands off, and nothing hides it: what does not.
-() => {
+// chooseEnds (rows.js) leaves the first and the last of repeated rows.
+(chooseEnds) => {
   const PLACES = "a[href], button, input, select, textarea, summary, [tabindex], area[href], iframe";
   const probe = document.body.appendChild(document.createElement("i"));
   probe.style.color = "var(--focus)";
@@ -75,7 +76,7 @@
   }
 
   const wrong = [];
-  for (const element of [...document.querySelectorAll(PLACES)].filter(isPlace)) {
+  for (const element of chooseEnds([...document.querySelectorAll(PLACES)].filter(isPlace))) {
     element.focus();
     if (document.activeElement !== element) continue; // folded away meanwhile
     const ring = ringOf(element);

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import axe_playwright_python
@@ -14,6 +14,7 @@ from playwright.sync_api import Page, Request, ViewportSize
 
 from tests.browser import page_weight
 
+Theme = Literal["light", "dark"]
 WIDE: ViewportSize = {"width": 1280, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 # 640 px is 1280 at 200 %; 320 is 1280 at 400 %, the narrowest that WCAG 1.4.10 asks for.
@@ -21,7 +22,7 @@ HALF: ViewportSize = {"width": 640, "height": 844}
 NARROWEST: ViewportSize = {"width": 320, "height": 844}
 # Every size in which a page must fit, and the themes in which it is checked there; axe runs in the last.
 # Their order needs one change of the theme at each size.
-SIZES: tuple[tuple[ViewportSize, tuple[str, ...]], ...] = (
+SIZES: tuple[tuple[ViewportSize, tuple[Theme, ...]], ...] = (
     (WIDE, ("dark", "light")),
     (HALF, ()),
     (PHONE, ("light", "dark")),
@@ -36,23 +37,34 @@ EVERYTHING: dict[str, Any] = {
 }
 # The rules that a theme changes. They take three quarters of the time, so that they only see each look once.
 COLOURS: dict[str, Any] = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
-LOOKS_OF_TEXT = (Path(__file__).parent / "contrast.js").read_text()
-# In one run with the other rules: half of the time of a run is for the map of the page that both need.
-RUN_AXE = """async ([looks, options]) => {
-  const chosen = new Set(looks.map((look) => window.textByLook.get(look)));
-  const rules = ["color-contrast", "link-in-text-block"].map((id) => axe._audit.getRule(id));
-  const before = rules.map((rule) => rule.matches);
-  rules.forEach((rule, at) => {
-    rule.matches = (element, ...more) => chosen.has(element) && before[at].call(rule, element, ...more);
-  });
-  try {
-    return (await axe.run(options)).violations;
-  } finally {
-    rules.forEach((rule, at) => { rule.matches = before[at]; });
-  }
-}"""
-MAX_PHONE_HEIGHT = 5000  # of a page of the demo; reports are for paper
 WAIT_FOR_FRAMES = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"""
+LOOKS_OF_TEXT = (Path(__file__).parent / "contrast.js").read_text()
+ENDS_OF_ROWS = (Path(__file__).parent / "rows.js").read_text()
+# In one run with the other rules: half of the time of a run is for the map of the page that both need.
+# The size of targets takes a third of the other rules: of large ones in rows, the first and the last count.
+RUN_AXE = f"""async ([looks, options]) => {{
+  const texts = new Set(looks.map((look) => window.textByLook.get(look)));
+  const targets = new Set(({ENDS_OF_ROWS})(document.body.querySelectorAll("*")));
+  const isSmall = ({{ width, height }}) => width < 24 || height < 24;
+  const isMeasured = (target) => targets.has(target) || isSmall(target.getBoundingClientRect());
+  const chosen = new Map([
+    ["color-contrast", (text) => texts.has(text)],
+    ["link-in-text-block", (text) => texts.has(text)],
+    ["target-size", isMeasured],
+  ]);
+  const rules = [...chosen.keys()].map((id) => axe._audit.getRule(id));
+  const before = rules.map((rule) => rule.matches);
+  rules.forEach((rule, at) => {{
+    const isChosen = chosen.get(rule.id);
+    rule.matches = (element, ...more) => isChosen(element) && before[at].call(rule, element, ...more);
+  }});
+  try {{
+    return (await axe.run(options)).violations;
+  }} finally {{
+    rules.forEach((rule, at) => {{ rule.matches = before[at]; }});
+  }}
+}}"""
+MAX_PHONE_HEIGHT = 5000  # of a page of the demo; reports are for paper
 IS_DARK = """() => matchMedia("(prefers-color-scheme: dark)").matches"""
 TOO_WIDE = """() => {
   const room = document.documentElement.clientWidth;
@@ -80,6 +92,22 @@ CLIPPED = """() => [...document.querySelectorAll("main *")].filter((one) => {
     && style.webkitLineClamp === "none" && one.scrollHeight > one.clientHeight + 3;
 }).slice(0, 8).map((one) => `${one.tagName.toLowerCase()}.${one.getAttribute("class")}`)"""
 UNSEEN_FOCUS = (Path(__file__).parent / "focus.js").read_text()
+# Few calls, because each takes some milliseconds in three processes.
+START = f"""() => {{
+  document.activeElement.blur(); // where a page gave it; the link to skip covers something
+  return [typeof axe !== "undefined", ({IS_DARK})()];
+}}"""
+LOOKS_IN_A_STABLE_PAGE = f"async () => {{ await ({WAIT_FOR_FRAMES})(); return ({LOOKS_OF_TEXT})(); }}"
+ALL_RULES_AND_FOCUS = f"""async (given) => {{
+  return [await ({RUN_AXE})(given), ({UNSEEN_FOCUS})({ENDS_OF_ROWS}), ({TOO_WIDE})(), ({WIDE_TABLES})()];
+}}"""
+SPACED_PROBLEMS = f"""() => {{
+  const wide = ({TOO_WIDE})();
+  ({SPACED})(true);
+  const found = [wide, ({TOO_WIDE})(), ({CLIPPED})()];
+  ({SPACED})(false);
+  return found;
+}}"""
 
 
 class Requests:
@@ -116,27 +144,45 @@ class PageChecks:
 
     def find_problems(self, page: Page) -> Iterator[str]:
         yield from find_excess_weight(page)
-        load_axe(page)
-        # Where a page gave it; the link to skip covers something.
-        page.evaluate("document.activeElement.blur()")
+        has_axe, is_dark = page.evaluate(START)
+        if not has_axe:
+            page.evaluate(AXE)
+        shown = "dark" if is_dark else "light"
         for viewport, themes in SIZES:
             page.set_viewport_size(viewport)
             for theme in themes:
-                set_theme(page, theme)
-                if theme == themes[-1]:
-                    found = [*self.find_axe_problems(page, theme, EVERYTHING), *page.evaluate(UNSEEN_FOCUS)]
-                else:
-                    found = [*self.find_axe_problems(page, theme, COLOURS)]
-                yield from (f"{theme}, {viewport['width']} px: {problem}" for problem in found)
-            yield from find_wide_content(page, viewport["width"])
-        yield from find_spaced_problems(page)
+                if theme != shown:
+                    page.emulate_media(color_scheme=theme)
+                    shown = theme
+                check = self.find_all_problems if theme == themes[-1] else self.find_faint_text
+                yield from (f"{theme}, {viewport['width']} px: {problem}" for problem in check(page, theme))
+            if viewport is HALF:
+                yield from describe_width(page.evaluate(TOO_WIDE), viewport["width"])
+        yield from find_narrow_problems(page)
 
-    def find_axe_problems(self, page: Page, theme: str, options: dict[str, Any]) -> Iterator[str]:
-        """Run axe, and compare the colours of text that looks like none before in this theme."""
-        new = [look for look in page.evaluate(LOOKS_OF_TEXT) if look not in self.compared[theme]]
+    def find_faint_text(self, page: Page, theme: Theme) -> Iterator[str]:
+        """Compare the colours of text that looks like none before in this theme."""
+        new = self._new_looks(page, theme)
+        found = page.evaluate(RUN_AXE, [new, {**ONLY_VIOLATIONS, **COLOURS}]) if new else []
         self.compared[theme].update(new)
-        if new or options is not COLOURS:
-            yield from map(describe, page.evaluate(RUN_AXE, [new, {**ONLY_VIOLATIONS, **options}]))
+        yield from map(describe, found)
+
+    def find_all_problems(self, page: Page, theme: Theme) -> Iterator[str]:
+        """Apply all rules, and the rules on colours to new looks of text; check the focus and the width."""
+        new = self._new_looks(page, theme)
+        found = page.evaluate(ALL_RULES_AND_FOCUS, [new, {**ONLY_VIOLATIONS, **EVERYTHING}])
+        self.compared[theme].update(new)
+        violations, unseen, wide, tables = found
+        yield from map(describe, violations)
+        yield from unseen
+        if wide:
+            yield f"scrolls sideways: {wide}"
+        if page.viewport_size == WIDE:
+            yield from tables
+
+    def _new_looks(self, page: Page, theme: Theme) -> list[int]:
+        looks = page.evaluate(LOOKS_IN_A_STABLE_PAGE)
+        return [look for look in looks if look not in self.compared[theme]]
 
 
 def find_state_problems(page: Page) -> list[str]:
@@ -157,22 +203,18 @@ def find_state_problems(page: Page) -> list[str]:
     return found
 
 
-def find_wide_content(page: Page, width: int) -> Iterator[str]:
-    """Yield what does not fit into the width, and tables that scroll on a large screen."""
-    if wide := page.evaluate(TOO_WIDE):
-        yield f"scrolls sideways at {width} px: {wide}"
-    if width == WIDE["width"]:
-        yield from page.evaluate(WIDE_TABLES)
+def describe_width(wide: list[str], width: int, letters: str = "") -> Iterator[str]:
+    if wide:
+        yield f"scrolls sideways at {width} px{letters}: {wide}"
 
 
-def find_spaced_problems(page: Page) -> Iterator[str]:
-    """Yield what does not fit at the narrowest width with wide letters."""
-    page.evaluate(SPACED, True)
-    if wide := page.evaluate(TOO_WIDE):
-        yield f"scrolls sideways at {NARROWEST['width']} px with wide letters: {wide}"
-    if clipped := page.evaluate(CLIPPED):
+def find_narrow_problems(page: Page) -> Iterator[str]:
+    """Yield what does not fit at the narrowest width, and what does not fit there with wide letters."""
+    wide, spaced, clipped = page.evaluate(SPACED_PROBLEMS)
+    yield from describe_width(wide, NARROWEST["width"])
+    yield from describe_width(spaced, NARROWEST["width"], " with wide letters")
+    if clipped:
         yield f"cuts off letters that are set wide: {clipped}"
-    page.evaluate(SPACED, False)
 
 
 def find_excess_height(page: Page) -> Iterator[str]:
@@ -193,9 +235,9 @@ def find_excess_weight(page: Page) -> Iterator[str]:
         yield f"weighs {weight // 1000} kB: {first}"
 
 
-def set_theme(page: Page, theme: str) -> None:
+def set_theme(page: Page, theme: Theme) -> None:
     if page.evaluate(IS_DARK) != (theme == "dark"):
-        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+        page.emulate_media(color_scheme=theme)
     page.evaluate(WAIT_FOR_FRAMES)
 
 

@@ -25,7 +25,6 @@ from tests.accounts.passkey import confirm_session
 from tests.browser import full_store, page_weight
 from tests.browser.conftest import OpenPage, Watch
 from tests.browser.page_checks import (
-    COLOURS,
     PHONE,
     WIDE,
     PageChecks,
@@ -39,6 +38,7 @@ from tests.browser.site_walk import NOT_FOUND, SiteWalk
 from tests.clients import signed_in_client
 
 HERE = ""  # the page that is open
+CHECKS = PageChecks()  # of all tests here: text that looks the same is compared once
 LONG = "a-name-without-any-blank-" * 8
 MAKE_LABELS_FAINT = """(where) => {
   const sheet = new CSSStyleSheet();
@@ -67,6 +67,27 @@ HIDE_NAMES = """(size) => {
 NAME_THEM = """() => {
   for (const one of document.querySelectorAll(".added, .lost")) one.setAttribute("aria-label", "Home");
 }"""
+# Rows of large buttons. The third one shrinks, with two more in it; or no row shows that it has the focus.
+ADD_ROWS = """() => {
+  const row = (number) => `<li><button type="button">Row ${number}</button></li>`;
+  document.querySelector("main").insertAdjacentHTML("beforeend",
+    `<ul class="rows">${[1, 2, 3, 4, 5].map(row).join("")}</ul>`);
+  for (const one of document.querySelectorAll(".rows button")) {
+    Object.assign(one.style, { display: "block", inlineSize: "9rem", blockSize: "3rem" });
+  }
+}"""
+SHRINK_THE_THIRD = """() => {
+  const row = document.querySelector(".rows li:nth-child(3)");
+  for (const name of ["One", "Two"]) {
+    row.insertAdjacentHTML("beforeend", `<button type="button">${name}</button>`);
+  }
+  for (const one of row.querySelectorAll("button")) {
+    Object.assign(one.style, { display: "block", blockSize: "10px", minBlockSize: "0", padding: "0" });
+  }
+}"""
+HIDE_THE_RINGS = """() => {
+  for (const one of document.querySelectorAll(".rows button")) one.style.outline = "none";
+}"""
 LISTS = (
     *("/", "/memories/", "/memories/?q=tide", "/trash/", "/review/", "/review/?tab=contradictions"),
     *("/duplicates/", "/sessions/", "/timeline/", "/timeline/entries/", "/injections/", "/facts/"),
@@ -87,7 +108,7 @@ def home(settings: Any, tmp_path: Path) -> None:
 
 def look_at(page: Page, addresses: Iterable[str]) -> None:
     """Fail with the problems and their pages."""
-    requests, checks = Requests(page), PageChecks()
+    requests = Requests(page)
     page.keyboard.press("Tab")  # from here on the focus shows
     wrong: dict[str, list[str]] = defaultdict(list)
     with axe_on_each_page(page):
@@ -98,7 +119,7 @@ def look_at(page: Page, addresses: Iterable[str]) -> None:
                     wrong[f"redirects to {page.url}"].append(address)
             unfold(page)
             requests.settle()
-            for one in checks.find_problems(page):
+            for one in CHECKS.find_problems(page):
                 wrong[one].append(address)
     assert not wrong, "\n" + "\n".join(f"{what}\n    on {places}" for what, places in wrong.items())
 
@@ -275,11 +296,27 @@ def test_name_that_is_missing_at_one_size_is_found(open_page: OpenPage, watch: W
     assert any("link-name" in one for one in found)
 
 
+def test_defects_of_rows_are_found(open_page: OpenPage, watch: Watch) -> None:
+    """The size of each small target counts; of large ones and for the focus, the first and the last row."""
+    page, checks = open_page("/login/"), PageChecks()
+    page.keyboard.press("Tab")
+    page.evaluate(ADD_ROWS)
+    assert not list(checks.find_problems(page))
+    page.evaluate(SHRINK_THE_THIRD)
+    [wide, narrow] = checks.find_problems(page)
+    for problem in (wide, narrow):
+        assert "target-size (3): " in problem
+        assert "li:nth-child(3)" in problem
+    page.evaluate(HIDE_THE_RINGS)
+    found = [one for one in checks.find_problems(page) if "no ring: button" in one]
+    assert {one.rpartition(" ")[2] for one in found} >= {"1", "5"}
+
+
 def test_contrast_is_checked_again_over_another_background(open_page: OpenPage, watch: Watch) -> None:
     page, checks = open_page("/login/"), PageChecks()
     load_axe(page)
     page.evaluate(LAY_TEXT_OVER_WHITE)
-    assert not list(checks.find_axe_problems(page, "light", COLOURS))
+    assert not list(checks.find_faint_text(page, "light"))
     page.evaluate(DARKEN_WHAT_IS_UNDER)
-    [found] = checks.find_axe_problems(page, "light", COLOURS)
+    [found] = checks.find_faint_text(page, "light")
     assert "#over" in found

@@ -10,8 +10,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from django.core.handlers.wsgi import WSGIHandler
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from playwright.sync_api import Browser, BrowserContext, Error, Request, Route
+from playwright.sync_api import Browser, BrowserContext, Error, Request
 
 from memoryhub.models import Memory
 from tests.browser.conftest import HARMLESS
@@ -52,10 +54,9 @@ class Witness:
 
     def __init__(self, context: BrowserContext, host: str) -> None:
         self.host, self.seen = host, list[str]()
+        self.context = context
         # Headers and bodies of pages that were rendered before; the browser shows each of them once.
         self.answers: dict[str, tuple[dict[str, str], str]] = {}
-        context.route(self._is_foreign, self._refuse)
-        context.route(self._is_answered, self._answer)
         self.page = context.new_page()
         self.page.on("dialog", self._dialog)
         self.page.on("console", lambda one: self._note(one.text, one.type in ("error", "warning")))
@@ -64,20 +65,20 @@ class Witness:
         self.page.on("popup", lambda popup: self._note(f"popup: {popup.url}"))
         self.page.on("download", lambda one: self._note(f"download: {one.url}"))
 
+    def refuse_foreign_requests(self) -> None:
+        """Abort them before a page navigates. A context with routes does not cache scripts and styles."""
+        self.context.route(self._is_foreign, lambda route: route.abort())
+
     def _is_foreign(self, url: str) -> bool:
         return urlsplit(url).scheme in ("http", "https", "ws", "wss") and urlsplit(url).netloc != self.host
 
-    def _refuse(self, route: Route) -> None:
-        route.abort()
-
-    def _is_answered(self, url: str) -> bool:
-        return _path(url) in self.answers
-
-    def _answer(self, route: Route) -> None:
-        if not route.request.is_navigation_request():
-            return route.fallback()
-        headers, body_ = self.answers.pop(_path(route.request.url))
-        return route.fulfill(headers=headers, body=body_)
+    def answer(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the rendered page for a navigation."""
+        path = _path(request.get_full_path())
+        if path not in self.answers or request.headers.get("Sec-Fetch-Mode") != "navigate":
+            return None
+        headers, body_ = self.answers.pop(path)
+        return HttpResponse(body_, headers=headers)
 
     def _dialog(self, dialog: Any) -> None:
         self._note(f"dialog: {dialog.message}")
@@ -143,15 +144,19 @@ def visit(client: Any) -> dict[str, tuple[dict[str, str], str]]:
 
 
 def test_stored_markup_runs_loads_and_redirects_nothing(witness, monkeypatch):
-    _check_every_page(witness)
+    _check_every_page(witness, monkeypatch)
     _check_inserted_content(witness)
     _check_that_markup_would_be_found(witness, monkeypatch)
 
 
-def _check_every_page(witness: Witness) -> None:
+def _check_every_page(witness: Witness, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {}
     found = visit(witness.client)
     assert len(found) > 100
+    render = WSGIHandler.get_response
+    monkeypatch.setattr(
+        WSGIHandler, "get_response", lambda hub, request: witness.answer(request) or render(hub, request)
+    )
     witness.answers = {_path(address): answer for address, answer in found.items()}
     for address in found:
         try:
@@ -187,6 +192,7 @@ def _check_inserted_content(witness: Witness) -> None:
 
 def _check_that_markup_would_be_found(witness: Witness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test can fail: the same pages, and what they escape let through."""
+    witness.refuse_foreign_requests()
     monkeypatch.setattr("django.template.base.conditional_escape", str)
     for address in ("/memories/", "/sessions/", "/facts/", "/journal/", "/admin/memoryhub/memory/"):
         assert witness.open(address), address
