@@ -55,6 +55,7 @@ class PromptWords(RuleSchema):
     actions: Words
     interjections: Words
     objects: Words
+    remarks: Words
     questions: Words
     german: Words
     german_ambiguous: Words
@@ -65,7 +66,8 @@ _WORDS = load_rule_file(Path(__file__).with_name("prompt_words.toml"), PromptWor
 CHATTER = frozenset(map(stem, _WORDS.conversation | _WORDS.actions))
 _ACTIONS = frozenset(map(stem, _WORDS.actions))
 _UNINFORMATIVE = STOP_WORDS | _WORDS.german
-_OBJECTS = frozenset(map(stem, _WORDS.objects | _WORDS.interjections))
+_REMARKS = frozenset(map(stem, _WORDS.remarks))
+_OBJECTS = frozenset(map(stem, _WORDS.objects | _WORDS.interjections)) | _REMARKS
 _GERMAN = GERMAN_STOP_WORDS | _WORDS.german_ambiguous
 _ORDER_WORDS = STOP_WORDS | _WORDS.actions | _WORDS.interjections | _WORDS.german | GERMAN_STOP_WORDS
 _CLEARLY_GERMAN = (_WORDS.german | _WORDS.questions) - STOP_WORDS - GERMAN_STOP_WORDS
@@ -90,6 +92,7 @@ _INSIDE_START = re.compile(
 _INSIDE_END = re.compile("[゠-ヿ]{2}|[a-zA-Z0-9]{2}")
 _INNER_CAPITAL = re.compile(r"[^\W_]*(?:[a-z][A-Z]|[A-Za-z]\d)")
 _CAPITAL_FOLLOWS = re.compile(r"[.!?]\s|\n")  # the end of a sentence or line
+_ASKS_FOR_HABIT = re.compile(r"\b(?:do|should|must) we\b", re.IGNORECASE)  # "Do we squash commits?"
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+|(?<=[。！？；])")
 
 
@@ -129,11 +132,15 @@ def parse_prompt(prompt: str) -> ParsedPrompt:
 
 
 def _is_order(text: str, terms: Collection[Term]) -> bool:
-    """Return whether a prompt is only an order for the next step, such as "commit this".
+    """Return whether a prompt is only an order for the next step, such as "commit this", or a remark.
 
     All its terms are usual objects of work, and no question comes before them.
     """
     if not terms or not all(term.words and _OBJECTS.issuperset(term.stems) for term in terms):
+        return False
+    if all(_REMARKS.issuperset(term.stems) for term in terms):
+        return True
+    if _ASKS_FOR_HABIT.search(text):
         return False
     spoken = words(text)
     for word in spoken:

@@ -267,9 +267,31 @@ def test_order_without_a_subject_brings_nothing(ask, recalled, habits, prompt):
 
 
 @pytest.mark.parametrize(
+    ("prompt", "text"),
+    [
+        ("clean this up", "Clean up unused imports before a release"),
+        ("is this correct?", "Corrected the indentation of the guide"),
+        ("read the file again", "Reads need a permission for the file"),
+        ("how long will it take?", "Long names are shortened"),
+        ("why did that fail?", "Failing imports are listed"),
+        ("what's left to do?", "Tables are aligned at the left"),
+        ("that's enough", "Enough disk space is checked"),
+        ("still broken", "Broken links are reported"),
+        ("make sure it is faster", "A faster parser"),
+        ("wait a moment", "Moments are stored in UTC"),
+        ("the second one", "Once a second, the cache is written"),
+    ],
+)
+def test_remark_or_usual_order_brings_nothing(ask, recalled, remember, prompt, text):
+    remember(text)
+    assert (ask(prompt).context, recalled(prompt)) == ("", [])
+
+
+@pytest.mark.parametrize(
     ("prompt", "title"),
     [
         ("how do we write commit messages?", "Commit messages"),
+        ("Should we commit here?", "Commit messages"),
         ("Commit this, but check our convention for messages first.", "Commit messages"),
         ("commit", "Commit messages"),
         ("How do we run the tests?", "Vitest runs the tests"),
