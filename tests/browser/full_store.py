@@ -195,7 +195,9 @@ def _create_full_memory(actor: Actor) -> None:
         MemoryDraft(content="elsewhere", session_id=SHARED_SESSION_ID, project="bakery"), actor
     )
     for lesson in ("First lesson", "Second lesson", "Third lesson"):  # their links are under each other
-        memories.create_memory(MemoryDraft(content=lesson, session_id=SHARED_SESSION_ID, project="shop"), actor)
+        memories.create_memory(
+            MemoryDraft(content=lesson, session_id=SHARED_SESSION_ID, project="shop"), actor
+        )
     part = memories.create_memory(MemoryDraft(content="a part of it"), actor).memory
     memories.trash_memories([part.uid], actor)
     Memory.objects.filter(pk=part.pk).update(merged_into=full)

@@ -27,9 +27,6 @@ print(client.cookies.output(header="", sep=";"))
 """
 
 
-_reserved_ports: list[socket.socket] = []
-
-
 def free_port() -> int:
     """Return a free port of loopback, which no other program gets while this process runs.
 
@@ -41,7 +38,7 @@ def free_port() -> int:
     reserved.bind(("127.0.0.1", 0))
     port: int = reserved.getsockname()[1]
     if sys.platform == "linux":
-        _reserved_ports.append(reserved)
+        reserved.detach()  # it stays open until the process ends
     else:  # the server could not bind the same address
         reserved.close()
     return port
