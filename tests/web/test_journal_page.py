@@ -298,6 +298,18 @@ def test_details_that_are_long_are_counted_and_empty_ones_left_out():
     assert detail_items(detail) == [("changes", "2"), ("rights", "read, write")]
 
 
+@pytest.mark.parametrize("path", ["/journal/", "/admin/memoryhub/memory/{pk}/history/"])
+def test_reason_that_repeats_the_operation_is_left_out(
+    boss: Client, remember: Remember, actor: Actor, path: str
+) -> None:
+    memory = remember("first words")
+    memories.update_memory(memory.uid, MemoryPatch(title="Edited by hand"), actor)
+    memories.update_memory(memory.uid, MemoryPatch(title="Undone by hand"), actor, reason="undo")
+    html = boss.get(path.format(pk=memory.pk)).content.decode()
+    reasons = re.findall(r"reason(?:</span>|:) (\w+)", html)
+    assert reasons == ["undo"]
+
+
 def test_session_ids_are_in_the_details(boss: Client, actor: Actor) -> None:
     session = "3165e069-bc55-52d4-a963-d7cc26c474cf"
     change = journal.Change("consolidate", "memories", session, detail={"changes": 11, "run": session})

@@ -96,11 +96,16 @@ register.simple_tag(thing_url)
 
 
 @register.filter
-def detail_items(detail: object) -> list[tuple[str, str]]:
-    """Format the details of a journal entry; empty lists, ids and hashes are omitted (:func:`detail_ids`)."""
+def detail_items(detail: object, operation: str = "") -> list[tuple[str, str]]:
+    """Format the details of a journal entry; empty lists, ids and hashes are omitted (:func:`detail_ids`).
+
+    A reason that repeats the ``operation`` is omitted, too.
+    """
     shown = {
         name: value for name, value in _mapping(detail).items() if value != [] and not _is_id(name, value)
     }
+    if operation and shown.get("reason") == operation:
+        del shown["reason"]
     for name, label in _DETAIL_NAMES.items():
         if name in shown:
             shown[label] = shown.pop(name)
