@@ -88,7 +88,7 @@ def load_items(
         if not stops:
             yield mark
         if invalid is not None:
-            _report_invalid(invalid, options, tally)
+            _report_invalid(invalid, options.report, tally)
         if stops:
             return
 
@@ -140,10 +140,10 @@ def _look_ahead(batches: Iterator[_BatchRead]) -> Iterator[_BatchRead]:
     yield from waiting
 
 
-def _report_invalid(item: InvalidItem, options: LoadOptions, tally: Tally) -> None:
+def _report_invalid(item: InvalidItem, report: Callable[[str, Problem], None], tally: Tally) -> None:
     tally.failed += 1
     for problem in item.problems:
-        options.report(item.place, problem)
+        report(item.place, problem)
 
 
 class Batch:
@@ -200,18 +200,25 @@ class Batch:
             return refusal
 
     def store(self, tally: Tally) -> int:
-        """Store the items; return the number of refusals."""
+        """Store the items; return the number of refusals, which are reported in the order of the file."""
         if not self._items:
             return 0
         if not self._is_prepared:
             self.prepare()
         failed, self._tally, now = tally.failed, tally, timezone.now()
+        self._problems: list[tuple[str, Problem]] = []
         with write_transaction():
             for kind, items in self._by_kind().items():
                 self._store_kind(kind, items, now)
             if self._options.dry_run:
                 transaction.set_rollback(True)
+        order = {getattr(item, "place", ""): number for number, item in enumerate(self._items)}
+        for place, problem in sorted(self._problems, key=lambda one: order[one[0]]):
+            self._options.report(place, problem)
         return tally.failed - failed
+
+    def _report(self, place: str, problem: Problem) -> None:
+        self._problems.append((place, problem))
 
     def _check_secrets(self, item: Item) -> StoreError | None:
         if isinstance(item, HistoryItem):
@@ -242,7 +249,7 @@ class Batch:
             self._restore_history(kind, [item for item in items if isinstance(item, HistoryItem)], now)
         for item in items:
             if isinstance(item, InvalidItem):
-                _report_invalid(item, self._options, self._tally)
+                _report_invalid(item, self._report, self._tally)
             elif isinstance(item, UnmappedField):
                 self._tally.unsupported(item.what, item.count)
             elif isinstance(item, Conversation):
@@ -349,7 +356,7 @@ class Batch:
 
     def _refuse(self, place: str, refusal: StoreError) -> None:
         self._tally.failed += 1
-        self._options.report(place, Problem(refusal.field, refusal.message))
+        self._report(place, Problem(refusal.field, refusal.message))
 
 
 def _kind_of(item: Item) -> str:

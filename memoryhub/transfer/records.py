@@ -43,13 +43,40 @@ def _to_problem(location: tuple[int | str, ...], kind: str, message: str) -> Pro
     if kind == "model_type" and not location:
         message = "is not a JSON object"
     elif kind == "json_invalid":
-        message = "is not JSON: " + message.removeprefix("Invalid JSON: ").replace(
-            "at line 1 column", "at column"
-        )
+        message = _describe_json_error(message)
     elif kind == "missing":
         message = "is missing"
     message = re.sub(r"^(Value error, |(Input|String|List) (?=should))", "", message)
     return Problem(field, message)
+
+
+# The start of the parser's message, and what it means.
+_JSON_ERRORS = {
+    "EOF": "the line ends too early",
+    "trailing characters": "there is more text after the end of the object",
+    "trailing comma": "a comma is before a closing bracket",
+    "key must be a string": "a field name is missing or is not in double quotes",
+    "expected value": "a value is missing or is not in double quotes",
+    "expected ident": "a value is missing or is not in double quotes",
+    "expected `:`": "a colon is missing",
+    "expected `,`": "a comma or a closing bracket is missing",
+    "invalid number": "a number is incomplete or has a leading zero",
+    "invalid escape": "a backslash is not followed by a valid escape sequence",
+    "unexpected end of hex escape": "an escape sequence is incomplete",
+    "lone leading surrogate": "an escape sequence is incomplete",
+    "invalid unicode": "the text is not UTF-8",
+    "control character": "a control character is not escaped",
+    "recursion limit": "lists or objects are nested too deeply",
+    "number out of range": "a number is too long",
+}
+
+
+def _describe_json_error(message: str) -> str:
+    parsed = re.fullmatch(r"Invalid JSON: (.*) at line \d+ column (\d+)", message)
+    if not parsed:
+        return "is not JSON"
+    texts = (text for start, text in _JSON_ERRORS.items() if parsed[1].startswith(start))
+    return f"is not JSON at column {parsed[2]}: {next(texts, parsed[1])}"
 
 
 NO_HISTORY = ImportedHistory()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from memoryhub.transfer import jsonl as lines_of
@@ -11,15 +13,15 @@ from tests.commands.conftest import contents
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("home")]
 
 BAD = [
-    (b'{"content": "broken', "line 1: is not JSON: EOF while parsing a string"),
+    (b'{"content": "broken', "line 1: is not JSON at column 19: the line ends too early"),
     (b"[1, 2]", "line 1: is not a JSON object"),
     (b'"text"', "line 1: is not a JSON object"),
     (b"null", "line 1: is not a JSON object"),
-    (b"hello", "line 1: is not JSON"),
-    (b'{"content":"\xff"}', "line 1: is not JSON: invalid unicode"),
-    (b'{"content":"raw \x00 nul"}', "line 1: is not JSON: control character"),
+    (b"hello", "line 1: is not JSON at column 1: a value is missing or is not in double quotes"),
+    (b'{"content":"\xff"}', "line 1: is not JSON at column 13: the text is not UTF-8"),
+    (b'{"content":"raw \x00 nul"}', "line 1: is not JSON at column 17: a control character is not escaped"),
     (b'{"content":"nul \\u0000"}', "line 1: content: must not contain a NUL character"),
-    (b'{"content":"lone \\ud800"}', "line 1: is not JSON"),
+    (b'{"content":"lone \\ud800"}', "line 1: is not JSON at column 24: an escape sequence is incomplete"),
     (b'{"content":"  "}', "line 1: content: must contain more than white space"),
     (b'{"title":"t"}', "line 1: content: is missing"),
     (b'{"content":5}', "line 1: content: should be a valid string"),
@@ -30,9 +32,22 @@ BAD = [
     (b'{"content":"a","tags":["x",3]}', "line 1: tags.1: should be a valid string"),
     (b'{"content":"a","created_at":"3020-01-01"}', "line 1: created_at: is out of range"),
     (b'{"content":"a","entities":[{"entity":""}]}', "line 1: entities.0.entity: must contain more"),
-    (b'{"content":"a"} {"content":"b"}', "line 1: is not JSON: trailing characters"),
-    (b"[" * 100_000, "line 1: is not JSON: recursion limit"),
-    (b'{"content":"a","importance":' + b"9" * 5000 + b"}", "line 1: is not JSON: number out of range"),
+    (
+        b'{"content":"a"} {"content":"b"}',
+        "line 1: is not JSON at column 17: there is more text after the end",
+    ),
+    (b'{"content":"a",}', "line 1: is not JSON at column 16: a comma is before a closing bracket"),
+    (b'{content:"a"}', "line 1: is not JSON at column 2: a field name is missing or is not in double"),
+    (b'{"content":tru}', "line 1: is not JSON at column 15: a value is missing or is not in double"),
+    (b'{"content" "a"}', "line 1: is not JSON at column 12: a colon is missing"),
+    (b'{"content":"a" "b":1}', "line 1: is not JSON at column 16: a comma or a closing bracket is missing"),
+    (b'{"content":01}', "line 1: is not JSON at column 13: a number is incomplete"),
+    (b'{"content":"\\q"}', "line 1: is not JSON at column 14: a backslash is not followed by"),
+    (b"[" * 100_000, "line 1: is not JSON at column 202: lists or objects are nested too deeply"),
+    (
+        b'{"content":"a","importance":' + b"9" * 5000 + b"}",
+        "line 1: is not JSON at column 4330: a number is too long",
+    ),
     (b'{"content":"' + b"x" * 100_001 + b'"}', "line 1: content: should have at most 100000"),
 ]
 
@@ -72,6 +87,12 @@ def test_a_line_too_long_to_be_a_memory_is_passed_over(run, jsonl, monkeypatch):
     ran = run("import_memories", jsonl(b'{"content":"' + b"x" * 5_000_000 + b'"}', {"content": "good"}))
     assert "line 1: is longer than 1 MiB" in ran.err
     assert contents() == {"good"}
+
+
+def test_bad_lines_are_listed_in_the_order_of_the_file(run, jsonl):
+    secret = {"content": "The key is AKIA" + "Z7Q3M5X2K9L4P8R6"}
+    ran = run("import_memories", jsonl(secret, {"content": "good"}, b"bad", secret))
+    assert re.findall(r"^line (\d+):", ran.err, re.MULTILINE) == ["1", "3", "4"]
 
 
 def test_only_the_first_errors_are_shown_and_the_rest_counted(run, jsonl):
