@@ -56,6 +56,14 @@
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (event.defaultPrevented || form.method !== "post") return;
+    if (!navigator.onLine) {
+      // The browser's error page would replace the text.
+      event.preventDefault();
+      say("You are offline. Nothing was sent; your text is still here.");
+      failure?.scrollIntoView({ block: "nearest" });
+      return;
+    }
+    say("");
     if (form.dataset.sent) event.preventDefault();
     form.dataset.sent = "yes";
     setTimeout(() => delete form.dataset.sent, RESEND_AFTER);

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Route, expect
 
 from memoryhub.checks import services
-from memoryhub.models import MemoryCheck
+from memoryhub.models import Memory, MemoryCheck
 from tests.browser.conftest import OpenPage, Watch
 
 
@@ -69,6 +69,22 @@ def test_a_form_is_sent_once_while_the_hub_is_slow(open_page: OpenPage, insider:
     assert len(held) == 1
     held[0].continue_()
     expect(page.get_by_text("Check saved.")).to_be_visible()
+
+
+def test_a_form_that_is_sent_while_offline_stays_and_can_be_sent_again(
+    open_page: OpenPage, insider: User
+) -> None:
+    page = open_page("/memories/new/", insider)
+    page.get_by_label("Content").fill("The tide tables come from the office")
+    page.context.set_offline(True)
+    page.get_by_role("button", name="Save", exact=True).click()
+    message = page.get_by_role("alert").filter(has_text="You are offline. Nothing was sent")
+    expect(message).to_be_in_viewport()
+    expect(page.get_by_label("Content")).to_have_value("The tide tables come from the office")
+    page.context.set_offline(False)
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page).to_have_url(re.compile("/memories/(?!new/)"))
+    assert Memory.objects.get().content == "The tide tables come from the office"
 
 
 def test_memories_of_a_check_are_found_while_typing(
