@@ -265,6 +265,18 @@ class TestReport:
         # Dark letters, also for who reads light ones on the screen.
         expect(page.locator("body")).to_have_css("color", "rgb(25, 32, 29)")
 
+    def test_a_list_is_printed_with_its_words_and_filters(
+        self, open_page: Any, insider: Any, three: Any
+    ) -> None:
+        page = open_page("/memories/?q=zebra&project=zoo", insider)
+        words = page.get_by_text("Search: zebra", exact=True)
+        expect(words).to_be_hidden()
+        page.emulate_media(media="print")
+        expect(words).to_be_visible()
+        expect(page.locator(".chip")).to_have_text(re.compile(r"Project\s+zoo"))
+        expect(page.locator(".chip")).to_be_visible()
+        expect(page.locator(".chip svg")).to_be_hidden()
+
     def test_rows_of_a_list_begin_at_the_left_edge_of_the_paper(
         self, open_page: Any, insider: Any, three: Any
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -38,6 +39,21 @@ class TestScope:
         assert "march" not in page
         choose(visitor, "")
         assert "march" in words(visitor, path)
+
+    def test_a_printed_list_names_the_chosen_project(self, visitor: Client) -> None:
+        choose(visitor, "zoo")
+        lines = [
+            re.sub(
+                "<[^>]+>", "", " ".join(re.findall(r'<p class="print-only">(.+)</p>', words(visitor, path)))
+            )
+            for path in ("/memories/", "/memories/?q=lions", "/memories/?q=geese&project=farm")
+        ]
+        # Another project than the chosen one is a filter, which has a chip.
+        assert [line.strip() for line in lines] == [
+            "Project: zoo",
+            "Search: lions in project zoo",
+            "Search: geese",
+        ]
 
     def test_trash_and_its_selection_are_of_the_chosen_project(self, writer: Client, remember: Any) -> None:
         for memory in (remember("old lions", project="zoo"), remember("old geese", project="farm")):
