@@ -33,10 +33,16 @@
     dark.addEventListener("change", () => nameTheme(themeButton));
   }
 
-  // htmx logs a request that newer input replaced as an error. Real failures are logged with their cause as well.
+  const SIGNED_OUT = "You are signed out. Nothing was saved. Sign in in a new tab, then copy your text from here.";
+
+  // A form of a signed-out person stays in its page (middleware.py).
+  const isSignedOut = (detail) => detail.xhr?.status === 401;
+
+  // htmx logs a request that newer input replaced, and an expired session, as errors. Real failures are logged with their
+  // cause as well.
   if (window.htmx) {
     htmx.logger = (element, name, detail) => {
-      if (name === "htmx:sendAbort" || name === "htmx:afterRequest") delete detail.error;
+      if (name === "htmx:sendAbort" || name === "htmx:afterRequest" || isSignedOut(detail)) delete detail.error;
     };
   }
 
@@ -47,8 +53,15 @@
     failure.textContent = text;
     failure.hidden = !text;
   }
+  function sayInView(text) {
+    say(text);
+    failure?.scrollIntoView({ block: "nearest" });
+  }
   document.addEventListener("htmx:sendError", () => say("The hub does not answer. Check the connection and try again."));
-  document.addEventListener("htmx:responseError", () => say("That did not work. Reload the page and try again."));
+  document.addEventListener("htmx:responseError", (event) => {
+    if (isSignedOut(event.detail)) sayInView(SIGNED_OUT);
+    else say("That did not work. Reload the page and try again.");
+  });
   document.addEventListener("htmx:afterOnLoad", (event) => event.detail.successful && say(""));
 
   // A second click while the browser waits for the next page would send a form again. Downloads leave the page as it is.
@@ -59,8 +72,7 @@
     if (!navigator.onLine) {
       // The browser's error page would replace the text.
       event.preventDefault();
-      say("You are offline. Nothing was sent; your text is still here.");
-      failure?.scrollIntoView({ block: "nearest" });
+      sayInView("You are offline. Nothing was sent; your text is still here.");
       return;
     }
     say("");

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from memoryhub.models import Memory
 from tests.browser.page_checks import find_state_problems
 
-from .conftest import DESKTOP, PHONE, OpenPage, no_sideways_scrolling
+from .conftest import DESKTOP, PHONE, OpenPage, Watch, no_sideways_scrolling
 
 Remember = Callable[..., Memory]
 pytestmark = pytest.mark.usefixtures("embedding")
@@ -95,6 +95,21 @@ class TestJourney:
         mine.get_by_role("button", name="Merge with this text").click()
         expect(page.get_by_text("Merged 2 memories")).to_be_visible()
         assert Memory.objects.filter(content="Trains run late", deleted_at=None).count() == 1
+
+
+def test_an_own_text_stays_in_its_form_if_the_session_expired(
+    open_page: OpenPage, watch: Watch, ada: User, alike: list[Memory]
+) -> None:
+    watch.expect(401)
+    page = open_page("/duplicates/", ada)
+    mine = cluster(page, SAYING)
+    mine.get_by_text("Merge with your own text").click()
+    mine.get_by_label("Text", exact=True).fill("The cache is emptied at two")
+    page.context.clear_cookies(name="sessionid")
+    mine.get_by_role("button", name="Merge with this text").click()
+    expect(page.get_by_role("alert").filter(has_text="You are signed out.")).to_be_in_viewport()
+    expect(mine.get_by_label("Text", exact=True)).to_have_value("The cache is emptied at two")
+    assert trashed() == 0
 
 
 def test_choosing_another_one_keeps_what_was_left_out_and_written(

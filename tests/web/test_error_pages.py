@@ -109,6 +109,19 @@ def test_a_form_after_the_session_expired_shows_its_text_and_a_link_to_sign_in()
     assert ">change</textarea>" not in shown
 
 
+def test_a_form_of_htmx_after_the_session_expired_stays_in_its_page():
+    headers = {**OURS, "HX-Request": "true"}
+    answer = Client().post("/duplicates/decide/", {"do": "text", "content": WRITTEN}, headers=headers)
+    assert (answer.status_code, answer.headers.get("HX-Redirect")) == (401, None)
+
+
+def test_a_form_of_htmx_without_text_leads_to_the_sign_in():
+    headers = {**OURS, "HX-Request": "true"}
+    form = {"do": "merge", "seen": "0d9b7a52 2026-01-02T03:04:05+00:00"}
+    answer = Client().post("/duplicates/decide/", form, headers=headers)
+    assert answer["HX-Redirect"].startswith("/login/")
+
+
 def test_a_form_with_an_expired_token_shows_its_text(sign_in):
     client = sign_in("add_memory")
     client.handler.enforce_csrf_checks = True

@@ -88,10 +88,13 @@ class PageMiddleware(LoginRequiredMiddleware):
     def handle_no_permission(self, request: HttpRequest, view_func: Callable[..., Any]) -> Redirect:
         """Redirect to the login, but show the text of a form first, which the redirect would lose.
 
-        A fragment cannot show a login, so htmx redirects the whole page.
+        A fragment cannot show a login, so htmx redirects the whole page. A form with a text stays in
+        its page, where hub.js reports the status 401.
         """
         htmx = HtmxDetails(request)
-        if not htmx and (texts := submitted_texts(request)):
+        if texts := submitted_texts(request):
+            if htmx:
+                return HttpResponse(status=401)  # type: ignore[return-value]
             context = {"submitted": texts, "signed_out": True, "form_url": referring_page(request, "/login/")}
             return render(request, "403_csrf.html", context, status=403)  # type: ignore[return-value]
         back = htmx.current_url_abs_path if htmx else None

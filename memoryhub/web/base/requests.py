@@ -128,11 +128,11 @@ def submitted_texts(request: HttpRequest) -> list[tuple[str, str]]:
     if not is_ours or any("password" in name for name in request.POST):
         return []
     fields = ((name, str(value).strip()) for name, value in request.POST.items())
-    # Ids, numbers and choices are single words.
+    # Ids, numbers and choices are single words, and "seen" contains the versions of memories.
     return [
         (name.replace("_", " ").capitalize(), text)
         for name, text in fields
-        if len(text.split()) > 1 or not text.isascii()
+        if name != "seen" and (len(text.split()) > 1 or not text.isascii())
     ]
 
 
