@@ -176,7 +176,7 @@ def clean_prompt(prompt: str) -> str:
     language = _find_language(prompt)
     if language is None:
         return prompt
-    removed = language.functions | language.ambiguous
+    removed = language.functions | language.ambiguous | _WORDS.foreign_questions
     return WORD.sub(lambda word: word[0] if word[0].isupper() or fold(word[0]) not in removed else "", prompt)
 
 
