@@ -39,7 +39,7 @@ FEW_WORDS, MANY_WORDS = 16, 28  # informative words of a prompt
 MIN_SENTENCE_WORDS = 3
 CJK_CHARS_OF_WORD = 3  # at least, on average, in scripts without spaces
 # Different function words of a prompt in another language than English. Words of conversation and questions
-# count twice, all those together that are also English words once.
+# count twice, all those together that are also English words once. Of equal languages the one with more of these.
 MIN_LANGUAGE_WORDS = 3
 NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
 SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
@@ -186,10 +186,10 @@ def _find_language(prompt: str) -> LanguageWords | None:
     counts = []
     for one in _LANGUAGES:
         clear = (one.conversation | _WORDS.foreign_questions) - STOP_WORDS - one.functions
-        count = len(found & one.functions) + 2 * len(found & clear)
-        counts.append(count + (not found.isdisjoint(one.ambiguous)))
+        count, ambiguous = len(found & one.functions) + 2 * len(found & clear), len(found & one.ambiguous)
+        counts.append((count + (ambiguous > 0), ambiguous))
     best = max(counts)
-    return _LANGUAGES[counts.index(best)] if best >= MIN_LANGUAGE_WORDS else None
+    return _LANGUAGES[counts.index(best)] if best[0] >= MIN_LANGUAGE_WORDS else None
 
 
 def without_actions(query: Query) -> Query:

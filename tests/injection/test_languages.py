@@ -6,12 +6,7 @@ import pytest
 
 from memoryhub.search.prompts import parse_prompt
 
-SUBJECTS = {
-    "Facets time out": "Suggested facets time out after 50 ms.",
-    "Redis sessions": "The web shop stores its sessions in Redis.",
-    "Ansible playbook": "Every Tuesday, Ansible rolls the shop out.",
-    "Gateway limits": "The gateway limits requests by address.",
-}
+SUBJECTS = ("facets", "Redis", "Ansible", "gateway")
 ABOUT = {
     "french": """
 Pourquoi les facets sont lents ?
@@ -124,8 +119,9 @@ COMMON = ("Fix tests", "Temporary files", "Commit hooks", "Error messages", "The
 def project(remember):
     for number in range(300):
         remember(f"{COMMON[number % 5]} in part {number}.", title=f"{COMMON[number % 5]} {number}")
-    for title, content in SUBJECTS.items():
-        remember(content, title=title)
+    for number in range(48):
+        subject = SUBJECTS[number % 4]
+        remember(f"The {subject} of part {number} were changed.", title=f"Use {subject} in part {number}")
 
 
 def titles(ask, prompts):
@@ -135,8 +131,11 @@ def titles(ask, prompts):
 @pytest.mark.parametrize("language", ABOUT)
 def test_a_subject_is_found_in_a_prompt_in_another_language(ask, language):
     prompts = ABOUT[language].strip().splitlines()
-    wanted = [title for title in SUBJECTS for _ in range(2)]
-    assert titles(ask, prompts) == {prompt: [title] for prompt, title in zip(prompts, wanted, strict=True)}
+    subjects = [subject for subject in SUBJECTS for _ in range(2)]
+    found = titles(ask, prompts)
+    assert all(found.values()), found
+    for subject, shown in zip(subjects, found.values(), strict=True):
+        assert all(subject in title for title in shown), found
 
 
 @pytest.mark.parametrize("language", WITHOUT_SUBJECT)
