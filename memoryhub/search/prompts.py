@@ -39,7 +39,7 @@ FEW_WORDS, MANY_WORDS = 16, 28  # informative words of a prompt
 MIN_SENTENCE_WORDS = 3
 CJK_CHARS_OF_WORD = 3  # at least, on average, in scripts without spaces
 # Different function words of a prompt in another language than English. Words of conversation and questions
-# count twice, all those together that are also English words once. Of equal languages the one with more of these.
+# count twice, all those together that are also English words once; these decide between similar languages.
 MIN_LANGUAGE_WORDS = 3
 NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
 SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
