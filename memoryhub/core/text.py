@@ -50,14 +50,12 @@ _VOWEL_THEN_CONSONANT = re.compile(r"[aeiouy][^aeiou]")
 
 class StopWords(RuleSchema):
     stop_words: Words
-    german_stop_words: Words
     negations: Words
     chinese_question_words: tuple[str, ...]
 
 
 _WORDS = load_rule_file(Path(__file__).with_name("stop_words.toml"), StopWords)
 STOP_WORDS, NEGATIONS = _WORDS.stop_words, _WORDS.negations
-GERMAN_STOP_WORDS = _WORDS.german_stop_words
 CHINESE_QUESTION_WORDS = re.compile("|".join(_WORDS.chinese_question_words))
 
 

@@ -37,6 +37,7 @@ from memoryhub.search.lexical import (
 from memoryhub.search.prompts import (
     SUBJECT_MATCH,
     ParsedPrompt,
+    are_objects,
     match_subjects,
     min_share_of_best,
     parse_prompt,
@@ -145,7 +146,7 @@ def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> lis
     words = TermMatches.load(memories, words_query(parsed, MAX_LOOKED_UP_PHRASES))
     if not len(words.rows):
         return []
-    if 0 < len(words.known_words) < len(parsed.words) <= MAX_CORRECTED_WORDS:
+    if parsed.is_english and 0 < len(words.known_words) < len(parsed.words) <= MAX_CORRECTED_WORDS:
         correction = correct_spelling(memories, prompt, fields=("title", "alias_text"))
         if correction is not None:
             parsed = parse_prompt(correction.typed)
@@ -176,11 +177,13 @@ def build_query(parsed: ParsedPrompt, frequencies: Mapping[str, int], total: int
     others = set(unknown)
     # Of equally rare terms the last ones, because most prompts end with the request.
     known = sorted((term for term in reversed(terms) if term not in others), key=lambda term: -weights[term])
-    # An unknown word may be part of a known one: deploy in deployment. One in another script is only in
-    # another language, so it is no sign of another topic.
+    # An unknown word may be part of a known one: deploy in deployment. One of another language or script than
+    # that of the known ones is no sign of another topic, unless these are usual objects: "corrige les tests".
     if known:
         is_latin = all(word.isascii() for term in known for word in term.words)
-        unknown = [term for term in unknown if term.words[0].isascii() or not is_latin][:MAX_UNKNOWN_TERMS]
+        counts = parsed.is_english or are_objects(known)
+        unknown = [term for term in unknown if (counts and term.words[0].isascii()) or not is_latin]
+        unknown = unknown[:MAX_UNKNOWN_TERMS]
     else:
         unknown = [term for term in unknown if len(term.words[0]) >= MIN_SUBSTRING_LENGTH]
     chosen = {*known[: MAX_TERMS - MAX_UNKNOWN_TERMS], *unknown[:MAX_TERMS]}

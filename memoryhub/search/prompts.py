@@ -17,7 +17,6 @@ from memoryhub.core.rule_files import RuleSchema, Words, load_rule_file
 from memoryhub.core.text import (
     CHINESE_QUESTION_WORDS,
     CJK,
-    GERMAN_STOP_WORDS,
     STOP_WORDS,
     WORD,
     fold,
@@ -39,13 +38,21 @@ MIN_SHARE_OF_BEST, MIN_SHARE_AMONG_MANY_WORDS = 0.6, 0.85
 FEW_WORDS, MANY_WORDS = 16, 28  # informative words of a prompt
 MIN_SENTENCE_WORDS = 3
 CJK_CHARS_OF_WORD = 3  # at least, on average, in scripts without spaces
-# Different function words of a prompt in German. Words of conversation and questions count twice, all those
-# together that are also English words once.
-MIN_GERMAN_WORDS = 3
+# Different function words of a prompt in another language than English. Words of conversation and questions
+# count twice, all those together that are also English words once; these decide between similar languages.
+MIN_LANGUAGE_WORDS = 3
 NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
 SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
 SEVERAL_NAMES = 3  # of different subjects in one prompt
 UNNAMED_SHARE = 0.4  # of this match in a long prompt if only names, such as "Redis", are clearly subjects
+
+
+class LanguageWords(RuleSchema):
+    """Words that show the language of a prompt. Those of conversation name no subject in any prompt."""
+
+    functions: Words
+    conversation: Words
+    ambiguous: Words
 
 
 class PromptWords(RuleSchema):
@@ -57,20 +64,21 @@ class PromptWords(RuleSchema):
     objects: Words
     remarks: Words
     questions: Words
-    german: Words
-    german_ambiguous: Words
+    foreign_questions: Words
     without_spaces: tuple[str, ...]
+    languages: dict[str, LanguageWords]
 
 
 _WORDS = load_rule_file(Path(__file__).with_name("prompt_words.toml"), PromptWords)
 CHATTER = frozenset(map(stem, _WORDS.conversation | _WORDS.actions))
 _ACTIONS = frozenset(map(stem, _WORDS.actions))
-_UNINFORMATIVE = STOP_WORDS | _WORDS.german
+_QUESTIONS = _WORDS.questions | _WORDS.foreign_questions
+_LANGUAGES = tuple(_WORDS.languages.values())
+_FOREIGN = frozenset[str]().union(*(one.functions | one.conversation for one in _LANGUAGES))
+_UNINFORMATIVE = STOP_WORDS.union(*(one.conversation for one in _LANGUAGES))
 _REMARKS = frozenset(map(stem, _WORDS.remarks))
 _OBJECTS = frozenset(map(stem, _WORDS.objects | _WORDS.interjections)) | _REMARKS
-_GERMAN = GERMAN_STOP_WORDS | _WORDS.german_ambiguous
-_ORDER_WORDS = STOP_WORDS | _WORDS.actions | _WORDS.interjections | _WORDS.german | GERMAN_STOP_WORDS
-_CLEARLY_GERMAN = (_WORDS.german | _WORDS.questions) - STOP_WORDS - GERMAN_STOP_WORDS
+_ORDER_WORDS = STOP_WORDS | _WORDS.actions | _WORDS.interjections | _FOREIGN
 _CHATTER_WITHOUT_SPACES = re.compile(rf"(?<!\w)(?:[ぁ-ゟー]|{'|'.join(_WORDS.without_spaces)})+(?!\w)")
 _PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
 _ISSUE = re.compile(r"#\d+")
@@ -103,6 +111,7 @@ class ParsedPrompt:
     terms: tuple[Term, ...]
     clauses: tuple[tuple[Term, ...], ...]
     files: tuple[str, ...]
+    is_english: bool = True
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -117,18 +126,17 @@ class ParsedPrompt:
 
 def parse_prompt(prompt: str) -> ParsedPrompt:
     """Parse a prompt. Of a long one only the beginning and the end, which usually contain the request."""
-    text = remove_relative_times(clean_prompt(strip_injected_context(prompt))).replace('"', " ")
+    own = strip_injected_context(prompt)
+    text = remove_relative_times(clean_prompt(own)).replace('"', " ")
     text = _NAME.sub(r' "\g<0>" ', text)
     parts = [text] if len(text) <= MAX_CHARS else [text[:MAX_CHARS], text[-MAX_CHARS:]]
     sentences = [clause for part in parts for clause in _SENTENCE_END.split(part) if clause.strip()]
     clauses = [_informative_terms(sentence) for sentence in sentences]
     terms = dict.fromkeys(term for clause in clauses for term in clause)
     files = _find_files(prompt)
-    return (
-        ParsedPrompt((), (), files)
-        if _is_order(prompt, terms)
-        else ParsedPrompt(tuple(terms), tuple(clauses), files)
-    )
+    if _is_order(prompt, terms):
+        return ParsedPrompt((), (), files)
+    return ParsedPrompt(tuple(terms), tuple(clauses), files, _find_language(own[: 8 * MAX_CHARS]) is None)
 
 
 def _is_order(text: str, terms: Collection[Term]) -> bool:
@@ -136,7 +144,7 @@ def _is_order(text: str, terms: Collection[Term]) -> bool:
 
     All its terms are usual objects of work, and no question comes before them.
     """
-    if not terms or not all(term.words and _OBJECTS.issuperset(term.stems) for term in terms):
+    if not terms or not are_objects(terms):
         return False
     if all(_REMARKS.issuperset(term.stems) for term in terms):
         return True
@@ -144,27 +152,44 @@ def _is_order(text: str, terms: Collection[Term]) -> bool:
         return False
     spoken = words(text)
     for word in spoken:
-        if word in _WORDS.questions:
+        if word in _QUESTIONS:
             return False
         if word in _WORDS.actions or stem(word) in _OBJECTS:
             break
     return not _ORDER_WORDS.isdisjoint(spoken)
 
 
-def clean_prompt(prompt: str) -> str:
-    """Remove line numbers of paths, excluded topics, conversation without spaces, and German function words.
+def are_objects(terms: Collection[Term]) -> bool:
+    """Return whether all terms are usual objects of work, such as "tests"."""
+    return all(term.words and _OBJECTS.issuperset(term.stems) for term in terms)
 
-    The latter only from a prompt in German. Some are names elsewhere: "es" is an alias of Elasticsearch.
+
+def clean_prompt(prompt: str) -> str:
+    """Remove line numbers of paths, excluded topics, conversation without spaces, and foreign function words.
+
+    The latter only from a prompt in their language, and not in capitals. Some are names: "es", "CI".
     """
     prompt = _EXCLUDED.sub(" ", _LINE_NUMBER.sub(r"\1", prompt))
     prompt = _UNMARKED_ISSUE.sub("#", prompt)
     if CJK.search(prompt):
         prompt = CHINESE_QUESTION_WORDS.sub(" ", _CHATTER_WITHOUT_SPACES.sub(" ", prompt))
-    found = set(words(prompt))
-    count = len(found & GERMAN_STOP_WORDS) + 2 * len(found & _CLEARLY_GERMAN)
-    if count + (not found.isdisjoint(_WORDS.german_ambiguous)) < MIN_GERMAN_WORDS:
+    language = _find_language(prompt)
+    if language is None:
         return prompt
-    return WORD.sub(lambda word: "" if fold(word[0]) in _GERMAN else word[0], prompt)
+    removed = language.functions | language.ambiguous | _WORDS.foreign_questions
+    return WORD.sub(lambda word: word[0] if word[0].isupper() or fold(word[0]) not in removed else "", prompt)
+
+
+def _find_language(prompt: str) -> LanguageWords | None:
+    """Return the words of the language of a prompt; None for English and unknown languages."""
+    found = set(words(prompt))
+    counts = []
+    for one in _LANGUAGES:
+        clear = (one.conversation | _WORDS.foreign_questions) - STOP_WORDS - one.functions
+        count, ambiguous = len(found & one.functions) + 2 * len(found & clear), len(found & one.ambiguous)
+        counts.append((count + (ambiguous > 0), ambiguous))
+    best = max(counts)
+    return _LANGUAGES[counts.index(best)] if best[0] >= MIN_LANGUAGE_WORDS else None
 
 
 def without_actions(query: Query) -> Query:
