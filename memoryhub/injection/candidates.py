@@ -181,8 +181,8 @@ def build_query(parsed: ParsedPrompt, frequencies: Mapping[str, int], total: int
     # that of the known ones is no sign of another topic, unless these are usual objects: "corrige les tests".
     if known:
         is_latin = all(word.isascii() for term in known for word in term.words)
-        counts = parsed.is_english or are_objects(known)
-        unknown = [term for term in unknown if (counts and term.words[0].isascii()) or not is_latin]
+        is_sign = parsed.is_english or are_objects(known)
+        unknown = [term for term in unknown if (is_sign and term.words[0].isascii()) or not is_latin]
         unknown = unknown[:MAX_UNKNOWN_TERMS]
     else:
         unknown = [term for term in unknown if len(term.words[0]) >= MIN_SUBSTRING_LENGTH]

@@ -15,9 +15,9 @@ from psycopg_pool import ConnectionPool
 from memoryhub.backends.postgres.limits import LimitedConnection
 from memoryhub.core.database import WRITER_LOCK
 from tests.faults.cluster import SECONDS, Cluster, until
-from tools.bench.hub import ROOT
+from tools.bench.hub import ROOT, free_port
 from tools.cluster import mixed, postgres
-from tools.cluster.nodes import free_port, node_environment
+from tools.cluster.nodes import node_environment
 from tools.cluster.proxies import StallingProxy
 
 pytestmark = pytest.mark.slow
