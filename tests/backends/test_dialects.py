@@ -6,12 +6,10 @@ import importlib
 import inspect
 import json
 import os
-import select
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -20,10 +18,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
-from django.db import NotSupportedError, OperationalError, connection, transaction
-from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.migrations import Migration, RunSQL
-from django.db.migrations.executor import MigrationExecutor
+from django.db import NotSupportedError, OperationalError, connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 from psycopg_pool.base import AttemptWithBackoff
@@ -32,11 +27,9 @@ from memoryhub import config
 from memoryhub.audit import verification
 from memoryhub.backends import release
 from memoryhub.backends.dialect import IS_POSTGRES, sql
-from memoryhub.backends.postgres import rates, schema, server
+from memoryhub.backends.postgres import rates, server
 from memoryhub.backends.statements import in_titles, match_any
-from memoryhub.backends.tables import INDEXES
 from memoryhub.backends.word_keys import matching_keys
-from memoryhub.core import database, database_errors
 from memoryhub.core.text import stem, words
 from memoryhub.http import rate_limit
 from memoryhub.models import Memory
@@ -172,158 +165,6 @@ def test_commands_for_files_name_pg_dump(command: tuple[str, ...]) -> None:
 
 
 @only_postgres
-@pytest.mark.django_db(transaction=True)
-def test_writer_waits_for_a_writer_on_another_connection() -> None:
-    with closing(connection.copy()) as other:
-        other.set_autocommit(False)
-        other.cursor().execute("SELECT pg_advisory_xact_lock(%s)", [database.WRITER_LOCK])
-        with pytest.raises(OperationalError) as caught, database.write_transaction(patience=0.1):
-            pass
-        assert database_errors.is_database_busy(caught.value)
-        other.rollback()
-        with database.write_transaction(patience=1):
-            pass
-
-
-@only_postgres
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("is_writing", [True, False])
-def test_background_thread_leaves_a_database_that_never_answers(
-    monkeypatch: pytest.MonkeyPatch, is_writing: bool
-) -> None:
-    limit = "BACKGROUND_WRITE_SECONDS" if is_writing else "BACKGROUND_READ_SECONDS"
-    monkeypatch.setattr(database, limit, 0.05)
-    monkeypatch.setattr(database, "_SECONDS_TO_ANSWER", 0.0)
-    monkeypatch.setattr(database, "_limit", database._ReadLimit())  # of this thread
-    database.limit_background_thread()
-    with (
-        pytest.raises(OperationalError) as caught,
-        database.write_transaction() if is_writing else nullcontext(),
-    ):
-        run_sql("SELECT pg_sleep(3600)")
-    assert database_errors.is_store_unavailable(caught.value)
-    connection.close()
-    run_sql(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE query LIKE '%%pg_sleep(3600)%%' AND pid <> pg_backend_pid()"
-    )
-
-
-@only_postgres
-@pytest.mark.django_db(transaction=True)
-def test_commit_of_a_background_thread_is_limited_and_what_follows_is_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    limits: list[float] = []
-    commit = connection._commit
-
-    def commit_with_limit() -> None:
-        limits.append(database.answer_limit())
-        commit()
-
-    monkeypatch.setattr(connection, "_commit", commit_with_limit)
-    monkeypatch.setattr(database, "_limit", database._ReadLimit())
-    database.limit_background_thread()
-    with database.write_transaction():
-        transaction.on_commit(lambda: limits.append(database.answer_limit()))
-    assert limits == [65, 905]
-
-
-@pytest.fixture
-def reader(transactional_db: None) -> Iterator[BaseDatabaseWrapper]:
-    """Another connection with a long transaction that has read memories, as pg_dump has."""
-    with closing(connection.copy()) as other:
-        other.set_autocommit(False)
-        other.cursor().execute("SELECT count(*) FROM memoryhub_memory")
-        yield other
-
-
-def add_column() -> None:
-    """Apply a migration that adds a column to the memories."""
-    migration = Migration("added", "memoryhub")
-    migration.operations = [RunSQL("ALTER TABLE memoryhub_memory ADD COLUMN added integer")]
-    executor = MigrationExecutor(connection)
-    release._apply_migration(executor, executor.loader.project_state(), migration)
-
-
-@pytest.fixture
-def without_column(transactional_db: None) -> Iterator[None]:
-    yield
-    run_sql("ALTER TABLE memoryhub_memory DROP COLUMN IF EXISTS added")
-    MigrationRecorder.Migration.objects.filter(name="added").delete()
-
-
-@only_postgres
-@pytest.mark.usefixtures("without_column")
-def test_migration_that_waits_for_a_long_transaction_lets_requests_pass(
-    reader: BaseDatabaseWrapper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(release, "LOCK_SECONDS", 0.05)
-    counts: list[int] = []
-
-    def serve_meanwhile(seconds: float) -> None:
-        with closing(connection.copy()) as other, other.cursor() as cursor:
-            cursor.execute("SET lock_timeout = '10s'")
-            cursor.execute("SELECT count(*) FROM memoryhub_memory")
-            counts.append(cursor.fetchone()[0])
-        reader.rollback()
-
-    monkeypatch.setattr(release.time, "sleep", serve_meanwhile)
-    add_column()
-    assert counts == [0], "it was repeated once"
-    assert run_sql("SELECT added FROM memoryhub_memory") == []
-    assert MigrationRecorder.Migration.objects.filter(name="added").count() == 1
-
-
-@only_postgres
-@pytest.mark.usefixtures("without_column", "reader")
-def test_migration_of_tables_in_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release, "LOCK_SECONDS", 0.05)
-    monkeypatch.setattr(release, "SECONDS_BETWEEN_TRIES", 0.0)
-    with pytest.raises(CommandError, match="in use by another transaction"):
-        add_column()
-    assert not MigrationRecorder.Migration.objects.filter(name="added").exists()
-
-
-@only_postgres
-@pytest.mark.django_db(transaction=True)
-def test_no_node_writes_while_the_indexes_are_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
-    run_sql("COMMENT ON FUNCTION memoryhub_word_vector IS 'of another release'")
-    rebuild, free = schema.rebuild_indexes, []
-
-    def rebuild_while_another_asks(table: str | None = None) -> None:
-        with closing(connection.copy()) as other, other.cursor() as cursor:
-            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [database.WRITER_LOCK])
-            free.append(cursor.fetchone()[0])
-        rebuild(table)
-
-    monkeypatch.setattr(schema, "rebuild_indexes", rebuild_while_another_asks)
-    schema.install()
-    assert free == [False] * len(INDEXES)
-
-
-@only_postgres
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("last_statement", [None, "SELECT 1"])
-def test_idle_write_is_ended_as_if_the_store_were_unavailable(
-    monkeypatch: pytest.MonkeyPatch, last_statement: str | None
-) -> None:
-    monkeypatch.setattr(database, "WRITER_IDLE_SECONDS", 0.05)
-
-    def write() -> None:
-        with database.write_transaction():
-            select.select([connection.connection], [], [], 60)  # until the server has ended it
-            if last_statement:
-                run_sql(last_statement)
-
-    with pytest.raises(OperationalError) as caught:
-        write()
-    assert database_errors.is_store_unavailable(caught.value)
-    with database.write_transaction(), connection.cursor() as cursor:
-        cursor.execute("SELECT 1")
-
-
-@only_postgres
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     "written",
@@ -385,15 +226,16 @@ def test_node_older_than_the_record_is_refused() -> None:
 def test_database_that_the_hub_cannot_use_is_refused_with_the_fix(
     create: str, id: str, fix: str, tmp_path: Path
 ) -> None:
-    run_sql(f"CREATE DATABASE refused {create}")
-    run_sql("CREATE ROLE guest LOGIN")
+    name, guest = f"refused_{os.getpid()}", f"guest_{os.getpid()}"  # other processes test on the same server
+    run_sql(f"CREATE DATABASE {name} {create}")
+    run_sql(f"CREATE ROLE {guest} LOGIN")
     try:
-        user = "guest" if id == "memoryhub.E010" else connection.settings_dict["USER"]
+        user = guest if id == "memoryhub.E010" else connection.settings_dict["USER"]
         host = connection.settings_dict["HOST"] or connection.settings_dict["OPTIONS"]["host"]
         environment = {
             "PATH": os.environ["PATH"],
             "LETSGO_HOME": str(tmp_path),
-            "DATABASE_URL": f"postgres://{user}@/refused?host={host}",
+            "DATABASE_URL": f"postgres://{user}@/{name}?host={host}",
         }
         for command in (["check", "--tag", "installation"], ["migrate"]):
             found = subprocess.run(
@@ -404,8 +246,8 @@ def test_database_that_the_hub_cannot_use_is_refused_with_the_fix(
             assert id in found.stdout + found.stderr
             assert fix in found.stdout + found.stderr
     finally:
-        run_sql("DROP DATABASE refused WITH (FORCE)")
-        run_sql("DROP ROLE guest")
+        run_sql(f"DROP DATABASE {name} WITH (FORCE)")
+        run_sql(f"DROP ROLE {guest}")
 
 
 HEALTHY = server.BackupFacts(True, True, datetime(2026, 11, 28, 9, 30, tzinfo=UTC), False)
