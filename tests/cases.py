@@ -14,6 +14,7 @@ from django.core.cache import cache
 from django.db import transaction
 
 from memoryhub.api import health
+from memoryhub.backends import statements
 from memoryhub.core import dates
 from memoryhub.models import querysets
 from memoryhub.search import visible_rows
@@ -41,6 +42,7 @@ def clear_caches() -> None:
     visible_rows.clear_cache()
     querysets._live_memories.cache_clear()
     counts._cache.clear()
+    statements._rooms.clear()
     cache.clear()
     dates.set_lead(timedelta(0))
     health._written_at.clear()

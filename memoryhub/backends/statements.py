@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS
 from memoryhub.backends.bulk import adapt_moment
+from memoryhub.backends.change_log import ERA_TABLE
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.fts_query import MAX_TERMS, MAX_TRIGRAMS, TRIGRAM_LENGTH, Query
 from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
@@ -70,7 +71,7 @@ def _keys_of_touched_files(paths: Sequence[str], root: str) -> RawSQL:
     """
     by_end = keys_of_files([f"{root}/{path}" for path in paths] if root else paths)
     tables = ("memoryhub_codereference", *(["memoryhub_filelink"] if root else []))
-    exact = [f"SELECT memory_id FROM {table} WHERE path IN ({sql.TEXTS_OF_JSON})" for table in tables]
+    exact = [f"SELECT memory_id FROM {table} WHERE path {sql.IN_TEXTS}" for table in tables]
     params = [*by_end.params, *[json.dumps(list(paths))] * len(exact)]
     return RawSQL(" UNION ".join([by_end.sql, *exact]), params)  # noqa: S611 paths are parameters
 
@@ -120,9 +121,7 @@ def read_memories(columns: str, keys: Iterable[int]) -> list[tuple[Any, ...]]:
     numbers = [int(key) for key in keys]
     if not numbers:
         return []
-    return fetch_all(
-        f"SELECT {columns} FROM {MEMORY_TABLE} WHERE id IN ({sql.KEYS_OF_JSON})", [json.dumps(numbers)]
-    )
+    return fetch_all(f"SELECT {columns} FROM {MEMORY_TABLE} WHERE id {sql.IN_KEYS}", [json.dumps(numbers)])
 
 
 class StateBeforeStore(NamedTuple):
@@ -143,18 +142,34 @@ class StateBeforeStore(NamedTuple):
 # The parameters: a JSON array of projects and the cap of those that have no own.
 _CAPPED = f"""FROM ({sql.TEXTS_OF_JSON}) AS names
             LEFT JOIN memoryhub_project AS p ON p.name = names.value WHERE coalesce(p.max_memories, %s) > 0"""
-# The levels and scopes let the database seek the project in the index, which begins with them.
+# Live memories are only counted if more memories changed since the last count than there was room for. The
+# levels and scopes let the database seek the project in the index, which begins with them.
 _STATE_SQL = f"""SELECT
-    EXISTS (SELECT 1 FROM {MEMORY_TABLE} WHERE content_hash IN ({sql.TEXTS_OF_JSON})),
-    NOT EXISTS (SELECT 1 FROM {MEMORY_TABLE} WHERE deleted_at IS NULL AND sensitivity IN {LEVELS}
+    EXISTS (SELECT 1 FROM {MEMORY_TABLE} WHERE content_hash {sql.IN_TEXTS}),
+    CASE WHEN changes.era = %s AND changes.newest BETWEEN %s AND %s THEN NULL ELSE (SELECT count(*) FROM
+        (SELECT 1 FROM {MEMORY_TABLE} WHERE deleted_at IS NULL AND sensitivity IN {LEVELS}
         AND scope IN {SCOPES} AND project {sql.IN_FEW.format(f"SELECT names.value {_CAPPED}")}
-        AND (expires_at IS NULL OR expires_at > %s) LIMIT 1 OFFSET (
-            SELECT {sql.GREATEST}(coalesce(min(coalesce(p.max_memories, %s)), 0) - %s, 0) {_CAPPED})),
+        AND (expires_at IS NULL OR expires_at > %s) LIMIT (
+            SELECT coalesce(min(coalesce(p.max_memories, %s)), 0) + 1 {_CAPPED})) AS live) END,
     (SELECT {sql.JSON_LIST_OF(f"{sql.JSON_ARRAY}(name, mode, max_memories)")} FROM memoryhub_project
-        WHERE (mode = 'off' OR max_memories IS NOT NULL) AND name IN ({sql.TEXTS_OF_JSON})),
-    seq, hash
-    FROM (SELECT 1) AS one
-    LEFT JOIN (SELECT seq, hash FROM {JOURNAL_TABLE} ORDER BY seq DESC LIMIT 1) AS newest ON true"""
+        WHERE (mode = 'off' OR max_memories IS NOT NULL) AND name {sql.IN_TEXTS}),
+    changes.era, changes.newest, seq, hash
+    FROM (SELECT (SELECT era FROM {ERA_TABLE}) AS era, {sql.LAST_CHANGE} AS newest) AS changes
+    LEFT JOIN (SELECT seq, hash FROM {JOURNAL_TABLE} ORDER BY seq DESC LIMIT 1) AS journal ON true"""
+
+
+class _Room(NamedTuple):
+    """How many memories projects had room for at a position of the change log. ``cap``: their lowest cap."""
+
+    cap: int
+    memories: int
+    era: str
+    last_change: int
+
+
+_MAX_ROOMS = 1000
+_NO_ROOM = _Room(0, 0, "", 0)
+_rooms: dict[tuple[str, int], _Room] = {}  # by the projects and the cap of those that have no own
 
 
 def read_state_before_store(
@@ -165,33 +180,47 @@ def read_state_before_store(
     ``cap``: the most live memories of a project that has no own cap, 0 for any number; None: no cap counts.
     The lowest cap counts for all capped projects together.
     """
-    names = json.dumps(list(projects))
+    names = json.dumps(sorted(projects))
     capped = ("[]", 0) if cap is None else (names, cap)
-    count, moment = len(hashes), adapt_moment(expiry_time(now))
-    params = [json.dumps(hashes), *capped, moment, capped[1], count, *capped, names]
-    with connection.cursor() as cursor:
-        has_twins, has_room, listed, *end = cursor.execute(_STATE_SQL, params).fetchone()
+    count, moment, room = len(hashes), adapt_moment(expiry_time(now)), _rooms.get(capped, _NO_ROOM)
+    known = (room.era, room.last_change, room.last_change + room.memories - count)
+    params = [json.dumps(hashes), *known, *capped, moment, capped[1], *capped, names]
+    has_twins, live, listed, era, last_change, *end = fetch_one(_STATE_SQL, params)
     settings = json.loads(listed)
     off = frozenset(name for name, mode, _ in settings if mode == "off")
     caps = {name: own for name, _, own in settings if own is not None}
-    lowest = min(filter(None, (caps.get(name, cap) for name in projects)), default=count)
+    limits = [] if cap is None else [limit for name in projects if (limit := caps.get(name, cap))]
+    lowest = min(limits, default=0)
+    if live is None and lowest != room.cap:
+        del _rooms[capped]
+        return read_state_before_store(hashes, projects, cap, now)
+    has_room = live is None or not lowest or live + count <= lowest
+    # A transaction around this one may roll back changes that it has counted.
+    if live is not None and lowest > live and not connection.savepoint_ids:
+        _remember_room(capped, _Room(lowest, lowest - live, era or "", last_change or 0))
     journal_end = (end[0], end[1]) if end[0] else None
-    return StateBeforeStore(bool(has_twins), bool(has_room) and count <= lowest, journal_end, off, caps)
+    return StateBeforeStore(bool(has_twins), has_room, journal_end, off, caps)
+
+
+def _remember_room(capped: tuple[str, int], room: _Room) -> None:
+    if len(_rooms) >= _MAX_ROOMS:
+        _rooms.clear()
+    _rooms[capped] = room
 
 
 # Whether the latest event of a session (the key in the first gap) has one of these marks and is recent.
 IS_LATEST_EVENT = f"""EXISTS (SELECT 1 FROM
     (SELECT mark, at FROM memoryhub_event WHERE session_id = %s ORDER BY at DESC, id DESC LIMIT 1)
-    AS latest WHERE mark IN ({sql.TEXTS_OF_JSON.replace("%s", "%%s")}) AND at > %%s)"""
+    AS latest WHERE mark {sql.IN_TEXTS.replace("%s", "%%s")} AND at > %%s)"""
 # A session and the settings of a project (null without any), whether an event repeats its latest one, whether
 # one of its events has this mark, and whether any memory, even a hidden one, names a file like those of the
 # event, or has hashes of its lines: if not, there is nothing to look for.
 SESSION_OF_EVENT = f"""SELECT {{columns}}, p.id, p.mode, p.paused_until, p.ignored_paths,
     {IS_LATEST_EVENT % "s.id"} AS is_repeated, EXISTS (
     SELECT 1 FROM memoryhub_event WHERE session_id = s.id AND mark = %s AND mark <> '') AS has_mark, EXISTS (
-    SELECT 1 FROM memoryhub_filelink WHERE basename IN ({sql.TEXTS_OF_JSON})) AS has_file_links,
+    SELECT 1 FROM memoryhub_filelink WHERE basename {sql.IN_TEXTS}) AS has_file_links,
     EXISTS (SELECT 1 FROM memoryhub_codereference
-        WHERE basename IN ({sql.TEXTS_OF_JSON})) AS has_code_references,
+        WHERE basename {sql.IN_TEXTS}) AS has_code_references,
     EXISTS (SELECT 1 FROM memoryhub_injection WHERE session_id = s.id AND injected <> '[]') AS has_injections
     FROM (SELECT 1) AS one LEFT JOIN memoryhub_session s ON s.session_id = %s AND s.project = %s
     LEFT JOIN memoryhub_project p ON p.name = %s"""
@@ -224,7 +253,7 @@ def update_session(key: int, changes: Mapping[str, Sequence[Any]]) -> None:
 
 _INJECTIONS_SQL = f"""SELECT at, injected FROM memoryhub_injection
     WHERE session_id = (SELECT id FROM memoryhub_session WHERE session_id = %s AND project = %s)
-    AND project = %s AND sensitivity IN ({sql.TEXTS_OF_JSON}) AND at >= %s AND injected <> '[]'
+    AND project = %s AND sensitivity {sql.IN_TEXTS} AND at >= %s AND injected <> '[]'
     ORDER BY at DESC LIMIT %s"""
 
 
@@ -241,7 +270,7 @@ def read_injections(
 _ACCESS_SQL = f"""UPDATE {MEMORY_TABLE} SET accessed_count = accessed_count + 1, last_accessed_at = %s,
     scale = CASE WHEN (accessed_count + 1) %% %s = 0
         THEN coalesce({sql.VALUE_OF_KEY}, scale) ELSE scale END
-    WHERE id IN ({sql.KEYS_OF_JSON})"""
+    WHERE id {sql.IN_KEYS}"""
 
 
 def count_accesses(keys: Sequence[int], at: datetime, scales: Mapping[int, str], every: int) -> None:

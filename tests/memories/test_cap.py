@@ -5,14 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Q
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance, system_actor
+from memoryhub.backends import statements
 from memoryhub.capture.projects import configure_project
+from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.delete import evict_memories
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
@@ -341,3 +343,67 @@ def test_storing_reads_the_cap_of_the_project_in_its_one_read(remember, actor, c
     with CaptureQueriesContext(connection) as queries:
         store.create_memory(MemoryDraft(content="zebra", project="p"), actor)
     assert [row["sql"].split()[0] for row in queries].count("SELECT") == 1
+
+
+@pytest.fixture
+def committed(transactional_db, configure, remember):
+    """A project with a cap of 10 and three memories, whose number the process knows."""
+    configure(max_memories=10)
+    for number in range(3):
+        remember(f"{number}", project="p")
+    assert [room.memories for room in statements._rooms.values()] == [10]
+    return "p"
+
+
+def count_live(project):
+    return Memory.objects.live().filter(project=project).count()
+
+
+def test_memories_are_not_counted_again_while_there_is_room(committed, remember):
+    [room] = statements._rooms.values()
+    for number in range(7):
+        remember(f"more {number}", project=committed)
+    assert [*statements._rooms.values()] == [room]
+    assert count_live(committed) == 10
+
+
+def test_cap_is_noticed_although_the_room_was_counted_earlier(committed, remember):
+    for number in range(9):
+        remember(f"more {number}", project=committed)
+    assert count_live(committed) == 10
+
+
+def test_memories_of_other_processes_are_counted(committed, remember, actor):
+    others = (
+        Memory(uid=new_uid(), content_hash=f"{n}", project=committed, author=actor.name) for n in range(7)
+    )
+    Memory.objects.bulk_create(others)
+    remember("one too many", project=committed)
+    assert count_live(committed) == 10
+
+
+def test_restored_memories_are_counted(committed, remember, actor):
+    first = list(Memory.objects.filter(project=committed))
+    store.trash_memories([memory.uid for memory in first], actor)
+    for number in range(10):
+        remember(f"more {number}", project=committed)
+    store.restore_memories([memory.uid for memory in first], actor)
+    remember("one too many", project=committed)
+    assert count_live(committed) == 13  # a store evicts no more memories than it adds
+
+
+def test_lower_cap_of_a_project_is_noticed(committed, remember):
+    configure_project(committed, ADMIN, max_memories=3)
+    remember("one too many", project=committed)
+    assert count_live(committed) == 3
+
+
+def test_count_of_a_rolled_back_transaction_is_not_used(committed, remember, actor):
+    statements._rooms.clear()
+    with transaction.atomic():
+        store.trash_memories(Memory.objects.values_list("uid", flat=True), actor)
+        remember("rolled back", project=committed)
+        transaction.set_rollback(True)
+    for number in range(9):
+        remember(f"more {number}", project=committed)
+    assert count_live(committed) == 10

@@ -15,8 +15,9 @@ from memoryhub.core.text import words
 
 KEYS_OF_JSON = "SELECT value::bigint FROM json_array_elements_text(%s::json)"
 TEXTS_OF_JSON = "SELECT value FROM json_array_elements_text(%s::json)"
-# PostgreSQL expects many values of a subquery, and would read a whole index instead of seeking few in it.
+# PostgreSQL expects many values of a subquery, and would read a whole table instead of seeking them.
 IN_FEW = "= ANY (ARRAY({}))"
+IN_KEYS, IN_TEXTS = IN_FEW.format(KEYS_OF_JSON), IN_FEW.format(TEXTS_OF_JSON)
 IS_DIFFERENT = "IS DISTINCT FROM"
 LEAST, GREATEST = "least", "greatest"
 RANDOM_TEXT = "gen_random_uuid()::text"

@@ -13,6 +13,7 @@ from memoryhub.backends.tables import TEXT_TABLE
 
 KEYS_OF_JSON = TEXTS_OF_JSON = "SELECT value FROM json_each(%s)"  # a subquery; the parameter is a JSON array
 IN_FEW = "IN ({})"
+IN_KEYS = IN_TEXTS = IN_FEW.format(KEYS_OF_JSON)
 IS_DIFFERENT = "IS NOT"
 LEAST, GREATEST = "min", "max"
 RANDOM_TEXT = "hex(randomblob(8))"

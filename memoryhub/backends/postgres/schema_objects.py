@@ -84,10 +84,9 @@ def function_objects(collation: str) -> dict[str, SchemaObject]:
     cut = {one: f"left({one}, {limit})" for one, limit in TRIGRAM_CHARACTERS.items()}
     together = " || repeat(chr(1), 2) || ".join(cut.get(column, column) for column in TEXT_COLUMNS)
     trigrams = (
-        "SELECT coalesce(array_to_tsvector(array_agg(DISTINCT trigram)), '') FROM (SELECT"
-        " c || lead(c) OVER w || lead(c, 2) OVER w AS trigram FROM unnest(string_to_array("
-        f'lower(({together}) COLLATE "{collation}"), NULL)) WITH ORDINALITY AS letters(c, n)'
-        " WINDOW w AS (ORDER BY n)) AS found WHERE trigram IS NOT NULL"
+        "SELECT coalesce(array_to_tsvector(array_agg(found[1])), '') FROM (SELECT"
+        f' lower(({together}) COLLATE "{collation}") OFFSET 0) AS texts (t), generate_series(1, 3) AS first,'
+        " regexp_matches(substr(t, first), '...', 'g') AS found"
     )
     made = {
         "memoryhub_words": ("t text", "text", words),

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from memoryhub.backends import change_log
 from memoryhub.backends.change_log import NO_POSITION, STORED_TYPE, VECTOR_TABLE, LogPosition
-from memoryhub.backends.dialect.postgres import KEYS_OF_JSON
+from memoryhub.backends.dialect.postgres import IN_KEYS
 from memoryhub.backends.postgres import server
 from memoryhub.backends.tables import Trigger
 from memoryhub.backends.vector_view import PRIOR_VECTORS, Keys, Scores, Vectors, VisibleMemories, unit_vectors
@@ -43,17 +43,18 @@ _SETTINGS = (
     " set_config('hnsw.max_scan_tuples', '100000', true),"
     f" set_config('hnsw.ef_search', '{MIN_NEAREST}', true)"
 )
-# A vector is stored as numbers of 16 bits, which PostgreSQL cannot read: sign, exponent and fraction. Returns
-# NULL for a zero vector and for numbers that are not finite.
+# A vector is stored as numbers of 16 bits, which PostgreSQL cannot read: a sign, 5 bits of exponent, 10 of
+# fraction, the low byte first. Returns NULL for a zero vector and for numbers that are not finite.
 CREATE_FUNCTION = f"""CREATE OR REPLACE FUNCTION {FUNCTION}(stored bytea) RETURNS halfvec
     LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $body$
-    SELECT CASE WHEN bool_and(e < 31) AND bool_or(e > 0 OR f > 0) AND length(stored) <= {_MAX_STORED_BYTES}
-        THEN array_agg(sign * CASE WHEN e = 0 THEN f * 2::float8 ^ -24
-            ELSE (1024 + f) * 2::float8 ^ (e - 25) END ORDER BY n)::real[]::halfvec END
-    FROM (SELECT n, CASE WHEN bits < 32768 THEN 1 ELSE -1 END, (bits >> 10) & 31, bits & 1023
-        FROM (SELECT n, get_byte(stored, 2 * n) + 256 * get_byte(stored, 2 * n + 1)
-            FROM generate_series(0, length(stored) / 2 - 1) AS n) AS pairs (n, bits))
-        AS numbers (n, sign, e, f) $body$"""
+    SELECT CASE WHEN length(stored) <= {_MAX_STORED_BYTES} AND array_position(numbers, NULL) IS NULL
+        AND l2_norm(numbers::halfvec) > 0 THEN numbers::halfvec END
+    FROM (SELECT ARRAY(SELECT CASE high & 124 WHEN 124 THEN NULL WHEN 0 THEN 2 * (low + 256 * (high & 3))
+            ELSE (1024 + low + 256 * (high & 3))::bigint << ((high >> 2) & 31) END
+            * CASE WHEN high < 128 THEN 1 ELSE -1 END / 33554432::float8
+        FROM (SELECT get_byte(stored, n), get_byte(stored, n + 1)
+            FROM generate_series(0, length(stored) - 2, 2) AS n OFFSET 0) AS bytes (low, high))::real[]
+        OFFSET 0) AS vectors (numbers) $body$"""
 CREATE_TABLE = (
     f"CREATE TABLE {TABLE} (id bigint PRIMARY KEY, memory_id bigint NOT NULL, model text NOT NULL,"
     " dimensions integer NOT NULL, vector halfvec)",
@@ -163,7 +164,7 @@ class TableVectors:
         else:
             nearest, params = self._select_nearest(visible)
             # These are rows that the search has read under the access filter.
-            others, keys = self._select(f"memory_id IN ({KEYS_OF_JSON})", [json.dumps(visible.others())])
+            others, keys = self._select(f"memory_id {IN_KEYS}", [json.dumps(visible.others())])
             statement, params = f"({nearest}) UNION ALL {others}", [*params, *keys]
         with connection.cursor() as cursor:
             # One round trip: the settings last until its end, or that of the transaction.
@@ -239,7 +240,7 @@ class TableVectors:
             return known
         rows = fetch_all(
             f"SELECT memory_id, vector FROM {VECTOR_TABLE} WHERE model = %s AND length(vector) = %s"
-            f" AND memory_id IN ({KEYS_OF_JSON}) ORDER BY id",
+            f" AND memory_id {IN_KEYS} ORDER BY id",
             [self.model, self.dimensions * STORED_TYPE.itemsize, json.dumps(np.asarray(pks).tolist())],
         )
         keys = np.array([pk for pk, _ in rows], np.int64)
