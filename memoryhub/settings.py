@@ -165,7 +165,8 @@ def _postgres(parsed: dict[str, Any]) -> dict[str, Any]:
     """Return the settings for PostgreSQL, also behind PgBouncer in transaction mode.
 
     A process has a pool of connections, each of which is checked before it is used: after a failover, those
-    to the old server are replaced. The options after ``?`` in the URL go to libpq.
+    to the old server are replaced. The options after ``?`` in the URL go to libpq, except ``pool_size`` and
+    ``prepare_threshold``.
     """
     if importlib.util.find_spec("psycopg_pool") is None:
         raise ImproperlyConfigured(
@@ -180,7 +181,11 @@ def _postgres(parsed: dict[str, Any]) -> dict[str, Any]:
         "keepalives_interval": 2,
     }
     options |= parsed.get("OPTIONS", {})
-    pool = {"min_size": 1, "max_size": int(options.pop("pool_size", 8)), "timeout": 10}
+    for name in {"pool_size", "prepare_threshold"} & options.keys():
+        if not str(options[name]).isdecimal():
+            raise ImproperlyConfigured(f"DATABASE_URL: {name} must be a whole number, such as 5")
+        options[name] = int(options[name])
+    pool = {"min_size": 1, "max_size": options.pop("pool_size", 8), "timeout": 10}
     # By default the pool tries less and less often, after an outage of minutes only every few minutes.
     pool["reconnect_timeout"] = 4
     return parsed | {

@@ -17,7 +17,7 @@ from django.db import connection, models
 from django.db.models.base import ModelState
 
 from memoryhub.backends.dialect import sql
-from memoryhub.core.database import batched
+from memoryhub.core.database import batched, open_cursor
 
 # One statement for many rows, not executemany: triggers make SQLite open a savepoint for each statement, and
 # each savepoint makes FTS5 flush its buffer. Measured: 63 instead of 160 µs for a memory.
@@ -37,7 +37,7 @@ def insert(
     marks = f"({', '.join(['%s'] * len(columns))})"
     head = f'INSERT INTO "{model._meta.db_table}" ({names}) VALUES '
     returning = _returning_key(model)
-    with connection.cursor() as cursor:
+    with open_cursor() as cursor:
         for chunk in batched(rows, min(MAX_ROWS, MAX_PARAMETERS // len(columns))):
             cursor.execute(
                 head + ", ".join([marks] * len(chunk)) + (on_conflict or returning),
@@ -103,7 +103,7 @@ def insert_unless(one: models.Model, condition: str, params: Sequence[Any]) -> b
     """
     _, columns, _ = _insert_plan(type(one))
     names, marks = ", ".join(f'"{column}"' for column in columns), ", ".join(["%s"] * len(columns))
-    with connection.cursor() as cursor:
+    with open_cursor() as cursor:
         cursor.execute(
             f'INSERT INTO "{one._meta.db_table}" ({names}) SELECT {marks} WHERE NOT {condition}'
             f" ON CONFLICT DO NOTHING{_returning_key(type(one))}",

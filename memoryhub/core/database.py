@@ -23,6 +23,7 @@ from django.conf import settings
 from django.db import DatabaseError, InternalError, OperationalError, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
+from django.db.backends.utils import CursorWrapper
 from django.db.utils import DatabaseErrorWrapper
 from django.utils import timezone
 
@@ -136,21 +137,39 @@ def is_postgres() -> bool:
     return connection.vendor == "postgresql"
 
 
-def execute(statement: str, params: Sequence[Any] | None = None) -> None:
+@contextmanager
+def open_cursor() -> Iterator[CursorWrapper]:
+    """Open a cursor for SQL with fixed text.
+
+    In a transaction, PostgreSQL prepares a statement that a connection repeats, if ``prepare_threshold`` is
+    set in ``DATABASE_URL``. Not with a deadline: :func:`_limit_statement` adds statements, and only one can
+    be prepared.
+    """
     with connection.cursor() as cursor:
+        if is_postgres() and connection.in_atomic_block and _limit.deadline is None:
+            session = connection.connection
+            if session.prepare_threshold is not None:
+                from psycopg import Cursor
+
+                cursor.cursor = Cursor(session)  # Django's own puts the parameters into the text
+        yield cursor
+
+
+def execute(statement: str, params: Sequence[Any] | None = None) -> None:
+    with open_cursor() as cursor:
         cursor.execute(statement, params)
 
 
 def fetch_one(statement: str, params: Sequence[Any] | None = None) -> Any:
     """Return the first row of a statement, None without one."""
-    with connection.cursor() as cursor:
+    with open_cursor() as cursor:
         cursor.execute(statement, params)
         return cursor.fetchone()
 
 
 def fetch_all(statement: str, params: Sequence[Any] | None = None) -> list[Any]:
     """Return the rows of a statement."""
-    with connection.cursor() as cursor:
+    with open_cursor() as cursor:
         cursor.execute(statement, params)
         rows: list[Any] = cursor.fetchall()
     return rows

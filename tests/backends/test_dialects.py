@@ -374,3 +374,11 @@ def test_server_that_was_lost_for_long_is_tried_again_within_ten_seconds():
         attempt.update_delay(now)
         now += attempt.delay
         assert attempt.delay < 10
+
+
+def test_numbers_in_the_address_of_the_database_are_checked():
+    address = {"ENGINE": "django.db.backends.postgresql", "NAME": "hub"}
+    options = _postgres(address | {"OPTIONS": {"prepare_threshold": "3", "pool_size": "2"}})["OPTIONS"]
+    assert (options["prepare_threshold"], options["pool"]["max_size"]) == (3, 2)
+    with pytest.raises(ImproperlyConfigured, match="prepare_threshold must be a whole number"):
+        _postgres(address | {"OPTIONS": {"prepare_threshold": "often"}})

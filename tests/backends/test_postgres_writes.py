@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.backends.statements import read_state_before_store
+from memoryhub.core.database import Deadline, fetch_all, fetch_one
 from memoryhub.core.text import new_uid
 from memoryhub.models import Memory
 
@@ -19,6 +20,41 @@ pytestmark = [
     pytest.mark.skipif(not IS_POSTGRES, reason="of PostgreSQL"),
     pytest.mark.django_db,
 ]
+
+
+@pytest.fixture
+def prepare_threshold(db):
+    """Prepare each statement that a transaction repeats."""
+    connection.ensure_connection()
+    connection.connection.prepare_threshold = 1
+    yield
+    connection.connection.prepare_threshold = None
+
+
+def prepared_statements() -> list[str]:
+    return [text for (text,) in fetch_all("SELECT statement FROM pg_prepared_statements")]
+
+
+def test_repeated_statements_of_a_store_are_prepared(prepare_threshold, remember):
+    for number in range(3):
+        remember(f"memory {number}", tags=["a"])
+    prepared = prepared_statements()
+    for table in ("memory", "label", "journalentry"):
+        assert any(text.startswith(f'INSERT INTO "memoryhub_{table}"') for text in prepared), prepared
+
+
+def test_no_statement_is_prepared_by_default(remember):
+    """Versions of PgBouncer before 1.21 lose prepared statements."""
+    for number in range(7):
+        remember(f"memory {number}")
+    assert not prepared_statements()
+
+
+def test_prepared_statements_of_a_read_with_a_deadline_are_not_used(prepare_threshold):
+    for _ in range(3):
+        with Deadline(60_000).reading():
+            assert fetch_one("SELECT count(*) FROM memoryhub_memory WHERE project = %s", ["p"]) == (0,)
+    assert not any("project = $1" in text for text in prepared_statements())
 
 
 def test_room_of_a_project_is_looked_up_in_the_index() -> None:

@@ -349,9 +349,11 @@ def test_storing_reads_the_cap_of_the_project_in_its_one_read(remember, actor, c
 def committed(transactional_db, configure, remember):
     """A project with a cap of 10 and three memories, whose number the process knows."""
     configure(max_memories=10)
-    for number in range(3):
+    remember("0", project="p")
+    statements._rooms.clear()  # an emptied change log starts at any number
+    for number in (1, 2):
         remember(f"{number}", project="p")
-    assert [room.memories for room in statements._rooms.values()] == [10]
+    assert [room.memories for room in statements._rooms.values()] == [9]
     return "p"
 
 

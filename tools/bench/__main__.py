@@ -108,6 +108,8 @@ class Benchmark:
         with ExitStack() as running:
             hub = running.enter_context(server(self.environment))
             self.notes.append(f"The server was ready after {hub.ready_seconds:.1f} s.")
+            if self.postgres:
+                self.notes.append(f"The HNSW index was ready {wait_for_hnsw(self.postgres):.0f} s later.")
             other = self._start_peer(running)
             for workload in self.workloads:
                 self._measure_served(hub, workload, other)
@@ -279,6 +281,18 @@ def describe_database(postgres: Postgres) -> list[str]:
     )
     total = postgres.query("hub", "SELECT pg_size_pretty(pg_database_size('hub'))")
     return [f"The database has {total}; largest tables and indexes: {sizes}."]
+
+
+def wait_for_hnsw(postgres: Postgres) -> float:
+    """Wait until the hub has made the index of the vectors; return the seconds. Searches are slow before."""
+    began = time.perf_counter()
+    finished = (
+        "SELECT count(*) FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
+        " JOIN pg_am ON pg_am.oid = relam WHERE amname = 'hnsw' AND indisvalid"
+    )
+    while postgres.query("hub", finished) == "0":
+        time.sleep(0.5)
+    return time.perf_counter() - began
 
 
 def count_memories(database: Path) -> int:
