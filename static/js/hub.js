@@ -91,8 +91,10 @@
     return hasText(elt.closest("form")) ? why + " Your text is still here: copy it before you leave the page." : why;
   }
 
-  // Polls and searches do not move the page.
+  // Polls and searches do not move the page. A later success of another element does not hide the message.
+  let failed = null;
   function report(text, { requestConfig }) {
+    failed = requestConfig.elt;
     if (requestConfig.verb === "get") say(text);
     else sayInView(text);
   }
@@ -105,9 +107,12 @@
     const leavesFor = event.detail.xhr.getResponseHeader("HX-Redirect") || "";
     if (!leavesFor.startsWith("/login/") || ![...document.querySelectorAll("main form[method=post]")].some(hasText)) return;
     event.preventDefault();
+    failed = event.detail.requestConfig.elt;
     sayInView(REFUSALS[401]);
   });
-  document.addEventListener("htmx:afterOnLoad", (event) => event.detail.successful && say(""));
+  document.addEventListener("htmx:afterOnLoad", ({ detail: { successful, requestConfig } }) => {
+    if (successful && (requestConfig.verb !== "get" || requestConfig.elt === failed || !failed?.isConnected)) say("");
+  });
 
   // A second click while the browser waits for the next page would send a form again. Downloads leave the page as it is.
   const RESEND_AFTER = 5000;
@@ -117,7 +122,7 @@
     if (!navigator.onLine) {
       // The browser's error page would replace the text.
       event.preventDefault();
-      sayInView("You are offline. Nothing was sent; your text is still here.");
+      sayInView("You are offline. Nothing was sent" + (hasText(form) ? "; your text is still here." : "."));
       return;
     }
     say("");

@@ -167,9 +167,13 @@ def test_an_inline_form_of_a_memory_that_was_erased_keeps_its_text(
     watch.problems[:] = [one for one in watch.problems if "Response Status Error Code 404" not in one]
 
 
-def test_a_failure_is_shown_on_top_of_a_dialog(open_page: OpenPage, watch: Watch, insider: User) -> None:
+def test_a_failure_is_shown_on_top_of_a_dialog(
+    open_page: OpenPage, watch: Watch, insider: User, remember: Any
+) -> None:
     watch.expect(500)
+    remember("Tide tables come from the office")
     page = open_page("/", insider)
+    expect(page.get_by_text("unbroken")).to_be_visible()
     page.route("**/palette/**", lambda route: route.fulfill(status=500, body="no"))
     page.keyboard.press("Control+k")
     message = page.get_by_text("That did not work.")
@@ -178,6 +182,10 @@ def test_a_failure_is_shown_on_top_of_a_dialog(open_page: OpenPage, watch: Watch
         const { x, y, width, height } = one.getBoundingClientRect();
         return document.elementFromPoint(x + width / 2, y + height / 2) === one;
     }""")
+    with page.expect_response("**/home/journal/"):  # of another part of the page
+        page.evaluate("htmx.trigger('[hx-get=\"/home/journal/\"]', 'load')")
+    page.wait_for_timeout(100)
+    expect(message).to_be_visible()
     watch.problems[:] = [one for one in watch.problems if "Response Status Error Code 500" not in one]
 
 
