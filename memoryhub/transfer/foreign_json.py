@@ -19,7 +19,14 @@ from typing import IO, Any
 from memoryhub.transfer.files import open_member, open_source
 from memoryhub.transfer.foreign_sqlite import SqliteFormat, is_sqlite
 from memoryhub.transfer.jsonl import MAX_LINE_BYTES, InvalidLine, LineReader, RawLine, line_bytes
-from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions, UnreadableFile
+from memoryhub.transfer.records import (
+    InvalidItem,
+    Item,
+    Problem,
+    ReadOptions,
+    UnreadableFile,
+    describe_invalid_json,
+)
 from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
 
 _SAMPLE_LINES = 5
@@ -79,10 +86,8 @@ def parse_line(line: RawLine) -> tuple[int, dict[str, Any]] | InvalidItem | None
         value = json.loads(text)
     except InvalidLine as bad:
         return InvalidItem(place, bad.problems)
-    except UnicodeDecodeError:
-        return InvalidItem(place, [Problem("", "is not UTF-8")])
     except (ValueError, RecursionError):
-        return InvalidItem(place, [Problem("", "is not JSON")])
+        return InvalidItem(place, [Problem("", describe_invalid_json(text))])
     if not isinstance(value, dict):
         return InvalidItem(place, [Problem("", "is not a JSON object")])
     return line.number, value
@@ -263,6 +268,15 @@ def _read_list_items(text: _TextBuffer) -> Iterator[Any]:
             return
 
 
+# Why a character is none of those that are expected.
+_MISSING = {
+    "{": "it does not begin with an object or a list",
+    ":": "a colon is missing",
+    ",}": "a comma or a closing bracket is missing",
+    ",]": "a comma or a closing bracket is missing",
+}
+
+
 class _TextBuffer:
     """Unconsumed text of a UTF-8 stream."""
 
@@ -271,6 +285,7 @@ class _TextBuffer:
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._json = json.JSONDecoder()
         self._text, self._at, self._ended = "", 0, False
+        self._line, self._column = 1, 1  # of the start of the buffer
 
     def next(self) -> str:
         """Return the next non-blank character without consuming it."""
@@ -297,7 +312,7 @@ class _TextBuffer:
         """Consume one of the expected characters."""
         found = self.next()
         if found not in expected:
-            raise self.error()
+            raise self.error(reason=_MISSING[expected])
         self._at += 1
         return found
 
@@ -308,9 +323,11 @@ class _TextBuffer:
                 value, end = self._json.raw_decode(self._text, self._at)
             except RecursionError:
                 raise self.error("is nested too deeply") from None
-            except ValueError:
+            except ValueError as error:
                 if not self._grow():
-                    raise self.error() from None
+                    _, _, reason = describe_invalid_json(self._text[self._at :]).partition(": ")
+                    at = getattr(error, "pos", self._at)
+                    raise self.error(reason=reason.replace("the line", "the file"), at=at) from None
                 continue
             # A number at the end of the buffer may be incomplete: "1.5e+7" is not complete at "1.5e+".
             if len(self._text) - end < _UNCERTAIN_CHARS and self._grow():
@@ -332,12 +349,21 @@ class _TextBuffer:
         self._ended = not raw
         try:
             decoded = self._decoder.decode(raw, final=self._ended)
-        except UnicodeDecodeError:
-            raise self.error("is not UTF-8") from None
+        except UnicodeDecodeError as error:
+            self._text += error.object[: error.start].decode()
+            raise self.error("is not UTF-8", "save the file as UTF-8", len(self._text)) from None
         if self._ended:
             return False
+        self._line, self._column = self._place(self._at)
         self._text, self._at = self._text[self._at :] + decoded, 0
         return True
 
-    def error(self, why: str = "is not JSON") -> UnreadableFile:
-        return UnreadableFile(f"{self._name}: {why}; export it again")
+    def _place(self, at: int) -> tuple[int, int]:
+        """Return the line and the column of a position in the buffer."""
+        lines, column = self._text.count("\n", 0, at), at - self._text.rfind("\n", 0, at)
+        return self._line + lines, column if lines else self._column + at
+
+    def error(self, why: str = "is not JSON", reason: str = "", at: int | None = None) -> UnreadableFile:
+        line, column = self._place(self._at if at is None else at)
+        reason = f": {reason}" if reason else ""
+        return UnreadableFile(f"{self._name}: {why} at line {line}, column {column}{reason}; export it again")

@@ -189,7 +189,7 @@ def line_bytes(line: RawLine) -> bytes:
     """Return the bytes of a line, empty for a blank line. Raise :class:`InvalidLine`."""
     if line.raw is None:
         raise InvalidLine([Problem("", f"is longer than {MAX_LINE_BYTES // 1024**2} MiB")])
-    return (line.raw.removeprefix(_BOM) if line.number == 1 else line.raw).strip()
+    return line.raw.removeprefix(_BOM).strip()  # files may be joined
 
 
 def to_line(shape: dict[str, Any]) -> bytes:

@@ -121,6 +121,8 @@ def open_import(format: Format, name: str, options: ReadOptions) -> Iterator[Imp
     """Open a file, or standard input for ``-`` (own format only). Raise UnreadableFile."""
     with ExitStack() as stack:
         if isinstance(format, HubFormat):
+            if Path(name).is_file():
+                format.refuse_document(Path(name))
             yield _LineReader(format, stack.enter_context(open_source(name)))
         else:
             yield _ItemReader(format, Path(name), options)

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 
 from memoryhub.capture.classification import detect_type
 from memoryhub.core.vocabulary import Scope
@@ -64,7 +65,7 @@ _JSON_ERRORS = {
     "invalid escape": "a backslash is not followed by a valid escape sequence",
     "unexpected end of hex escape": "an escape sequence is incomplete",
     "lone leading surrogate": "an escape sequence is incomplete",
-    "invalid unicode": "the text is not UTF-8",
+    "invalid unicode": "the text is not UTF-8; save the file as UTF-8",
     "control character": "a control character is not escaped",
     "recursion limit": "lists or objects are nested too deeply",
     "number out of range": "a number is too long",
@@ -72,11 +73,20 @@ _JSON_ERRORS = {
 
 
 def _describe_json_error(message: str) -> str:
-    parsed = re.fullmatch(r"Invalid JSON: (.*) at line \d+ column (\d+)", message)
+    parsed = re.fullmatch(r"(?:Invalid JSON: )?(.*) at line \d+ column (\d+)", message)
     if not parsed:
         return "is not JSON"
     texts = (text for start, text in _JSON_ERRORS.items() if parsed[1].startswith(start))
     return f"is not JSON at column {parsed[2]}: {next(texts, parsed[1])}"
+
+
+def describe_invalid_json(text: bytes | str) -> str:
+    """Return why a text is not JSON, and where."""
+    try:
+        from_json(text)
+    except ValueError as error:
+        return _describe_json_error(str(error))
+    return "is not JSON"
 
 
 NO_HISTORY = ImportedHistory()

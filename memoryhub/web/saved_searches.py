@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.core.exceptions import BadRequest
+from django.core.exceptions import BadRequest, TooManyFieldsSent
 from django.db.models import QuerySet
 from django.forms import BooleanField
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -31,7 +32,7 @@ from memoryhub.web.base.forms import (
     TimelineFilter,
     to_sentence,
 )
-from memoryhub.web.base.requests import HtmxHttpRequest, signed_in_user
+from memoryhub.web.base.requests import SCOPED_PAGES, HtmxHttpRequest, signed_in_user
 from memoryhub.web.duplicates.presenters import DuplicatesFilter
 from memoryhub.web.facts.filters import ContradictionFilter, FactFilter, GraphFilter
 from memoryhub.web.memories.filters import MemoryListFilter
@@ -54,6 +55,7 @@ LISTS: dict[str, tuple[str, type[ListFilter]]] = {
 _POSITION_PARAMETERS = {"page", "cursor", "before"}
 _URL_SAFE = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*")
 _MAX_DESCRIPTION_CHARS = 160
+_NO_FILTERS = "everything"
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class ListAddress:
         given = {name: str(value) for name, value in QueryDict(self.query).items() if value}
         form = LISTS[self.page][1](given)
         words = [_describe_filter(form, name, value) for name, value in given.items()]
-        return shorten(" · ".join(words), _MAX_DESCRIPTION_CHARS) if words else "everything"
+        return shorten(" · ".join(words), _MAX_DESCRIPTION_CHARS) if words else _NO_FILTERS
 
     @property
     def save_href(self) -> str:
@@ -104,6 +106,18 @@ def list_address_of(request: HttpRequest) -> ListAddress | None:
     """Return the list that this request shows."""
     match = request.resolver_match
     return to_list_address(str(match.url_name), request.META.get("QUERY_STRING", "")) if match else None
+
+
+def describe_filters(request: HttpRequest) -> str:
+    """Describe the filters of a list, or the project of another page in scope; empty without any."""
+    name = str(request.resolver_match.url_name) if request.resolver_match else ""
+    with suppress(TooManyFieldsSent):  # the error page for the same address is printed too
+        if place := to_list_address(name, request.GET.urlencode()):
+            words = place.description
+            return "" if words == _NO_FILTERS else words
+        if name in SCOPED_PAGES and (project := request.GET.get("project")):
+            return f"project: {project}"
+    return ""
 
 
 def list_address_at(address: str) -> ListAddress | None:

@@ -374,7 +374,7 @@ def _import_context(
         "start": start,
         "next_start": start + ERRORS_PER_PAGE,
         "previous_start": max(start - ERRORS_PER_PAGE, 0),
-        "choices": (choices or ImportChoices(report, over_cap)) if may_import else None,
+        "choices": (choices or ImportChoices(report, over_cap)) if may_import and report.counts else None,
         "may_do": may_import,
         "may_resume": runs.is_resumable(run),
         "may_undo": _may_undo(request, run),

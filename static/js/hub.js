@@ -33,23 +33,34 @@
     dark.addEventListener("change", () => nameTheme(themeButton));
   }
 
-  const SIGNED_OUT = "You are signed out. Nothing was saved. Sign in in a new tab, then copy your text from here.";
+  // Why the hub refused a request. Forms that htmx sends stay in the page with their text.
+  const REFUSALS = {
+    401: "You are signed out. Nothing was saved. Sign in in a new tab, then try again here.",
+    403: "You don’t have permission to do this. Nothing was saved.",
+    404: "This no longer exists, or you no longer have access. Nothing was saved.",
+    503: "The hub is busy. Nothing was saved. Try again in a moment.",
+  };
+  const FORM_EXPIRED = "The form was open for too long, or you signed in again. Nothing was saved. Press the button again.";
+  const TOKEN_HEADER = "X-CSRFToken"; // with a new token, if that of the form has expired (web/base/views.py)
 
-  // A form of a signed-out person stays in its page (middleware.py).
-  const isSignedOut = (detail) => detail.xhr?.status === 401;
+  const newToken = (detail) => detail.xhr?.getResponseHeader(TOKEN_HEADER);
+  const isExpired = (detail) => detail.xhr?.status === 401 || newToken(detail);
 
-  // htmx logs a request that newer input replaced, and an expired session, as errors. Real failures are logged with their
-  // cause as well.
+  // htmx logs a request that newer input replaced, and an expired session or form, as errors. Real failures are logged
+  // with their cause as well.
   if (window.htmx) {
     htmx.logger = (element, name, detail) => {
-      if (name === "htmx:sendAbort" || name === "htmx:afterRequest" || isSignedOut(detail)) delete detail.error;
+      if (name === "htmx:sendAbort" || name === "htmx:afterRequest" || isExpired(detail)) delete detail.error;
     };
   }
 
-  // Report failed requests of htmx to the user.
+  // Report failed requests of htmx to the user, on top of an open dialog or sheet, which would cover the message.
   const failure = document.getElementById("failure");
   function say(text) {
     if (!failure) return;
+    const covers = document.querySelectorAll("dialog:modal, [popover]:popover-open");
+    const place = [...covers].at(-1) || document.getElementById("main");
+    if (text && failure.parentElement !== place) place.prepend(failure);
     failure.textContent = text;
     failure.hidden = !text;
   }
@@ -57,29 +68,71 @@
     say(text);
     failure?.scrollIntoView({ block: "nearest" });
   }
-  document.addEventListener("htmx:sendError", () => say("The hub does not answer. Check the connection and try again."));
-  document.addEventListener("htmx:responseError", (event) => {
-    if (isSignedOut(event.detail)) sayInView(SIGNED_OUT);
-    else say("That did not work. Reload the page and try again.");
+
+  function hasText(form) {
+    const fields = form?.querySelectorAll("textarea, input:not([type=checkbox], [type=radio], [type=hidden])") || [];
+    return [...fields].some((one) => one.value !== one.defaultValue);
+  }
+
+  function renewTokens(token) {
+    for (const field of document.querySelectorAll("[name=csrfmiddlewaretoken]")) field.value = token;
+  }
+
+  const FAILED = "That did not work. Reload the page and try again.";
+
+  function explain({ elt, requestConfig, xhr }) {
+    if (requestConfig.verb === "get") return FAILED;
+    const token = newToken({ xhr });
+    if (token) {
+      renewTokens(token);
+      return FORM_EXPIRED;
+    }
+    const why = REFUSALS[xhr.status] || FAILED;
+    return hasText(elt.closest("form")) ? why + " Your text is still here: copy it before you leave the page." : why;
+  }
+
+  // Polls and searches do not move the page. A later success of another element does not hide the message.
+  let failed = null;
+  function report(text, { requestConfig }) {
+    failed = requestConfig.elt;
+    if (requestConfig.verb === "get") say(text);
+    else sayInView(text);
+  }
+  document.addEventListener("htmx:sendError", (event) => {
+    report("The hub does not answer. Check the connection and try again.", event.detail);
   });
-  document.addEventListener("htmx:afterOnLoad", (event) => event.detail.successful && say(""));
+  document.addEventListener("htmx:responseError", (event) => report(explain(event.detail), event.detail));
+  // Signed out: htmx would replace the page and what is typed in it by the sign-in.
+  document.addEventListener("htmx:beforeOnLoad", (event) => {
+    const leavesFor = event.detail.xhr.getResponseHeader("HX-Redirect") || "";
+    if (!leavesFor.startsWith("/login/") || ![...document.querySelectorAll("main form[method=post]")].some(hasText)) return;
+    event.preventDefault();
+    failed = event.detail.requestConfig.elt;
+    sayInView(REFUSALS[401]);
+  });
+  document.addEventListener("htmx:afterOnLoad", ({ detail: { successful, requestConfig } }) => {
+    if (successful && (requestConfig.verb !== "get" || requestConfig.elt === failed || !failed?.isConnected)) say("");
+  });
 
   // A second click while the browser waits for the next page would send a form again. Downloads leave the page as it is.
   const RESEND_AFTER = 5000;
-  document.addEventListener("submit", (event) => {
+  function guard(event) {
     const form = event.target;
     if (event.defaultPrevented || form.method !== "post") return;
     if (!navigator.onLine) {
       // The browser's error page would replace the text.
       event.preventDefault();
-      sayInView("You are offline. Nothing was sent; your text is still here.");
+      sayInView("You are offline. Nothing was sent" + (hasText(form) ? "; your text is still here." : "."));
       return;
     }
     say("");
     if (form.dataset.sent) event.preventDefault();
     form.dataset.sent = "yes";
     setTimeout(() => delete form.dataset.sent, RESEND_AFTER);
-  });
+  }
+  document.addEventListener("submit", guard);
+  // A form that lists.js hides from htmx.
+  document.addEventListener("form:leave", (event) => guard(event.detail));
   window.addEventListener("pageshow", () => {
     for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
   });

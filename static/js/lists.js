@@ -97,7 +97,8 @@
     const asks = event.target.id === "bulk" && every()?.checked && every().hasAttribute("data-asks");
     if (!asks && !event.submitter?.hasAttribute("formaction")) return;
     event.stopPropagation();
-    if (event.target.matches(BAR_OR_UNDO)) busy(event.target, true);
+    event.target.dispatchEvent(new CustomEvent("form:leave", { bubbles: true, detail: event })); // hub.js guards it
+    if (!event.defaultPrevented && event.target.matches(BAR_OR_UNDO)) busy(event.target, true);
   }, true);
 
   // Requests that htmx does not send leave the page.

@@ -10,6 +10,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from memoryhub import memories
+from memoryhub.facts.services import create_fact
+from memoryhub.memories.schemas import FactDraft
 from tests.browser.conftest import PHONE, no_sideways_scrolling
 from tests.browser.page_checks import find_state_problems
 
@@ -276,6 +278,16 @@ class TestReport:
         expect(page.locator(".chip")).to_have_text(re.compile(r"Project\s+zoo"))
         expect(page.locator(".chip")).to_be_visible()
         expect(page.locator(".chip svg")).to_be_hidden()
+
+    @pytest.mark.parametrize("path", ["/trash/", "/facts/", "/timeline/entries/"])
+    def test_a_list_is_printed_without_buttons(
+        self, open_page: Any, insider: Any, three: Any, actor: Any, path: str
+    ) -> None:
+        memories.trash_memories([three[0].uid], actor)
+        create_fact(FactDraft(subject="the zoo", predicate="is", object="open"), actor)
+        page = open_page(path, insider)
+        page.emulate_media(media="print")
+        expect(page.locator("main :is(button, .inline-edit):visible")).to_have_count(0)
 
     def test_rows_of_a_list_begin_at_the_left_edge_of_the_paper(
         self, open_page: Any, insider: Any, three: Any

@@ -89,6 +89,18 @@ def test_a_line_too_long_to_be_a_memory_is_passed_over(run, jsonl, monkeypatch):
     assert contents() == {"good"}
 
 
+def test_a_damaged_json_file_names_the_place_of_the_damage(run, jsonl):
+    ran = run("import_memories", jsonl(b"[", b'{"content": "a",', b' "title" "b"}', b"]"))
+    assert ran.code == 1
+    assert "is not JSON at line 3, column 10: a colon is missing; export it again" in ran.err
+
+
+def test_joined_files_with_marks_of_their_byte_order_are_read(run, jsonl):
+    mark = b"\xef\xbb\xbf"
+    ran = run("import_memories", jsonl(mark + b'{"content": "first"}', mark + b'{"content": "second"}'))
+    assert (ran.err, contents()) == ("", {"first", "second"})
+
+
 def test_bad_lines_are_listed_in_the_order_of_the_file(run, jsonl):
     secret = {"content": "The key is AKIA" + "Z7Q3M5X2K9L4P8R6"}
     ran = run("import_memories", jsonl(secret, {"content": "good"}, b"bad", secret))

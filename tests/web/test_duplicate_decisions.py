@@ -110,6 +110,21 @@ class TestMerging:
         assert ticked_uids(response) == set()
         assert ">My own words</textarea>" in response.content.decode()
 
+    @pytest.mark.parametrize("headers", [HTMX, {}], ids=["htmx", "plain"])
+    def test_own_text_is_shown_again_if_the_other_memory_is_gone(
+        self, curator: Client, alike: list[Memory], actor: Actor, headers: dict[str, str]
+    ) -> None:
+        memories.trash_memories([alike[1].uid], actor)
+        form = cluster_form(alike, do="text", content="My own words", begun="x")
+        response = curator.post("/duplicates/decide/", form, headers=headers, follow=True)
+        assert ">My own words</textarea>" in response.content.decode()
+
+    def test_refused_preview_leaves_the_card_alone(self, curator: Client, alike: list[Memory]) -> None:
+        form = cluster_form(alike, uid=[], do="effect")
+        response = curator.post("/duplicates/decide/", form, headers=HTMX).content.decode()
+        assert "Select at least one memory to merge." in Page(response).words
+        assert "<form" not in response
+
     @pytest.mark.parametrize("decision", ["", "erase", None])
     def test_unknown_decision_does_nothing(
         self, curator: Client, alike: list[Memory], decision: str | None

@@ -130,6 +130,29 @@ def test_a_form_with_an_expired_token_shows_its_text(sign_in):
     assert "that took an hour</textarea>" in answer.content.decode()
 
 
+def test_a_form_of_htmx_with_an_expired_token_gets_a_new_one(curator, remember):
+    memory = remember()
+    curator.handler.enforce_csrf_checks = True
+    headers = {**OURS, "HX-Request": "true"}
+    path, form = f"/memories/{memory.uid}/fields/tags/", {"tags": "tide", "csrfmiddlewaretoken": "a" * 64}
+    refused = curator.post(path, form, headers=headers)
+    assert (refused.status_code, refused.content) == (403, b"")
+    form |= {"csrfmiddlewaretoken": refused["X-CSRFToken"], "unchanged_since": memory.updated_at.isoformat()}
+    assert curator.post(path, form, headers=headers).status_code == 200
+
+
+def test_a_form_of_htmx_from_another_site_gets_no_token(curator):
+    curator.handler.enforce_csrf_checks = True
+    headers = {"HX-Request": "true", "Origin": "https://elsewhere.example"}
+    assert "X-CSRFToken" not in curator.post("/facts/", {}, headers=headers).headers
+
+
+def test_single_words_that_were_typed_are_shown():
+    form = {"subject": "datasette", "predicate": "uses", "object": "SQLite", "sensitivity": "public"}
+    shown = Client().post("/facts/", form, headers=OURS).content.decode()
+    assert [f">{word}</textarea>" in shown for word in form.values()] == [True, True, True, False]
+
+
 def test_an_edit_of_an_erased_memory_shows_its_text(curator, remember, actor):
     memory = remember()
     memories.erase_memories([memory.uid], actor)

@@ -107,6 +107,21 @@ def test_hostile_names_and_fields_are_shown_as_text(importer: Client) -> None:
     assert "&lt;script&gt;alert(1)" in raw
 
 
+@pytest.mark.parametrize("lines", [(b"title,content", b"Tides,low"), (b"", b"  ")], ids=["csv", "blank"])
+def test_a_check_that_finds_nothing_offers_no_import(importer: Client, lines: tuple[bytes, ...]) -> None:
+    page = importer.get(sent(importer, *lines, do="dry_run", name="tides.csv")).content.decode()
+    assert "Import the file" not in page
+    assert "Everything else" not in page
+    assert "Upload another file" in page
+
+
+def test_a_file_of_an_unknown_program_is_refused_in_words(importer: Client) -> None:
+    response = send(importer, b"[", b'{"content": "a"}', b"]", name="export.json")
+    executor.execute(MaintenanceRun.objects.get(uid=response.url.split("/")[-2]))
+    words = main(importer.get(response.url)).words
+    assert "export.json: is JSON of an unknown program; choose the format of that program" in words
+
+
 def test_without_a_file_the_form_says_what_is_missing(importer: Client) -> None:
     response = importer.post("/transfer/import/", {"do": "run"})
     assert response.status_code == 422

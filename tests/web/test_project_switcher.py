@@ -55,6 +55,28 @@ class TestScope:
             "Search: geese",
         ]
 
+    @pytest.mark.parametrize(
+        ("path", "filters"),
+        [
+            ("/facts/?predicate=is&state=all", "predicate: is · state: all of them · project: zoo"),
+            ("/sessions/?q=lions", "lions · project: zoo"),
+            ("/timeline/entries/?type=bugfix", "type: bugfix · project: zoo"),
+            ("/journal/?operation=update", "operation: update · project: zoo"),
+            ("/injections/", "project: zoo"),
+            ("/trash/", "project zoo"),
+            ("/glance/", "project: zoo"),
+            ("/connect/", ""),
+        ],
+    )
+    def test_printed_pages_name_the_project_and_the_filters(
+        self, visitor: Client, path: str, filters: str
+    ) -> None:
+        choose(visitor, "zoo")
+        printed = re.findall(
+            r'<p class="print-only">Filter: <span dir="auto">(.+)</span></p>', words(visitor, path)
+        )
+        assert printed == ([filters] if filters else [])
+
     def test_trash_and_its_selection_are_of_the_chosen_project(self, writer: Client, remember: Any) -> None:
         for memory in (remember("old lions", project="zoo"), remember("old geese", project="farm")):
             writer.post(f"/memories/{memory.uid}/trash/")

@@ -12,6 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memoryhub.memories.schemas import Labels
 from memoryhub.transfer.files import open_source
+from memoryhub.transfer.foreign_json import open_json, read_json
 from memoryhub.transfer.jsonl import InvalidLine, LineReader, RawLine, line_bytes
 from memoryhub.transfer.records import (
     NO_HISTORY,
@@ -94,6 +95,18 @@ class HubFormat:
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
         return selection.lines()
+
+    def refuse_document(self, path: Path) -> None:
+        """Raise :class:`UnreadableFile` for one JSON document, of which each line would be an error."""
+        with open_source(str(path)) as source:
+            first = source.stream.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n", 1)[0]
+        if first.strip() not in (b"{", b"["):
+            return
+        with open_json(path) as stream:
+            for _ in read_json(stream, str(path)):
+                pass  # a damaged file of a known program is not recognised
+        fix = "choose the format of that program, or write one memory on each line"
+        raise UnreadableFile(f"{path}: is JSON of an unknown program; {fix}")
 
 
 def _parse_item(line: RawLine) -> Item | None:

@@ -117,8 +117,14 @@ def referring_page(request: HttpRequest, own: str) -> str:
     return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
 
+_TEXT_FIELDS = frozenset(
+    """abstract aliases concepts content entities files_modified files_read folder ignored_paths into
+    must_words name never_words object overview predicate prompt subject subtitle tags title""".split()
+)
+
+
 def submitted_texts(request: HttpRequest) -> list[tuple[str, str]]:
-    """Return the fields of a refused form that contain a text, so that its error page can show them.
+    """Return the fields of a refused form that contain typed text, so that its error page can show them.
 
     Empty for a form with a password, and for one of another site: that could show its own text in our page.
     """
@@ -128,11 +134,11 @@ def submitted_texts(request: HttpRequest) -> list[tuple[str, str]]:
     if not is_ours or any("password" in name for name in request.POST):
         return []
     fields = ((name, str(value).strip()) for name, value in request.POST.items())
-    # Ids, numbers and choices are single words, and "seen" contains the versions of memories.
+    # Single words of other fields are ids, numbers and choices, and "seen" contains the versions of memories.
     return [
         (name.replace("_", " ").capitalize(), text)
         for name, text in fields
-        if name != "seen" and (len(text.split()) > 1 or not text.isascii())
+        if text and name != "seen" and (name in _TEXT_FIELDS or len(text.split()) > 1 or not text.isascii())
     ]
 
 

@@ -8,9 +8,11 @@ from csp.constants import HEADER
 from django.contrib import messages
 from django.core.exceptions import DisallowedHost, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
+from django.middleware.csrf import get_token
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_POST, require_safe
+from django_htmx.middleware import HtmxDetails
 
 from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, may_view_level, request_clearance, show_level
 from memoryhub.core import damage
@@ -21,6 +23,7 @@ from memoryhub.web.base.middleware import mark_as_page, store_error_page
 from memoryhub.web.base.requests import (
     HtmxHttpRequest,
     choose_project,
+    referring_page,
     return_url,
     submitted_texts,
     visible_projects,
@@ -86,7 +89,10 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    return _error_page(request, "403_csrf.html", 403)
+    """Show the text of the form. A form of htmx stays in its page, where hub.js uses the new token."""
+    if HtmxDetails(request) and not reason.startswith(("Origin", "Referer")):
+        return HttpResponse(status=403, headers={"X-CSRFToken": get_token(request)})
+    return _error_page(request, "403_csrf.html", 403, form_url=referring_page(request, "/login/"))
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
@@ -103,9 +109,9 @@ def server_error(request: HttpRequest) -> HttpResponse:
     return _set_security_policy(HttpResponse(render_to_string("500.html"), status=500))
 
 
-def _error_page(request: HttpRequest, template: str, status: int) -> HttpResponse:
+def _error_page(request: HttpRequest, template: str, status: int, **more: str) -> HttpResponse:
     mark_as_page(request)
-    context = {"submitted": submitted_texts(request)}
+    context = {"submitted": submitted_texts(request), **more}
     return _set_security_policy(render(request, template, context, status=status))
 
 

@@ -25,7 +25,7 @@ from memoryhub.duplicates import MAX_MEMBERS, Cluster, DuplicateClusters
 from memoryhub.injection.effects import preview_change
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
-from memoryhub.web.base.forms import parse_aware_datetime
+from memoryhub.web.base.forms import parse_aware_datetime, to_sentence
 from memoryhub.web.base.requests import (
     HtmxHttpRequest,
     page_or_fragment,
@@ -317,16 +317,28 @@ def _announce_change(response: HttpResponse) -> HttpResponse:
 
 
 def _refused_response(request: HtmxHttpRequest, message: str) -> HttpResponse:
-    """Return the current card with the reason of the refusal, or a message without htmx."""
-    text = f"Nothing was changed: {_with_titles(request, message)}."
+    """Return the current card with the reason of the refusal, or a message without htmx.
+
+    A text that the person wrote is shown again, also if there is no card any more.
+    """
+    message = _with_titles(request, message)
+    text, entered = f"Nothing was changed: {message}.", _card_input(request)
+    submitted = [("Text", entered.own)] if entered.own else []
+    if request.POST.get("do") in _PREVIEWS:
+        return render_panel(
+            request, {"effect_errors": [to_sentence(message)], "back": _return_url(request)}, 422
+        )
     if not request.htmx:
+        if submitted:
+            return render(request, "400.html", {"reason": text, "submitted": submitted}, status=422)
         messages.error(request, text)
         return redirect(_return_url(request))
     uids = request.POST.getlist("member") or request.POST.getlist("uid")
     memories = live_memories(request_clearance(request)).filter(uid__in=uids[:MAX_MEMBERS])
-    card = build_card(memories, request.POST.get("keep", ""), _card_input(request))
+    card = build_card(memories, request.POST.get("keep", ""), entered)
     if card is None:
-        return render(request, "duplicates/page.html#refused", {"refusal": text}, status=422)
+        context = {"refusal": text, "submitted": submitted}
+        return render(request, "duplicates/page.html#refused", context, status=422)
     return _card_response(request, card, status=422, refusal=text, is_fresh=True)
 
 

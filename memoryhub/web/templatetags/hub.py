@@ -39,7 +39,7 @@ from memoryhub.web.base.static_files import file_digest, render_bundle_tags
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.review import queue
-from memoryhub.web.saved_searches import list_address_of, saved_items
+from memoryhub.web.saved_searches import describe_filters, list_address_of, saved_items
 
 register = template.Library()
 
@@ -290,3 +290,9 @@ def sidebar(context: dict[str, Any]) -> dict[str, Any]:
 def saved_here(context: dict[str, Any]) -> dict[str, Any]:
     """Render the menu; empty on a page that cannot be saved. The page needs ``{% assets "lists" %}``."""
     return {"place": list_address_of(context["request"])}
+
+
+@register.simple_tag(takes_context=True)
+def filters_in_words(context: Context) -> str:
+    """Describe the filters of this list, or the project of another page; empty without any."""
+    return describe_filters(context["request"]) if "request" in context else ""

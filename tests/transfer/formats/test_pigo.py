@@ -78,7 +78,7 @@ def test_invalid_lines_are_reported_one_by_one(tmp_path: Path) -> None:
     read = pigo(tmp_path, memory(), "{broken", "", "[1]", memory(content=7), memory(active_count="many"))
     assert len(read.drafts) == 2
     assert read.bad == {
-        "line 2": ["is not JSON"],
+        "line 2": ["is not JSON at column 2: a field name is missing or is not in double quotes"],
         "line 4": ["is not a JSON object"],
         "line 6": ["active_count: is not a number"],
     }

@@ -236,6 +236,24 @@ def test_invalid_object_is_reported(raw: bytes) -> None:
             list(foreign_json.read_members(io.BytesIO(raw), "x"))
 
 
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        (b'{"a": [1,\n 2\n "x"]}', "line 3, column 2: a comma or a closing bracket is missing"),
+        (b'{"a": [1,\n {"b" 2}]}', "line 2, column 7: a colon is missing"),
+        (b'{"a": 1,\n"b": "cut off', "line 2, column 6: the file ends too early"),
+        (b'{"a": 1,\n"caf\xe9": 2}', "line 2, column 5: save the file as UTF-8"),
+    ],
+)
+def test_error_in_a_file_names_line_and_fix(
+    raw: bytes, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign_json, "_CHUNK", 4)
+    with pytest.raises(UnreadableFile) as refused:
+        list(foreign_json.read_members(io.BytesIO(raw), "x"))
+    assert problem in str(refused.value)
+
+
 def test_item_without_end_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(foreign_json, "MAX_ITEM_CHARS", 300_000)
     raw = b'{"memories": ["' + b"x" * 2_000_000 + b'"]}'
