@@ -276,7 +276,7 @@ def export(request: HttpRequest) -> HttpResponseBase:
     selection.journal_secrets()
     name = f"memories-{timezone.now():%Y-%m-%d}{writer.extension}"
     return StreamingHttpResponse(
-        writer.write(selection),
+        selection.write(writer),
         content_type=writer.content_type,
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )

@@ -85,7 +85,7 @@ class Command(StoreCommand):
         selection.journal_secrets()
         self.format, written = options["format"], selection.total()
         try:
-            self._write(options["file"], WRITERS[self.format].write(selection))
+            self._write(options["file"], selection.write(WRITERS[self.format]))
         except BrokenPipeError:
             raise
         except OSError as error:
