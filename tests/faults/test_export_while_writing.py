@@ -21,6 +21,8 @@ from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import OWN_FORMAT, WRITERS
 from tests.transfer.conftest import OPERATOR
 
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
 
 def export() -> Iterator[dict[str, Any]]:
     lines = ExportSelection(OPERATOR, MemoryFilter(), whole=True).write(WRITERS[OWN_FORMAT])
@@ -57,7 +59,7 @@ def change_everything(stored: list[Memory], actor: Actor) -> None:
     memories.erase_memories([stored[2].uid], actor)
 
 
-@pytest.mark.parametrize("lines_before", [1, 2, 4])
+@pytest.mark.parametrize("lines_before", [2, 4])  # the first one needs no query
 def test_export_has_no_part_of_later_writes(stored: list[Memory], actor: Actor, lines_before: int) -> None:
     wanted = list(export())
     lines = export()

@@ -118,8 +118,9 @@ def test_upload_is_refused_with_the_reason(full: Machines) -> None:
 def test_form_with_a_large_file_is_refused_with_a_page_that_says_why(full: Machines) -> None:
     body = b'--edge\r\nContent-Disposition: form-data; name="file"; filename="notes.jsonl"\r\n\r\n'
     body += random.randbytes(4_000_000) + b"\r\n--edge--\r\n"
-    kind = {"Content-Type": "multipart/form-data; boundary=edge", "Cookie": sign_in(full.large.environment)}
-    status, content = full.ask(full.small, "POST", "/transfer/import/", body, **kind)
+    headers = {"Content-Type": "multipart/form-data; boundary=edge"}
+    headers["Cookie"] = f"{sign_in(full.large.environment)}; csrftoken={'a' * 32}"
+    status, content = full.ask(full.small, "POST", "/transfer/import/", body, **headers)
     assert status == 503
     assert "The disk is full" in content
 
