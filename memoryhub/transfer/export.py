@@ -13,7 +13,7 @@ from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.audit import journal
 from memoryhub.audit.journal import MAX_NAMED_IDS
 from memoryhub.checks.services import to_draft, visible_checks
-from memoryhub.core.database import read_snapshot, write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.core.pagination import iterate_rows, row_pages
 from memoryhub.core.vocabulary import Scope
 from memoryhub.maintenance.results import sees_everything
@@ -37,7 +37,6 @@ from memoryhub.models import (
 from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
 from memoryhub.stats.counts import count_values
 from memoryhub.transfer import jsonl
-from memoryhub.transfer.formats import Writer
 from memoryhub.transfer.jsonl import history_lines, memory_to_line, to_line
 
 UNKNOWN_LEVEL = "unknown"
@@ -59,11 +58,6 @@ class ExportSelection:
     def everything(self) -> bool:
         """Whether the actor sees all rows of known levels, so that the file can restore the store."""
         return sees_everything(self.actor.clearance)
-
-    def write(self, writer: Writer) -> Iterator[bytes]:
-        """Yield the export in a format, all of it from one state of the store."""
-        with read_snapshot():
-            yield from writer.write(self)
 
     def memories(self) -> MemoryQuerySet:
         """Return the memories in storage order."""

@@ -18,14 +18,15 @@ from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Memory
 from memoryhub.transfer.export import ExportSelection
-from memoryhub.transfer.formats import OWN_FORMAT, WRITERS
+from memoryhub.transfer.formats import OWN_FORMAT, WRITERS, write_export
 from tests.transfer.conftest import OPERATOR
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 
 def export() -> Iterator[dict[str, Any]]:
-    lines = ExportSelection(OPERATOR, MemoryFilter(), whole=True).write(WRITERS[OWN_FORMAT])
+    selection = ExportSelection(OPERATOR, MemoryFilter(), whole=True)
+    lines = write_export(WRITERS[OWN_FORMAT], selection)
     return (json.loads(line) | {"exported_at": ""} for line in lines)
 
 

@@ -156,7 +156,7 @@ def test_export_of_one_node_while_another_writes_can_be_restored(pair: Pair, tmp
     try:
         until(lambda: len(reported) > 20)
         files = []
-        for number in range(3):
+        for number in range(2):
             status, content = pair.open(second, "/transfer/export/?whole=on")
             assert status == 200
             files.append(tmp_path / f"export-{number}.jsonl")
