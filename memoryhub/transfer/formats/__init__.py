@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from memoryhub.core.database import read_snapshot
 from memoryhub.transfer.records import Item, ReadOptions, UnreadableFile
 
 if TYPE_CHECKING:
@@ -102,6 +103,12 @@ def _all_formats() -> tuple[Format, ...]:
 FORMATS: dict[str, Format] = {one.name: one for one in _all_formats()}
 WRITERS: dict[str, Writer] = {one.name: one for one in FORMATS.values() if isinstance(one, Writer)}
 OWN_FORMAT = "memoryhub"
+
+
+def write_export(writer: Writer, selection: ExportSelection) -> Generator[bytes]:
+    """Yield an export, all of it from one state of the store."""
+    with read_snapshot():
+        yield from writer.write(selection)
 
 
 def detect_format(path: Path) -> Format:
