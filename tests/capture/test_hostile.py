@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from memoryhub import capture
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.api.events import _run_command
+from memoryhub.capture.classification import strip_generated_lines
 from memoryhub.capture.events import reduce_call
 from memoryhub.capture.observation import MAX_OUTPUT, observe, output_text, parse_commit_message
+from memoryhub.capture.statements import extract_findings
 from memoryhub.http.authentication import Caller
 from memoryhub.models import Event
 from tests.cost import cost_ratio
@@ -142,3 +144,10 @@ def test_hostile_command_in_a_prompt_takes_linear_time(part):
         capture.HookEvent(capture.PROMPT_SUBMIT, "s", data={"prompt": prompt}) for prompt in (long, short)
     ]
     assert cost_ratio(run, *prompts, enough=16) <= 16
+
+
+@pytest.mark.parametrize("read", [strip_generated_lines, extract_findings])
+@pytest.mark.parametrize("part", ["\n", "\n ", "中", "a", "a "])
+def test_hostile_message_is_read_in_linear_time(read, part):
+    short, long = (f"because {part * (length // len(part))}" for length in (1000, 8000))
+    assert cost_ratio(read, long, short, enough=16) <= 16
