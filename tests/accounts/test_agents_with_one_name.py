@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from memoryhub.accounts import tokens
 from memoryhub.models import Fact, JournalEntry, Memory
 from tests.api.conftest import Agent, agent, is_problem, stored
 from tests.capture.test_backfill import RUN, send
+from tests.clients import create_person, signed_in_client
 
 __all__ = ["agent"]
 SECRET = {"content": "bob's secret", "project": "p", "key": "deploy", "sensitivity": "secret"}
@@ -66,3 +68,14 @@ def test_agent_whose_name_no_one_else_uses_knows_its_memories(agent: Callable[..
     second = again.post("/memories", {**SECRET, "content": "newer"}).json()
     assert (first["outcome"], second["outcome"]) == ("created", "updated")
     assert first["memory"]["id"] == second["memory"]["id"]
+
+
+def test_default_name_is_not_that_of_another_persons_agent(bob: Agent) -> None:
+    assert tokens.suggest_name("claude-code", "bob") == "claude-code"
+    assert tokens.suggest_name("claude-code", "eve") == "claude-code-eve"
+    assert tokens.suggest_name("codex", "eve") == "codex"
+
+
+def test_form_to_connect_an_agent_suggests_a_name_of_its_own(bob: Agent) -> None:
+    client = signed_in_client(create_person("ada", "add_agenttoken", "view_agenttoken"))
+    assert 'value="claude-code-ada"' in client.get("/connect/claude-code/").content.decode()
