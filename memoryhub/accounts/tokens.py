@@ -42,6 +42,7 @@ from memoryhub.models.account import default_rights
 
 PREFIX = "mh_"
 _PREFIX_CHARS = 10  # characters of a token shown in lists
+_MAX_NAME_CHARS = 100
 # Runs on every request, several times faster than through the ORM. Includes whether the owner's account, if
 # there is one, is active and confined.
 _TOKEN_SQL = (
@@ -117,6 +118,15 @@ def build_token(
     )
     _require_within(token, within)
     return token
+
+
+def suggest_name(name: str, owner: str) -> str:
+    """Return a default name for a person's agent. It contains the person if someone else's agent has the name.
+
+    The authors of memories, and so their caps, are told apart by the names of agents.
+    """
+    is_taken = AgentToken.objects.filter(name=name).exclude(owner=owner).exists()
+    return f"{name}-{owner}"[:_MAX_NAME_CHARS] if is_taken else name
 
 
 def _new_secret(token: AgentToken) -> str:
@@ -337,7 +347,7 @@ def _set_fields(
     expires_at: datetime | None,
     now: datetime,
 ) -> None:
-    token.name = _clean_name("name", name, 100)
+    token.name = _clean_name("name", name, _MAX_NAME_CHARS)
     token.clearance = _clean_choices("clearance", [clearance], LEVELS)[0]
     token.rights = _clean_choices("rights", rights, RIGHTS)
     token.projects = _clean_projects(projects)

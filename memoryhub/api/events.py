@@ -56,7 +56,7 @@ _EVENT_OF_HOOK = {
 }
 _CONTEXT_HOOKS = frozenset({"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", _TOOL_FAILURE})
 _MESSAGE_HOOKS = _CONTEXT_HOOKS | {"SessionEnd"}
-_COMMAND = re.compile(r"\s*/memoryhub:(?P<name>pause|resume|useful)\b[ \t]*(?P<words>[^\n]{0,100}?)\s*\Z")
+_COMMAND = re.compile(r"/memoryhub:(?P<name>pause|resume|useful)\b[ \t]*+(?P<words>[^\n]{0,100})\Z")
 _REMEMBER = re.compile(r"\s*/memoryhub:remember\b")
 _RATING = re.compile(r"(?P<no>no|not)?\s*(?P<number>[1-9]\d?)?", re.IGNORECASE)
 REPOSITORY = (
@@ -146,7 +146,7 @@ def _claude_answer(name: str, context: str, notes: Sequence[str]) -> dict[str, A
 
 def _run_command(hook_event: capture.HookEvent, caller: Caller) -> str:
     """Pause or resume memory, or rate what was shown, if the prompt asks for it. Return the answer."""
-    found = _COMMAND.match(str(hook_event.data.get("prompt") or ""))
+    found = _COMMAND.match(str(hook_event.data.get("prompt") or "").strip())
     # A late command would pause the wrong hours. Without an answer, Claude Code shows the person what to do.
     if not found or hook_event.is_late or hook_event.event != capture.PROMPT_SUBMIT:
         return ""

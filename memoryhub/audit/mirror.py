@@ -82,14 +82,20 @@ def first() -> bytes | None:
 
 
 def last() -> tuple[int, str] | None:
-    """Return number and hash of the last whole line, or None without one."""
+    """Return number and hash of the last whole line that is readable, or None without a whole line.
+
+    ``(0, "")`` if no line is readable. After a power loss, the last one may begin with zeros.
+    """
     try:
         with mirror_path().open("rb") as file:
             tail = _read_tail(file, file.seek(0, os.SEEK_END))
+        line = _last_line(tail[: tail.rfind(b"\n") + 1])
+        if not line:
+            return None
+        found = number_and_hash(line)
+        return found if found[0] else next((one for one in from_the_end() if one[0]), found)
     except OSError:
         return None
-    line = _last_line(tail[: tail.rfind(b"\n") + 1])
-    return number_and_hash(line) if line else None
 
 
 def from_the_end() -> Iterator[tuple[int, str]]:
@@ -176,7 +182,7 @@ def move_aside(digest: str = "") -> Path:
 
     ``digest``: the hash of its last line, by which a recorded loss names the file.
     """
-    loss = recorded_loss(digest)
+    loss = recorded_loss(digest or (last() or (0, ""))[1])
     target = mirror_path().with_name(Path(loss.detail["file"]).name) if loss else timestamped_path()
     if target.exists():
         target = timestamped_path()

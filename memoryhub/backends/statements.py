@@ -116,12 +116,22 @@ def read_ranking_columns(query: str, params: Sequence[Any]) -> Iterator[tuple[An
         yield from cursor
 
 
-def read_memories(columns: str, keys: Iterable[int]) -> list[tuple[Any, ...]]:
-    """Return columns of memories, in no order. The caller has checked access."""
+def read_memories(
+    columns: str, keys: Iterable[int], among: QuerySet[Any] | None = None
+) -> list[tuple[Any, ...]]:
+    """Return columns of memories, in no order. The caller has checked access.
+
+    ``among``: the memories that the caller can see. Those that are no longer among them are left out, because
+    their level may have changed since the caller read the keys.
+    """
     numbers = [int(key) for key in keys]
     if not numbers:
         return []
-    return fetch_all(f"SELECT {columns} FROM {MEMORY_TABLE} WHERE id {sql.IN_KEYS}", [json.dumps(numbers)])
+    chosen, params = sql.KEYS_OF_JSON, (json.dumps(numbers),)
+    if among is not None:
+        visible = among.filter(pk__in=key_list(numbers)).order_by().values("pk")
+        chosen, params = visible.query.sql_with_params()
+    return fetch_all(f"SELECT {columns} FROM {MEMORY_TABLE} WHERE id {sql.IN_FEW.format(chosen)}", params)
 
 
 class StateBeforeStore(NamedTuple):

@@ -168,6 +168,7 @@ def store_events(run: str, hook_events: Sequence[HookEvent], actor: Actor) -> tu
     The ``delivery_id`` of an event is its id. The context of a prompt is not computed. Raise
     :class:`Conflict` if the run is of someone else or was undone.
     """
+    run = _run_of_owner(run, actor)
     if _rows(run).exclude(actor=actor.name).exists() or _rows(run, UNDO_BACKFILL).exists():
         raise Conflict("this run was undone, or is not yours; start another one", "run")
     marks = {mark_event(one.event, one.delivery_id) for one in hook_events}
@@ -179,6 +180,15 @@ def store_events(run: str, hook_events: Sequence[HookEvent], actor: Actor) -> tu
     finally:  # what was stored before an error must be undone with the run
         added = batch.record()
     return outcomes, added
+
+
+def _run_of_owner(run: str, actor: Actor) -> str:
+    """Return the id of a run in the journal.
+
+    Agents of several people may have the same name, and readers of the journal must not learn the id with
+    which a run is undone.
+    """
+    return hashlib.sha256(f"{actor.owner}\n{run}".encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _rows(run: str, *operations: str) -> QuerySet[JournalEntry]:
@@ -193,6 +203,7 @@ def undo_backfill(run: str, actor: Actor) -> Counter[str]:
 
     A memory that a person pinned or changed since stays, and so does a session with other events.
     """
+    run = _run_of_owner(run, actor)
     own = _rows(run, BACKFILL).filter(actor=actor.name).order_by("-seq")
     rows = [row for row in own if actor.clearance.includes_project(row.project)]
     if not rows or _rows(run, UNDO_BACKFILL).exists():

@@ -86,6 +86,10 @@ def with_path(url: str, tail: str) -> str:
 # Names that public DNS does not serve. One without a dot is of the machine or of its network, too.
 _PRIVATE_SUFFIXES = (".localhost", ".local", ".lan", ".internal", ".home.arpa")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# Python counts them as public: translations of any IPv4 address, and addresses of a site.
+_NOT_PUBLIC = tuple(
+    map(ipaddress.ip_network, ("::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "fec0::/10"))
+)
 
 
 def is_allowed_peer(host: str, address: str, *, private_names: bool, public_only: bool = False) -> bool:
@@ -99,9 +103,10 @@ def is_allowed_peer(host: str, address: str, *, private_names: bool, public_only
     ip = _unwrap_address(address)
     if ip.is_link_local:
         return False
+    is_public = ip.is_global and not ip.is_multicast and not any(ip in one for one in _NOT_PUBLIC)
     if public_only:
-        return ip.is_global and not ip.is_multicast
-    return ip.is_global or private_names or _is_private_name(host)
+        return is_public
+    return is_public or private_names or _is_private_name(host)
 
 
 def _unwrap_address(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

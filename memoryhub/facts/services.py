@@ -21,7 +21,13 @@ from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.rows import is_unchanged, refuse_if_off, resolve_project, written_only_by
+from memoryhub.memories.rows import (
+    is_unchanged,
+    refuse_if_off,
+    resolve_project,
+    written_by,
+    written_only_by,
+)
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.memories.secret_check import FACT_FIELDS, find_refusal, journal_refusals
 from memoryhub.memories.undo import Inverse, Undo, inverse_of
@@ -144,7 +150,7 @@ def _find_imported(identity: Mapping[str, object], past: ImportedHistory, actor:
         found = _not_hidden(Fact.objects.filter(uid=past.uid), actor).first()
     if found is None:
         hidden = Fact.objects.hidden_from(actor.clearance)
-        own_above = Q(author=actor.name) & ~level_filter(actor.clearance)
+        own_above = written_by(actor) & ~level_filter(actor.clearance)
         equal_facts = _same_facts(identity).filter(own_above | ~Q(pk__in=hidden.values("pk")))
         found = (equal_facts.filter(copy=past.copy) if past.uid else equal_facts.order_by("copy")).first()
     return found
@@ -170,7 +176,7 @@ def _find_repeated(equal_facts: FactQuerySet, actor: Actor) -> Fact | None:
     Other facts with the same content are neither revealed nor changed; the actor gets a separate row.
     """
     hidden = Fact.objects.hidden_from(actor.clearance).filter(pk=OuterRef("pk"))
-    own_above = Q(author=actor.name) & ~level_filter(actor.clearance)
+    own_above = written_by(actor) & ~level_filter(actor.clearance)
     visible = Fact.objects.visible_to(actor.clearance).filter(pk=OuterRef("pk"))
     known = equal_facts.filter(own_above | ~Exists(hidden)).annotate(shown=Exists(visible))
     fact: Fact | None = known.select_related("memory").order_by("-shown", "copy").first()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 from http import HTTPStatus
 from typing import Any, NoReturn
+from urllib.parse import quote
 
 import pydantic
 from django.conf import settings
@@ -144,9 +145,9 @@ def handle_exception(request: HttpRequest, exc: Exception | type[Exception]) -> 
     assert isinstance(exc, Exception)  # noqa: S101 ninja passes instances
     problem = to_problem(exc)
     if problem.status >= 500:
-        logger.error(
-            "%s %s %s: %s", get_request_id(request), request.method, request.path, problem.code, exc_info=exc
-        )
+        # Quoted: a line break in the path would begin another line of the log.
+        about = (get_request_id(request), request.method, quote(request.path), problem.code)
+        logger.error("%s %s %s: %s", *about, exc_info=exc)
         is_kept = "event_id" in request.GET and problem.code != DAMAGED  # its sender delivers it again
         if request.path_info == agent_hooks.HOOK_PATH and not is_kept:
             # An error never blocks the agent.

@@ -162,7 +162,7 @@ def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> lis
     min_match = max(MIN_MATCH, min_share_of_best(len(parsed.words)) * best_match)
     scored = [row for row in scored if row.parts.match >= min_match]
     best = sorted(scored, key=lambda row: (-row.score, -row.parts.match, -row.pk))[:MAX_CANDIDATES]
-    loaded = load_memories(row.pk for row in best)
+    loaded = load_memories((row.pk for row in best), memories)
     candidates = [Candidate(loaded[row.pk], row.score, row.parts) for row in best if row.pk in loaded]
     return sorted(candidates, key=lambda candidate: -candidate.rank)
 

@@ -202,7 +202,7 @@ def find_entries(project: str, clearance: Clearance, now: datetime, but_session:
         return []
     memories = page_memories(project, clearance, now)
     classified = _classify_memories(memories, but_session)
-    entries = _memory_entries(classified)
+    entries = _memory_entries(memories, classified)
     used = {memory.pk for _, _, memory in classified}
     entries += _fact_entries(_page_facts(project, clearance, now), project, used)
     summarised = {memory.session_id for _, _, memory in classified if memory.type == _SUMMARY}
@@ -281,9 +281,12 @@ def classify_memory(memory: Memory, labels: Collection[str]) -> tuple[SectionRul
     return (decisions, "pinned") if memory.pinned else (None, "")
 
 
-def _memory_entries(classified: Sequence[tuple[SectionRules, str, Memory]]) -> list[PageEntry]:
+def _memory_entries(
+    memories: MemoryQuerySet, classified: Sequence[tuple[SectionRules, str, Memory]]
+) -> list[PageEntry]:
+    # Of the visible ones only: the level may have changed since they were read.
     contents: Mapping[int, str] = dict(
-        Memory.objects.filter(pk__in=[memory.pk for _, _, memory in classified]).values_list("pk", "content")
+        memories.filter(pk__in=[memory.pk for _, _, memory in classified]).values_list("pk", "content")
     )
     entries = []
     for section, reason, memory in classified:

@@ -58,7 +58,8 @@ def find_about_files(
     rows = read_about_files(query, params, paths, root, session_id, now_or_later, MAX_READ)
     replacements = dict(rows)
     visible = existing_keys(injectable_memories(clearance, project, now), replacements.values())
-    loaded = load_memories(pk for pk, replacement in replacements.items() if replacement not in visible)
+    keys = (pk for pk, replacement in replacements.items() if replacement not in visible)
+    loaded = load_memories(keys, Memory.objects.visible_to(clearance))
     about = [memory for memory in loaded.values() if _count_files(memory) <= MAX_FILES_OF_MEMORY]
     return [full_match(memory, now) for memory in sorted(about, key=_usefulness)]
 

@@ -33,7 +33,7 @@ from memoryhub.memories.schemas import (
     MemoryDraft,
     remove_repeats_ignoring_case,
 )
-from memoryhub.models import Entity, Fact, FileLink, Label, Memory, Revision, Session
+from memoryhub.models import AgentToken, Entity, Fact, FileLink, Label, Memory, Revision, Session
 from memoryhub.models.querysets import MemoryQuerySet
 
 CHUNK_SIZE = 500  # rows in one statement: SQLite limits the number of parameters
@@ -84,13 +84,25 @@ def resolve_owner(scope: str, actor: Actor, imported: str = "") -> str:
     return actor.owner
 
 
+def written_by(actor: Actor) -> Q:
+    """Return the condition on rows whose author is certainly the actor.
+
+    A row has the name of its agent, and agents of several people may have the same name: then it is none of
+    theirs.
+    """
+    if not actor.name.startswith(AGENT_PREFIX):
+        return Q(author=actor.name)
+    namesakes = AgentToken.objects.filter(name=actor.name.removeprefix(AGENT_PREFIX))
+    return Q(~Exists(namesakes.exclude(owner=actor.owner)), author=actor.name)
+
+
 def written_only_by(actor: Actor) -> Q:
     """Return the condition on memories that the actor wrote and no one else has changed.
 
     The actor may know that these exist, whatever their level is now.
     """
     changed_by_others = Revision.objects.filter(memory=OuterRef("pk")).exclude(actor=actor.name)
-    return Q(~Exists(changed_by_others), author=actor.name)
+    return Q(~Exists(changed_by_others)) & written_by(actor)
 
 
 def strictest_known(twins: Iterable[Memory], content_hash: str) -> Memory | None:
@@ -315,13 +327,13 @@ _LISTS_SQL = f"(SELECT {_LIST_SQL} FROM ({_LISTS_SQL} ORDER BY 2, 3) AS lists)" 
 ListValues = dict[str, list[Any]]
 
 
-def load_memories(keys: Iterable[int]) -> dict[int, Memory]:
-    """Return memories with their list-valued fields by primary key, in one statement of fixed SQL.
+def load_memories(keys: Iterable[int], among: MemoryQuerySet) -> dict[int, Memory]:
+    """Return memories with their list-valued fields by primary key, in one statement.
 
-    The caller has checked access.
+    ``among``: the memories that the caller can see, see :func:`read_memories`.
     """
     found, alias = {}, connection.alias
-    for *cells, lists in read_memories(f"{bulk.column_names(Memory)}, {_LISTS_SQL}", keys):
+    for *cells, lists in read_memories(f"{bulk.column_names(Memory)}, {_LISTS_SQL}", keys, among):
         memory = bulk.to_object(Memory, cells, alias)
         memory.loaded_lists = _parse_lists(lists)
         found[memory.pk] = memory

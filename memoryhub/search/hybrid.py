@@ -159,7 +159,7 @@ def search_memories(
         found = _pinned_first(found, words.rows, match, ranking.min_match)
     page = found[offset : offset + limit]
     return SearchResults(
-        _load_hits(page, scorer, scores, match, words.query if snippets else None),
+        _load_hits(memories, page, scorer, scores, match, words.query if snippets else None),
         len(found),
         words.rows.pks[found],
         mode=ranking.mode,
@@ -207,15 +207,20 @@ def _reorder(scorer: RowScorer, found: Positions, match: Scores) -> tuple[Positi
 
 
 def _load_hits(
-    page: Positions, scorer: RowScorer, scores: Scores, match: Scores, query: Query | None
+    memories: MemoryQuerySet,
+    page: Positions,
+    scorer: RowScorer,
+    scores: Scores,
+    match: Scores,
+    query: Query | None,
 ) -> list[Hit]:
     """Load the memories at these positions, with snippets if a query is given."""
     pks = scorer.rows.pks[page].tolist()
-    memories = load_memories(pks)
+    loaded = load_memories(pks, memories)
     return [
         Hit(memory, round(score, 4), parts, make_snippet(query, memory) if query is not None else "")
         for pk, score, parts in zip(pks, scores[page].tolist(), scorer.parts(page, match), strict=True)
-        if (memory := memories.get(pk))
+        if (memory := loaded.get(pk))
     ]
 
 

@@ -222,6 +222,16 @@ def test_other_database_failure_is_503_without_its_message(bot, monkeypatch):
     assert "manage.py doctor" in problem["detail"]
 
 
+def test_line_break_in_a_path_begins_no_line_of_the_log(bot, monkeypatch, caplog):
+    def broken(*args, **kwargs):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("memoryhub.api.memories._find_memory", broken)
+    assert bot.get("/memories/a%0A2026-01-01 ERROR forged").status_code == 500
+    [record] = [one for one in caplog.records if one.name == "memoryhub.http.problems"]
+    assert "\n" not in record.getMessage()
+
+
 @pytest.mark.parametrize("debug", [False, True])
 def test_unexpected_exception_is_hidden_and_logged(bot, monkeypatch, settings, caplog, debug):
     def broken(*args, **kwargs):

@@ -105,6 +105,20 @@ def test_loss_row_names_the_mirror_that_was_set_aside(five_rows, remember, journ
     assert verification.compare_mirror().in_step
 
 
+def test_loss_is_reported_if_the_last_line_of_the_mirror_is_unreadable(
+    five_rows, remember, journal_mirror
+):
+    """After a power loss, a block of the file may contain zeros."""
+    cut_journal(3)
+    with journal_mirror.open("ab") as file:
+        file.write(b"\0" * 200 + b'"hash":"ab"}\n')
+    assert verification.verify().first_bad_seq == 4
+    remember("the next")
+    [row] = recorded()
+    assert (row.detail["first_seq"], row.detail["last_seq"]) == (4, 5)
+    assert [path.name for path in mirror.set_aside()] == [row.detail["file"]]
+
+
 def test_loss_is_recorded_once(five_rows, remember):
     cut_journal(3)
     remember("the next")

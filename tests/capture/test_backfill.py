@@ -217,5 +217,7 @@ class TestUndo:
     def test_run_is_recorded_in_the_journal(self, bot: Agent) -> None:
         send(bot)
         bot.delete(f"/backfills/{RUN}")
-        rows = JournalEntry.objects.filter(object_id=RUN).order_by("seq").values_list("operation", flat=True)
+        rows = JournalEntry.objects.filter(object_type="session", operation__endswith="backfill")
+        assert len(set(rows.values_list("object_id", flat=True))) == 1
+        rows = rows.order_by("seq").values_list("operation", flat=True)
         assert list(dict.fromkeys(rows)) == ["backfill", "undo_backfill"]

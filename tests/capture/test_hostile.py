@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from itertools import count
 
 import pytest
@@ -10,9 +11,14 @@ from hypothesis import strategies as st
 
 from memoryhub import capture
 from memoryhub.access.policy import Actor, Clearance
+from memoryhub.api.events import _run_command
+from memoryhub.capture.classification import strip_generated_lines
 from memoryhub.capture.events import reduce_call
-from memoryhub.capture.observation import MAX_OUTPUT, observe, output_text
+from memoryhub.capture.observation import MAX_OUTPUT, observe, output_text, parse_commit_message
+from memoryhub.capture.statements import extract_findings
+from memoryhub.http.authentication import Caller
 from memoryhub.models import Event
+from tests.cost import cost_ratio
 
 ACTOR = Actor("token:odd", Clearance.up_to("secret", owner="ada"))
 TEXTS = st.text(max_size=40) | st.sampled_from(
@@ -113,3 +119,35 @@ def test_output_cut_within_a_character_is_accepted(bot, half):
 def test_event_api_validates_types_strictly(bot):
     body = rb'{"event": "prompt:submit", "session_id": "s", "data": ["prompt"]}'
     assert bot.raw_post("/events", body).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git commit -F - <<'END'\n{}",
+        "git commit -F - <<'END'\n{}\nEND",
+        "git commit -m '{}x'",
+        "git commit {}",
+    ],
+)
+@pytest.mark.parametrize("part", ["\n", "\n ", " ", "-aF - <<", "-m 'a' "])
+def test_commit_message_of_a_hostile_command_takes_linear_time(command, part):
+    short, long = (command.replace("{}", part * (length // len(part))) for length in (1000, 8000))
+    assert cost_ratio(parse_commit_message, long, short, enough=16) <= 16
+
+
+@pytest.mark.parametrize("part", [" ", "\t", "\n", " \n"])
+def test_hostile_command_in_a_prompt_takes_linear_time(part):
+    short, long = (f"/memoryhub:pause{part * (length // len(part))}x\ny" for length in (1000, 8000))
+    run = functools.partial(_run_command, caller=Caller(ACTOR, frozenset()))
+    prompts = [
+        capture.HookEvent(capture.PROMPT_SUBMIT, "s", data={"prompt": prompt}) for prompt in (long, short)
+    ]
+    assert cost_ratio(run, *prompts, enough=16) <= 16
+
+
+@pytest.mark.parametrize("read", [strip_generated_lines, extract_findings])
+@pytest.mark.parametrize("part", ["\n", "\n ", "中", "a", "a "])
+def test_hostile_message_is_read_in_linear_time(read, part):
+    short, long = (f"because {part * (length // len(part))}" for length in (1000, 8000))
+    assert cost_ratio(read, long, short, enough=16) <= 16

@@ -17,6 +17,7 @@ from django.utils import timezone
 from memoryhub.accounts import people, roles, sign_in
 from memoryhub.accounts.clearance import grantable_clearances, is_confined, user_clearance
 from memoryhub.accounts.roles import grantable_rights
+from memoryhub.accounts.tokens import suggest_name
 from memoryhub.core import dates
 from memoryhub.core.form_fields import LinesField
 from memoryhub.core.text import format_count
@@ -172,7 +173,8 @@ class ConsentForm(TokenForm):
         offered = [right for right in grantable_rights(user) if right in scopes]
         self.fields["rights"].choices = [(right, RIGHT_LABELS[right]) for right in offered]  # type: ignore[attr-defined]
         chosen = [right for right in default_rights() if right in offered]
-        self.initial = {"name": client.name, "rights": chosen, "days": 90}
+        name = suggest_name(client.name, user.get_username())
+        self.initial = {"name": name, "rights": chosen, "days": 90}
 
 
 _ROLE_HINT = (

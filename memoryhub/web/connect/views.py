@@ -74,7 +74,8 @@ class ConnectForm(PlainForm):
         if is_confined(user) and not project:
             project = min(user_clearance(user).projects or [""])
         fresh = {"once": secrets.token_urlsafe(12), "toolset": _toolset(request.GET)}
-        names = {"name": choice.name or choice.key, "project": project}
+        name = tokens.suggest_name(choice.name or choice.key, user.get_username())
+        names = {"name": name, "project": project}
         super().__init__(data, initial=fresh | names)
         if data is None:
             self.fields["name"].widget.attrs["autofocus"] = True
