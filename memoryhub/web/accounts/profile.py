@@ -169,7 +169,7 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
     identity = identities.find_identity(user)
     context: dict[str, Any] = {
         "role": next((role for role in roles.ROLES if role.name == role_name), None),
-        "reach": _project_levels(user),
+        "project_levels": _project_levels(user),
         "preferences": forms.get("preferences") or PreferencesForm(initial=kept),
         "password": forms.get("password") or PasswordForm(request),
         "organisation": settings.OIDC_NAME if settings.OIDC_ISSUER else "",

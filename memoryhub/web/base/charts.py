@@ -10,6 +10,7 @@ from math import ceil
 
 from django.utils.http import urlencode
 
+from memoryhub.core.dates import next_month
 from memoryhub.web.base.requests import page_url
 
 WIDTH, HEIGHT = 100.0, 190  # of the plot, in percent and in pixels
@@ -213,7 +214,7 @@ def _next_step_start(day: date, step: str) -> date:
     if step == _YEAR:
         return day.replace(year=day.year + 1)
     if step == _MONTH:
-        return (day + timedelta(days=31)).replace(day=1)
+        return next_month(day)
     return day + timedelta(days=7 if step == _WEEK else 1)
 
 

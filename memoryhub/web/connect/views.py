@@ -78,8 +78,8 @@ class ConnectForm(PlainForm):
         super().__init__(data, initial=fresh | names)
         if data is None:
             self.fields["name"].widget.attrs["autofocus"] = True
-        levels = [(level, ACCESS_LABELS[level]) for level in grantable_clearances(user)]
-        self.fields["clearance"].choices = levels  # type: ignore[attr-defined]
+        levels = grantable_clearances(user)
+        self.set_choices("clearance", ((level, ACCESS_LABELS[level]) for level in levels))
         if "write" in roles.grantable_rights(user):
             self.fields["clearance"].help_text = "The agent can also store and change memories."
 

@@ -58,8 +58,8 @@ class DuplicatesFilter(ListFilter):
         super().__init__(data)
         lowest = settings.MEMORYHUB.near_duplicate_similarity
         steps = [(step, step) for step in _SIMILARITY_CHOICES if float(step) > lowest]
-        field: Any = self.fields["similarity"]
-        field.choices = [("", f"{lowest:g}, as configured"), *steps, ("1", "1, the same words")]
+        equal = ("1", "1, the same words")
+        self.set_choices("similarity", [("", f"{lowest:g}, as configured"), *steps, equal])
 
     def min_similarity(self) -> float | None:
         value = self.value("similarity")
