@@ -34,7 +34,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 _FAILED_HANDLER = '"failed"'  # the status of a handler in the JSON of an event
 
 
-def render_actor(request: HttpRequest | None, actor: str, *, link: bool = False) -> SafeString:
+def render_actor(request: HttpRequest | None, actor: str, *, link: bool) -> SafeString:
     """Render the name of an actor, with the owner of the agent if the reader may know it."""
     agent = actor.removeprefix(AGENT_PREFIX) if actor.startswith(AGENT_PREFIX) else ""
     label = actor_names.actor_label(actor, _owners(request) if agent and request else None)

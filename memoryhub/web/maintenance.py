@@ -298,7 +298,7 @@ def recent_runs(clearance: Clearance, now: datetime) -> list[MaintenanceRun]:
 
 
 def find_failed(recent: Iterable[MaintenanceRun]) -> list[MaintenanceRun]:
-    """Return the failed ones of recent runs, without those that a later run made up for."""
+    """Return the failed ones of recent runs, without those followed by a successful run of the same kind."""
     failed, succeeded = [], set()
     for run in recent:
         kind = (run.operation, run.project, run.undoes_id is None)

@@ -144,7 +144,7 @@ def owner() -> Iterator[Finding]:
             f"Run commands as the user that runs the hub; now: chown {_user(owner)} {path}",
         )
     if not strangers:
-        yield ok(f"all of it belongs to {_user(owner)}")
+        yield ok(f"all files belong to {_user(owner)}")
 
 
 @check("spool")

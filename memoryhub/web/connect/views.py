@@ -184,7 +184,7 @@ def _render_step(
         "choice": choice,
         "may_issue": request.user.has_perm(ISSUE_PERMISSION),
         "toolsets": snippets.TOOLSETS,
-        "variable": agent_hooks.ENVIRONMENT_VARIABLE,
+        "variable": agent_hooks.TOKEN_VARIABLE,
     }
     return render(request, "connect/page.html", common | context, status=status)
 

@@ -208,9 +208,7 @@ def build_cards(clusters: Sequence[Cluster], memories: MemoryQuerySet) -> list[C
     return cards
 
 
-def build_card(
-    memories: MemoryQuerySet, keep: str = "", entered: CardInput | None = None
-) -> ClusterCard | None:
+def build_card(memories: MemoryQuerySet, keep: str, entered: CardInput | None) -> ClusterCard | None:
     """Show memories as one cluster that keeps ``keep``, or the best one; None for fewer than two."""
     rows = memories.in_bulk()
     if len(rows) < 2:
