@@ -23,8 +23,8 @@ EVERYTHING = Clearance(frozenset({"public", "private", "secret"}), owner="ada")
 
 @pytest.fixture
 def page(db):
-    def build(clearance=EVERYTHING, **fields):
-        return build_page("shop", clearance, timezone.now(), **fields)
+    def build(clearance=EVERYTHING):
+        return build_page("shop", clearance, timezone.now())
 
     return build
 

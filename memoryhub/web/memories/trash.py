@@ -116,7 +116,7 @@ def _confirmation_page(request: HttpRequest, selection: Selection) -> HttpRespon
 
 def _add_changed_message(request: HttpRequest, count: int) -> None:
     if count:
-        messages.warning(request, changed_since_text(format_count(count, "memory"), count))
+        messages.warning(request, changed_since_text(count, "memory"))
 
 
 def _selected_ended(request: HttpRequest, selection: Selection) -> list[Memory]:
