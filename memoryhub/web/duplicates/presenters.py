@@ -233,7 +233,7 @@ def _make_card(
 def _make_member(
     keep: Memory, other: Memory, likeness: float | None, entered: CardInput | None
 ) -> ClusterMember:
-    figures = sorted(decisive_words(_title_and_content(keep)) ^ decisive_words(_title_and_content(other)))
+    figures = sorted(decisive_words(keep.titled_content) ^ decisive_words(other.titled_content))
     fields = [
         (label, getattr(other, name), getattr(keep, name))
         for name, label in _COMPARED_FIELDS.items()
@@ -250,10 +250,6 @@ def _is_ticked(uid: str, warns: bool, entered: CardInput | None) -> bool:
     if entered is None:
         return not warns
     return uid in entered.ticked and (not warns or uid in entered.warned)
-
-
-def _title_and_content(memory: Memory) -> str:
-    return f"{memory.title}\n{memory.content}"
 
 
 def unite_texts(content: str, others: Sequence[str]) -> str:

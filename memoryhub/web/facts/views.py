@@ -30,7 +30,7 @@ from memoryhub.models import Entity, Fact, FileLink, Memory
 from memoryhub.models.querysets import FactQuerySet
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, narrow_to_project, return_url
 from memoryhub.web.facts.filters import FactFilter, GraphAddress, suggested_predicates
-from memoryhub.web.memories.bulk_actions import changed_since_text, parse_journal_number
+from memoryhub.web.memories.bulk_actions import parse_journal_number, warn_changed_since
 from memoryhub.web.memories.forms import FactForm
 from memoryhub.web.memories.selection import parse_ticked
 
@@ -143,7 +143,7 @@ def facts_end(request: HtmxHttpRequest) -> HttpResponse:
         messages.success(request, render_to_string("facts/page.html#ended", context, request=request))
     elif not ended.outdated:
         messages.warning(request, "No current fact was selected. Select the facts to end.")
-    _warn_changed(request, len(ended.outdated))
+    warn_changed_since(request, len(ended.outdated), "fact")
     return redirect(back)
 
 
@@ -172,18 +172,13 @@ def facts_delete(request: HttpRequest) -> HttpResponse:
         gone = fact_store.delete_facts(found.uids, request_actor(request), seen=found.seen)
         deleted = count_with_verb(len(gone), "fact", "is", "are")
         messages.success(request, f"{deleted} deleted permanently.")
-        _warn_changed(request, visible.count())
+        warn_changed_since(request, visible.count(), "fact")
         return redirect(_FACTS_URL if back in {reverse("fact", args=[fact.uid]) for fact in gone} else back)
     chosen = list(visible.order_by("-pk"))
     if not chosen:
         messages.warning(request, "No fact was selected. Select the facts to delete.")
         return redirect(back)
     return render(request, "facts/delete.html", {"chosen": chosen, "back": back, "action": request.path})
-
-
-def _warn_changed(request: HttpRequest, count: int) -> None:
-    if count:
-        messages.warning(request, changed_since_text(count, "fact"))
 
 
 MAX_FACTS, MAX_MEMORIES, MAX_NEIGHBOURS, MAX_ALIASES, MAX_TYPES = 100, 50, 16, 8, 3

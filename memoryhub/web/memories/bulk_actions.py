@@ -197,6 +197,11 @@ def changed_since_text(count: int, noun: str) -> str:
     return f"{changed} changed since you opened this list and {left}."
 
 
+def warn_changed_since(request: HttpRequest, count: int, noun: str) -> None:
+    if count:
+        messages.warning(request, changed_since_text(count, noun))
+
+
 def _list_message(head: str, items: list[SafeString], total: int) -> SafeString:
     """Render a message with a list of items and the number of omitted ones."""
     more = [f"and {total - len(items)} more"] if total > len(items) else []
