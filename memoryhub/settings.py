@@ -294,7 +294,7 @@ if BEHIND_PROXY:
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
-# Served on loopback alone there is no wire that TLS could protect; anywhere else the warnings stand.
+# A hub on loopback needs no TLS, so these warnings are silenced. On other addresses they are shown.
 SILENCED_SYSTEM_CHECKS = (
     ["security.W004", "security.W008", "security.W012", "security.W016"]
     if not HTTPS and set(ALLOWED_HOSTS) <= set(LOOPBACK_HOSTS)

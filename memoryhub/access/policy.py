@@ -158,9 +158,13 @@ class Actor:
         return self.clearance.owner
 
 
+# Every known level, project and owner.
+EVERYTHING = Clearance(frozenset(LEVELS), every_owner=True)
+
+
 def system_actor(name: str) -> Actor:
-    """Return the actor of a command or scheduled run, who sees every known level, project and owner."""
-    return Actor(f"system:{name}", Clearance(frozenset(LEVELS), every_owner=True))
+    """Return the actor of a command or scheduled run, who sees everything."""
+    return Actor(f"system:{name}", EVERYTHING)
 
 
 UNREDACTED_LEVELS = (Sensitivity.PUBLIC.value, Sensitivity.PRIVATE.value)

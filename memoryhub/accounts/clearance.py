@@ -108,7 +108,7 @@ class AccountBackend(ModelBackend):
 
 def _refuse_if_throttled(request: HttpRequest | None, name: str | None) -> None:
     if request is not None and name and sign_in.login_wait(request, name):
-        request.login_held_back = True  # type: ignore[attr-defined]
+        request.login_throttled = True  # type: ignore[attr-defined]
         raise PermissionDenied
 
 
@@ -161,7 +161,7 @@ def request_clearance(request: HttpRequest, also: Iterable[str] = ()) -> Clearan
 def full_clearance(request: HttpRequest) -> Clearance:
     """Return everything that this person may see, as if every switch were on.
 
-    For writes and for undoing them; never for showing data.
+    For writes, for undoing them and for reports about them; never for showing memories.
     """
     return user_clearance(request.user)
 

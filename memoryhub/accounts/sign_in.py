@@ -194,7 +194,7 @@ def _record_logout(request: HttpRequest | None, user: User | None, **kwargs: Any
 def _record_failure(
     credentials: Mapping[str, Any], request: HttpRequest | None = None, **kwargs: Any
 ) -> None:
-    if request is None or getattr(request, "login_held_back", False):
+    if request is None or getattr(request, "login_throttled", False):
         return  # no password was checked
     if "username" not in credentials:
         return  # single sign-on: see record_single_sign_on_refusal

@@ -48,10 +48,6 @@ def _value_form(request: HttpRequest, name: str) -> forms.Form:
     return form
 
 
-def _count_memories(count: int) -> str:
-    return format_count(count, "memory", "memories")
-
-
 def _set_value(
     model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory], name: str
 ) -> ActionResponse:
@@ -61,7 +57,7 @@ def _set_value(
         return None
     form = _value_form(request, name)
     if not form.is_valid():
-        explanation = f"The {name} of {_count_memories(len(rows))} will be set to:"
+        explanation = f"The {name} of {format_count(len(rows), 'memory')} will be set to:"
         question = Confirmation(f"Set {name}", explanation, f"Set {name}")
         return render_confirmation(model_admin, request, f"set_{name}", question, rows, form)
     try:
@@ -76,7 +72,7 @@ def _set_value(
             model_admin,
             request,
             acted,
-            f"The {name} of {_count_memories(held)} is now {form.cleaned_data[name]}.",
+            f"The {name} of {format_count(held, 'memory')} is now {form.cleaned_data[name]}.",
         )
     for uid, words in acted.refused[:_MAX_REFUSALS_SHOWN]:
         model_admin.message_user(request, f"Not changed: {uid}: {words}", "WARNING")
@@ -117,11 +113,11 @@ def _run_action(
         return
     acted = memories.apply_bulk_action(kind, [row.uid for row in rows], request_actor(request))
     if acted.done:
-        _show_undo_message(model_admin, request, acted, f"{_count_memories(len(acted.done))} {done}.")
+        _show_undo_message(model_admin, request, acted, f"{format_count(len(acted.done), 'memory')} {done}.")
     else:
         model_admin.message_user(request, f"0 memories {done}.", "WARNING")
     if left := len(rows) - len(acted.done):
-        model_admin.message_user(request, f"{_count_memories(left)} left unchanged.", "INFO")
+        model_admin.message_user(request, f"{format_count(left, 'memory')} left unchanged.", "INFO")
 
 
 def _undoable_action(
@@ -144,12 +140,12 @@ def erase(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet
     if not is_confirmed(request):
         return render_confirmation(model_admin, request, "erase", _erase_question(rows), rows)
     gone = memories.erase_memories([row.uid for row in rows], request_actor(request))
-    model_admin.message_user(request, f"{_count_memories(len(gone))} erased permanently.")
+    model_admin.message_user(request, f"{format_count(len(gone), 'memory')} erased permanently.")
     return None
 
 
 def _erase_question(rows: list[SelectedRow]) -> Confirmation:
-    what = _count_memories(len(rows))
+    what = format_count(len(rows), "memory")
     explanation = (
         f"{what} will be erased with their versions, labels, file references and facts, also from the "
         "database file. This cannot be undone. The journal keeps a hash of each."
@@ -169,12 +165,12 @@ def repair_level(
         return None
     form = _value_form(request, "sensitivity")
     if not form.is_valid():
-        explanation = f"{_count_memories(len(rows))} with an unknown level will be set to:"
+        explanation = f"{format_count(len(rows), 'memory')} with an unknown level will be set to:"
         question = Confirmation("Set a known level", explanation, "Set level")
         return render_confirmation(model_admin, request, "repair_level", question, rows, form)
     level = Sensitivity(form.cleaned_data["sensitivity"])
     repaired = memories.repair_sensitivity([row.uid for row in rows], level, request_actor(request))
-    model_admin.message_user(request, f"{_count_memories(len(repaired))} set to {level}.")
+    model_admin.message_user(request, f"{format_count(len(repaired), 'memory')} set to {level}.")
     return None
 
 

@@ -18,12 +18,12 @@ from memoryhub.api.schemas import ListOf, MemoryShape, PreviewShape, documented
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import parse_offset
 from memoryhub.duplicates import Cluster
-from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Limit, PageParams, Ratio
+from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Limit, PageParams
 from memoryhub.http.problems import json_response
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import TextFilter
 from memoryhub.memories.merge import MAX_MERGED
-from memoryhub.memories.schemas import Content
+from memoryhub.memories.schemas import Content, Share
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import related
@@ -38,7 +38,7 @@ class RelatedTo(AccessParams):
 class DuplicateList(AccessParams, PageParams):
     project: TextFilter = None
     category: TextFilter = None
-    similarity: Ratio | None = Field(
+    similarity: Share | None = Field(
         None, description="Minimum similarity; default: near_duplicate_similarity."
     )
 

@@ -117,7 +117,7 @@ def _to_event(
         event=event,
         session_id=_session_id(hook),
         project=options.project,
-        cwd=text_field(hook, "cwd"),
+        cwd=identities.text_field(hook, "cwd"),
         repository=hook.get("repository"),
         at=options.at,
         data=_event_data(hook),
@@ -208,8 +208,8 @@ def _use_notes(event: Event, caller: Caller, is_week_new: bool) -> list[str]:
 
 def hook_project(hook: Mapping[str, Any], caller: Caller, *, record: bool = False) -> str:
     """Return the project of a hook: that of its repository or session, or of its working folder."""
-    given = text_field(hook, "session_id"), text_field(hook, "cwd"), hook.get("repository")
-    return working_project(*given, caller, record=record)
+    session_id, cwd = (identities.text_field(hook, name) for name in ("session_id", "cwd"))
+    return working_project(session_id, cwd, hook.get("repository"), caller, record=record)
 
 
 def _event_data(hook: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,11 +255,6 @@ def _session_id(hook: Mapping[str, Any]) -> str:
     if not isinstance(session_id, str) or not session_id.strip() or len(session_id) > 200:
         raise invalid_fields([field_error("session_id", "must be a string of 1 to 200 characters")])
     return session_id
-
-
-def text_field(hook: Mapping[str, Any], name: str) -> str:
-    value = hook.get(name)
-    return value if isinstance(value, str) else ""
 
 
 router = Router(tags=["Hooks and past sessions"])

@@ -20,7 +20,7 @@ from memoryhub.audit.journal import record_reveals
 from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.capture.projects import get_project
 from memoryhub.core.vocabulary import ProjectMode, Right
-from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Caller, Ratio
+from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Caller
 from memoryhub.http.problems import json_response
 from memoryhub.injection import effects
 from memoryhub.injection.context_block import format_most_used
@@ -29,7 +29,7 @@ from memoryhub.injection.requests import InjectionResult, with_default_project
 from memoryhub.injection.services import inject_context
 from memoryhub.memories.filters import MemoryFilter, TextFilter
 from memoryhub.memories.merge import MAX_MERGED
-from memoryhub.memories.schemas import Content, MemoryPatch, Name
+from memoryhub.memories.schemas import Content, MemoryPatch, Name, Share
 from memoryhub.models import Project
 
 router = Router()
@@ -156,7 +156,7 @@ class ThresholdsIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    min_score: Ratio | None = None
+    min_score: Share | None = None
     max_count: Annotated[int, Field(ge=0, le=MAX_MEMORIES)] | None = None
     token_budget: Annotated[int, Field(ge=0, le=MAX_TOKENS)] | None = None
 

@@ -10,9 +10,10 @@ from django.utils import timezone
 from ninja import Body, Query, Router
 from pydantic import BaseModel, ConfigDict, Field
 
-from memoryhub.api.events import hook_project, text_field
+from memoryhub.api.events import hook_project
 from memoryhub.api.schemas import CorrectedShape, IdentitiesShape, PageShape, ProjectShape, documented
 from memoryhub.capture import identities, project_changes, projects
+from memoryhub.capture.identities import text_field
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.page_corrections import Action, Correction, correct_page
 from memoryhub.capture.session_use import status_line

@@ -15,11 +15,12 @@ from memoryhub.api.schemas import EntryShape, ListOf, RecallShape, SearchResults
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import paginate
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller, Limit, PageParams, Ratio
+from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller, Limit, PageParams
 from memoryhub.http.problems import json_response, list_response
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
 from memoryhub.memories.rows import visible_replacements
+from memoryhub.memories.schemas import Share
 from memoryhub.memories.versions import load_snapshot
 from memoryhub.models import Memory, Session
 from memoryhub.search.fallback import search_or_correct
@@ -37,7 +38,7 @@ router = Router()
 class SearchRequest(MemoryFilter, AccessParams):
     query: str = Field(description="Words, a phrase in quotes, or part of a name. Any text is accepted.")
     limit: Limit = Field(default_factory=lambda: settings.MEMORYHUB.search_limit)
-    min_score: Ratio = Field(default_factory=lambda: settings.MEMORYHUB.min_score)
+    min_score: Share = Field(default_factory=lambda: settings.MEMORYHUB.min_score)
     mode: SearchMode = "hybrid"
     include_superseded: bool = Field(
         False, description="Also return memories that another memory replaces (`superseded_by`)."
@@ -234,7 +235,7 @@ class RecallRequest(MemoryFilter, AccessParams):
         Ranking.MEMORY_MCP,
         description="memory-mcp: by match, importance, recency and frequency of use. letsgo: as in /search.",
     )
-    min_score: Ratio | None = Field(
+    min_score: Share | None = Field(
         None, description="Minimum score of a match; default: the configured minimum."
     )
     mode: SearchMode = Field("hybrid", description="Requested mode. The response contains the used mode.")

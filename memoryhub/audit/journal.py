@@ -137,8 +137,8 @@ def is_row(seq: int, digest: str) -> bool:
 
 
 GENESIS_HASH = "0" * 64
-_ACCESS_FIELDS = ("project", "sensitivity", "owner")
-_HASHED_COLUMNS = (*LINE_FIELDS[:6], *_ACCESS_FIELDS, "detail")
+ACCESS_FIELDS = ("project", "sensitivity", "owner")
+_HASHED_COLUMNS = (*LINE_FIELDS[:6], *ACCESS_FIELDS, "detail")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Change marks: they tell a process which memories and sessions to count again.
+"""Change marks, from which a process sees which memories and sessions it must count again.
 
 Both tables are split in blocks of :data:`BLOCK_SIZE` keys. Triggers give the block of a row a new random mark
 when a row is inserted or deleted, or a counted column changes: a block with the same mark has the same

@@ -171,7 +171,7 @@ def locked(path: Path | None, identity: Identity, known: VectorFile | None) -> I
                 return
         finally:
             fcntl.flock(file._file, fcntl.LOCK_UN)
-    raise OSError(f"{path} is replaced again and again")
+    raise OSError(f"{path} is replaced repeatedly")
 
 
 def _open(path: Path | None, identity: Identity) -> VectorFile | None:

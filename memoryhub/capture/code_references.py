@@ -50,8 +50,8 @@ def _add_references(memory: Memory, session: Session, at: datetime, current: Eve
     digests = list(rows.order_by("-at", "-pk").values_list("lines", flat=True)[:MAX_EVENTS])[::-1]
     if current.lines and current.sensitivity in levels:
         digests.append(current.lines)
-    text = f"{memory.title}\n{memory.content}"
-    memories.store_references(memory, lines_of_memory(text, digests, files[: 4 * MAX_FILES]), at)
+    lines = lines_of_memory(memory.titled_content, digests, files[: 4 * MAX_FILES])
+    memories.store_references(memory, lines, at)
 
 
 def add_references_of_tool(context: HookContext) -> None:

@@ -48,7 +48,7 @@ class Repository:
         """Return the repository of a client's JSON object; None if nothing in it can be used."""
         if not isinstance(given, Mapping):
             return None
-        name, remote, root = (_text(given, key) for key in ("name", "remote", "root"))
+        name, remote, root = (text_field(given, key) for key in ("name", "remote", "root"))
         name = folder_name(name) if name.isprintable() and not find_secrets(name) else ""
         name = name if name.strip(" .") else ""
         root = root if _ROOT_COMMIT.fullmatch(root) else ""
@@ -62,7 +62,8 @@ class Repository:
         return [prefix + value for prefix, value in named if value]
 
 
-def _text(given: Mapping[Any, Any], key: str) -> str:
+def text_field(given: Mapping[Any, Any], key: str) -> str:
+    """Return a text of a JSON object; empty if the value is missing or of another type."""
     value = given.get(key)
     return value if isinstance(value, str) else ""
 

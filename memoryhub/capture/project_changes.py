@@ -36,14 +36,7 @@ from memoryhub.capture.project_moves import (
     revert_moves,
     save_move,
 )
-from memoryhub.capture.projects import (
-    CONFIGURE,
-    PAUSE,
-    SETTINGS,
-    ProjectChange,
-    to_detail,
-    undo_configuration,
-)
+from memoryhub.capture.projects import CONFIGURE, PAUSE, SETTINGS, ProjectChange, to_detail
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import PROJECT_MODES
@@ -349,8 +342,19 @@ def _record_move(
 
 
 def undo_project_change(uid: str, actor: Actor, *, allowed: Collection[str] = SETTINGS) -> Project:
-    """Undo a change of settings, a rename, a merge or a split, like :func:`undo_configuration`."""
-    return undo_configuration(uid, actor, allowed=allowed, operations=(CONFIGURE, *MOVES))
+    """Undo a change of settings, a rename, a merge or a split. Raise Conflict after another change since.
+
+    Raise Forbidden for a change of other settings than the ``allowed`` ones.
+    """
+    undo = Undo.of_action(uid, actor, (CONFIGURE, *MOVES), about="project")
+    if not undo.rows:
+        raise NotFound("there is no such change")
+    if any(not set(row.detail.get("was", SETTINGS)) <= set(allowed) for row in undo.rows):
+        raise Forbidden("you do not have permission to change these settings")
+    undo.run()
+    if undo.refused:
+        raise Conflict(undo.refused[0][1])
+    return undo.restored[0]  # type: ignore[no-any-return]
 
 
 def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:

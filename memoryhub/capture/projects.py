@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
@@ -18,7 +18,7 @@ from memoryhub.core.dates import format_iso, parse_moment
 from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import PROJECT_MODES, ProjectMode
 from memoryhub.hooks import TOOL_CONTEXT
-from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
+from memoryhub.memories.errors import NotFound, StoreError
 from memoryhub.memories.undo import Inverse, Undo, inverse_of, record_action
 from memoryhub.models import EventCount, JournalEntry, Project
 from memoryhub.security.secrets import find_secrets
@@ -71,8 +71,8 @@ def configure_project(
     ``pause_hours``: 0 ends a pause. ``max_memories``: None restores the cap of the hub's settings.
     ``uid``: the id of the change, by default a new one.
 
-    The caller has checked that the actor may do so. Journaled; :func:`undo_configuration` restores the
-    settings. Raise :class:`StoreError` for an invalid value.
+    The caller has checked that the actor may do so. Journaled, so that it can be undone. Raise
+    :class:`StoreError` for an invalid value.
     """
     now = now or timezone.now()
     changes: dict[str, Any] = {}
@@ -136,28 +136,6 @@ def to_detail(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: format_iso(value) if isinstance(value, datetime) else value for name, value in values.items()
     }
-
-
-def undo_configuration(
-    uid: str,
-    actor: Actor,
-    *,
-    allowed: Collection[str] = SETTINGS,
-    operations: Collection[str] = (CONFIGURE,),
-) -> Project:
-    """Restore the settings from before a change. Raise Conflict if they were changed again since.
-
-    Raise Forbidden if the change is of other settings than the ``allowed`` ones.
-    """
-    undo = Undo.of_action(uid, actor, operations, about="project")
-    if not undo.rows:
-        raise NotFound("there is no such change")
-    if any(not set(row.detail.get("was", SETTINGS)) <= set(allowed) for row in undo.rows):
-        raise Forbidden("you do not have permission to change these settings")
-    undo.run()
-    if undo.refused:
-        raise Conflict(undo.refused[0][1])
-    return undo.restored[0]  # type: ignore[no-any-return]
 
 
 def _restore_settings(undo: Undo, rows: Sequence[JournalEntry]) -> int:

@@ -140,7 +140,7 @@ def extract_findings(text: str) -> str:
     return "\n".join(found)[:MAX_CHARS] if any(map(makes_claim, found)) else ""
 
 
-def extract_reason_comments(added: str, removed: str = "") -> list[str]:
+def extract_reason_comments(added: str, removed: str) -> list[str]:
     """Return new comments that give a reason; comments of several lines are joined."""
     old = set(removed.splitlines())
     blocks: list[list[str]] = [[]]

@@ -265,7 +265,7 @@ class Backfill:
         if not fresh:
             self.left_out["stored before"] += 1
             return
-        self._count(project, session, plan)
+        self._count(project, plan)
         if self.run:
             for batch in _batches(self._events(session, plan, {uid for _, uid in fresh})):
                 self._store(batch, session)
@@ -294,7 +294,7 @@ class Backfill:
             known |= set(answer.known)
         return answer.project, answer.state, known
 
-    def _count(self, project: str, session: PastSession, plan: Plan) -> None:
+    def _count(self, project: str, plan: Plan) -> None:
         counts = self.projects.setdefault(project, Counter())
         counts.update({"sessions": 1, **plan.counts})
 

@@ -29,13 +29,13 @@ from memoryhub.client.errors import (
     UnexpectedAnswer,
     to_error,
 )
+from memoryhub.core.agent_hooks import TOKEN_VARIABLE
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 
 DEFAULT_SERVER = "http://127.0.0.1:8000"
 SERVER_VARIABLE = "MEMORYHUB_URL"
-TOKEN_VARIABLE = "MEMORYHUB_TOKEN"  # noqa: S105 the name of a variable
 MAX_WAIT_SECONDS = 30.0  # before one retry; a hub that asks for more gets none
 FIRST_WAIT_SECONDS = 0.5  # at most; doubled with each try
 _JSON_LINES = "application/x-ndjson"

@@ -128,7 +128,7 @@ class _Methods:
     def update(self, id: str, *, if_match: str = "", **fields: Unpack[MemoryPatch]) -> Call[Changed]:
         """Change the given fields. With ``if_match``, raise Conflict if the memory has changed since."""
         headers = {"If-Match": if_match} if if_match else {}
-        # A repeated request would meet the ETag of its own change.
+        # A repeated request would fail: its own change has replaced the ETag.
         return Call("PATCH", _memory(id), Changed, body=fields, headers=headers, repeatable=not if_match)
 
     @_request_method

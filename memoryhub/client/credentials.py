@@ -9,9 +9,10 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from memoryhub.client.calls import DEFAULT_SERVER, SERVER_VARIABLE, TOKEN_VARIABLE, check_server
+from memoryhub.client.calls import DEFAULT_SERVER, SERVER_VARIABLE, check_server
 from memoryhub.client.clients import Client
 from memoryhub.client.errors import ConfigurationError
+from memoryhub.core.agent_hooks import TOKEN_VARIABLE
 
 SERVICE = "memoryhub"  # the keyring's name for all tokens; the address of the hub is the user name
 _FILE_VARIABLE = f"{TOKEN_VARIABLE}_FILE"

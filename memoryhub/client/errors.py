@@ -20,7 +20,7 @@ class ConfigurationError(MemoryhubError):
 
 
 class UnusableConfig(MemoryhubError):
-    """A configuration file that cannot be parsed, or has an entry that is in the way."""
+    """A configuration file that cannot be parsed, or has a conflicting entry."""
 
 
 class UnexpectedAnswer(MemoryhubError):

@@ -240,7 +240,7 @@ def find_changes(block: Block, page: PageShape) -> Changes:
             _, entry = missing.pop(uid)
             _add_reworded(changes, entry, block.written[uid], section, text)
     for uid, (_, entry) in missing.items():
-        # A line that changed in the hub since stays; so does that of a session, which ends by itself.
+        # Lines that changed in the hub since stay. So do lines of sessions, which disappear without this.
         if digest(entry.line) == block.written[uid] and entry.kind != "session":
             removal: PageCorrection = {"action": "leave_out", "kind": entry.kind, "id": entry.id}
             changes.corrections.append((removal, entry.line, ""))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 HOOK_PATH = "/api/v1/hooks/claude-code"
-ENVIRONMENT_VARIABLE = "MEMORYHUB_TOKEN"  # the environment variable that holds the token
+TOKEN_VARIABLE = "MEMORYHUB_TOKEN"  # noqa: S105 the environment variable with the token of an agent
 HTTP_EVENTS = (
     "UserPromptSubmit",
     "PreToolUse",
@@ -81,7 +81,7 @@ def _post(url: str, seconds: float) -> str:
     The token is in the standard input of curl, because every user can list the arguments of a process.
     """
     return (
-        f"""{{ printf 'header = "Authorization: Bearer %s"\\n' "${ENVIRONMENT_VARIABLE}" |"""
+        f"""{{ printf 'header = "Authorization: Bearer %s"\\n' "${TOKEN_VARIABLE}" |"""
         f" curl -sf -m {seconds} -K - -H 'Content-Type: application/json' --data-binary @/dev/fd/3"
         f" {_quote_for_shell(url)}; }} 3<&0"
     )
@@ -97,8 +97,8 @@ def settings_snippet(base_url: str, token: str | None, levels: Sequence[str] = (
     http = {
         "type": "http",
         "url": hook_url(base_url, levels),
-        "headers": {"Authorization": f"Bearer ${ENVIRONMENT_VARIABLE}"},
-        "allowedEnvVars": [ENVIRONMENT_VARIABLE],
+        "headers": {"Authorization": f"Bearer ${TOKEN_VARIABLE}"},
+        "allowedEnvVars": [TOKEN_VARIABLE],
         "timeout": TIMEOUT_SECONDS,
     }
     command = {
@@ -111,7 +111,7 @@ def settings_snippet(base_url: str, token: str | None, levels: Sequence[str] = (
         hooks[event] = [
             {**({"matcher": _MATCHERS[event]} if event in _MATCHERS else {}), "hooks": [dict(http)]}
         ]
-    return {**({"env": {ENVIRONMENT_VARIABLE: token}} if token else {}), "hooks": hooks}
+    return {**({"env": {TOKEN_VARIABLE: token}} if token else {}), "hooks": hooks}
 
 
 def to_json(snippet: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Damage of the database file: recognise it, and record it for all processes until ``doctor`` finds none.
 
-``core.database`` records the damage that any connection meets.
+``core.database`` records the damage that any connection finds.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def record_path() -> Path:
 
 
 def is_recorded() -> bool:
-    """Whether a process has met damage that no full check has cleared. PostgreSQL reports its own."""
+    """Whether a process has found damage that no full check has cleared. PostgreSQL reports its own."""
     if connection.vendor != "sqlite":
         return False
     return str(record_path()) in _seen or record_path().exists()

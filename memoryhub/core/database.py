@@ -482,7 +482,7 @@ def _wrap(connection: BaseDatabaseWrapper, wrapper: Callable[..., Any]) -> None:
 
 
 def watch_connections() -> None:
-    """Limit the reads of every new connection, and record the damage that it meets."""
+    """Limit the reads of every new connection, and record the damage that it finds."""
     connection_created.connect(_watch_connection, dispatch_uid="deadline")
 
 

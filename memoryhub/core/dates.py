@@ -60,6 +60,11 @@ def start_of_day(day: date) -> datetime:
     return timezone.make_aware(datetime.combine(day, time.min))
 
 
+def next_month(day: date) -> date:
+    """Return the first day of the month after the one that begins on ``day``."""
+    return (day + timedelta(days=31)).replace(day=1)
+
+
 def time_zones() -> list[str]:
     """Return UTC and the zones of the continents and oceans, sorted by name."""
     return [

@@ -245,10 +245,17 @@ def folder_name(path: str) -> str:
     return parts[-1][:200] if parts and not re.fullmatch(r"[A-Za-z]:", parts[-1]) else ""
 
 
-def format_count(number: int, noun: str, plural: str = "") -> str:
-    """Return ``1 memory``, ``1,234 memories`` or ``2 days``. ``plural``: of a noun without a regular one."""
-    many = plural or (noun[:-1] + "ies" if noun.endswith("y") and noun[-2] not in "aeiou" else noun + "s")
-    return f"{number:,} {noun if number == 1 else many}"
+def format_count(number: int, noun: str) -> str:
+    """Return ``1 memory``, ``1,234 memories``, ``2 days`` or ``3 processes``."""
+    if number != 1:
+        is_y = noun.endswith("y") and noun[-2] not in "aeiou"
+        noun = noun[:-1] + "ies" if is_y else noun + ("es" if noun.endswith("s") else "s")
+    return f"{number:,} {noun}"
+
+
+def count_with_verb(number: int, noun: str, singular: str, plural: str) -> str:
+    """Return a count with its verb, such as ``1 fact is`` or ``2 facts are``."""
+    return f"{format_count(number, noun)} {singular if number == 1 else plural}"
 
 
 def is_visible_change(before: float, after: float) -> bool:

@@ -27,7 +27,7 @@ from memoryhub.backends.dialect import sql
 from memoryhub.backends.statements import key_list
 from memoryhub.backends.vector_index import ModelVectors
 from memoryhub.backends.vector_view import Keys, Vectors
-from memoryhub.core.text import decisive_words
+from memoryhub.core.text import count_with_verb, decisive_words
 from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARY_TYPES
 from memoryhub.memories.pair_decisions import dismissed_pairs
 from memoryhub.models import Memory
@@ -296,7 +296,7 @@ class _Comparison:
         if self.no_vectors:
             yield f"only identical texts are found: {self.no_vectors}"
         if self.without_vector and not self.no_vectors:
-            bare = "1 memory has" if self.without_vector == 1 else f"{self.without_vector:,} memories have"
+            bare = count_with_verb(self.without_vector, "memory", "has", "have")
             yield f"{bare} no vector yet; for these, only identical texts are found"
         if self.not_compared:
             yield (

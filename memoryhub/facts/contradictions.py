@@ -29,6 +29,7 @@ from memoryhub.facts.predicates import (
     normalise_name,
     normalise_predicate,
 )
+from memoryhub.facts.queries import Triple
 from memoryhub.facts.services import start_time
 from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.pair_decisions import PairDecisions
@@ -56,10 +57,11 @@ class CurrentFact(NamedTuple):
 
     @property
     def key(self) -> FactKey:
-        return _fact_key(self)
+        return fact_key(self)
 
 
-def _fact_key(fact: CurrentFact | Fact) -> FactKey:
+def fact_key(fact: CurrentFact | Fact | Triple) -> FactKey:
+    """Return what two facts have in common that are compared."""
     return fact.project, normalise_name(fact.subject), normalise_predicate(fact.predicate)
 
 
@@ -289,7 +291,7 @@ def _load_facts(uids: Iterable[str], actor: Actor) -> list[Fact]:
 def _require_same_subject(facts: Sequence[Fact]) -> None:
     if len(facts) < 2:
         raise Conflict("choose at least two facts", "uid")
-    if len({_fact_key(fact) for fact in facts}) > 1:
+    if len({fact_key(fact) for fact in facts}) > 1:
         raise Conflict("choose facts with the same project, subject and predicate", "uid")
 
 

@@ -19,6 +19,7 @@ from memoryhub.facts import queries
 from memoryhub.http import rate_limit
 from memoryhub.http.problems import Problem, unauthenticated
 from memoryhub.memories.filters import TextFilter, Timestamp
+from memoryhub.memories.schemas import Share
 from memoryhub.models import AgentToken
 from memoryhub.models.querysets import FactQuerySet
 
@@ -96,7 +97,7 @@ READ, WRITE, MAINTAIN = token_auth(Right.READ), token_auth(Right.WRITE), token_a
 ANY_RIGHT = token_auth(None)
 
 
-def require_token(request: HttpRequest, audience: str = "", challenge: str = "") -> AgentToken:
+def require_token(request: HttpRequest, audience: str, challenge: str) -> AgentToken:
     """Return the token of a request from either header; raise 401 unless it is valid.
 
     ``audience``: the address whose OAuth tokens are valid. ``challenge``: the header for a 401, from
@@ -133,7 +134,6 @@ def _find_token(request: HttpRequest, raw: str, audience: str = "") -> AgentToke
 
 _FACT_FILTERS = ("subject", "predicate", "object", "project", "session_id")
 Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, description="Maximum number of results.")]
-Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class AccessParams(BaseModel):
@@ -157,7 +157,7 @@ class FactQuery(AccessParams):
     subject: TextFilter = Field(None, description="Exact subject.")
     predicate: TextFilter = Field(None, description="Exact predicate.")
     object: TextFilter = Field(None, description="Exact object.")
-    min_confidence: Ratio = Field(0.0, description="Minimum confidence, 0 to 1.")
+    min_confidence: Share = Field(0.0, description="Minimum confidence, 0 to 1.")
     project: TextFilter = Field(None, description="Facts of this project.")
     session_id: TextFilter = Field(None, description="Facts of this session.")
     as_of: Timestamp = Field(None, description="Return the facts that were stored and valid at this time.")

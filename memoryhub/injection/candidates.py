@@ -295,7 +295,7 @@ def _match_candidates(
     ]
 
 
-def min_shared_weight(total: int, *, is_lone: bool = False) -> float:
+def min_shared_weight(total: int, *, is_lone: bool) -> float:
     """Return the minimum weight of shared terms that are not a coincidence among ``total`` memories.
 
     In a small store, where all memories may have the same topic, it is 0. ``is_lone``: only one of several

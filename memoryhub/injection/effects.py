@@ -24,7 +24,7 @@ from memoryhub.backends import change_log
 from memoryhub.backends.statements import read_memories
 from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.database import Deadline, write_transaction
-from memoryhub.core.text import CJK, fold, format_count, stem, words
+from memoryhub.core.text import CJK, count_with_verb, fold, stem, words
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.injection.candidates import MIN_SUBSTRING_LENGTH, CandidateSet
 from memoryhub.injection.requests import InjectionRequest
@@ -146,16 +146,12 @@ class Effect:
         gained = sum(has_wanted(effect.gained) for effect in self.changed)
         others = sum(not has_wanted([*effect.lost, *effect.gained]) for effect in self.changed)
         counts = [
-            f"{_count_prompts(lost, 'loses', 'lose')} {noun}" if lost else "",
-            f"{_count_prompts(gained, 'gains', 'gain')} {noun}" if gained else "",
-            f"{_count_prompts(others, 'changes', 'change')} otherwise" if others else "",
+            f"{count_with_verb(lost, 'prompt', 'loses', 'lose')} {noun}" if lost else "",
+            f"{count_with_verb(gained, 'prompt', 'gains', 'gain')} {noun}" if gained else "",
+            f"{count_with_verb(others, 'prompt', 'changes', 'change')} otherwise" if others else "",
         ]
         text = ", ".join(filter(None, counts)) or "no answer changes"
         return f"{text[0].upper()}{text[1:]}. Replayed {self.replayed} of {self.total} logged prompts."
-
-
-def _count_prompts(count: int, singular: str, plural: str) -> str:
-    return f"{format_count(count, 'prompt')} {singular if count == 1 else plural}"
 
 
 def preview_change(clearance: Clearance, change: Callable[[], object]) -> Effect:

@@ -183,7 +183,7 @@ def _find_use(memory: Memory, row: Injection, before: _Knowledge, after: _Knowle
     known = [path for path in files if _names_file(row.prompt_preview, path) or before.has_file(path)]
     if any(after.has_file(path) for path in files if path not in known):
         return FILE
-    terms = find_terms(f"{memory.title}\n{memory.content}")
+    terms = find_terms(memory.titled_content)
     if memory.type == MemoryType.BUGFIX.value:
         about = {term: is_name for term, is_name in terms.items() if digest(term) in before.failure_terms}
         is_solved = after.succeeded & before.failed and about and rarity.is_distinctive(about)

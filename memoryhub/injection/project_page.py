@@ -135,21 +135,16 @@ def _markdown_line(entry: PageEntry) -> str:
     return f"- {entry.line}\n"
 
 
-def build_page(
-    project: str, clearance: Clearance, now: datetime, *, but_session: str = "", tokens: int = MAX_PAGE_TOKENS
-) -> ProjectPage:
-    """Return the visible part of a project's page, with at most ``tokens`` tokens.
-
-    ``but_session``: a session whose own work is left out.
-    """
+def build_page(project: str, clearance: Clearance, now: datetime) -> ProjectPage:
+    """Return the visible part of a project's page, with at most :data:`MAX_PAGE_TOKENS` tokens."""
     entries, blocked = [], []
-    for entry in find_entries(project, clearance, now, but_session):
+    for entry in find_entries(project, clearance, now):
         clean = clean_entry(entry)
         if clean is None:
             blocked.append((entry, "blocked by the governor"))
         else:
             entries.append(clean)
-    fitting, _ = fit_entries(entries, tokens, _markdown_line)
+    fitting, _ = fit_entries(entries, MAX_PAGE_TOKENS, _markdown_line)
     over = [(one, "over the budget") for one in entries if one not in fitting]
     return ProjectPage(project, fitting, [*blocked, *over])
 
@@ -197,7 +192,10 @@ def record_page_reveals(entries: Iterable[PageEntry], actor: Actor, where: str) 
 
 
 def find_entries(project: str, clearance: Clearance, now: datetime, but_session: str = "") -> list[PageEntry]:
-    """Return the lines of the page before the budget, section by section, the best first."""
+    """Return the lines of the page before the budget, section by section, the best first.
+
+    ``but_session``: a session whose own work is left out.
+    """
     if not project or not clearance.includes_project(project):
         return []
     memories = page_memories(project, clearance, now)

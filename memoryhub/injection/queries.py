@@ -132,7 +132,7 @@ def count_helped(clearance: Clearance, now: datetime) -> dict[str, tuple[int, in
     return {agent: (helped, total) for agent, helped, total in counts}
 
 
-def find_pinned_warnings(clearance: Clearance, project: str = "") -> dict[str, list[str]]:
+def find_pinned_warnings(clearance: Clearance, project: str) -> dict[str, list[str]]:
     """Return the warnings about pinned memories by project, for one project or for all that have any."""
     pinned = live_memories(clearance).pinned()
     names = pinned.filter(project=project) if project else pinned
@@ -193,7 +193,7 @@ def load_reports(rows: Iterable[Injection], clearance: Clearance) -> list[Inject
 
 
 def attach_reports(
-    entries: Iterable[TimelineEntry], clearance: Clearance, loaded: Iterable[InjectionReport] = ()
+    entries: Iterable[TimelineEntry], clearance: Clearance, loaded: Iterable[InjectionReport]
 ) -> None:
     """Set ``row.log`` of each injection among timeline entries to its report, possibly one that is loaded."""
     reports = {report.injection.pk: report for report in loaded}

@@ -87,7 +87,7 @@ def find_repairs(memories: MemoryQuerySet, failure: str, now: datetime) -> list[
         candidate
         for candidate in candidates
         if candidate.components.match >= min_match
-        and all(name in fold(_all_text(candidate.memory)) for name in names)
+        and all(name in fold(candidate.memory.titled_content) for name in names)
     ]
     visible = existing_keys(memories, (repair.memory.superseded_by_id for repair in repairs))
     return [repair for repair in repairs if repair.memory.superseded_by_id not in visible]
@@ -102,10 +102,6 @@ def _find_names(failure: str) -> set[str]:
         if found[1] or not _MEASURE.fullmatch(name):
             names.add(fold(name.rstrip("/").rpartition("/")[2] if is_absolute else name))
     return names - {""}
-
-
-def _all_text(memory: Memory) -> str:
-    return f"{memory.title}\n{memory.content}"
 
 
 def _count_files(memory: Memory) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from memoryhub.access.policy import LEVELS, Actor, Clearance
+from memoryhub.access.policy import EVERYTHING, Actor, Clearance
 from memoryhub.core.database import batched
 from memoryhub.maintenance.operations import find_operation
 from memoryhub.maintenance.operations.base import UNCHANGED, Change
@@ -311,12 +311,12 @@ def can_control(clearance: Clearance, run: MaintenanceRun) -> bool:
 
 def _covered_clearance(run: MaintenanceRun) -> Clearance:
     """Return the run's clearance; a run without one may have covered everything."""
-    return clearance_of(run) if run.reach else Clearance(frozenset(LEVELS), every_owner=True)
+    return clearance_of(run) if run.reach else EVERYTHING
 
 
 def sees_everything(clearance: Clearance) -> bool:
     """Whether no memory of a known level is hidden. This is only true for system actors."""
-    return clearance.every_owner and clearance.projects is None and clearance.levels >= frozenset(LEVELS)
+    return clearance.every_owner and clearance.is_whole
 
 
 def overlaps(run: MaintenanceRun, project: str, clearance: Clearance) -> bool:

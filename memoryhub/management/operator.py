@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from pydantic import TypeAdapter, ValidationError
 
-from memoryhub.access.policy import Actor, Clearance
+from memoryhub.access.policy import EVERYTHING, Actor, Clearance
 from memoryhub.backends import release
 from memoryhub.memories.schemas import Name
 from memoryhub.ops.checks import INSTALLATION
@@ -25,7 +25,7 @@ class StoreCommand(BaseCommand):
     requires_system_checks = [INSTALLATION]
 
 
-def operator(clearance: Clearance, name: str | None = None) -> Actor:
+def operator(clearance: Clearance = EVERYTHING, name: str | None = None) -> Actor:
     """Return the actor for the journal: ``command:<login>``, or ``name`` if it is given."""
     if name is None:
         return Actor(f"command:{login()}", clearance)

@@ -179,7 +179,7 @@ def _update_mark(memory: Memory, at: datetime, session_id: str) -> journal.Chang
 
 
 def dismiss_mark(memory: Memory, action: str) -> dict[str, str]:
-    """Remove the mark; the lines that are gone count no more. Return what an undo restores.
+    """Remove the mark; the lines that are gone no longer count. Return what an undo restores.
 
     Call this inside a transaction. Raise :class:`Conflict` if the memory is not marked.
     """

@@ -13,6 +13,7 @@ from django.db.models import Exists, OuterRef, Q
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
+from memoryhub.audit.journal import ACCESS_FIELDS
 from memoryhub.backends import bulk
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.text import is_visible_change
@@ -24,7 +25,6 @@ from memoryhub.memories.replacements import return_replacements
 from memoryhub.memories.rows import CHUNK_SIZE, fetch_by_uids
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.memories.undo import (
-    ACCESS_FIELDS,
     AccessKey,
     Inverse,
     Undo,
@@ -193,7 +193,7 @@ def condense_memories(
     operation: str,
     run: str,
     now: datetime,
-    vectors: PreparedVectors | None = None,
+    vectors: PreparedVectors | None,
 ) -> Memory | None:
     """Replace these memories by a draft: store it and move them to the trash as merged into it.
 

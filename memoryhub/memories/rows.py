@@ -134,8 +134,8 @@ def build_memory(
     draft: MemoryDraft,
     actor: Actor,
     now: datetime,
-    imported_at: datetime | None = None,
-    owner: str | None = None,
+    imported_at: datetime | None,
+    owner: str | None,
 ) -> Memory:
     """Return an unsaved memory made from a draft. ``expires_at`` counts from now, for old memories too.
 

@@ -28,7 +28,6 @@ CHUNK_SIZE = 50  # objects in one transaction, which limits how long other write
 PAUSE_SECONDS = 0.02  # between two transactions: waiting writers retry every millisecond
 # Journal rows between the first and the last row of an action: its own, and those of concurrent writers.
 MAX_JOURNAL_ROWS = 50_000
-ACCESS_FIELDS = ("project", "sensitivity", "owner")
 AccessKey = tuple[str, str, str]
 
 

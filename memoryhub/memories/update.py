@@ -202,7 +202,7 @@ def _set_scalars(memory: Memory, patch: Any, given: set[str], actor: Actor, now:
         memory.abstract = rows.make_abstract(memory.content)
 
 
-def _update_copy_number(memory: Memory, actor: Actor, *, moved: bool, ignored: Collection[int] = ()) -> None:
+def _update_copy_number(memory: Memory, actor: Actor, *, moved: bool, ignored: Collection[int]) -> None:
     """Give the memory a free copy number, or raise :class:`Conflict` if the actor may know of a twin.
 
     Two memories can have the same key if the writer of one could not know of the other. Callers who see both

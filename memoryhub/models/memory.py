@@ -193,6 +193,11 @@ class Memory(models.Model):
     def may_be_outdated(self) -> bool:
         return self.outdated_at is not None
 
+    @property
+    def titled_content(self) -> str:
+        """The title and the content as one text."""
+        return f"{self.title}\n{self.content}"
+
     def is_expired(self, now: datetime) -> bool:
         return self.expires_at is not None and self.expires_at <= expiry_time(now)
 

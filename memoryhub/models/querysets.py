@@ -236,7 +236,7 @@ def live_memories(clearance: Clearance) -> MemoryQuerySet:
     return _live_memories(clearance).all()
 
 
-def currency_condition(now: datetime | None = None) -> Q:
+def currency_condition(now: datetime | None) -> Q:
     """Return the condition of facts that are valid now."""
     now = now or timezone.now()
     begun = Q(valid_from__isnull=True) | Q(valid_from__lte=now)

@@ -1,4 +1,4 @@
-"""System checks that tell an operator what is wrong with an installation and how to fix it."""
+"""System checks that report what is wrong with an installation and how to fix it."""
 
 from __future__ import annotations
 

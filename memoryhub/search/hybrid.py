@@ -280,12 +280,15 @@ class Ranking:
     def _best_by_words(self) -> list[int]:
         """Return the keys of the rows that match best by words, with the neighbours of the first."""
         match = self._words.add_up(list(enumerate(self._weights))).match
-        best = best_positions(match, settings.MEMORYHUB.search_pool)
-        leaders = best[np.argsort(-match[best], kind="stable")][:MAX_LEADERS]
-        pairs = self._rows.session_pairs(leaders, MAX_DISTANCE)
-        every = np.unique(np.concatenate([best, *(one for pair in pairs for one in pair)]))
-        keys: list[int] = self._rows.pks[every].tolist()
+        best, _ = self._add_neighbours(best_positions(match, settings.MEMORYHUB.search_pool), match)
+        keys: list[int] = self._rows.pks[best].tolist()
         return keys
+
+    def _add_neighbours(self, candidates: Positions, match: Scores) -> tuple[Positions, list[Pairs]]:
+        """Return the candidates with the session neighbours of the best ones, and the pairs of neighbours."""
+        leaders = candidates[np.argsort(-match[candidates], kind="stable")][:MAX_LEADERS]
+        pairs = self._rows.session_pairs(leaders, MAX_DISTANCE)
+        return np.unique(np.concatenate([candidates, *(one for pair in pairs for one in pair)])), pairs
 
     def match_rows(self, scorer: RowScorer) -> Scores:
         """Return the match of every row: an estimate, replaced by a close comparison for the best rows."""
@@ -301,10 +304,7 @@ class Ranking:
         closely = np.union1d(candidates[improvable], substrings)
         if self.mode == "semantic":
             closely = substrings  # none: words do not count
-        candidates = np.union1d(candidates, substrings)
-        leaders = candidates[np.argsort(-match[candidates], kind="stable")][:MAX_LEADERS]
-        pairs = self._rows.session_pairs(leaders, MAX_DISTANCE)
-        candidates = np.unique(np.concatenate([candidates, *(one for pair in pairs for one in pair)]))
+        candidates, pairs = self._add_neighbours(np.union1d(candidates, substrings), match)
         self.is_exact = len(candidates) >= int(np.count_nonzero(match >= MIN_MATCH[self.mode]))
         match[candidates] = self._compare(candidates, closely, by_words, pairs)
         if self._exact_positions:

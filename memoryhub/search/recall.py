@@ -6,7 +6,6 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from itertools import accumulate
 from typing import Any
@@ -101,7 +100,6 @@ def recall_memories(
     short_detail: DetailSerializer | None = None,
     prepare: Callable[[list[Memory]], object] | None = None,
     on_shown: Callable[[list[Memory]], object] | None = None,
-    now: datetime | None = None,
 ) -> JsonDict:
     """Recall from ``memories``, a queryset of live rows that the caller can see, or from those of a moment.
 
@@ -110,7 +108,7 @@ def recall_memories(
     load related rows at once. ``on_shown`` gets the memories in the answer. Each memory that is shown whole
     counts one access, but not those of a snapshot.
     """
-    found = _find_matches(memories, request, now)
+    found = _find_matches(memories, request)
     matches = [_Match(hit.memory, hit.score) for hit in found.hits]
     answer, entries, room = _start_answer(found, matches, request, entry or serialize_entry)
     details = _serialize_details(matches[: request.most_details], detail, room, prepare)
@@ -132,19 +130,16 @@ def recall_memories(
     if on_shown:
         on_shown(list(dict.fromkeys([*(match.memory for match in matches[: packed.entries]), *whole])))
     if not isinstance(memories, Snapshot):
-        count_accesses_and_promote([memory for memory in whole if memory.deleted_at is None], now)
+        count_accesses_and_promote([memory for memory in whole if memory.deleted_at is None])
     return answer
 
 
-def _find_matches(
-    memories: MemoryQuerySet | Snapshot, request: RecallRequest, now: datetime | None
-) -> SearchResults:
+def _find_matches(memories: MemoryQuerySet | Snapshot, request: RecallRequest) -> SearchResults:
     """Search for as many matches as could fit into the index."""
     options: JsonDict = {
         "limit": min(request.max_tokens // _MIN_ENTRY_TOKENS, MAX_REORDERED),
         "min_score": request.min_score,
         "order": ranking_weights(request.ranking, settings.MEMORYHUB),
-        "now": now,
         "mode": request.mode,
         "snippets": False,
         "is_prompt": True,

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from django.utils import timezone
 
+from memoryhub.core.dates import next_month
 from memoryhub.core.rule_files import RuleSchema, Words, load_rule_file
 from memoryhub.core.text import words
 
@@ -101,7 +102,7 @@ def _date_periods(found: re.Match[str], today: date) -> Iterator[Period]:
     for one in [int(year)] if year else range(today.year, today.year - LATEST_YEARS, -1):
         with suppress(ValueError):  # no such day
             start = date(one, month, int(day or 1))
-            end = start + timedelta(days=1) if day else _next_month(start)
+            end = start + timedelta(days=1) if day else next_month(start)
             yield Period(start, end, frozenset(words(found[0])))
 
 
@@ -118,14 +119,8 @@ def _relative_days(found: re.Match[str], today: date) -> tuple[date, date]:
         return start, start + timedelta(days=7)
     if unit == "month":
         start = today.replace(day=1)
-        return (start, _next_month(start)) if which == "this" else (_previous_month(start), start)
+        if which == "last":
+            return (start - timedelta(days=1)).replace(day=1), start
+        return start, next_month(start)
     year = today.year - (which == "last")
     return date(year, 1, 1), date(year + 1, 1, 1)
-
-
-def _next_month(first: date) -> date:
-    return (first + timedelta(days=31)).replace(day=1)
-
-
-def _previous_month(first: date) -> date:
-    return (first - timedelta(days=1)).replace(day=1)

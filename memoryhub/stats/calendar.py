@@ -27,7 +27,7 @@ from django.db.models.functions import Cast, RowNumber, Substr
 from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
-from memoryhub.core.dates import start_of_day
+from memoryhub.core.dates import next_month, start_of_day
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.models import Event, Memory
 
@@ -87,7 +87,7 @@ def load_month(clearance: Clearance, project: str, first: date) -> list[Calendar
 
 def find_adjacent_months(clearance: Clearance, project: str, first: date) -> tuple[date | None, date | None]:
     """Return the nearest earlier and later month with any content, by their first days."""
-    begin, end = start_of_day(first), start_of_day(_next_month(first))
+    begin, end = start_of_day(first), start_of_day(next_month(first))
     memories, events = _visible_rows(clearance, project)
     found = _read_moments(
         [
@@ -168,10 +168,6 @@ def _read_moments(sources: Iterable[tuple[QuerySet[Any], Max | Min]]) -> list[da
 def _choose_month(times: Iterable[datetime | None], choose: Any) -> date | None:
     known = [at for at in times if at]
     return timezone.localtime(choose(known)).date().replace(day=1) if known else None
-
-
-def _next_month(first: date) -> date:
-    return (first + timedelta(days=31)).replace(day=1)
 
 
 def count_by_day(rows: QuerySet[Any], column: str, kind: str) -> DailyCounts:

@@ -12,11 +12,11 @@ from memoryhub import memories as store
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.vocabulary import MemoryType, Right
 from memoryhub.facts import services
-from memoryhub.http.authentication import Caller, FactQuery, Limit, Ratio
+from memoryhub.http.authentication import Caller, FactQuery, Limit
 from memoryhub.maintenance.operations.summarize_old import summarise_old
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
-from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch, Word
+from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch, Share, Word
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.versions import load_snapshot
 from memoryhub.models import Memory
@@ -84,7 +84,7 @@ class FilterArguments(ReadArguments):
 class SearchArguments(FilterArguments):
     query: str = Field(description="Words, a phrase in quotation marks, or part of a name.")
     limit: Limit = Field(default_factory=lambda: settings.MEMORYHUB.search_limit)
-    min_score: Ratio = Field(
+    min_score: Share = Field(
         default_factory=lambda: settings.MEMORYHUB.min_score,
         description="Minimum score, 0 to 1; default: 0.35 unless configured otherwise.",
     )

@@ -246,7 +246,7 @@ class Batch:
         elif kind == "fact":
             self._store_facts([item for item in items if isinstance(item, Record)], now)
         elif kind:
-            self._restore_history(kind, [item for item in items if isinstance(item, HistoryItem)], now)
+            self._restore_history(kind, [item for item in items if isinstance(item, HistoryItem)])
         for item in items:
             if isinstance(item, InvalidItem):
                 _report_invalid(item, self._report, self._tally)
@@ -339,7 +339,7 @@ class Batch:
     def _is_stored(self, uid: str) -> bool:
         return Memory.objects.visible_to(self._options.actor.clearance).filter(uid=uid).exists()
 
-    def _restore_history(self, kind: str, items: list[HistoryItem], now: datetime) -> None:
+    def _restore_history(self, kind: str, items: list[HistoryItem]) -> None:
         if not self._options.restores and kind != _OPEN_KIND:
             self._tally.unsupported(f"{restore.KINDS[kind].label}: {_RESTORE_ONLY}", len(items))
             return

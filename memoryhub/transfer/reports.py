@@ -24,12 +24,11 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.security.secrets import redact
 from memoryhub.transfer.formats import FORMATS
 from memoryhub.transfer.records import Problem
-from memoryhub.transfer.schema import READ_ONLY
+from memoryhub.transfer.schema import HISTORY_FIELDS
 
 # Limits memory use for a file with a new field name in every line.
 _MAX_NAMES = 200
 OTHER_FIELDS = "other fields"
-_IDENTITY = READ_ONLY - {"content_hash"}
 
 
 @dataclass
@@ -88,7 +87,7 @@ class Tally:
         if outcome == "created" and "type" not in draft.given:
             self.inferred_types[detect_type(draft.content).value] += 1
         if not trusted:
-            _add_counts(self.not_taken, sorted(draft.model_fields_set & _IDENTITY))
+            _add_counts(self.not_taken, sorted(draft.model_fields_set & HISTORY_FIELDS))
 
     def unsupported(self, what: str, count: int = 1) -> None:
         _add_counts(self.unmapped, [what], count)
@@ -101,7 +100,7 @@ def _add_counts(counts: Counter[str], names: list[str], by: int = 1) -> None:
 
 
 def find_projects_over_cap(
-    new_counts: Mapping[str, int], memories: MemoryQuerySet, dry_run: bool = False
+    new_counts: Mapping[str, int], memories: MemoryQuerySet, dry_run: bool
 ) -> dict[str, int]:
     """Return the projects in which one owner exceeds (or would exceed) the cap, with the number of memories.
 
@@ -274,7 +273,7 @@ def format_label(run: MaintenanceRun) -> str:
     return format.label if format else str(run.params.get("format"))
 
 
-def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limit: int = 100) -> ImportReport:
+def build_report(run: MaintenanceRun, clearance: Clearance, start: int, limit: int) -> ImportReport:
     """Return all numbers and a page of errors. The memories of a project are counted within the clearance."""
     counts: dict[str, int] = (run.result or {}).get("counts", {})
     outcomes = Counter({name: n for name, n in counts.items() if name not in _NOTE_ACTIONS})

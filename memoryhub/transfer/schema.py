@@ -283,13 +283,13 @@ EVENT_COLUMNS = tuple(
     for name in EventLine.model_fields
     if name not in ("kind", "session_id", "project", "at", "memory_id")
 )
-_HISTORY_FIELDS = READ_ONLY - {"content_hash"}
+HISTORY_FIELDS = READ_ONLY - {"content_hash"}
 _HISTORY_NAMES = {"uid": "id", "copy": "copy_number"}  # other fields have the same name in a line
 
 
 def memory_history(line: MemoryLine) -> ImportedHistory | None:
     """Return the history of a line, or None if it has only the values of a draft."""
-    if not line.model_fields_set & _HISTORY_FIELDS:
+    if not line.model_fields_set & HISTORY_FIELDS:
         return None
     return to_history(line, "created_at")
 

@@ -25,7 +25,6 @@ from memoryhub.accounts.clearance import request_clearance
 from memoryhub.injection.queries import InjectionReport, load_reports
 from memoryhub.memories.secret_check import SECRET_BLOCKED
 from memoryhub.models import Event, Injection, JournalEntry, Memory
-from memoryhub.models.querysets import SessionQuerySet
 from memoryhub.stats.timeline import sessions_with_counts
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.session_titles import name_sessions
@@ -35,7 +34,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 _FAILED_HANDLER = '"failed"'  # the status of a handler in the JSON of an event
 
 
-def render_actor(request: HttpRequest | None, actor: str, *, link: bool = False) -> SafeString:
+def render_actor(request: HttpRequest | None, actor: str, *, link: bool) -> SafeString:
     """Render the name of an actor, with the owner of the agent if the reader may know it."""
     agent = actor.removeprefix(AGENT_PREFIX) if actor.startswith(AGENT_PREFIX) else ""
     label = actor_names.actor_label(actor, _owners(request) if agent and request else None)
@@ -100,7 +99,8 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
     written = Memory.objects.visible_to(clearance).live().filter(author=actor)
     newest = written.defer("overview").annotate(total=Window(Count("pk"))).order_by("-created_at", "-pk")
     memories = list(newest[:MAX_LISTED])
-    sessions = list(_sessions_of(clearance, actor)[:MAX_LISTED])
+    ran = sessions_with_counts(clearance).filter(agent_seen=actor)
+    sessions = list(ran.order_by("-last_seen", "-pk")[:MAX_LISTED])
     if not (tokens or memories or sessions):
         raise Http404
     reports, errors = _injections_and_errors(clearance, actor)
@@ -135,10 +135,6 @@ def _injections_and_errors(clearance: Clearance, actor: str) -> tuple[list[Injec
     prompts = injections.select_related("session").order_by("-at", "-pk")
     failed = events.filter(handlers__icontains=_FAILED_HANDLER).select_related("session")
     return load_reports(prompts[:MAX_INJECTIONS], clearance), list(failed.order_by("-at", "-pk")[:MAX_LISTED])
-
-
-def _sessions_of(clearance: Clearance, actor: str) -> SessionQuerySet:
-    return sessions_with_counts(clearance).filter(agent_seen=actor).order_by("-last_seen", "-pk")
 
 
 def _summarize(reports: list[InjectionReport]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.checks import services
 from memoryhub.checks.services import MAX_PROMPT, CheckDraft
-from memoryhub.core.form_fields import LinesField, normalize_newlines
+from memoryhub.core.form_fields import LinesField, TextField
 from memoryhub.core.text import is_uid
 from memoryhub.memories import StoreError
 from memoryhub.memories.rows import fetch_by_uids
@@ -55,7 +55,9 @@ def _memories_field(label: str) -> LinesField:
 class CheckForm(PlainForm):
     """The fields of :class:`CheckDraft`."""
 
-    prompt = forms.CharField(
+    prompt = TextField(
+        required=True,
+        strip=True,
         max_length=MAX_PROMPT,
         widget=forms.Textarea(attrs={"rows": 3}),
         error_messages={"required": "Type what an agent would be asked."},
@@ -76,9 +78,6 @@ class CheckForm(PlainForm):
 
     def __init__(self, data: Any = None, **options: Any) -> None:
         super().__init__(data, auto_id="for_%s", **options)
-
-    def clean_prompt(self) -> str:
-        return normalize_newlines(self.cleaned_data["prompt"])
 
     def clean(self) -> dict[str, Any]:
         if not any(self.data.get(name) or self.cleaned_data.get(name) for name in services.EXPECTATIONS):

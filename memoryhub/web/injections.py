@@ -25,7 +25,7 @@ from memoryhub.accounts.clearance import (
     request_clearance,
     reveal_if_secret,
 )
-from memoryhub.core.form_fields import normalize_newlines
+from memoryhub.core.form_fields import TextField
 from memoryhub.core.text import estimate_tokens
 from memoryhub.injection import context_block, selection
 from memoryhub.injection.effects import Effect, Thresholds, preview_settings
@@ -96,7 +96,9 @@ WITHHELD_TEXTS = {
 class RecallTestForm(PlainForm):
     """The parameters of ``POST /api/v1/inject``."""
 
-    prompt = forms.CharField(
+    prompt = TextField(
+        required=True,
+        strip=True,
         max_length=MAX_PROMPT_CHARS,
         widget=forms.Textarea(attrs={"rows": 4, "placeholder": "What would you ask the agent?"}),
         error_messages={"required": "Type a prompt first."},
@@ -110,9 +112,6 @@ class RecallTestForm(PlainForm):
         config = settings.MEMORYHUB
         defaults = {"token_budget": config.token_budget, "max_count": config.max_inject_count}
         super().__init__(data, auto_id="for_%s", initial=defaults | (initial or {}))
-
-    def clean_prompt(self) -> str:
-        return normalize_newlines(self.cleaned_data["prompt"])
 
     def to_injection_request(self) -> InjectionRequest:
         """Request every level: the clearance of the person limits them."""

@@ -199,11 +199,10 @@ def _render_confirmation(
     if operation.name in LOSING_OPERATIONS:
         count = count_losses(operation, params, actor)
         is_about_memories = operation.name in IRREVERSIBLE_OPERATIONS
-        one, several = ("memory", "memories") if is_about_memories else ("row", "rows")
         context |= {
             "loses_data": True,
             "count": count,
-            "counted": format_count(count, one, several),
+            "counted": format_count(count, "memory" if is_about_memories else "row"),
             "is_about_memories": is_about_memories,
         }
     else:
@@ -298,7 +297,7 @@ def recent_runs(clearance: Clearance, now: datetime) -> list[MaintenanceRun]:
 
 
 def find_failed(recent: Iterable[MaintenanceRun]) -> list[MaintenanceRun]:
-    """Return the failed ones of recent runs, without those that a later run made up for."""
+    """Return the failed ones of recent runs, without those followed by a successful run of the same kind."""
     failed, succeeded = [], set()
     for run in recent:
         kind = (run.operation, run.project, run.undoes_id is None)

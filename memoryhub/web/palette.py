@@ -97,12 +97,13 @@ def find_groups(user: Any, clearance: Clearance, typed: str) -> list[PaletteGrou
         PaletteGroup("Projects", _projects(live, typed)),
     ]
     if typed:
+        search_url = page_url("memories", q=typed)
         found.insert(0, PaletteGroup("Commands", _commands(typed)))
         found += [
             PaletteGroup("Sessions", _sessions(clearance, typed)),
             PaletteGroup("Things", _things(clearance, typed)),
             PaletteGroup("Memories", _memories(live, typed)),
-            PaletteGroup("Search", [_search_item(typed)]),
+            PaletteGroup("Search", [PaletteItem(f"Search all memories for “{typed}”", search_url)]),
         ]
     return [group for group in found if group.entries]
 
@@ -188,10 +189,6 @@ def _memories(live: MemoryQuerySet, typed: str) -> list[PaletteItem]:
         )
         for memory in found
     ]
-
-
-def _search_item(typed: str) -> PaletteItem:
-    return PaletteItem(f"Search all memories for “{typed}”", page_url("memories", q=typed))
 
 
 @require_safe

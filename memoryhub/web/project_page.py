@@ -228,10 +228,8 @@ class PreviewForm(PlainForm):
     def __init__(self, data: Any, tokens: list[AgentToken]) -> None:
         super().__init__(data, auto_id="for_%s")
         self.tokens = {token.uid: token for token in tokens}
-        choices = [("", "An agent with your access"), *((one.uid, one.name) for one in tokens)]
-        field = self.fields["token"]
-        assert isinstance(field, forms.ChoiceField)  # noqa: S101 declared above
-        field.choices = choices
+        named = ((token.uid, token.name) for token in tokens)
+        self.set_choices("token", [("", "An agent with your access"), *named])
 
 
 @require_safe

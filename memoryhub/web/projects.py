@@ -92,7 +92,7 @@ class MoveForm(PlainForm):
     def __init__(self, identities: list[ProjectIdentity], data: Any = None) -> None:
         super().__init__(data)
         keys = [(one.key, one.title) for one in identities if not one.key.startswith(NAME)]
-        self.fields["identities"].choices = keys  # type: ignore[attr-defined]
+        self.set_choices("identities", keys)
         if not keys:
             del self.fields["identities"]
 

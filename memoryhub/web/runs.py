@@ -209,7 +209,7 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
         "result": result,
         "params": params,
         "may_steer": _may_control(request, found),
-        "out_of_reach": _is_control_withheld(request, found),
+        "is_control_withheld": _is_control_withheld(request, found),
         **_list_above(request, found),
     }
     if is_active:

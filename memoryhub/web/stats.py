@@ -74,9 +74,7 @@ class StatsFilter(ListFilter):
     all = forms.ChoiceField(
         required=False,
         choices=[(name, name) for name in FULL_CHARTS],
-        error_messages={
-            "invalid_choice": f"all: there is no such chart; those with more rows: {', '.join(FULL_CHARTS)}."
-        },
+        error_messages={"invalid_choice": f"Unknown chart. Use one of: {', '.join(FULL_CHARTS)}."},
     )
 
     def __init__(self, data: Mapping[str, Any]) -> None:
@@ -198,7 +196,7 @@ class HealthIssue:
     href: str
 
 
-def health_issues(found: MemoryUsage, contradictions: int, project: str = "") -> list[HealthIssue]:
+def health_issues(found: MemoryUsage, contradictions: int, project: str) -> list[HealthIssue]:
     """Return the issues that are found without comparing memories, of one project or of all."""
     labels = {
         usage.STALE: ("Stale", f"neither read nor changed for {usage.STALE_DAYS} days"),
@@ -222,7 +220,7 @@ def health_issues(found: MemoryUsage, contradictions: int, project: str = "") ->
     return [HealthIssue("Contradicting facts", meaning, contradictions, 0, href), *lines]
 
 
-def memories_chart(days: DailyCounts, project: str = "") -> DayChart:
+def memories_chart(days: DailyCounts, project: str) -> DayChart:
     """Return the memories stored over the whole time, by family of types."""
     chart = charts.over_time(charts.by_family(days))
     return DayChart(
@@ -230,7 +228,7 @@ def memories_chart(days: DailyCounts, project: str = "") -> DayChart:
     )
 
 
-def importance_by_age(found: MemoryUsage, today: date, project: str = "") -> dict[str, Any]:
+def importance_by_age(found: MemoryUsage, today: date, project: str) -> dict[str, Any]:
     """Return a table of importance by age: rows of cells (count, shade, link), most important first."""
     highest = max(found.worth.values(), default=0)
     days = usage.age_steps(today)
@@ -248,7 +246,7 @@ def importance_by_age(found: MemoryUsage, today: date, project: str = "") -> dic
     return {"ages": _AGE_LABELS, "rows": rows}
 
 
-def reads_by_type(found: MemoryUsage, project: str = "", most: int = MAX_ROWS) -> BarChart:
+def reads_by_type(found: MemoryUsage, project: str, most: int) -> BarChart:
     series = [("often", "5 times or more"), ("some", "1 to 4 times"), ("never", "Never")]
     counts = {kind: dict(zip(usage.USE_STEPS, n, strict=True)) for kind, n in found.use.items()}
     labels = {kind: kind.replace("_", " ") for kind in counts}
@@ -259,14 +257,14 @@ def reads_by_type(found: MemoryUsage, project: str = "", most: int = MAX_ROWS) -
     return bar_chart(series, counts, labels, url, most)
 
 
-def capture_chart(kept: int, skipped: Counter[str], most: int = MAX_ROWS) -> BarChart:
+def capture_chart(kept: int, skipped: Counter[str], most: int) -> BarChart:
     """Return the captured events: stored as a memory, or skipped by reason."""
     counts = {"": {"kept": kept}} | {reason: {"skipped": count} for reason, count in skipped.items()}
     series = [("kept", "kept"), ("skipped", "skipped")]
     return bar_chart(series, counts, {"": "kept as a memory", **SKIP_REASON_LABELS}, most=most)
 
 
-def facts_chart(by_predicate: Mapping[str, int], project: str, most: int = MAX_ROWS) -> BarChart:
+def facts_chart(by_predicate: Mapping[str, int], project: str, most: int) -> BarChart:
     def url(predicate: str, kind: str) -> str:
         return page_url("facts", predicate=predicate, project=project)
 
@@ -274,9 +272,7 @@ def facts_chart(by_predicate: Mapping[str, int], project: str, most: int = MAX_R
     return bar_chart([("facts", "facts")], counts, {}, url, most)
 
 
-def activity_chart(
-    found: Mapping[str, Counter[str]], since: date, project: str = "", most: int = MAX_ROWS
-) -> BarChart:
+def activity_chart(found: Mapping[str, Counter[str]], since: date, project: str, most: int) -> BarChart:
     """Return journal entries by actor and kind of change."""
     series = [*((kind, kind) for kind in _CHANGE_OPERATIONS), (OTHER, OTHER)]
     kinds = {operation: kind for kind, operations in _CHANGE_OPERATIONS.items() for operation in operations}
@@ -306,14 +302,14 @@ def storage_chart(numbers: Mapping[str, Any]) -> BarChart:
     return bar_chart([("bytes", "size")], counts, {})
 
 
-def injections_chart(rows: DailyCounts, days: Days, project: str = "") -> DayChart:
+def injections_chart(rows: DailyCounts, days: Days, project: str) -> DayChart:
     words = {"filled": "with memories", "empty": "empty"}
     chart = charts.over_time(rows, days)
     href = charts.extendable_url(page_url("injections", project=project))
     return DayChart("injections", "Injections", "Injections", chart, words, href, by="outcome")
 
 
-def secrets_chart(rows: DailyCounts, days: Days, project: str = "") -> DayChart:
+def secrets_chart(rows: DailyCounts, days: Days, project: str) -> DayChart:
     """Return one series; :func:`secret_kinds_chart` shows the kinds."""
     counts: Counter[date] = Counter()
     for day, _, count in rows:
@@ -323,7 +319,7 @@ def secrets_chart(rows: DailyCounts, days: Days, project: str = "") -> DayChart:
     return DayChart("secrets", "Secrets blocked", "Credentials refused", chart, {"blocked": "blocked"}, href)
 
 
-def secret_kinds_chart(rows: DailyCounts, most: int = MAX_ROWS) -> BarChart:
+def secret_kinds_chart(rows: DailyCounts, most: int) -> BarChart:
     kinds: Counter[str] = Counter()
     for _, kind, count in rows:
         kinds[kind] += count
@@ -331,7 +327,7 @@ def secret_kinds_chart(rows: DailyCounts, most: int = MAX_ROWS) -> BarChart:
     return bar_chart([("blocked", "blocked")], counts, {"": "unknown kind"}, most=most)
 
 
-def expiring_chart(rows: DailyCounts, today: date, project: str = "") -> DayChart:
+def expiring_chart(rows: DailyCounts, today: date, project: str) -> DayChart:
     title = f"Expiring within {usage.EXPIRY_CHART_DAYS} days"
     days = (today, today + timedelta(days=usage.EXPIRY_CHART_DAYS))
     href = charts.extendable_url(page_url("memories", project=project))

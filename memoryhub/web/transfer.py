@@ -17,8 +17,7 @@ from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from memoryhub.access.policy import Actor
-from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, full_clearance, request_actor, request_clearance
+from memoryhub.accounts.clearance import full_clearance, request_actor
 from memoryhub.accounts.people import people_with_permission
 from memoryhub.maintenance import results, runs
 from memoryhub.memories.delete import load_caps
@@ -98,7 +97,7 @@ class ImportChoices(PlainForm):
         days = settings.MEMORYHUB.default_ttl_days
         default = f"Expire in {days} days" if days else "Never expire"
         choices = [("", default), *([("never", "Never expire")] if days else [])]
-        self.fields["lifetime"].choices = choices  # type: ignore[attr-defined]
+        self.set_choices("lifetime", choices)
         self.caps = {one.project: one.new_cap for one in over_cap if one.may_raise}
         if self.caps:
             labels = [(name, f"Raise the cap of {name} to {cap:,}") for name, cap in self.caps.items()]
@@ -229,8 +228,7 @@ def import_stop(request: HttpRequest, uid: str) -> HttpResponse:
 @require_POST
 def import_resume(request: HttpRequest, uid: str) -> HttpResponse:
     run = _find_import(request, uid)
-    actor = Actor(request_actor(request).name, request_clearance(request, also=SWITCHABLE_LEVELS))
-    restores = _may_restore_history(request)
+    actor, restores = request_actor(request, full_clearance(request)), _may_restore_history(request)
     return control(request, "import", run, lambda: jobs.resume_import(run, actor, restores=restores))
 
 
@@ -261,7 +259,7 @@ def import_undo(request: HttpRequest, uid: str) -> HttpResponse:
     if request.method != "POST":
         context = {"run": run, "report": _build_report(request, run), "name": run.params.get("name", "")}
         return render(request, "transfer/undo.html", context)
-    actor = Actor(request_actor(request).name, request_clearance(request, also=SWITCHABLE_LEVELS))
+    actor = request_actor(request, full_clearance(request))
     return control(request, "import", run, lambda: jobs.undo_import(run, actor))
 
 
@@ -293,7 +291,7 @@ def _render_page(
     status: int = 200,
 ) -> HttpResponse:
     selection = _export_selection(request)
-    left = selection.left_out(request_clearance(request, also=SWITCHABLE_LEVELS))
+    left = selection.left_out(full_clearance(request))
     context = {
         "form": form or ImportForm(),
         "export": export or ExportForm(),
@@ -326,14 +324,13 @@ def _may_import_for_real(request: HttpRequest, run: MaintenanceRun) -> bool:
 
 
 def _may_undo(request: HttpRequest, run: MaintenanceRun) -> bool:
-    clearance = request_clearance(request, also=SWITCHABLE_LEVELS)
-    is_allowed = request.user.has_perm(IMPORT_PERMISSION) and results.can_control(clearance, run)
+    may_control = results.can_control(full_clearance(request), run)
+    is_allowed = request.user.has_perm(IMPORT_PERMISSION) and may_control
     return is_allowed and run.actor == request_actor(request).name and runs.is_undoable(run)
 
 
 def _build_report(request: HttpRequest, run: MaintenanceRun, start: int = 0) -> reports.ImportReport:
-    clearance = request_clearance(request, also=SWITCHABLE_LEVELS)
-    return reports.build_report(run, clearance, start, ERRORS_PER_PAGE)
+    return reports.build_report(run, full_clearance(request), start, ERRORS_PER_PAGE)
 
 
 def _projects_over_cap(request: HttpRequest, report: reports.ImportReport) -> list[ProjectOverCap]:

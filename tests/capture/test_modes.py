@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import LEVELS, Actor, Clearance, system_actor
-from memoryhub.capture import projects
+from memoryhub.capture import project_changes, projects
 from memoryhub.memories.delete import delete_waiting
 from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.models import Event, EventCount, Injection, JournalEntry, Memory, Project, Session
@@ -291,7 +291,7 @@ def test_change_of_settings_is_journaled_and_undone(db: None) -> None:
         "mode": "off",
         "ignored_paths": "*.pem",
     }
-    assert projects.undo_configuration(changed.undo, ADMIN).mode == "automatic"
+    assert project_changes.undo_project_change(changed.undo, ADMIN).mode == "automatic"
     assert Project.named("shop").ignored_paths == ""
 
 
@@ -299,7 +299,7 @@ def test_settings_that_changed_since_are_not_undone(db: None) -> None:
     changed = projects.configure_project("shop", ADMIN, pause_hours=2)
     projects.configure_project("shop", ADMIN, pause_hours=0)
     with pytest.raises(Conflict, match="changed since"):
-        projects.undo_configuration(changed.undo, ADMIN)
+        project_changes.undo_project_change(changed.undo, ADMIN)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def stdio_answer(raw: str, toolset: str, tool: str, arguments: dict[str, Any]) -
     params = {"name": tool, "arguments": arguments}
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(mcp.VARIABLE, raw)
+        patch.setenv(mcp.TOKEN_VARIABLE, raw)
         return StdioConnection(TOOLSETS[toolset], mcp.by_token, 2**20).answer(line)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from memoryhub.core.agent_hooks import (
-    ENVIRONMENT_VARIABLE,
     HOOK_PATH,
+    TOKEN_VARIABLE,
     post_command,
     status_line_command,
 )
@@ -79,7 +79,7 @@ def test_transcript_is_sent_in_the_background() -> None:
 def test_mcp_server_takes_address_and_token_from_the_prompts_or_the_environment() -> None:
     server = read("plugin/.mcp.json")["mcpServers"]["memoryhub"]
     assert server["url"] == "${MEMORYHUB_URL:-${user_config.url}}/mcp/letsgo"
-    bearer = f"Bearer ${{{ENVIRONMENT_VARIABLE}:-${{user_config.token}}}}"
+    bearer = f"Bearer ${{{TOKEN_VARIABLE}:-${{user_config.token}}}}"
     assert server["headers"] == {"Authorization": bearer}
 
 

@@ -16,7 +16,7 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 from tqdm import tqdm
 
-from memoryhub.access.policy import Clearance, Sensitivity, system_actor
+from memoryhub.access.policy import Clearance, Sensitivity
 from memoryhub.audit import clock
 from memoryhub.core.text import format_count
 from memoryhub.core.vocabulary import Scope
@@ -121,7 +121,7 @@ class Command(StoreCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         gc.freeze()  # a full collection in the middle of a step would let agents' writes wait for it
-        self.actor = operator(system_actor("maintain").clearance)
+        self.actor = operator()
         self.failed: list[MaintenanceRun] = []
         executor.mark_interrupted()
         if options["confirm_clock"]:

@@ -21,6 +21,7 @@ from django.db import close_old_connections
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.accounts import tokens
 from memoryhub.config import environment
+from memoryhub.core.agent_hooks import TOKEN_VARIABLE
 from memoryhub.core.vocabulary import RIGHTS, Right
 from memoryhub.http.authentication import Caller
 from memoryhub.http.problems import Problem, to_problem, unauthenticated
@@ -32,14 +33,12 @@ from memoryhub.ops.checks import require_usable_store
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.toolsets.base import Toolset
 
-VARIABLE = "MEMORYHUB_TOKEN"
-
 
 class Command(BaseCommand):
     help = (
         "Serve a toolset as an MCP server over standard input and output, for an agent that starts it. The "
-        f"agent's token comes from {VARIABLE} or {VARIABLE}_FILE. On the machine of the store, --as NAME can "
-        "replace it."
+        f"agent's token comes from {TOKEN_VARIABLE} or {TOKEN_VARIABLE}_FILE. On the machine of the store,"
+        " --as NAME can replace it."
     )
 
     # The checks load every page, and the agent would wait for that.
@@ -71,7 +70,7 @@ class Command(BaseCommand):
             admit()
         except Problem:
             raise CommandError(
-                f"set {VARIABLE} to a valid token (manage.py create_token makes one), or pass --as NAME"
+                f"set {TOKEN_VARIABLE} to a valid token (manage.py create_token makes one), or pass --as NAME"
             ) from None
         wire = StdioConnection(
             TOOLSETS[options["toolset"]], _with_new_connection(admit), settings.MEMORYHUB.max_body_bytes
@@ -96,7 +95,7 @@ def _with_new_connection(admit: Callable[[], Caller]) -> Callable[[], Caller]:
 
 def by_token() -> Caller:
     """Authenticate the token in the environment. Called for each message, as it may be revoked."""
-    token = tokens.authenticate_token(environment.read_secret(VARIABLE))
+    token = tokens.authenticate_token(environment.read_secret(TOKEN_VARIABLE))
     if token is None:
         raise unauthenticated()
     return Caller.of(token)

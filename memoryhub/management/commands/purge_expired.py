@@ -10,7 +10,6 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from memoryhub import memories
-from memoryhub.access.policy import system_actor
 from memoryhub.core.text import format_count
 from memoryhub.management.operator import StoreCommand, operator, shown
 from memoryhub.memories.delete import purgeable_memories
@@ -46,7 +45,7 @@ class Command(StoreCommand):
         if not 0 <= grace <= 36_500:
             raise CommandError("--grace-days must be between 0 and 36500")
         now = timezone.now()
-        actor = operator(system_actor("purge_expired").clearance)
+        actor = operator()
         counts = count_values(purgeable_memories(actor, grace, now), "project")
         spared = purgeable_memories(actor, 0, now).count() - sum(counts.values())
         purged = sum(counts.values()) if options["dry_run"] else memories.purge_expired(actor, grace, now)

@@ -14,7 +14,7 @@ from django.core.management.base import CommandError
 from django.db import DatabaseError
 
 from memoryhub.access.policy import Clearance
-from memoryhub.core.agent_hooks import ENVIRONMENT_VARIABLE
+from memoryhub.core.agent_hooks import TOKEN_VARIABLE
 from memoryhub.core.text import format_count
 from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, short_name, shown
 from memoryhub.ops.replay import (
@@ -52,7 +52,7 @@ class Command(StoreCommand):
         )
         parser.add_argument("--project", default="", help="project name (default: the recorded folder)")
         parser.add_argument("--url", default="", help="a running hub, such as http://127.0.0.1:8000")
-        parser.add_argument("--token", default="", help=f"for --url; default: ${ENVIRONMENT_VARIABLE}")
+        parser.add_argument("--token", default="", help=f"for --url; default: ${TOKEN_VARIABLE}")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not 0 <= options["speed"] <= MAX_SPEED:
@@ -89,11 +89,11 @@ class Command(StoreCommand):
             with connect_in_process(operator(Clearance.up_to("secret")), TOKEN_NAME) as transport:
                 yield transport
             return
-        token = options["token"] or os.environ.get(ENVIRONMENT_VARIABLE, "")
+        token = options["token"] or os.environ.get(TOKEN_VARIABLE, "")
         if not is_address(options["url"]):
             raise CommandError("--url must be an address like http://127.0.0.1:8000")
         if not token:
-            raise CommandError(f"--url needs a token: --token, or ${ENVIRONMENT_VARIABLE} in the environment")
+            raise CommandError(f"--url needs a token: --token, or ${TOKEN_VARIABLE} in the environment")
         yield HttpTransport(options["url"], token)
 
     def _play(self, player: Player) -> int:

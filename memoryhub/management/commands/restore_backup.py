@@ -9,7 +9,6 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, transaction
 
-from memoryhub.access.policy import system_actor
 from memoryhub.audit import journal
 from memoryhub.management.operator import operator
 from memoryhub.ops import backup, restore
@@ -81,5 +80,4 @@ class Command(BaseCommand):
         """Journal the restore. The new row follows the last one of the backup, and completes the mirror."""
         detail = {"file": file.name, "journal_rows": contents.chain.rows}
         with transaction.atomic():
-            actor = operator(system_actor("restore_backup").clearance)
-            journal.record(actor, [journal.Change("restore_backup", "store", "", detail)])
+            journal.record(operator(), [journal.Change("restore_backup", "store", "", detail)])

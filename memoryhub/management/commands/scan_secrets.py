@@ -8,7 +8,6 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from memoryhub.access.policy import system_actor
 from memoryhub.core.text import format_count
 from memoryhub.management.operator import StoreCommand, operator, shown
 from memoryhub.memories import stored_secrets
@@ -58,7 +57,7 @@ class Command(StoreCommand):
             self.stdout.write(stored_secrets.to_json(finding) if options["json"] else _line(finding))
         unchecked = [one for one in findings if one.kind == NOT_CHECKED]
         findings = [one for one in findings if one.kind != NOT_CHECKED]
-        actor = operator(system_actor("scan_secrets").clearance)
+        actor = operator()
         cleaned: CleanupResult | None = None
         if options["quarantine"]:
             cleaned = stored_secrets.quarantine_findings(findings, actor)
@@ -77,7 +76,7 @@ class Command(StoreCommand):
             raise CommandError(f"{format_count(len(unchecked), 'text')} in the store could not be checked")
 
     def _release(self, uids: list[str]) -> None:
-        released = stored_secrets.release_rows(uids, operator(system_actor("scan_secrets").clearance))
+        released = stored_secrets.release_rows(uids, operator())
         for uid, counts in released.items():
             for name, count in counts.items():
                 self.stdout.write(f"Released {format_count(count, f'{name} row')} of {shown(uid)}")

@@ -18,7 +18,7 @@ from memoryhub.accounts.second_factors import count_unreadable
 from memoryhub.audit import clock as jumps
 from memoryhub.backends import change_log
 from memoryhub.core.database import database_time
-from memoryhub.core.text import format_count
+from memoryhub.core.text import count_with_verb, format_count
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.embeddings.provider import configured, current_settings, find_problems
 from memoryhub.maintenance import nodes, scheduler
@@ -72,9 +72,9 @@ def second_factors() -> Iterator[Finding]:
 def provider_links() -> Iterator[Finding]:
     """Report accounts that the configured OpenID provider does not sign in."""
     if earlier := identities.count_of_earlier_issuers():
-        accounts = "account is" if earlier == 1 else "accounts are"
+        accounts = count_with_verb(earlier, "account", "is", "are")
         yield warn(
-            f"{earlier:,} {accounts} linked to an earlier OpenID provider, which signs no one in",
+            f"{accounts} linked to an earlier OpenID provider, which signs no one in",
             "Unlink them under People, so that their next sign-in links them again; or set passwords there.",
         )
     else:
@@ -222,7 +222,7 @@ def server_processes() -> Iterator[Finding]:
     processes = nodes.live_processes()
     for node, version in sorted({(one.node, one.version) for one in processes}):
         count = sum((one.node, one.version) == (node, version) for one in processes)
-        yield ok(f"{node}: {format_count(count, 'process', 'processes')}, version {version}")
+        yield ok(f"{node}: {format_count(count, 'process')}, version {version}")
     if not processes:
         yield ok("no server uses the store")
     if len({one.version for one in processes}) > 1:

@@ -23,7 +23,7 @@ from memoryhub.backends import vector_file
 from memoryhub.core import disks, drafts
 from memoryhub.core.client_ip import is_loopback
 from memoryhub.core.database import store_path
-from memoryhub.core.text import format_count
+from memoryhub.core.text import count_with_verb
 from memoryhub.digests.messages import describe_mail_error
 from memoryhub.ops import backup, checks
 from memoryhub.ops.doctor import Finding, check, fail, ok, to_findings, warn
@@ -144,7 +144,7 @@ def owner() -> Iterator[Finding]:
             f"Run commands as the user that runs the hub; now: chown {_user(owner)} {path}",
         )
     if not strangers:
-        yield ok(f"all of it belongs to {_user(owner)}")
+        yield ok(f"all files belong to {_user(owner)}")
 
 
 @check("spool")
@@ -158,8 +158,8 @@ def spool() -> Iterator[Finding]:
         yield ok("no event waits to be sent")
         return
     minutes = int(time.time() - min(times)) // 60
-    verb = "waits" if len(times) == 1 else "wait"
-    text = f"{format_count(len(times), 'event')} {verb} in {folder}, the oldest for {minutes} minutes"
+    waiting = count_with_verb(len(times), "event", "waits", "wait")
+    text = f"{waiting} in {folder}, the oldest for {minutes} minutes"
     hint = "The plugin sends them with the next event that the hub accepts: see its address and token."
     yield warn(text, hint) if minutes >= _LONG_WAIT_MINUTES else ok(text)
 

@@ -7,6 +7,7 @@ import binascii
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -148,14 +149,6 @@ def _decode_base64(code: str) -> str:
     return _to_readable_text(raw)
 
 
-def _decode_base85(code: str) -> str:
-    return _decode_groups(code, base64.b85decode)
-
-
-def _decode_ascii85(code: str) -> str:
-    return _decode_groups(code, base64.a85decode)
-
-
 def _decode_groups(code: str, decode: Callable[[str], bytes]) -> str:
     """Decode groups of five. The last characters may be punctuation that follows the code."""
     if not _read_groups(code[:_MIN_GROUPS_LENGTH], decode):
@@ -213,8 +206,8 @@ _CODES = (
     (_BASE64, "base64", _decode_base64, 16),
     (_HEX, "hexadecimal", _decode_hex, 24),
     (_BASE32, "base32", _decode_base32, 16),
-    (_BASE85, "base85", _decode_base85, 20),
-    (_ASCII85, "Ascii85", _decode_ascii85, 20),
+    (_BASE85, "base85", partial(_decode_groups, decode=base64.b85decode), 20),
+    (_ASCII85, "Ascii85", partial(_decode_groups, decode=base64.a85decode), 20),
 )
 # Codes that may contain blanks: a quick test, and for each code the pattern, the name and the decoder.
 _SPACED_CODES = (

@@ -378,7 +378,7 @@ def _contrast(scores: Floats) -> float:
 
 
 def _has_flood(symbols: str) -> bool:
-    """Return whether a few words repeat again and again."""
+    """Return whether the text repeats a few words many times."""
     codes = np.frombuffer(symbols.encode("utf-32-le", "surrogatepass"), np.uint32)
     for size in range(1, min(_MAX_FLOOD_WORDS, len(codes) // _MIN_FLOOD_REPEATS) + 1):
         changes = np.flatnonzero(codes[size:] != codes[:-size])

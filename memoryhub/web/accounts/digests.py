@@ -52,12 +52,9 @@ class DigestForm(PlainForm):
     def __init__(self, user: User, data: Any = None, digest: Digest | None = None, **options: Any) -> None:
         super().__init__(data, auto_id="for_%s", **options)
         by_mail = [(Digest.EMAIL, f"E-mail: {user.email}")] if settings.EMAIL_HOST and user.email else []
-        self.fields["channel"].choices = [  # type: ignore[attr-defined]
-            *by_mail,
-            (Digest.WEBHOOK, "Webhook"),
-        ]
+        self.set_choices("channel", [*by_mail, (Digest.WEBHOOK, "Webhook")])
         if not may_view_level(user, Sensitivity.PRIVATE.value):
-            self.fields["level"].choices = _LEVELS[:1]  # type: ignore[attr-defined]
+            self.set_choices("level", _LEVELS[:1])
         unused = ["enabled"] if digest is None else ["channel"]
         if digest and digest.channel == Digest.EMAIL:
             unused.append("url")

@@ -36,6 +36,10 @@ def _level_choices(levels: Iterable[str]) -> list[tuple[str, str]]:
     return [(level, LEVEL_LABELS[level].capitalize()) for level in levels]
 
 
+def _role_choices(roles: Iterable[str]) -> list[tuple[str, str]]:
+    return [("", "None"), *((role, role.capitalize()) for role in roles)]
+
+
 class PreferencesForm(PlainForm):
     theme = forms.ChoiceField(
         choices=[("", "Same as the device"), ("light", "Light"), ("dark", "Dark")], required=False
@@ -51,8 +55,7 @@ class PreferencesForm(PlainForm):
     def __init__(self, data: Mapping[str, Any] | None = None, **options: Any) -> None:
         super().__init__(data, **options)
         named = ((name, name.replace("_", " ")) for name in dates.time_zones())
-        zones = [("", "Same as the browser"), *named]
-        self.fields["time_zone"].choices = zones  # type: ignore[attr-defined]
+        self.set_choices("time_zone", [("", "Same as the browser"), *named])
 
 
 class PasswordField(forms.CharField):
@@ -98,7 +101,7 @@ class PasswordForm(FirstPasswordForm):
         name, old = self.request.user.get_username(), str(self.cleaned_data["old"])
         if authenticate(self.request, username=name, password=old) is not None:
             return old
-        if not getattr(self.request, "login_held_back", False):
+        if not getattr(self.request, "login_throttled", False):
             raise forms.ValidationError("This is not your password.")
         self.wait = max(sign_in.login_wait(self.request, name), 1)
         wait = format_count(-(-self.wait // 60), "minute")
@@ -141,9 +144,8 @@ class TokenForm(PlainForm):
         rights = grantable_rights(user)
         initial = {"once": secrets.token_urlsafe(12), "rights": rights[:2], "name": "agent"}
         super().__init__(data, initial=initial)
-        levels = _level_choices(grantable_clearances(user))
-        self.fields["clearance"].choices = levels  # type: ignore[attr-defined]
-        self.fields["rights"].choices = [(right, RIGHT_LABELS[right]) for right in rights]  # type: ignore[attr-defined]
+        self.set_choices("clearance", _level_choices(grantable_clearances(user)))
+        self.set_choices("rights", ((right, RIGHT_LABELS[right]) for right in rights))
         if is_confined(user):
             mine = [(name, name) for name in sorted(user_clearance(user).projects or ())]
             self.fields["projects"] = forms.MultipleChoiceField(
@@ -171,7 +173,7 @@ class ConsentForm(TokenForm):
         super().__init__(user, data)
         del self.fields["once"]
         offered = [right for right in grantable_rights(user) if right in scopes]
-        self.fields["rights"].choices = [(right, RIGHT_LABELS[right]) for right in offered]  # type: ignore[attr-defined]
+        self.set_choices("rights", ((right, RIGHT_LABELS[right]) for right in offered))
         chosen = [right for right in default_rights() if right in offered]
         name = suggest_name(client.name, user.get_username())
         self.initial = {"name": name, "rights": chosen, "days": 90}
@@ -203,10 +205,9 @@ class InviteForm(PlainForm):
             hint = "Optional. For your organisation's sign-in, and for digests that the person turns on."
             self.fields["email"].help_text = hint
         levels = _level_choices(people.grantable_levels(inviter))
-        named = [(role, role.capitalize()) for role in people.grantable_roles(inviter)]
-        self.fields["role"].choices = [("", "None"), *named]  # type: ignore[attr-defined]
-        self.fields["level"].choices = levels  # type: ignore[attr-defined]
-        self.fields["clearance"].choices = [("", "Same as default"), *levels]  # type: ignore[attr-defined]
+        self.set_choices("role", _role_choices(people.grantable_roles(inviter)))
+        self.set_choices("level", levels)
+        self.set_choices("clearance", [("", "Same as default"), *levels])
 
 
 class AddressForm(PlainForm):
@@ -241,9 +242,9 @@ class RightsForm(PlainForm):
         now = {"role": roles.user_role(user), "level": people.permitted_level(user)}
         super().__init__(data, initial={**now, "is_staff": user.is_staff, "is_active": user.is_active})
         offered = [name for name in _including(people.grantable_roles(manager), now["role"]) if name]
-        self.fields["role"].choices = [("", "None"), *((name, name.capitalize()) for name in offered)]  # type: ignore[attr-defined]
+        self.set_choices("role", _role_choices(offered))
         levels = _including(people.grantable_levels(manager), now["level"])
-        self.fields["level"].choices = _level_choices(levels)  # type: ignore[attr-defined]
+        self.set_choices("level", _level_choices(levels))
 
 
 class JoinForm(PlainForm):
@@ -253,4 +254,4 @@ class JoinForm(PlainForm):
     def __init__(self, manager: User, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(data)
         levels = _level_choices(people.grantable_levels(manager))
-        self.fields["clearance"].choices = [("", "Same as default"), *levels]  # type: ignore[attr-defined]
+        self.set_choices("clearance", [("", "Same as default"), *levels])

@@ -197,7 +197,7 @@ def _render_person(request: HttpRequest, user: User, **forms: PlainForm) -> Http
     manager, identity = signed_in_user(request), identities.find_identity(user)
     context = {
         "person": user,
-        "within_reach": people.may_change_account(manager, user),
+        "may_change_account": people.may_change_account(manager, user),
         "can_invite": invitations.awaits_first_sign_in(user),
         "link_expires": invitations.link_expiries([user]).get(user.username),
         "is_own": manager.pk == user.pk,

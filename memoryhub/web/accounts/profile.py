@@ -20,7 +20,7 @@ from django.views.decorators.http import require_POST, require_safe
 from memoryhub.access.policy import AGENT_PREFIX, LEVELS
 from memoryhub.accounts import identities, oauth, people, roles, second_factors, sign_in, tokens
 from memoryhub.accounts.clearance import is_confined, request_actor, request_clearance, user_clearance
-from memoryhub.core.text import format_count
+from memoryhub.core.text import count_with_verb, format_count
 from memoryhub.injection.queries import count_helped
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, OAuthClient, Profile
@@ -133,8 +133,8 @@ def tokens_revoke(request: HttpRequest) -> HttpResponse:
         )
     for token in chosen:
         tokens.revoke_token(token.uid, request_actor(request))
-    count = "1 token is" if len(chosen) == 1 else f"{len(chosen)} tokens are"
-    messages.success(request, f"{count} revoked. Requests with them are refused from now on.")
+    revoked = count_with_verb(len(chosen), "token", "is", "are")
+    messages.success(request, f"{revoked} revoked. Requests with them are refused from now on.")
     return redirect("you")
 
 
@@ -169,7 +169,7 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
     identity = identities.find_identity(user)
     context: dict[str, Any] = {
         "role": next((role for role in roles.ROLES if role.name == role_name), None),
-        "reach": _project_levels(user),
+        "project_levels": _project_levels(user),
         "preferences": forms.get("preferences") or PreferencesForm(initial=kept),
         "password": forms.get("password") or PasswordForm(request),
         "organisation": settings.OIDC_NAME if settings.OIDC_ISSUER else "",

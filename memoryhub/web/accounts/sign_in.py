@@ -131,7 +131,7 @@ INVITATION_TEMPLATE = "registration/invitation.html"
 
 
 def limit_started_sign_ins(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Limit GET requests of one address: each stores a session, for a visitor whom no one knows yet."""
+    """Limit GET requests of one address, because each stores a session of an unknown visitor."""
 
     @wraps(view)
     def limited(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:

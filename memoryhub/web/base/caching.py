@@ -85,7 +85,7 @@ _ETAG_CHARS = 32
 
 
 def is_poll(request: HttpRequest) -> bool:
-    """Whether a script polls the page, which is no sign that the person is there."""
+    """Whether a script polls the page. A poll does not show that the person is active."""
     return request.method == "GET" and "If-None-Match" in request.headers
 
 

@@ -10,6 +10,7 @@ from math import ceil
 
 from django.utils.http import urlencode
 
+from memoryhub.core.dates import next_month
 from memoryhub.web.base.requests import page_url
 
 WIDTH, HEIGHT = 100.0, 190  # of the plot, in percent and in pixels
@@ -153,7 +154,7 @@ def activity(days: Iterable[tuple[date, str, int]], today: date, project: str = 
     return DayChart("activity", title, "Memories stored", chart, {}, listing_url(project))
 
 
-def listing_url(project: str = "") -> str:
+def listing_url(project: str) -> str:
     """Return the URL of the memories, newest first, to which parameters can be appended."""
     return extendable_url(page_url("memories", order="-created_at", project=project))
 
@@ -213,7 +214,7 @@ def _next_step_start(day: date, step: str) -> date:
     if step == _YEAR:
         return day.replace(year=day.year + 1)
     if step == _MONTH:
-        return (day + timedelta(days=31)).replace(day=1)
+        return next_month(day)
     return day + timedelta(days=7 if step == _WEEK else 1)
 
 
@@ -296,7 +297,7 @@ def _time_labels(starts: list[date], step: str, slot: float) -> list[AxisLabel]:
             at = index * slot + (slot - _bar_width(slot)) / 2
             marks.append(_time_label(at, str(start)[: _ISO_CHARS[_YEAR if coarse else _MONTH]], slot))
         before = start
-    # The label of a partial first year or month gives way to the whole one after it.
+    # A partial first year or month has no label if that would overlap the label of the next one.
     apart = marks[1].at - marks[0].at if len(marks) > 1 else WIDTH
     if apart < LABEL_WIDTH_SMALL:
         piece = [replace(marks[0], minor=True)] if apart >= LABEL_WIDTH else []

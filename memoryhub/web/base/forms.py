@@ -64,6 +64,9 @@ class PlainForm(forms.Form):
             self.refuse(refusal)
             return None
 
+    def set_choices(self, name: str, choices: Iterable[tuple[str, str]]) -> None:
+        cast("forms.ChoiceField", self.fields[name]).choices = list(choices)
+
     def refuse(self, refusal: StoreError) -> None:
         self.add_error(refusal.field if refusal.field in self.fields else None, to_sentence(refusal.message))
 

@@ -207,7 +207,7 @@ def _parser(text: str) -> MarkdownIt:
     parser.block.ruler.at("table", _parse_table, {"alt": ["paragraph", "reference"]})
     if _count_urls(text) > _MIN_URLS + len(text) // _CHARACTERS_PER_URL:
         parser.disable("linkify")
-    parser.validateLink = _is_safe_link  # type: ignore[method-assign]
+    parser.validateLink = lambda url: bool(_SAFE_LINK.match(url))  # type: ignore[method-assign]
     parser.linkify = _LINKIFY
     parser.core.ruler.push("pages", _adapt_tokens)
     return parser
@@ -215,10 +215,6 @@ def _parser(text: str) -> MarkdownIt:
 
 def _count_urls(text: str) -> int:
     return text.count("//") + text.count("mailto:")
-
-
-def _is_safe_link(url: str) -> bool:
-    return bool(_SAFE_LINK.match(url))
 
 
 def _adapt_tokens(state: StateCore) -> None:

@@ -148,7 +148,7 @@ def _in_shell(snippet: Snippet, hub: HubConnection) -> Snippet:
     if not hub.has_token or hub.token in snippet.text or not (snippet.run or snippet.language == "sh"):
         return snippet
     text = f"{snippet.run} <<'EOF'\n{snippet.text}\nEOF" if snippet.run else snippet.text
-    text = f"export {agent_hooks.ENVIRONMENT_VARIABLE}={hub.token}\n{text}"
+    text = f"export {agent_hooks.TOKEN_VARIABLE}={hub.token}\n{text}"
     return replace(snippet, text=text, where="a shell", language="sh")
 
 

@@ -79,8 +79,8 @@ class ConnectForm(PlainForm):
         super().__init__(data, initial=fresh | names)
         if data is None:
             self.fields["name"].widget.attrs["autofocus"] = True
-        levels = [(level, ACCESS_LABELS[level]) for level in grantable_clearances(user)]
-        self.fields["clearance"].choices = levels  # type: ignore[attr-defined]
+        levels = grantable_clearances(user)
+        self.set_choices("clearance", ((level, ACCESS_LABELS[level]) for level in levels))
         if "write" in roles.grantable_rights(user):
             self.fields["clearance"].help_text = "The agent can also store and change memories."
 
@@ -185,7 +185,7 @@ def _render_step(
         "choice": choice,
         "may_issue": request.user.has_perm(ISSUE_PERMISSION),
         "toolsets": snippets.TOOLSETS,
-        "variable": agent_hooks.ENVIRONMENT_VARIABLE,
+        "variable": agent_hooks.TOKEN_VARIABLE,
     }
     return render(request, "connect/page.html", common | context, status=status)
 

@@ -58,8 +58,8 @@ class DuplicatesFilter(ListFilter):
         super().__init__(data)
         lowest = settings.MEMORYHUB.near_duplicate_similarity
         steps = [(step, step) for step in _SIMILARITY_CHOICES if float(step) > lowest]
-        field: Any = self.fields["similarity"]
-        field.choices = [("", f"{lowest:g}, as configured"), *steps, ("1", "1, the same words")]
+        equal = ("1", "1, the same words")
+        self.set_choices("similarity", [("", f"{lowest:g}, as configured"), *steps, equal])
 
     def min_similarity(self) -> float | None:
         value = self.value("similarity")
@@ -208,9 +208,7 @@ def build_cards(clusters: Sequence[Cluster], memories: MemoryQuerySet) -> list[C
     return cards
 
 
-def build_card(
-    memories: MemoryQuerySet, keep: str = "", entered: CardInput | None = None
-) -> ClusterCard | None:
+def build_card(memories: MemoryQuerySet, keep: str, entered: CardInput | None) -> ClusterCard | None:
     """Show memories as one cluster that keeps ``keep``, or the best one; None for fewer than two."""
     rows = memories.in_bulk()
     if len(rows) < 2:
@@ -235,7 +233,7 @@ def _make_card(
 def _make_member(
     keep: Memory, other: Memory, likeness: float | None, entered: CardInput | None
 ) -> ClusterMember:
-    figures = sorted(decisive_words(_title_and_content(keep)) ^ decisive_words(_title_and_content(other)))
+    figures = sorted(decisive_words(keep.titled_content) ^ decisive_words(other.titled_content))
     fields = [
         (label, getattr(other, name), getattr(keep, name))
         for name, label in _COMPARED_FIELDS.items()
@@ -252,10 +250,6 @@ def _is_ticked(uid: str, warns: bool, entered: CardInput | None) -> bool:
     if entered is None:
         return not warns
     return uid in entered.ticked and (not warns or uid in entered.warned)
-
-
-def _title_and_content(memory: Memory) -> str:
-    return f"{memory.title}\n{memory.content}"
 
 
 def unite_texts(content: str, others: Sequence[str]) -> str:

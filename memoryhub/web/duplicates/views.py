@@ -291,7 +291,7 @@ def decision_rights(request: HttpRequest) -> dict[str, bool]:
     """Return which decisions this person may make, for templates."""
     return {
         "may_merge": request.user.has_perms(_MERGE_PERMISSIONS),
-        "may_tell_apart": request.user.has_perms(_DISMISS_PERMISSIONS),
+        "may_dismiss": request.user.has_perms(_DISMISS_PERMISSIONS),
     }
 
 

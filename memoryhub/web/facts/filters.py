@@ -113,7 +113,7 @@ class ContradictionFilter(ListFilter):
         return survey.narrowed(subject=self.value("subject"), predicate=self.value("predicate"))
 
 
-def suggested_predicates(clearance: Clearance, project: str = "") -> list[str]:
+def suggested_predicates(clearance: Clearance, project: str) -> list[str]:
     """Return the most common predicates of the visible current facts."""
     return queries.common_predicates(query_facts(clearance, project=project), MAX_SUGGESTED)
 

@@ -86,7 +86,7 @@ class GraphPicture:
         return graph_layout.HEIGHT
 
 
-def draw_graph(index: GraphIndex, opened: Sequence[str], contradicting: Collection[int] = ()) -> GraphPicture:
+def draw_graph(index: GraphIndex, opened: Sequence[str], contradicting: Collection[int]) -> GraphPicture:
     """Draw the open nodes with their neighbours, or the most connected nodes if none is open.
 
     ``contradicting``: primary keys of facts that contradict others.

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.facts import contradictions, queries
-from memoryhub.facts.contradictions import Contradiction, ContradictionReport, FactKey
+from memoryhub.facts.contradictions import Contradiction, ContradictionReport, FactKey, fact_key
 from memoryhub.facts.predicates import normalise_name, normalise_predicate
 from memoryhub.facts.queries import GraphIndex, Triple, node_key, query_facts
 from memoryhub.models import Fact, Memory
@@ -271,7 +271,7 @@ class _FactGrouper:
 
     def questions(self, triples: Sequence[Triple]) -> list[OpenContradiction]:
         """Return the open contradictions of this subject, one for each project and predicate."""
-        keys = dict.fromkeys(self._key(triple) for triple in triples)
+        keys = dict.fromkeys(map(fact_key, triples))
         groups = (self.compared[key] for key in keys if key in self.compared)
         return [self._question(group) for group in groups if group.is_open]
 
@@ -318,7 +318,7 @@ class _FactGrouper:
         """Return why different objects do not contradict each other; empty if they do."""
         if len({self.index.ends[triple.pk][1] for triple in triples}) < 2:
             return ""
-        keys = {self._key(triple) for triple in triples}
+        keys = set(map(fact_key, triples))
         groups = [self.compared[key] for key in keys if key in self.compared]
         if any(group.settled for group in groups):
             return "Someone confirmed that all of these are true."
@@ -328,7 +328,3 @@ class _FactGrouper:
 
     def _is_contested(self, triples: Sequence[Triple]) -> bool:
         return any(triple.pk in self.contested for triple in triples)
-
-    @staticmethod
-    def _key(triple: Triple) -> FactKey:
-        return triple.project, normalise_name(triple.subject), normalise_predicate(triple.predicate)

@@ -20,7 +20,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.capture import segments
 from memoryhub.capture.segments import BOUNDARY_FACTS
-from memoryhub.core.text import format_count
+from memoryhub.core.text import count_with_verb
 from memoryhub.facts import contradictions, queries
 from memoryhub.facts import services as fact_store
 from memoryhub.facts.predicates import normalise_name, normalise_predicate
@@ -30,7 +30,7 @@ from memoryhub.models import Entity, Fact, FileLink, Memory
 from memoryhub.models.querysets import FactQuerySet
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, narrow_to_project, return_url
 from memoryhub.web.facts.filters import FactFilter, GraphAddress, suggested_predicates
-from memoryhub.web.memories.bulk_actions import changed_since_text, parse_journal_number
+from memoryhub.web.memories.bulk_actions import parse_journal_number, warn_changed_since
 from memoryhub.web.memories.forms import FactForm
 from memoryhub.web.memories.selection import parse_ticked
 
@@ -137,13 +137,13 @@ def facts_end(request: HtmxHttpRequest) -> HttpResponse:
     if ended.facts:
         context = {
             "ended": ended,
-            "summary": _count_facts(len(ended.facts), "has ended", "have ended"),
+            "summary": count_with_verb(len(ended.facts), "fact", "has ended", "have ended"),
             "back": back,
         }
         messages.success(request, render_to_string("facts/page.html#ended", context, request=request))
     elif not ended.outdated:
         messages.warning(request, "No current fact was selected. Select the facts to end.")
-    _warn_changed(request, len(ended.outdated))
+    warn_changed_since(request, len(ended.outdated), "fact")
     return redirect(back)
 
 
@@ -154,7 +154,8 @@ def facts_end_undo(request: HttpRequest, uid: str) -> HttpResponse:
     first, last = (parse_journal_number(request.POST.get(name, "")) for name in ("first", "last"))
     again = fact_store.undo_end_facts(uid, request_actor(request), first, last)
     if again:
-        messages.success(request, f"Undone: {_count_facts(len(again), 'holds', 'hold')} again.")
+        hold = count_with_verb(len(again), "fact", "holds", "hold")
+        messages.success(request, f"Undone: {hold} again.")
     else:
         messages.warning(request, "Nothing was undone: the facts have changed in the meantime.")
     return redirect(return_url(request, _FACTS_URL))
@@ -169,23 +170,15 @@ def facts_delete(request: HttpRequest) -> HttpResponse:
     visible = Fact.objects.visible_to(request_clearance(request)).filter(uid__in=found.uids)
     if request.POST.get("confirmed") == "yes":
         gone = fact_store.delete_facts(found.uids, request_actor(request), seen=found.seen)
-        messages.success(request, f"{_count_facts(len(gone), 'is', 'are')} deleted permanently.")
-        _warn_changed(request, visible.count())
+        deleted = count_with_verb(len(gone), "fact", "is", "are")
+        messages.success(request, f"{deleted} deleted permanently.")
+        warn_changed_since(request, visible.count(), "fact")
         return redirect(_FACTS_URL if back in {reverse("fact", args=[fact.uid]) for fact in gone} else back)
     chosen = list(visible.order_by("-pk"))
     if not chosen:
         messages.warning(request, "No fact was selected. Select the facts to delete.")
         return redirect(back)
     return render(request, "facts/delete.html", {"chosen": chosen, "back": back, "action": request.path})
-
-
-def _warn_changed(request: HttpRequest, count: int) -> None:
-    if count:
-        messages.warning(request, changed_since_text(_count_facts(count), count))
-
-
-def _count_facts(count: int, singular: str = "", plural: str = "") -> str:
-    return f"{format_count(count, 'fact')} {singular if count == 1 else plural}".rstrip()
 
 
 MAX_FACTS, MAX_MEMORIES, MAX_NEIGHBOURS, MAX_ALIASES, MAX_TYPES = 100, 50, 16, 8, 3

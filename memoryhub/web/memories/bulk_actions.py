@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict
 from memoryhub import memories
 from memoryhub.access.policy import LEVELS, Actor, Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance, user_clearance
-from memoryhub.core.text import format_count
+from memoryhub.core.text import count_with_verb, format_count
 from memoryhub.maintenance import runs
 from memoryhub.maintenance.operations.base import (
     UNCHANGED,
@@ -187,14 +187,19 @@ def changed_since_message(acted: BulkResult, request: HttpRequest) -> SafeString
         for uid in shown
     ]
     count = len(acted.outdated)
-    return _list_message(changed_since_text(format_count(count, "memory"), count), items, count)
+    return _list_message(changed_since_text(count, "memory"), items, count)
 
 
-def changed_since_text(what: str, count: int) -> str:
+def changed_since_text(count: int, noun: str) -> str:
     """Return "2 memories were changed since you opened this list and were left as they are."."""
-    verb, rest = ("was", "is") if count == 1 else ("were", "are")
-    subject = "it" if count == 1 else "they"
-    return f"{what} {verb} changed since you opened this list and {verb} left as {subject} {rest}."
+    changed = count_with_verb(count, noun, "was", "were")
+    left = "was left as it is" if count == 1 else "were left as they are"
+    return f"{changed} changed since you opened this list and {left}."
+
+
+def warn_changed_since(request: HttpRequest, count: int, noun: str) -> None:
+    if count:
+        messages.warning(request, changed_since_text(count, noun))
 
 
 def _list_message(head: str, items: list[SafeString], total: int) -> SafeString:

@@ -17,7 +17,7 @@ from memoryhub.core.text import format_count
 from memoryhub.memories.rows import is_unchanged
 from memoryhub.models import Memory
 from memoryhub.web.base.requests import cursor_page, return_url
-from memoryhub.web.memories.bulk_actions import changed_since_text, is_allowed
+from memoryhub.web.memories.bulk_actions import is_allowed, warn_changed_since
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.memories.selection import Selection, ended_memories, parse_selection
 
@@ -97,14 +97,14 @@ def _erase(request: HttpRequest, selection: Selection) -> None:
     ended = [row.uid for row in _selected_ended(request, selection)]
     erased = memories.erase_memories(ended, request_actor(request), seen=selection.seen) if ended else []
     messages.success(request, f"{format_count(len(erased), 'memory')} erased permanently.")
-    _add_changed_message(request, len(ended) - len(erased))
+    warn_changed_since(request, len(ended) - len(erased), "memory")
 
 
 def _confirmation_page(request: HttpRequest, selection: Selection) -> HttpResponse:
     """List the memories to be erased, without those that have changed since they were ticked."""
     ended = _selected_ended(request, selection)
     unchanged = [row for row in ended if is_unchanged(row, selection.seen)]
-    _add_changed_message(request, len(ended) - len(unchanged))
+    warn_changed_since(request, len(ended) - len(unchanged), "memory")
     if not ended:
         messages.warning(request, "None of these are in the trash any more.")
     back = _trash_url(request)
@@ -112,11 +112,6 @@ def _confirmation_page(request: HttpRequest, selection: Selection) -> HttpRespon
         return redirect(back)
     context = {"chosen": unchanged, "back": back, "action": request.path}
     return render(request, "trash_erase.html", context)
-
-
-def _add_changed_message(request: HttpRequest, count: int) -> None:
-    if count:
-        messages.warning(request, changed_since_text(format_count(count, "memory"), count))
 
 
 def _selected_ended(request: HttpRequest, selection: Selection) -> list[Memory]:

@@ -160,7 +160,7 @@ def waiting_memories(clearance: Clearance, project: str = "") -> MemoryQuerySet:
     return waiting.filter(project=project) if project else waiting
 
 
-def count_waiting_for_approval(request: HttpRequest, project: str = "") -> int:
+def count_waiting_for_approval(request: HttpRequest, project: str) -> int:
     clearance = request_clearance(request)
     return cached_until_change(
         request,
@@ -196,9 +196,7 @@ def _count_waiting(request: HttpRequest) -> int:
     return found + count_contradictions(request)
 
 
-def build_tabs(
-    counted: dict[str, int], current: str, project: str, alike: int | None = None
-) -> list[ReviewTab]:
+def build_tabs(counted: dict[str, int], current: str, project: str, alike: int | None) -> list[ReviewTab]:
     counts: dict[str, int | None] = {**counted, DUPLICATES: alike}
     return [
         ReviewTab(name, title, tab_url(name, project), counts[name], name == current)
@@ -233,7 +231,7 @@ def build_cards(memories: MemoryQuerySet, whole: bool = False) -> list[ReviewCar
     return [replace(_build_card(memory, whole), changed=changed.get(memory.pk, ())) for memory in rows]
 
 
-def _build_card(memory: Any, whole: bool = False) -> ReviewCard:
+def _build_card(memory: Any, whole: bool) -> ReviewCard:
     flags, is_cut = _flag_texts(memory.flags), memory.chars > len(memory.begins)
     text = _drop_partial_word(memory.begins) if is_cut else memory.begins
     # The first line may contain flagged text.

@@ -333,7 +333,7 @@ class FoldedEvents:
 
 
 def is_routine(entry: timeline.TimelineEntry) -> bool:
-    """Whether the entry is a tool call of which nothing was kept and that nothing went wrong with."""
+    """Whether the entry is a tool call without a memory and without a failure."""
     if entry.kind != "event" or not isinstance(entry.row, Event):
         return False
     handlers = entry.row.handlers if isinstance(entry.row.handlers, list) else []
