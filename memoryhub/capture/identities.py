@@ -219,7 +219,7 @@ def _exists(name: str, actor: Actor) -> bool:
     return (
         Project.objects.filter(name=name).exists()
         or Memory.objects.visible_to(actor.clearance).filter(project=name).exists()
-        or Session.objects.visible_to(actor.clearance).filter(project=name).exists()
+        or Session.objects.with_visible_rows(actor.clearance).filter(project=name).exists()
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zoneinfo
 from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
 from typing import Any
 
 from django.utils import timezone
@@ -65,12 +66,11 @@ def next_month(day: date) -> date:
     return (day + timedelta(days=31)).replace(day=1)
 
 
-def time_zones() -> list[str]:
+@cache
+def time_zones() -> tuple[str, ...]:
     """Return UTC and the zones of the continents and oceans, sorted by name."""
-    return [
-        "UTC",
-        *sorted(name for name in zoneinfo.available_timezones() if name.startswith(_ZONE_PREFIXES)),
-    ]
+    names = zoneinfo.available_timezones()  # reads hundreds of files
+    return ("UTC", *sorted(name for name in names if name.startswith(_ZONE_PREFIXES)))
 
 
 def activate(profile: Any | None, browser_zone: str = "") -> None:

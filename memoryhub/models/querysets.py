@@ -274,23 +274,26 @@ class FactQuerySet(AccessQuerySet):
 
 
 class SessionQuerySet(models.QuerySet[Any]):
+    def with_visible_rows(self, clearance: Clearance, now: datetime | None = None) -> Self:
+        """Return sessions in open projects with at least one visible memory or event, to count them."""
+        memories, events = _visible_rows_of_session(clearance, now)
+        rows = self if clearance.projects is None else self.filter(project__in=sorted(clearance.projects))
+        return rows.filter(Exists(memories) | Exists(events))
+
     def visible_to(self, clearance: Clearance, now: datetime | None = None) -> Self:
-        """Return sessions in open projects with at least one visible memory or event.
+        """Return :meth:`with_visible_rows`, to show them.
 
         The columns of a session depend on hidden rows too, so callers show these annotations instead:
         ``first_seen`` and ``last_seen``, the time span of the visible rows; ``agent_seen``; ``event_seen``,
         whether an event is visible and with it the folder and segment; ``ended_seen``, the end if an event or
         everything in the session is visible, else None.
         """
-        same = {"session_id": OuterRef("session_id"), "project": OuterRef("project")}
-        memories = _objects("Memory").visible_to(clearance).live(now).in_session(**same)
-        all_events = _objects("Event").filter(session=OuterRef("pk"))
-        events = all_events.visible_to(clearance, now)
-        hidden = Exists(all_events) | Exists(_objects("Memory").hidden_from(clearance).in_session(**same))
+        memories, events = _visible_rows_of_session(clearance, now)
+        hidden_memories = _objects("Memory").hidden_from(clearance).in_session(**_SAME_SESSION)
+        hidden = Exists(_objects("Event").filter(session=OuterRef("pk"))) | Exists(hidden_memories)
         ended = Q(ended_at__isnull=False) & (Exists(events) | ~hidden)
         author = memories.order_by("created_at", "pk").values("author")[:1]
-        rows = self if clearance.projects is None else self.filter(project__in=sorted(clearance.projects))
-        return rows.filter(Exists(memories) | Exists(events)).annotate(
+        return self.with_visible_rows(clearance, now).annotate(
             first_seen=Least(
                 _first_moment(memories, "created_at", _LATEST), _first_moment(events, "at", _LATEST)
             ),
@@ -301,6 +304,17 @@ class SessionQuerySet(models.QuerySet[Any]):
             agent_seen=Case(When(Exists(events), then=F("agent")), default=Coalesce(author, Value(""))),
             ended_seen=Case(When(ended, then=F("ended_at")), default=None),
         )
+
+
+_SAME_SESSION = {"session_id": OuterRef("session_id"), "project": OuterRef("project")}
+
+
+def _visible_rows_of_session(
+    clearance: Clearance, now: datetime | None
+) -> tuple[MemoryQuerySet, EventQuerySet]:
+    """Return the visible live memories, and the visible events, of the session of the outer query."""
+    memories = _objects("Memory").visible_to(clearance).live(now).in_session(**_SAME_SESSION)
+    return memories, _objects("Event").filter(session=OuterRef("pk")).visible_to(clearance, now)
 
 
 # Replacements for a missing moment in Least and Greatest.

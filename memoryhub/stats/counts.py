@@ -142,7 +142,7 @@ def _count_blocks(clearance: Clearance, now: datetime, blocks: list[Block]) -> d
             add(block, (_FACET, *facets), n)
             add(block, (_DAY, day, kind), n)
             add(block, (_QUOTA, facets[_PROJECT], owner, author), n)
-    for rows in _filter_blocks(Session.objects.visible_to(clearance, now), of_sessions):
+    for rows in _filter_blocks(Session.objects.with_visible_rows(clearance, now), of_sessions):
         for block, n in rows.values_list("block").annotate(n=Count("pk")):
             add((change_blocks.SESSION, block), (_SESSION,), n)
     return counted

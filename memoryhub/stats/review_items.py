@@ -8,7 +8,7 @@ that the caller can see.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -51,13 +51,21 @@ def reason_condition(reason: str, reader: Reviewer) -> Q:
 
     New memories were stored or imported by others since the reviewer last looked.
     """
+    return _CONDITIONS[reason](reader)
+
+
+def _new_condition(reader: Reviewer) -> Q:
     created, imported = _new_conditions(reader)
-    return {
-        NEW: (created | imported) & ~Q(author=reader.name) & unapproved_filter(),
-        UNSURE: Q(confidence__lt=UNSURE_BELOW) & unapproved_filter(),
-        FLAGGED: ~Q(flags=[]) & unapproved_filter(),
-        OUTDATED: Q(outdated_at__isnull=False),
-    }[reason]
+    return (created | imported) & ~Q(author=reader.name) & unapproved_filter()
+
+
+# Each is built only if it is needed: the subquery of unapproved_filter costs more than counting few rows.
+_CONDITIONS: Mapping[str, Callable[[Reviewer], Q]] = {
+    NEW: _new_condition,
+    UNSURE: lambda reader: Q(confidence__lt=UNSURE_BELOW) & unapproved_filter(),
+    FLAGGED: lambda reader: ~Q(flags=[]) & unapproved_filter(),
+    OUTDATED: lambda reader: Q(outdated_at__isnull=False),
+}
 
 
 def _new_conditions(reader: Reviewer) -> tuple[Q, Q]:

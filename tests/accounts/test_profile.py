@@ -48,13 +48,6 @@ def token_form(client: Client, **changed: Any) -> dict[str, Any]:
     return {"name": "bot", "clearance": "public", "rights": ["read"], "once": once, **changed}
 
 
-@pytest.fixture(autouse=True)
-def _few_time_zones(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rendering all zones takes half of the time of a page."""
-    if "every_zone" not in request.node.name:
-        monkeypatch.setattr(dates, "time_zones", lambda: ["UTC", "Asia/Tokyo"])
-
-
 @pytest.fixture
 def ada(member: Any) -> User:
     return member("add_agenttoken", "add_memory")

@@ -23,7 +23,7 @@ from memoryhub.core.form_fields import LinesField
 from memoryhub.core.text import format_count
 from memoryhub.models import OAuthClient
 from memoryhub.models.account import default_rights
-from memoryhub.web.base.forms import PlainForm
+from memoryhub.web.base.forms import LongSelect, PlainForm
 
 LEVEL_LABELS = {
     "public": "public memories only",
@@ -44,7 +44,7 @@ class PreferencesForm(PlainForm):
     theme = forms.ChoiceField(
         choices=[("", "Same as the device"), ("light", "Light"), ("dark", "Dark")], required=False
     )
-    time_zone = forms.ChoiceField(required=False)
+    time_zone = forms.ChoiceField(required=False, widget=LongSelect)
     language = forms.ChoiceField(
         label="Dates",
         choices=list(dates.LANGUAGES.items()),

@@ -13,8 +13,11 @@ from typing import Any, TypeVar, cast
 
 from django import forms
 from django.core.validators import MaxValueValidator, MinValueValidator
+from django.forms.utils import flatatt
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from memoryhub.core.dates import start_of_day
 from memoryhub.core.form_fields import LinesField, ListField, normalize_newlines
@@ -69,6 +72,21 @@ class PlainForm(forms.Form):
 
     def refuse(self, refusal: StoreError) -> None:
         self.add_error(refusal.field if refusal.field in self.fields else None, to_sentence(refusal.message))
+
+
+class LongSelect(forms.Select):
+    """A list of hundreds of choices. Django renders a template for each, half of the time of a page."""
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        chosen = self.format_value(value)
+        options = (
+            (key, SafeString(" selected") if str(key) in chosen else "", label) for key, label in self.choices
+        )
+        return format_html(
+            "<select{}>\n{}\n</select>",
+            flatatt(self.build_attrs(self.attrs, {"name": name, **(attrs or {})})),
+            format_html_join("\n", '<option value="{}"{}>{}</option>', options),
+        )
 
 
 class LineField(forms.CharField):
