@@ -26,7 +26,7 @@ from memoryhub.memories.schemas import TtlDays
 from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, reports, uploads
 from memoryhub.transfer.export import ExportSelection
-from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS, write_export
+from memoryhub.transfer.formats import FORMATS, MAX_RESPONSE_SECONDS, OWN_FORMAT, WRITERS, write_export
 
 router = Router(tags=["Import and export"])
 _CHUNK = 256 * 1024
@@ -255,7 +255,7 @@ def export_file(request: ApiRequest, params: Query[ExportRequest]) -> HttpRespon
     )
     name = f"memories-{timezone.now():%Y-%m-%d}{writer.extension}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Left-Out": left_out or "nothing"}
-    lines = write_export(writer, selection)
+    lines = write_export(writer, selection, MAX_RESPONSE_SECONDS)
     return StreamingHttpResponse(lines, content_type=writer.content_type, headers=headers)
 
 
