@@ -369,7 +369,9 @@ def test_a_resumed_run_counts_no_memory_twice(alike, actor, steps, monkeypatch):
 
 
 def test_a_sentence_of_several_lines_stays_one():
-    wrapped = "The plugin page now returns an object instead\nof a list, so that it can grow.\n\nApples\npears"
+    wrapped = (
+        "The plugin page now returns an object instead\nof a list, so that it can grow.\n\nApples\npears"
+    )
     lines = summarise_texts(said(wrapped, "The tide tables are printed on paper")).content.splitlines()
     assert "- The plugin page now returns an object instead of a list, so that it can grow." in lines
     assert {"- Apples", "- pears"} <= set(lines)
