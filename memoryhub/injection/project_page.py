@@ -24,6 +24,7 @@ from memoryhub.core.text import (
     estimate_tokens,
     shorten,
     without_title_line,
+    without_title_prefix,
 )
 from memoryhub.core.vocabulary import MemoryType, ProjectMode, Scope
 from memoryhub.facts.predicates import normalise_predicate
@@ -268,7 +269,8 @@ def classify_memory(memory: Memory, labels: Collection[str]) -> tuple[SectionRul
         if known := sorted(words & section.words):
             return section, f"“{known[0]}”"
     for section in SECTIONS:
-        if section.pattern and section.pattern.search(memory.title):
+        # The title of a summary is what was asked for.
+        if section.pattern and memory.type != _SUMMARY and section.pattern.search(memory.title):
             return section, "its wording"
     for section in SECTIONS:
         if memory.type in section.types:
@@ -300,12 +302,14 @@ def memory_line(memory: Memory, content: str) -> tuple[str, bool]:
     text = COMMIT_PREFIX.sub("", content[: MAX_LINE_CHARS * 8])
     body = collapse_whitespace(without_title_line(text, memory.title))
     title = collapse_whitespace(memory.title) or body
+    if memory.type == _SUMMARY:
+        body = without_title_prefix(body.removeprefix("Asked for: "), title)
     if not body or body == title:
         return shorten(title, MAX_LINE_CHARS), len(title) <= MAX_LINE_CHARS and len(body) <= len(title)
     if title.endswith("…") and body.startswith(title[:-1].rstrip()):
         title, whole = "", body
     else:
-        whole = f"{title.rstrip(' .:')}: {body}"
+        whole = f"{title} {body}" if title.endswith(("?", "!")) else f"{title.rstrip(' .:')}: {body}"
     if len(whole) <= MAX_LINE_CHARS:
         return whole, True
     return shorten(title or body, MAX_LINE_CHARS), False

@@ -40,6 +40,7 @@ MIN_SENTENCE_WORDS = 3
 CJK_CHARS_OF_WORD = 3  # at least, on average, in scripts without spaces
 # Different function words of a prompt in another language than English. Words of conversation and questions
 # count twice, all those together that are also English words once; these decide between similar languages.
+# Letters that English does not have count as one word.
 MIN_LANGUAGE_WORDS = 3
 NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
 SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
@@ -92,6 +93,7 @@ _EXCLUDED = re.compile(
     re.IGNORECASE,
 )
 _CONTEXT_FENCE = re.compile(r"<\s*+(?P<end>/?)\s*+memory-context\b[^<>]*>?", re.IGNORECASE)
+_ACCENTED = re.compile("[¿¡À-ÖØ-öø-ÿ]")
 _KATAKANA_WORD = re.compile("[゠-ヿ]{3,}")
 _HIRAGANA = re.compile("[ぁ-ゟ]")  # endings and particles
 _INSIDE_START = re.compile(
@@ -182,12 +184,12 @@ def clean_prompt(prompt: str) -> str:
 
 def _find_language(prompt: str) -> LanguageWords | None:
     """Return the words of the language of a prompt; None for English and unknown languages."""
-    found = set(words(prompt))
+    found, has_accents = set(words(prompt)), bool(_ACCENTED.search(prompt))
     counts = []
     for one in _LANGUAGES:
         clear = (one.conversation | _WORDS.foreign_questions) - STOP_WORDS - one.functions
         count, ambiguous = len(found & one.functions) + 2 * len(found & clear), len(found & one.ambiguous)
-        counts.append((count + (ambiguous > 0), ambiguous))
+        counts.append((count + (ambiguous > 0) + has_accents, ambiguous))
     best = max(counts)
     return _LANGUAGES[counts.index(best)] if best[0] >= MIN_LANGUAGE_WORDS else None
 

@@ -183,7 +183,7 @@ def test_a_failure_is_shown_on_top_of_a_dialog(
         return document.elementFromPoint(x + width / 2, y + height / 2) === one;
     }""")
     with page.expect_response("**/home/journal/"):  # of another part of the page
-        page.evaluate("htmx.trigger('[hx-get=\"/home/journal/\"]', 'load')")
+        page.evaluate("htmx.ajax('GET', '/home/journal/', '#live-tally')")
     page.wait_for_timeout(100)
     expect(message).to_be_visible()
     watch.problems[:] = [one for one in watch.problems if "Response Status Error Code 500" not in one]

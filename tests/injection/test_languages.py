@@ -157,6 +157,23 @@ def test_foreign_words_in_an_english_prompt_do_not_change_its_language(prompt):
     assert parse_prompt(prompt).is_english
 
 
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Füge eine Option hinzu, um SpatiaLite beim Start abzuschalten",
+        "Der Modus immutable zählt die Zeilen falsch",
+        "non, pas comme ça",
+        "et maintenant ?",
+        "¿Las canned queries pueden escribir en la base de datos?",
+        "As canned queries podem escrever no banco?",
+        "Avevamo un problema con l'esportazione CSV, ti ricordi?",
+        "wacht, ik ben iets vergeten",
+    ],
+)
+def test_a_short_prompt_shows_its_language(prompt):
+    assert not parse_prompt(prompt).is_english
+
+
 def test_a_name_in_capitals_is_no_function_word():
     assert parse_prompt("Perché ci vuole tanto tempo per la CI?").words == ("tanto", "ci")
     assert parse_prompt("Quanto tempo ci vuole?").words == ()

@@ -78,6 +78,14 @@ def test_line_does_not_repeat_its_title_as_a_commit_writes_it(page, store, first
     assert lines(page()) == {"current-work": ["The queue shows who waits: By name."]}
 
 
+def test_a_summary_of_a_question_is_current_work_and_repeats_no_title(page, store):
+    asked = "Why do facets time out?"
+    content = f"Asked for: {asked}\n\nFiles changed: facets.py"
+    store(content, title=f"Session: {asked}", type="session_summary", session_id="s1")
+    [entry] = page().entries
+    assert (entry.section, entry.line) == ("current-work", f"Session: {asked} Files changed: facets.py")
+
+
 def test_page_without_anything_to_say_is_empty(page, store):
     store("A discovery about zebras", type="discovery")
     store("Use SQLite", type="decision", project="other")

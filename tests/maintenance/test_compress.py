@@ -366,3 +366,12 @@ def test_a_resumed_run_counts_no_memory_twice(alike, actor, steps, monkeypatch):
     assert executor.execute(run)
     assert (run.done, run.total) == (10, 10)
     assert sum(change.change.action == "merge" for change in results.list_changes(run, actor.clearance)) == 2
+
+
+def test_a_sentence_of_several_lines_stays_one():
+    wrapped = (
+        "The plugin page now returns an object instead\nof a list, so that it can grow.\n\nApples\npears"
+    )
+    lines = summarise_texts(said(wrapped, "The tide tables are printed on paper")).content.splitlines()
+    assert "- The plugin page now returns an object instead of a list, so that it can grow." in lines
+    assert {"- Apples", "- pears"} <= set(lines)

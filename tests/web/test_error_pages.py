@@ -148,10 +148,20 @@ def test_a_form_of_htmx_from_another_site_gets_no_token(curator):
     assert "X-CSRFToken" not in curator.post("/facts/", {}, headers=headers).headers
 
 
-def test_single_words_that_were_typed_are_shown():
-    form = {"subject": "datasette", "predicate": "uses", "object": "SQLite", "sensitivity": "public"}
-    shown = Client().post("/facts/", form, headers=OURS).content.decode()
-    assert [f">{word}</textarea>" in shown for word in form.values()] == [True, True, True, False]
+@pytest.mark.parametrize(
+    ("path", "typed"),
+    [
+        ("/facts/", {"subject": "datasette", "predicate": "uses", "object": "SQLite"}),
+        ("/people/", {"username": "grace", "email": "grace@example.org"}),
+        ("/project-page/zoo/correct/", {"text": "Closed."}),
+    ],
+)
+def test_single_words_that_were_typed_are_shown(path, typed):
+    shown = Client().post(path, {**typed, "sensitivity": "private"}, headers=OURS).content.decode()
+    assert [f">{word}</textarea>" in shown for word in (*typed.values(), "private")] == [
+        *(True for _ in typed),
+        False,
+    ]
 
 
 def test_an_edit_of_an_erased_memory_shows_its_text(curator, remember, actor):

@@ -244,7 +244,10 @@ class TestContent:
         memory = remember(session_id="s", project="p")
         session = Session.objects.get(session_id="s")
         Event.objects.create(session=session, event="tool:post", tool_name="Carpentry", memory=memory)
-        assert "Carpentry" in main(visitor.get(url(memory))).words
+        Event.objects.create(session=session, event="session:end", memory=memory)
+        words = main(visitor.get(url(memory))).words
+        assert "Carpentry" in words
+        assert "Session end" in words
 
 
 class TestRelated:

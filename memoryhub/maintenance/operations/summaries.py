@@ -115,6 +115,7 @@ MAX_SUMMARY_CHARS = 20_000
 _MAX_SENTENCE_CHARS = 500
 _MIN_SIMILARITY = 0.6  # Jaccard similarity of two sentences that make the same statement
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_WRAPPED = re.compile(r"(?<=[^\n]{40})\n(?=[a-z])")  # a line that continues, as in the texts of commits
 _BULLET = re.compile(r"^(?:[-*•>#]+|\d+[.)])\s+")
 _CJK_RUN = re.compile(f"(?:{CJK.pattern})+")
 
@@ -176,7 +177,8 @@ def _date_span(members: Sequence[SourceText]) -> str:
 
 def _sentences(source: SourceText) -> list[str]:
     """Return the sentences of a memory, starting with the title unless the first sentences contain it."""
-    lines = (_BULLET.sub("", collapse_whitespace(part)) for part in _SENTENCE_END.split(source.content))
+    parts = _SENTENCE_END.split(_WRAPPED.sub(" ", source.content))
+    lines = (_BULLET.sub("", collapse_whitespace(part)) for part in parts)
     sentences = [shorten(line, _MAX_SENTENCE_CHARS) for line in lines if line]
     if source.title and _statement_words(source.title) - _statement_words(" ".join(sentences[:2])):
         sentences.insert(0, source.title)

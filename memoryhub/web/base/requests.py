@@ -118,8 +118,9 @@ def referring_page(request: HttpRequest, own: str) -> str:
 
 
 _TEXT_FIELDS = frozenset(
-    """abstract aliases concepts content entities files_modified files_read folder ignored_paths into
-    must_words name never_words object overview predicate prompt subject subtitle tags title""".split()
+    """abstract aliases concepts content email entities files_modified files_read folder ignored_paths into
+    must_words name never_projects never_words object overview predicate projects prompt subject subtitle tag
+    tags text title url username""".split()
 )
 
 
