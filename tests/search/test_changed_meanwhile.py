@@ -19,7 +19,11 @@ from memoryhub.search.hybrid import search_memories
 @pytest.fixture
 def zebra(remember: Callable[..., Memory]) -> Memory:
     return remember(
-        "The zebra in the zoo eats grass", project="zoo", importance=0.9, type="decision", files_read=["zoo.py"]
+        "The zebra in the zoo eats grass",
+        project="zoo",
+        importance=0.9,
+        type="decision",
+        files_read=["zoo.py"],
     )
 
 
