@@ -121,7 +121,7 @@ def build_token(
 
 
 def suggest_name(name: str, owner: str) -> str:
-    """Return a default name for a person's agent, with the person if someone else's agent has the name.
+    """Return a default name for a person's agent, with the owner's appended if someone else's agent has it.
 
     The names of agents distinguish the authors of memories, and so their caps.
     """

@@ -45,7 +45,7 @@ WRITER_LOCK = 7_206_001  # the number of PostgreSQL's advisory lock
 WRITER_IDLE_SECONDS = 12.0
 _RETRY_SECONDS = 0.001  # between two checks whether another process is writing
 _OPENED_FILE = "opened_file"  # attribute of a connection
-_lock_deadline: ContextVar[float | None] = ContextVar("until", default=None)  # monotonic clock
+_lock_deadline: ContextVar[float | None] = ContextVar("lock_deadline", default=None)  # monotonic clock
 
 
 @contextmanager
@@ -156,6 +156,7 @@ def open_cursor() -> Iterator[CursorWrapper]:
 
 
 def execute(statement: str, params: Sequence[Any] | None = None) -> None:
+    """Run a statement without a result."""
     with open_cursor() as cursor:
         cursor.execute(statement, params)
 

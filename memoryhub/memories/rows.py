@@ -87,8 +87,7 @@ def resolve_owner(scope: str, actor: Actor, imported: str = "") -> str:
 def written_by(actor: Actor) -> Q:
     """Return the condition on rows whose author is certainly the actor.
 
-    A row has the name of its agent, and agents of several people may have the same name: then it is none of
-    theirs.
+    Rows contain only the name of the agent. If agents of several people have this name, no row matches.
     """
     if not actor.name.startswith(AGENT_PREFIX):
         return Q(author=actor.name)

@@ -243,7 +243,7 @@ def is_erase_pending() -> bool:
 
 
 def finish_erase() -> None:
-    """Vacuum, so that PostgreSQL reuses the pages of erased rows. Its log contains their bytes longer."""
+    """Vacuum, so that PostgreSQL reuses the pages of erased rows. The write-ahead log keeps them longer."""
     try:
         [last] = fetch_one(f"SELECT max(id) FROM {ERASING_TABLE}")
         if last is None or connection.in_atomic_block:

@@ -75,7 +75,7 @@ class PlainForm(forms.Form):
 
 
 class LongSelect(forms.Select):
-    """A list of hundreds of choices. Django renders a template for each, half of the time of a page."""
+    """A list of hundreds of choices. Rendering Django's template for each takes half the time of a page."""
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         chosen = self.format_value(value)

@@ -319,7 +319,7 @@ def _announce_change(response: HttpResponse) -> HttpResponse:
 def _refused_response(request: HtmxHttpRequest, message: str) -> HttpResponse:
     """Return the current card with the reason of the refusal, or a message without htmx.
 
-    A text that the person wrote is shown again, also if there is no card any more.
+    A text that the person wrote is shown again, even if there is no card any more.
     """
     message = _with_titles(request, message)
     text, entered = f"Nothing was changed: {message}.", _card_input(request)
