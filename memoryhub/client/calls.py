@@ -294,9 +294,9 @@ def _may_succeed_later(call: Call[Any], error: BaseException) -> bool:
         return call.repeatable or not error.sent
     if not isinstance(error, RateLimited | ServerError) or (error.retry_after or 0) > MAX_WAIT_SECONDS:
         return False
-    if error.code:  # a problem of the hub itself: it has changed nothing
+    if error.code and error.code != "outcome_unknown":  # a problem of the hub itself: it has changed nothing
         return isinstance(error, RateLimited) or (error.status == 503 and error.code != "store_damaged")
-    return call.repeatable and error.status in (502, 503, 504)  # of a proxy
+    return call.repeatable and error.status in (502, 503, 504)  # of a proxy, or unknown
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,30 @@ STORE_UNAVAILABLE = (
     "the store cannot be used now; /readyz has the reason, and the operator can run: manage.py doctor"
 )
 _UNAVAILABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+OUTCOME_UNKNOWN = (
+    "the connection to the database ended while the change was saved, so it may be saved or not;"
+    " send a write that is safe to repeat again, and check before you repeat another one"
+)
 READ_ONLY_STATE, IDLE_WRITE_STATE = "25006", "25P03"
 # PostgreSQL's codes: no connection, no resources, the server stops, a failing disk, a standby, an idle write.
 _UNAVAILABLE_STATES = ("08", "53", "57P", "58", READ_ONLY_STATE, IDLE_WRITE_STATE)
+_STATES_OF_LOSS = ("08", "57P")  # no connection, the server stops: it may have committed
 _BUSY_STATES = ("55P03", "40P01", "40001")  # a lock that is not free, a deadlock, a conflict
 _CANCELLED_STATE = "57014"
+
+
+class LostCommit(Exception):
+    """No one knows whether a transaction was committed: the connection ended before the answer."""
+
+
+def is_outcome_unknown(error: BaseException) -> bool:
+    """Whether the change of a transaction may have been saved, although it ended with this error."""
+    return isinstance(error.__cause__, LostCommit)
+
+
+def is_definite(state: str | None) -> bool:
+    """Whether an error of a commit with this code of PostgreSQL means that nothing was saved."""
+    return bool(state) and not str(state).startswith(_STATES_OF_LOSS)
 
 
 def sqlstate(error: BaseException) -> str:

@@ -20,8 +20,14 @@ from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.parser import Parser
 
-from memoryhub.core import agent_hooks, damage
-from memoryhub.core.database_errors import STORE_UNAVAILABLE, is_database_busy, is_interrupted
+from memoryhub.core import agent_hooks, damage, disks
+from memoryhub.core.database_errors import (
+    OUTCOME_UNKNOWN,
+    STORE_UNAVAILABLE,
+    is_database_busy,
+    is_interrupted,
+    is_outcome_unknown,
+)
 from memoryhub.core.pagination import InvalidCursor, Page
 from memoryhub.http.rate_limit import RateLimitExceeded
 from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
@@ -153,6 +159,8 @@ def to_problem(exc: Exception) -> Problem:
     """Return the problem for an exception; ``internal_error`` for an unexpected one."""
     if damage.explains(exc):
         return store_damaged()
+    if disks.is_disk_error(exc):
+        return Problem(503, "disk_full", disks.FULL_DISK, headers={"Retry-After": RETRY_AFTER_DAMAGE})
     return Problem(500, "internal_error", INTERNAL_ERROR_DETAIL)
 
 
@@ -220,7 +228,9 @@ def _(exc: OperationalError) -> Problem:
     code, detail = "database_unavailable", STORE_UNAVAILABLE
     if damage.is_damage(exc):
         return store_damaged()
-    if is_database_busy(exc):
+    if is_outcome_unknown(exc):
+        code, detail = "outcome_unknown", OUTCOME_UNKNOWN
+    elif is_database_busy(exc):
         code, detail = "database_busy", "the database is busy; try again"
     elif is_interrupted(exc):
         code, detail = (

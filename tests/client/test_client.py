@@ -221,6 +221,7 @@ class TestRetries:
             REFUSED,
             httpx2.ReadTimeout("slow"),
             problem(503, "database_busy", headers={"Retry-After": "0"}),
+            problem(503, "outcome_unknown", headers={"Retry-After": "0"}),
             problem(429, "too_many_requests", headers={"Retry-After": "0"}),
             httpx2.Response(502, text="bad gateway"),
         ],
@@ -245,6 +246,14 @@ class TestRetries:
         with pytest.raises(ConnectionFailed) as failed:
             script.call(method, *arguments, answers=[LOST])
         assert failed.value.sent
+
+    def test_call_whose_outcome_is_unknown_is_not_repeated_if_it_could_be_done_twice(
+        self, script: Script
+    ) -> None:
+        with pytest.raises(ServerError):
+            script.call(
+                "forget", "m1", answers=[problem(503, "outcome_unknown", headers={"Retry-After": "0"})]
+            )
 
     def test_call_that_was_never_sent_is_repeated(self, script: Script) -> None:
         assert script.call("forget", "m1", answers=[REFUSED, ok(ENDED)]).outcome == "trashed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from tests.faults.cluster import SECONDS, Cluster, until
 from tools.bench.hub import ROOT, free_port
 from tools.cluster import mixed, postgres
 from tools.cluster.nodes import node_environment
-from tools.cluster.proxies import StallingProxy
+from tools.cluster.proxies import Cut, StallingProxy
 
 pytestmark = pytest.mark.slow
 
@@ -77,6 +78,21 @@ def test_acknowledged_writes_survive_a_failover(cluster: Failover) -> None:
 
     assert cluster.faults_after(fail_over) == []
     cluster.write_at_both_nodes()
+
+
+def test_write_is_stored_once_if_the_primary_fails_during_its_commit(cluster: Failover) -> None:
+    node, body = cluster.nodes[1], {"content": "stored once"}
+    cluster.network.cut = Cut(body["content"], is_committed=True)
+    status, content = cluster.ask(node, "POST", mixed.MEMORIES, body)
+    assert (status, json.loads(content)["code"]) == (503, "outcome_unknown")
+    cluster.lose_the_primary()
+    cluster.promote()
+    cluster.wait_until_ready()
+    statuses: list[int] = []
+    until(lambda: statuses.append(cluster.ask(node, "POST", mixed.MEMORIES, body)[0]) or statuses[-1] != 503)
+    assert statuses[-1] == 200, "the standby had it"
+    assert cluster.count_memories() == 1
+    assert cluster.read()["intact"]
 
 
 def test_nodes_leave_a_primary_that_is_silent(cluster: Failover) -> None:

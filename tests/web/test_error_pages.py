@@ -10,6 +10,7 @@ from django.db import OperationalError
 from django.test import Client
 
 from memoryhub import memories
+from memoryhub.core.database_errors import LostCommit
 from tests.csp import parse_policy
 
 pytestmark = pytest.mark.django_db
@@ -176,6 +177,18 @@ def test_locked_database_shows_a_busy_page(curator, remember, monkeypatch):
     assert answer["Retry-After"] == "5"
     assert "The store is busy" in answer.content.decode()
     assert "Reload the page. If you submitted a form, go back" in answer.content.decode()
+
+
+def test_lost_commit_shows_that_the_change_may_be_saved(curator, remember, monkeypatch):
+    def lose_commit(*args, **kwargs):
+        raise OperationalError("server closed the connection") from LostCommit()
+
+    memory = remember("words")
+    monkeypatch.setattr(memories, "trash_memories", lose_commit)
+    answer = curator.post(f"/memories/{memory.uid}/trash/")
+    assert answer.status_code == 503
+    assert "Your change may not be saved" in answer.content.decode()
+    assert "nothing was saved" not in answer.content.decode()
 
 
 @pytest.mark.sqlite

@@ -1,4 +1,4 @@
-"""Two small proxies: one stalls connections to a database, the other distributes requests over nodes."""
+"""Two small proxies: one stalls or cuts connections to a database, one distributes requests over nodes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,68 @@ import itertools
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 HEALTH_SECONDS = 1.0  # between two checks of a node
 PATIENCE = 120  # seconds for an answer: a busy machine takes its time
+_COMMIT = b"COMMIT\0"  # the statement in the protocol of PostgreSQL
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
 
+@dataclass
+class Cut:
+    """A commit that a proxy cuts off: that of the next connection that has sent ``text`` before.
+
+    ``is_committed``: PostgreSQL commits and its answer is lost; otherwise it never gets the commit.
+    ``reached``: set when the connection is cut.
+    """
+
+    text: str
+    is_committed: bool
+    reached: threading.Event = field(default_factory=threading.Event)
+
+
+class _Conversation:
+    """What passes on one connection to PostgreSQL, until a commit is cut off."""
+
+    def __init__(self, proxy: StallingProxy) -> None:
+        self._proxy, self._sent = proxy, b""  # since the last commit
+        self._cut: Cut | None = None
+
+    def passes_request(self, content: bytes) -> bool:
+        """Return whether the proxy forwards what the client has sent."""
+        self._sent += content
+        if _COMMIT not in content:
+            return True
+        cut, sent = self._proxy.cut, self._sent
+        self._sent = b""
+        if cut is None or cut.text.encode() not in sent:
+            return True
+        self._cut, self._proxy.cut = cut, None
+        if not cut.is_committed:
+            cut.reached.set()
+        return cut.is_committed
+
+    def passes_answer(self, content: bytes) -> bool:
+        """Return whether the proxy forwards what PostgreSQL has answered."""
+        if self._cut is None:
+            return True
+        self._cut.reached.set()
+        return False
+
+
 class StallingProxy:
-    """Forwards TCP connections to a Unix socket. While it stalls, nothing passes and nothing is closed."""
+    """Forwards TCP connections to a Unix socket. While it stalls, nothing passes and nothing is closed.
+
+    ``cut``: the commit that it cuts off next.
+    """
 
     def __init__(self, target: Path) -> None:
+        self.cut: Cut | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.move(target)
@@ -52,14 +100,22 @@ class StallingProxy:
         flows.wait()
         with client, socket.socket(socket.AF_UNIX) as server, suppress(OSError):
             server.connect(target)
-            back = threading.Thread(target=self._copy, args=(server, client, flows), daemon=True)
+            talk = _Conversation(self)
+            arguments = (server, client, flows, talk.passes_answer)
+            back = threading.Thread(target=self._copy, args=arguments, daemon=True)
             back.start()
-            self._copy(client, server, flows)
+            self._copy(client, server, flows, talk.passes_request)
             back.join()
 
-    def _copy(self, source: socket.socket, sink: socket.socket, flows: threading.Event) -> None:
+    def _copy(
+        self,
+        source: socket.socket,
+        sink: socket.socket,
+        flows: threading.Event,
+        passes: Callable[[bytes], bool],
+    ) -> None:
         with suppress(OSError):
-            while content := source.recv(65_536):
+            while (content := source.recv(65_536)) and passes(content):
                 flows.wait()
                 sink.sendall(content)
         flows.wait()

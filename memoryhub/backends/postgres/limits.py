@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that gives up on a server that does not answer."""
+"""A connection to PostgreSQL that gives up on a server that does not answer, and reports a lost commit."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from psycopg.waiting import Ready
 from psycopg_pool import ConnectionPool
 
 from memoryhub.core.database import answer_limit
+from memoryhub.core.database_errors import LostCommit, is_definite
 
 
 class _Silence(psycopg.OperationalError):
     """The server did not answer in time."""
+
+
+class _LostCommit(LostCommit, psycopg.OperationalError):
+    """The connection ended before the server confirmed a commit."""
 
 
 _CHECK = ""  # the statement with which the pool checks a connection
@@ -43,6 +48,14 @@ class LimitedConnection(psycopg.Connection[Any]):
             raise
         finally:
             self._seconds_to_check = 0.0
+
+    def commit(self) -> None:
+        try:
+            super().commit()
+        except psycopg.OperationalError as error:
+            if is_definite(error.sqlstate):
+                raise
+            raise _LostCommit(str(error)) from error
 
     def wait(self, gen: PQGen[Any], *arguments: Any, **options: Any) -> Any:
         seconds = self._seconds_to_check or answer_limit()

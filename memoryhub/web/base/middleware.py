@@ -28,7 +28,13 @@ from whitenoise.responders import StaticFile
 from memoryhub.accounts import sign_in
 from memoryhub.core import dates
 from memoryhub.core.damage import is_damage, is_recorded
-from memoryhub.core.database_errors import is_database_busy, is_interrupted, is_store_unavailable
+from memoryhub.core.database_errors import (
+    is_database_busy,
+    is_interrupted,
+    is_outcome_unknown,
+    is_store_unavailable,
+)
+from memoryhub.core.disks import is_disk_error
 from memoryhub.core.pagination import InvalidCursor
 from memoryhub.memories.errors import Forbidden, NotFound
 from memoryhub.web.base import caching
@@ -134,10 +140,12 @@ def store_error_page(exception: BaseException) -> HttpResponse | None:
     Rendered without the request context, which may ask the database.
     """
     reasons = {
+        "unknown": is_outcome_unknown(exception),
         "slow": is_interrupted(exception),
         "busy": is_database_busy(exception),
         "damaged": is_damage(exception) or is_recorded(),
         "unavailable": is_store_unavailable(exception),
+        "full": is_disk_error(exception),
     }
     reason = next((name for name, applies in reasons.items() if applies), None)
     if reason is None:
