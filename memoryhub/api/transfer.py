@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from memoryhub.access.policy import Actor
 from memoryhub.api.schemas import ListOf, documented
 from memoryhub.api.search import HistoryFilter
+from memoryhub.core.disks import is_disk_error
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Limit
 from memoryhub.http.problems import Problem, field_error, invalid_fields, json_response, unreadable_body
@@ -25,7 +26,7 @@ from memoryhub.memories.schemas import TtlDays
 from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, reports, uploads
 from memoryhub.transfer.export import ExportSelection
-from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS
+from memoryhub.transfer.formats import FORMATS, MAX_RESPONSE_SECONDS, OWN_FORMAT, WRITERS, write_export
 
 router = Router(tags=["Import and export"])
 _CHUNK = 256 * 1024
@@ -158,6 +159,8 @@ def import_file(request: ApiRequest, params: Query[ImportRequest]) -> HttpRespon
     except uploads.UploadTooLarge as error:
         raise Problem(413, "body_too_large", str(error)) from None
     except OSError as error:
+        if is_disk_error(error):
+            raise
         raise unreadable_body() from error
     return json_response(_serialize_import(run), 202)
 
@@ -252,7 +255,8 @@ def export_file(request: ApiRequest, params: Query[ExportRequest]) -> HttpRespon
     )
     name = f"memories-{timezone.now():%Y-%m-%d}{writer.extension}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Left-Out": left_out or "nothing"}
-    return StreamingHttpResponse(writer.write(selection), content_type=writer.content_type, headers=headers)
+    lines = write_export(writer, selection, MAX_RESPONSE_SECONDS)
+    return StreamingHttpResponse(lines, content_type=writer.content_type, headers=headers)
 
 
 def _read_upload(request: ApiRequest, name: str) -> tuple[str, Iterator[bytes]]:

@@ -241,6 +241,26 @@ def _identify_file(connection: BaseDatabaseWrapper) -> tuple[int, int] | None:
     return (file.st_dev, file.st_ino)
 
 
+@contextmanager
+def read_snapshot() -> Iterator[None]:
+    """Let all reads in this context find the store as it is at the first one. Nothing may be written."""
+    if connection.in_atomic_block:  # its owner decides
+        yield
+        return
+    connection.ensure_connection()
+    with ExitStack() as transactions:
+        if is_postgres():
+            transactions.enter_context(transaction.atomic())
+            execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        else:
+            usual, connection.transaction_mode = connection.transaction_mode, "DEFERRED"  # type: ignore[attr-defined]
+            try:
+                transactions.enter_context(transaction.atomic())  # takes no lock of writers
+            finally:
+                connection.transaction_mode = usual  # type: ignore[attr-defined]
+        yield
+
+
 SIDE_WRITE_SECONDS = 1.0  # that a read waits for other writers
 
 

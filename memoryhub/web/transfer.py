@@ -27,7 +27,7 @@ from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, reports, uploads
 from memoryhub.transfer.export import ExportSelection
-from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS
+from memoryhub.transfer.formats import FORMATS, MAX_RESPONSE_SECONDS, OWN_FORMAT, WRITERS, write_export
 from memoryhub.transfer.records import MAPPING_TARGETS
 from memoryhub.transfer.reports import suggest_cap
 from memoryhub.web.base.forms import PlainForm, to_sentence
@@ -276,7 +276,7 @@ def export(request: HttpRequest) -> HttpResponseBase:
     selection.journal_secrets()
     name = f"memories-{timezone.now():%Y-%m-%d}{writer.extension}"
     return StreamingHttpResponse(
-        writer.write(selection),
+        write_export(writer, selection, MAX_RESPONSE_SECONDS),
         content_type=writer.content_type,
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )

@@ -17,7 +17,7 @@ from memoryhub.management.operator import StoreCommand, operator, short_name
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.transfer.export import UNKNOWN_LEVEL, ExportSelection
 from memoryhub.transfer.files import STDOUT, write_atomically
-from memoryhub.transfer.formats import OWN_FORMAT, WRITERS
+from memoryhub.transfer.formats import OWN_FORMAT, WRITERS, write_export
 
 _HOW_TO_INCLUDE = {
     Sensitivity.PRIVATE.value: "--include-private",
@@ -85,7 +85,7 @@ class Command(StoreCommand):
         selection.journal_secrets()
         self.format, written = options["format"], selection.total()
         try:
-            self._write(options["file"], WRITERS[self.format].write(selection))
+            self._write(options["file"], write_export(WRITERS[self.format], selection))
         except BrokenPipeError:
             raise
         except OSError as error:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import time
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from memoryhub.core.database import read_snapshot
 from memoryhub.transfer.records import Item, ReadOptions, UnreadableFile
 
 if TYPE_CHECKING:
@@ -102,6 +105,23 @@ def _all_formats() -> tuple[Format, ...]:
 FORMATS: dict[str, Format] = {one.name: one for one in _all_formats()}
 WRITERS: dict[str, Writer] = {one.name: one for one in FORMATS.values() if isinstance(one, Writer)}
 OWN_FORMAT = "memoryhub"
+MAX_RESPONSE_SECONDS = 3600.0  # of an export that a client reads
+
+
+def write_export(
+    writer: Writer, selection: ExportSelection, max_seconds: float = math.inf
+) -> Generator[bytes]:
+    """Yield an export, all of it from one state of the store.
+
+    The database keeps this state meanwhile. So raise TimeoutError if the reader takes longer than
+    ``max_seconds``.
+    """
+    until = time.monotonic() + max_seconds
+    with read_snapshot():
+        for chunk in writer.write(selection):
+            yield chunk
+            if time.monotonic() > until:
+                raise TimeoutError(f"the export was not read within {max_seconds:.0f} seconds")
 
 
 def detect_format(path: Path) -> Format:
