@@ -26,6 +26,7 @@ drop_views = _schema.drop_views
 install = _schema.install
 is_index_sound = _schema.is_index_sound
 merge_step = _schema.merge_step
+finish_rebuilds = _schema.finish_rebuilds
 rebuild_indexes = _schema.rebuild_indexes
 storage_sizes = _schema.storage_sizes
 uninstall = _schema.uninstall

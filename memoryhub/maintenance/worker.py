@@ -18,12 +18,13 @@ from django.utils import timezone
 
 from memoryhub.access.policy import system_actor
 from memoryhub.audit import clock
-from memoryhub.backends import vector_index
-from memoryhub.core.database import limit_background_thread
+from memoryhub.backends import schema, vector_index
+from memoryhub.core.database import is_postgres, limit_background_thread
+from memoryhub.core.disks import find_full_folders
 from memoryhub.embeddings import Embedder, EmbeddingError, provider
 from memoryhub.maintenance import nodes, runs, scheduler
 from memoryhub.maintenance.executor import execute, mark_interrupted
-from memoryhub.maintenance.operations import run_now
+from memoryhub.maintenance.operations import USES_LOCAL_FILES, run_now
 from memoryhub.maintenance.operations.reindex import Embed, count_missing
 from memoryhub.memories import StoreError
 from memoryhub.models import Lease, MaintenanceRun
@@ -235,13 +236,18 @@ class Worker(BackgroundThread):
             clock.check()
             runs.resume_interrupted()
             scheduler.enqueue_due()
+            if is_postgres():
+                schema.finish_erase()  # of a request
         else:
             clock.current_pause()  # applies what the scheduler found
 
 
 def next_run(dry_runs: bool) -> MaintenanceRun | None:
     """Return the oldest queued run; None while another writing run is running, except for dry runs."""
-    queued = MaintenanceRun.objects.filter(status=Status.QUEUED, dry_run=dry_runs).order_by("pk").first()
+    waiting = MaintenanceRun.objects.filter(status=Status.QUEUED, dry_run=dry_runs)
+    if is_postgres() and find_full_folders():  # another node has room for the file of an import
+        waiting = waiting.exclude(operation__in=USES_LOCAL_FILES)
+    queued = waiting.order_by("pk").first()
     if queued is None or dry_runs:
         return queued
     writing = MaintenanceRun.objects.filter(status=Status.RUNNING, dry_run=False)

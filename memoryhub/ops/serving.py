@@ -41,6 +41,7 @@ MIN_CONNECTIONS = 32
 MIN_ADDRESS_SPACE = 2**30  # of a process: half of it is for libraries, the rest for threads
 RESERVED_FILES = 96  # files that a worker process opens besides connections: store, logs, libraries
 MAX_NAMED = 20  # problems in one journal row
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 of Linux
 # How long a start waits for the port: workers of a killed server need some time to end.
 SECONDS_TO_FREE_PORT = 3.0
 
@@ -86,6 +87,7 @@ def prepare_store() -> Iterator[str]:
     if problems := schema.find_problems():
         _repair_schema(problems)
         yield f"Repaired at the start: {'; '.join(problems)}"
+    schema.finish_rebuilds()  # of the repair, or of a migration that was killed
     if node := nodes.find_node_with_other_key():
         raise CannotServe(
             f"node {node} serves this store with another secret key; set the same MEMORYHUB_SECRET_KEY on all"
@@ -210,7 +212,9 @@ def _shared_metrics() -> Iterator[None]:
     if not settings.METRICS_TOKEN:
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="memoryhub-metrics-") as folder:
+    # A write to a mapped file on a full disk would kill the worker, so the files are in memory.
+    place = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="memoryhub-metrics-", dir=place) as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         yield
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 
 import pytest
@@ -14,11 +14,17 @@ from django.db.migrations import Migration, RunSQL
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
+from memoryhub.access.policy import Actor
 from memoryhub.backends import release
 from memoryhub.backends.dialect import IS_POSTGRES
-from memoryhub.backends.postgres import schema
+from memoryhub.backends.postgres import reindexing, schema
+from memoryhub.backends.schema import find_problems
 from memoryhub.backends.tables import INDEXES
 from memoryhub.core import database, database_errors
+from memoryhub.memories import erase_memories, update_memory
+from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.models import Memory
+from memoryhub.ops import serving
 from tests.database import run_sql
 
 pytestmark = pytest.mark.skipif(not IS_POSTGRES, reason="of PostgreSQL")
@@ -133,20 +139,76 @@ def test_migration_of_tables_in_use_is_refused(monkeypatch: pytest.MonkeyPatch) 
     assert not MigrationRecorder.Migration.objects.filter(name="added").exists()
 
 
-@pytest.mark.django_db(transaction=True)
-def test_no_node_writes_while_the_indexes_are_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
+def is_writer_lock_free() -> bool:
+    with closing(connection.copy()) as other, other.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [database.WRITER_LOCK])
+        return bool(cursor.fetchone()[0])
+
+
+@pytest.fixture
+def rows_of_other_rules(transactional_db: None, remember: Callable[..., Memory]) -> list[Memory]:
+    """Memories whose index rows another release has made by other rules."""
+    stored = [remember(f"zebra number {number}") for number in range(60)]
+    for table in INDEXES:
+        run_sql(f"UPDATE {table} SET {table} = 'other'")
     run_sql("COMMENT ON FUNCTION memoryhub_word_vector IS 'of another release'")
-    rebuild, free = schema.rebuild_indexes, []
+    return stored
 
-    def rebuild_while_another_asks(table: str | None = None) -> None:
-        with closing(connection.copy()) as other, other.cursor() as cursor:
-            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [database.WRITER_LOCK])
-            free.append(cursor.fetchone()[0])
-        rebuild(table)
 
-    monkeypatch.setattr(schema, "rebuild_indexes", rebuild_while_another_asks)
+@pytest.mark.usefixtures("rows_of_other_rules")
+def test_no_node_writes_while_the_rules_for_words_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, free = reindexing.begin_rebuild, []
+
+    def begin_while_another_asks(table: str) -> None:
+        free.append(is_writer_lock_free())
+        begin(table)
+
+    monkeypatch.setattr(reindexing, "begin_rebuild", begin_while_another_asks)
     schema.install()
     assert free == [False] * len(INDEXES)
+
+
+def test_nodes_write_between_the_steps_of_a_rebuild(
+    rows_of_other_rules: list[Memory],
+    remember: Callable[..., Memory],
+    actor: Actor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left, step, free = list(rows_of_other_rules), schema._rebuild_step, []
+
+    def write_before(table: str) -> None:
+        free.append(is_writer_lock_free())
+        remember(f"okapi {len(free)}")
+        update_memory(left.pop(0).uid, MemoryPatch(content=f"okapi, changed {len(free)}"), actor)
+        update_memory(left.pop().uid, MemoryPatch(content=f"okapi, changed at the end {len(free)}"), actor)
+        erase_memories([left.pop(len(left) // 2).uid], actor)
+        step(table)
+
+    monkeypatch.setattr(schema, "_rebuild_step", write_before)
+    schema.install()
+    assert len(free) >= 6
+    assert all(free)
+    assert find_problems(deep=True) == []
+    assert Memory.objects.search("okapi").count() == 3 * len(free)
+    assert Memory.objects.search("zebra").count() == 60 - 3 * len(free)
+
+
+@pytest.mark.usefixtures("rows_of_other_rules")
+def test_rebuild_that_was_killed_is_completed_by_the_next_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = schema._rebuild_step
+
+    def die_at_second(table: str) -> None:
+        if reindexing.copy_position(table):
+            raise SystemExit
+        step(table)
+
+    monkeypatch.setattr(schema, "_rebuild_step", die_at_second)
+    with pytest.raises(SystemExit):
+        schema.install()
+    monkeypatch.undo()
+    assert find_problems(deep=True) != []
+    assert list(serving.prepare_store()) == []
+    assert find_problems(deep=True) == []
 
 
 @pytest.mark.django_db(transaction=True)

@@ -80,6 +80,7 @@ def test_resumed_run_repeats_the_cleanup(aged, actor, now):
 
 
 @pytest.mark.slow
+@pytest.mark.sqlite
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("compact", [False, True])
 def test_no_byte_is_left_in_the_file(remember, actor, run, now, compact):

@@ -5,15 +5,22 @@ from __future__ import annotations
 from django.db import connection
 
 from memoryhub.backends.dialect.postgres import TABLE_EXISTS
-from memoryhub.backends.postgres import schema
 from memoryhub.backends.postgres.schema_objects import index_values
 from memoryhub.backends.tables import INDEXES, MEMORY_TABLE, REINDEX_TABLE
-from memoryhub.core.database import execute
+from memoryhub.core.database import execute, fetch_one
 
 
 def find_unsound_indexes() -> list[str]:
     """Return the indexes that differ from their table. No writer waits."""
-    return [table for table in INDEXES if not schema.is_index_sound(table)]
+    return [table for table in INDEXES if not is_sound(table)]
+
+
+def is_sound(table: str) -> bool:
+    """Whether every row of an index equals its memory. Slow."""
+    return not fetch_one(
+        f"SELECT EXISTS (SELECT 1 FROM {MEMORY_TABLE} AS m FULL JOIN {table} AS i ON i.rowid = m.id"
+        f" WHERE i.{table} IS DISTINCT FROM {index_values(table, 'm')} OR m.id IS NULL)"
+    )[0]
 
 
 def copy_position(table: str) -> int | None:
@@ -44,12 +51,14 @@ def begin_rebuild(table: str) -> None:
 
 
 def copy_rows(table: str, limit: int, characters: int = 0) -> bool:
-    """Write the next rows. Return whether there may be more.
+    """Write the next rows. Return whether there may be more; False without a rebuild in progress.
 
     Writes at most ``limit`` rows with at most ``characters`` characters in total (0: no limit), at least one
     row.
     """
-    after = copy_position(table) or 0
+    after = copy_position(table)
+    if after is None:  # another process has ended it
+        return False
     size = f"sum(length(content)) OVER (ORDER BY id) <= {characters:d} OR row_number() OVER (ORDER BY id) = 1"
     with connection.cursor() as cursor:
         cursor.execute(

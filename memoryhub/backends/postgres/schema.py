@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 
 from django.db import DatabaseError, connection, transaction
 from django.db.backends.utils import CursorWrapper
@@ -17,8 +18,9 @@ from memoryhub.backends.dialect.postgres import (
     JOURNAL_COPIES,
     RELEASE_TABLE,
 )
-from memoryhub.backends.postgres import vectors
+from memoryhub.backends.postgres import reindexing, vectors
 from memoryhub.backends.postgres.schema_objects import (
+    ERASING_TABLE,
     MAX_SUBJECT_CHARS,
     SchemaObject,
     function_objects,
@@ -35,10 +37,12 @@ from memoryhub.backends.tables import (
     REINDEX_TABLE,
     Trigger,
 )
-from memoryhub.core.database import fetch_one, write_transaction
+from memoryhub.core.database import answer_limit, execute, fetch_one, read_timeout, write_transaction
 
 logger = logging.getLogger(__name__)
 DISABLED = "is disabled"
+_MAX_VACUUM_SECONDS = 6 * 3600.0
+_STEP_ROWS, _STEP_CHARACTERS = 25, 30_000  # that a rebuild writes while other writers wait: some 100 ms
 
 
 _PRESENT_SQL = """
@@ -83,16 +87,33 @@ def _differences(cursor: CursorWrapper) -> Iterator[tuple[str, SchemaObject, str
 def install() -> None:
     """Create missing objects, replace different ones, and rebuild indexes that are wrong.
 
-    The objects of a newer release stay: its nodes may serve the store, too.
+    The objects of a newer release stay: its nodes may serve the store, too. If only the rules for words
+    changed, the indexes are rebuilt in steps between which nodes write. The next start of a server completes
+    them if this process is killed.
     """
     if later := release.find_later_migrations():
         logger.warning("a newer release has made the tables and triggers (%s)", ", ".join(later))
         return
     release.repeat_while_locked(_install)
+    if not connection.in_atomic_block:
+        finish_rebuilds()
+
+
+def finish_rebuilds() -> None:
+    """Complete the rebuilds of text indexes that an installation has begun, perhaps one that was killed."""
+    for table in INDEXES:
+        while reindexing.copy_position(table) is not None:
+            release.repeat_while_locked(partial(_rebuild_step, table))
+
+
+def _rebuild_step(table: str) -> None:
+    with write_transaction():
+        if not reindexing.copy_rows(table, _STEP_ROWS, _STEP_CHARACTERS):
+            reindexing.swap_index(table)
 
 
 def _install() -> None:
-    # Another node must not write meanwhile: with the old functions, or to an index that is being rebuilt.
+    # Another node must not write meanwhile with the old functions: these would make other index rows.
     with write_transaction(), connection.cursor() as cursor:
         release.limit_lock_wait()
         has_vectors = vectors.create_extension(cursor)
@@ -111,8 +132,10 @@ def _install() -> None:
         release.record()
         changed = {*function_objects(""), CONFIGURATION} & names
         for table in INDEXES:
-            if changed or not is_index_complete(table):
+            if not is_index_complete(table):  # searches would miss memories until it is
                 rebuild_indexes(table)
+            elif changed:
+                reindexing.begin_rebuild(table)
         if has_vectors:
             vectors.copy_missing(cursor)
         else:
@@ -210,34 +233,35 @@ def rebuild_indexes(table: str | None = None) -> None:
 
 
 def begin_erase() -> None:
-    """Do nothing: autovacuum frees the pages of erased rows."""
+    """Record that rows are being erased, in their transaction."""
+    execute(f"INSERT INTO {ERASING_TABLE} DEFAULT VALUES")
 
 
 def is_erase_pending() -> bool:
-    """Return False, as nothing is recorded."""
-    return False
+    """Whether pages of erased rows were not vacuumed yet."""
+    return bool(fetch_one(f"SELECT EXISTS (SELECT 1 FROM {ERASING_TABLE})")[0])
 
 
 def finish_erase() -> None:
-    """Do nothing."""
-
-
-def scrub_erased() -> None:
-    """Let PostgreSQL reuse the pages of erased rows. Its write-ahead log contains their bytes longer."""
-    transaction.on_commit(_vacuum)
-
-
-def _vacuum() -> None:
-    if connection.in_atomic_block:
-        return
+    """Vacuum, so that PostgreSQL reuses the pages of erased rows. Its log contains their bytes longer."""
     try:
-        with connection.cursor() as cursor:
+        [last] = fetch_one(f"SELECT max(id) FROM {ERASING_TABLE}")
+        if last is None or connection.in_atomic_block:
+            return
+        with connection.cursor() as cursor, read_timeout(_MAX_VACUUM_SECONDS):
             tables = [MEMORY_TABLE, *INDEXES, change_log.VECTOR_TABLE]
             if vectors.has_extension(cursor):
                 tables.append(vectors.TABLE)
             cursor.execute(f"VACUUM {', '.join(tables)}")
+            cursor.execute(f"DELETE FROM {ERASING_TABLE} WHERE id <= %s", [last])
     except DatabaseError as error:
         logger.warning("the pages of erased rows are vacuumed later: %s", error)
+
+
+def scrub_erased() -> None:
+    """Vacuum after the transaction. A request leaves it to a worker, because it may take minutes."""
+    if not answer_limit():
+        transaction.on_commit(finish_erase)
 
 
 def merge_step(table: str, pages: int, *, begin: bool) -> bool:
@@ -269,7 +293,4 @@ def is_index_complete(table: str) -> bool:
 
 def is_index_sound(table: str) -> bool:
     """Whether every row of an index equals its memory. Slow."""
-    return not fetch_one(
-        f"SELECT EXISTS (SELECT 1 FROM {MEMORY_TABLE} AS m FULL JOIN {table} AS i ON i.rowid = m.id"
-        f" WHERE i.{table} IS DISTINCT FROM {index_values(table, 'm')} OR m.id IS NULL)"
-    )[0]
+    return reindexing.is_sound(table)

@@ -31,6 +31,8 @@ from memoryhub.backends.tables import (
 )
 
 MAX_SUBJECT_CHARS = 255
+ERASING_TABLE = "memoryhub_erasing"  # a row for each erase whose pages were not vacuumed yet
+_ERASING_COLUMNS = "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
 MAX_WORD_CHARACTERS = 250_000  # of a text in the word index: a tsvector has at most a megabyte
 
 # Only the words of titles and aliases. Its index is exact; with weights, PostgreSQL reads every found row.
@@ -141,6 +143,7 @@ def table_objects() -> dict[str, SchemaObject]:
         f" WITH (gin_pending_list_limit = {_MAX_LIST_KB[TEXT_TABLE]:d})",
     )
     plain = {**change_log.TABLES, **change_blocks.TABLES, rates.TABLE: rates.CREATE_TABLE}
+    plain[ERASING_TABLE] = f"CREATE TABLE {ERASING_TABLE} ({_ERASING_COLUMNS})"
     made |= {table: (statement,) for table, statement in plain.items()}
     return {table: SchemaObject(f"TABLE {table}", statements) for table, statements in made.items()}
 

@@ -34,6 +34,7 @@ _BUILT_IN: tuple[Operation[Any], ...] = (
 )
 OPERATIONS: dict[str, Operation[Any]] = {operation.name: operation for operation in _BUILT_IN}
 MEMORY_CHECKS, SEND_DIGESTS = "memory_checks", "send_digests"  # registered by higher layers
+USES_LOCAL_FILES = frozenset({"import"})
 _registered: dict[str, str] = {}  # dotted paths, imported on first use
 _after_changes: list[str] = []  # dotted paths, imported on first use
 

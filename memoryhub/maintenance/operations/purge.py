@@ -265,5 +265,6 @@ def _cleanup_steps(params: EmptyTrashParams) -> Iterator[Step]:
 
 def _rewrite_file(run_uid: str) -> tuple[Change, ...]:
     with write_transaction():
+        schema.begin_erase()
         schema.scrub_erased()
     return ()

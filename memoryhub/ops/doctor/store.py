@@ -339,12 +339,17 @@ def indexes() -> Iterator[Finding]:
 def _finish_erase() -> Iterator[str]:
     if schema.is_erase_pending():
         schema.finish_erase()
-        yield "removed the bytes of erased memories"
+        if not schema.is_erase_pending():
+            yield "removed the bytes of erased memories"
 
 
 @check("erased memories", needs="tables", fix=_finish_erase)
 def erased_memories() -> Iterator[Finding]:
-    if schema.is_erase_pending():
+    if schema.is_erase_pending() and is_postgres():
+        yield warn(
+            "pages of erased memories wait for a vacuum", "A server does it within seconds; or: doctor --fix."
+        )
+    elif schema.is_erase_pending():
         yield warn(
             "the database file may still contain bytes of erased memories: the erase was interrupted",
             "doctor --fix, or restart the hub",
