@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +17,14 @@ from pydantic import BaseModel
 from memoryhub.api.schemas import FieldError
 from memoryhub.audit import clock, journal
 from memoryhub.backends import release, schema
-from memoryhub.core import damage
-from memoryhub.core.database import hanging_write_seconds, read_timeout, store_path, write_transaction
+from memoryhub.core import damage, disks
+from memoryhub.core.database import (
+    hanging_write_seconds,
+    is_postgres,
+    read_timeout,
+    store_path,
+    write_transaction,
+)
 from memoryhub.core.database_errors import is_database_busy
 from memoryhub.http.problems import RETRY_AFTER, Problem, field_error, json_response
 
@@ -106,7 +111,6 @@ def _find_store_errors() -> list[dict[str, str]]:
     return errors
 
 
-MIN_FREE_BYTES = 1_000_000  # a log with room for a small write would hide a full disk
 _BUSY_SECONDS = 0.2
 _READ_SECONDS = 5.0  # monitors do not wait for ever
 _SECONDS_BETWEEN_WRITES = 1.0  # anyone may ask, and each answer would write
@@ -116,7 +120,7 @@ _written_at: dict[str, float] = {}  # when a store could last be written to, on 
 def _write_failure() -> str:
     """Return why the store cannot be written to, or an empty string. Another writer proves that it can."""
     name = str(store_path())
-    if shutil.disk_usage(Path(name).parent).free < MIN_FREE_BYTES:
+    if not is_postgres() and disks.is_full(Path(name).parent):
         return "the disk is full"
     if seconds := hanging_write_seconds():
         return f"a write of this process has lasted {seconds:.0f} seconds"
@@ -141,4 +145,7 @@ def _find_warnings() -> list[dict[str, str]]:
     if clock.current_pause():
         text = "the clock is ahead, so expiry, purge and eviction are paused; run manage.py doctor"
         warnings.append(field_error("clock", text))
+    if disks.find_full_folders():
+        text = "a disk of this machine is full, so uploads fail or the mirror waits; run manage.py doctor"
+        warnings.append(field_error("disk", text))
     return warnings

@@ -42,12 +42,13 @@ from memoryhub.http import monitoring
 from memoryhub.http.request_buffering import RequestBuffer
 from memoryhub.injection.selection import injected_fields, usual_share
 from memoryhub.maintenance import nodes, worker
-from memoryhub.maintenance.worker import ExclusiveThread
+from memoryhub.maintenance.worker import BackgroundThread, ExclusiveThread
 from memoryhub.memories.rows import ListValues, load_lists
 from memoryhub.memories.update import PROMPT_INJECTION_FLAG, flag_memories
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.security import secrets
 from memoryhub.security.prompt_injection import digest_fields, inspect_fields, rules_version
+from memoryhub.transfer import uploads
 
 logger = logging.getLogger(__name__)
 ACTOR = system_actor(PROMPT_INJECTION_FLAG)
@@ -59,6 +60,7 @@ _TEXT_FIELDS = ("title", "subtitle", "abstract", "overview", "content")
 M_ARENA_MAX = -8  # a parameter of glibc's mallopt
 THREADS_VARIABLE = "HUB_THREADS"  # environment variable of a worker process: number of its threads
 SECONDS_TO_END = 10  # a worker that has not ended after this time is killed
+SECONDS_BETWEEN_CLEANUPS = 600.0
 SECONDS_BETWEEN_CHECKS = 1.0  # interval at which a worker checks that its main process is alive
 _PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 _is_loaded = False
@@ -81,6 +83,19 @@ class FlaggingWorker(ExclusiveThread):
         if last is None or not nodes.save_position(lease, _describe_position(last)):
             return False
         self.ending.wait(self.rest_factor * (time.thread_time() - began))
+        return True
+
+
+class UploadCleanup(BackgroundThread):
+    """Deletes uploaded files that this node no longer needs."""
+
+    def __init__(self) -> None:
+        super().__init__("upload-cleanup", threading.Condition())
+
+    def run_once(self) -> bool:
+        uploads.delete_old_uploads()
+        connections.close_all()
+        self.ending.wait(SECONDS_BETWEEN_CLEANUPS)
         return True
 
 
@@ -189,7 +204,7 @@ def create_application() -> RequestBuffer:
     read_clock()
     threading.Thread(target=finish_erase, name="finish-erase").start()
     worker.start_threads(worker.Heartbeat())
-    worker.start_workers(ExtractionWorker(), FlaggingWorker())
+    worker.start_workers(ExtractionWorker(), FlaggingWorker(), UploadCleanup())
     threads = int(os.environ.get(THREADS_VARIABLE, "2"))
     return RequestBuffer(application, threads, leave=connections.close_all)
 

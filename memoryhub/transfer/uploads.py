@@ -25,6 +25,7 @@ from memoryhub.transfer.reader import imports_folder
 RETENTION_DAYS = 7  # for uploads that are never fully imported
 _PART_BYTES = 1024 * 1024
 _KEY = re.compile(r"[0-9a-f]{32}")
+_SECONDS_TO_STORE = 600  # the copy of an upload, at most
 _PENDING = (MaintenanceRun.Status.QUEUED, MaintenanceRun.Status.RUNNING)
 
 
@@ -104,7 +105,10 @@ def delete_upload(key: str) -> None:
 
 
 def delete_old_uploads() -> None:
-    """Delete uploads after the retention time, unless a run still needs them."""
+    """Delete uploads after the retention time, unless a run still needs them.
+
+    Also delete files of this node whose copy in the database is gone, because another node imported it.
+    """
     pending = MaintenanceRun.objects.filter(operation="import", status__in=_PENDING)
     needed = {str(params.get("upload")) for params in pending.values_list("params", flat=True)}
     before = time.time() - RETENTION_DAYS * 24 * 3600
@@ -113,5 +117,12 @@ def delete_old_uploads() -> None:
         old.exclude(key__in=needed).delete()
     for path in imports_folder().glob("upload-*"):
         with contextlib.suppress(FileNotFoundError):
-            if path.stem.removeprefix("upload-") not in needed and path.stat().st_mtime < before:
+            key, written_at = path.stem.removeprefix("upload-"), path.stat().st_mtime
+            if key not in needed and (written_at < before or _is_imported(key, written_at)):
                 path.unlink()
+
+
+def _is_imported(key: str, written_at: float) -> bool:
+    """Whether the copy of an upload in the database is gone. It is stored after the file was written."""
+    is_stored = is_postgres() and time.time() - written_at > _SECONDS_TO_STORE
+    return is_stored and not UploadPart.objects.filter(key=key).exists()

@@ -32,11 +32,15 @@ def until(happened: Callable[[], object]) -> None:
 class Cluster:
     """Two nodes of one database. The connections of the second one pass a proxy that can stall.
 
-    ``standby``: a second server that the first node knows.
+    ``standby``: a second server that the first node knows. ``variables``: of the environment of the nodes.
     """
 
     def __init__(
-        self, folder: Path, database: postgres.Postgres, standby: postgres.Postgres | None = None
+        self,
+        folder: Path,
+        database: postgres.Postgres,
+        standby: postgres.Postgres | None = None,
+        **variables: str,
     ) -> None:
         self.database = database
         self.url = url = self.database.create_database("hub")
@@ -45,7 +49,7 @@ class Cluster:
         self.network = StallingProxy(self.database.socket)
         stalling = f"postgres://postgres@127.0.0.1:{self.network.port}/hub"
         limits = {"MEMORYHUB_REQUEST_SECONDS": "5", "MEMORYHUB_LOG_FORMAT": "json"}
-        limits["MEMORYHUB_METRICS_TOKEN"] = METRICS_TOKEN
+        limits |= {"MEMORYHUB_METRICS_TOKEN": METRICS_TOKEN, **variables}
         self.nodes = [
             Node("first", folder / "first", url, **limits),
             Node("second", folder / "second", stalling, **limits),

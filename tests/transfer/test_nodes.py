@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from memoryhub.access.policy import Actor
-from memoryhub.maintenance import executor
+from memoryhub.maintenance import executor, worker
 from memoryhub.models import Fact, MaintenanceRun, Memory, UploadPart
 from memoryhub.transfer import jobs, uploads
 from tests.transfer.conftest import as_line
@@ -67,6 +69,34 @@ def test_import_begun_on_another_node_finds_its_ids(
     assert run.status == "done"
     assert Memory.objects.count() == 6, "nothing is there twice"
     assert Fact.objects.get().memory.content == "the attic is dry"
+
+
+def test_node_deletes_its_file_once_another_node_has_imported_it(
+    enter_node: Callable[[str], None], actor: Actor
+) -> None:
+    imported = jobs.start_import(iter([lines(2)]), "notes.jsonl", actor)
+    waiting = jobs.start_import(iter([lines(3)]), "notes.jsonl", actor)
+    kept, gone = (uploads.upload_path(run.params["upload"]) for run in (waiting, imported))
+    enter_node("b")
+    assert executor.execute(imported)
+    enter_node("a")
+    uploads.delete_old_uploads()
+    assert gone.exists(), "its copy in the database might not be stored yet"
+    for path in (kept, gone):
+        os.utime(path, (0, time.time() - uploads._SECONDS_TO_STORE - 1))
+    uploads.delete_old_uploads()
+    assert (kept.exists(), gone.exists()) == (True, False)
+
+
+def test_node_with_a_full_disk_leaves_imports_to_others(
+    enter_node: Callable[[str], None], actor: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, full = jobs.start_import(iter([lines(2)]), "notes.jsonl", actor), [Path("/")]
+    monkeypatch.setattr(worker, "is_postgres", lambda: True)
+    monkeypatch.setattr(worker, "find_full_folders", lambda: full)
+    assert worker.next_run(False) is None
+    full.clear()
+    assert worker.next_run(False) == run
 
 
 def test_upload_stays_on_the_only_node(home: Path, actor: Actor, monkeypatch: pytest.MonkeyPatch) -> None:

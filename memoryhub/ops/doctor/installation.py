@@ -20,7 +20,7 @@ from django.core.checks import run_checks
 from django.core.mail import get_connection
 
 from memoryhub.backends import vector_file
-from memoryhub.core import drafts
+from memoryhub.core import disks, drafts
 from memoryhub.core.client_ip import is_loopback
 from memoryhub.core.database import store_path
 from memoryhub.core.text import format_count
@@ -193,6 +193,9 @@ def disk_space() -> Iterator[Finding]:
         yield warn(f"{text}; an erase or a backup needs as much space as the store", hint)
     else:
         yield ok(text)
+    for folder in disks.find_full_folders():
+        if folder != database.absolute().parent:
+            yield fail(f"the disk of {folder} is full: uploads fail, or the journal's mirror waits", hint)
 
 
 @check("secret key")
