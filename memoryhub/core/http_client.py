@@ -87,9 +87,7 @@ def with_path(url: str, tail: str) -> str:
 _PRIVATE_SUFFIXES = (".localhost", ".local", ".lan", ".internal", ".home.arpa")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 # Python counts them as public: translations of any IPv4 address, and addresses of a site.
-_NOT_PUBLIC = tuple(
-    map(ipaddress.ip_network, ("::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "fec0::/10"))
-)
+_NOT_PUBLIC = tuple(map(ipaddress.ip_network, ("::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "fec0::/10")))
 
 
 def is_allowed_peer(host: str, address: str, *, private_names: bool, public_only: bool = False) -> bool:

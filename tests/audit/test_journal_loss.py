@@ -105,9 +105,7 @@ def test_loss_row_names_the_mirror_that_was_set_aside(five_rows, remember, journ
     assert verification.compare_mirror().in_step
 
 
-def test_loss_is_reported_if_the_last_line_of_the_mirror_is_unreadable(
-    five_rows, remember, journal_mirror
-):
+def test_loss_is_reported_if_the_last_line_of_the_mirror_is_unreadable(five_rows, remember, journal_mirror):
     """After a power loss, a block of the file may contain zeros."""
     cut_journal(3)
     with journal_mirror.open("ab") as file:
