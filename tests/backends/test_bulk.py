@@ -27,7 +27,7 @@ def values(one):
 def test_loaded_memory_equals_that_of_the_queryset(remember):
     made = remember("text", title="t", importance=0.4, tags=["b", "a"], concepts=["c"], **MORE)
     Memory.objects.filter(pk=made.pk).update(flags=["odd", "old"])
-    loaded, read = load_memories([made.pk])[made.pk], Memory.objects.get(pk=made.pk)
+    loaded, read = load_memories([made.pk], Memory.objects.all())[made.pk], Memory.objects.get(pk=made.pk)
     assert values(loaded) == values(read)
     assert [list_values(loaded, name) for name in LIST_FIELDS] == [
         list_values(read, name) for name in LIST_FIELDS
@@ -38,7 +38,7 @@ def test_loaded_memory_equals_that_of_the_queryset(remember):
 
 def test_loaded_memory_can_be_saved(remember):
     made = remember("text")
-    loaded = load_memories([made.pk])[made.pk]
+    loaded = load_memories([made.pk], Memory.objects.all())[made.pk]
     loaded.title = "new"
     loaded.save(update_fields=["title"])
     assert Memory.objects.get(pk=made.pk).title == "new"
