@@ -121,9 +121,9 @@ def build_token(
 
 
 def suggest_name(name: str, owner: str) -> str:
-    """Return a default name for a person's agent, with the owner's appended if someone else's agent has it.
+    """Return a default name for a person's agent, with the person if the agent of someone else has the name.
 
-    The names of agents distinguish the authors of memories, and so their caps.
+    Author and cap of a memory depend on the name of its agent.
     """
     is_taken = AgentToken.objects.filter(name=name).exclude(owner=owner).exists()
     return f"{name}-{owner}"[:_MAX_NAME_CHARS] if is_taken else name

@@ -112,9 +112,11 @@ def delete_old_uploads() -> None:
     pending = MaintenanceRun.objects.filter(operation="import", status__in=_PENDING)
     needed = {str(params.get("upload")) for params in pending.values_list("params", flat=True)}
     before = time.time() - RETENTION_DAYS * 24 * 3600
-    old = UploadPart.objects.filter(created_at__lt=timezone.now() - timedelta(days=RETENTION_DAYS))
-    with write_transaction():
-        old.exclude(key__in=needed).delete()
+    limit = timezone.now() - timedelta(days=RETENTION_DAYS)
+    old = UploadPart.objects.filter(created_at__lt=limit).exclude(key__in=needed)
+    if old.exists():
+        with write_transaction():
+            old.delete()
     for path in imports_folder().glob("upload-*"):
         with contextlib.suppress(FileNotFoundError):
             key, written_at = path.stem.removeprefix("upload-"), path.stat().st_mtime

@@ -18,13 +18,8 @@ from memoryhub.search.hybrid import search_memories
 
 @pytest.fixture
 def zebra(remember: Callable[..., Memory]) -> Memory:
-    return remember(
-        "The zebra in the zoo eats grass",
-        project="zoo",
-        importance=0.9,
-        type="decision",
-        files_read=["zoo.py"],
-    )
+    fields: dict[str, Any] = {"project": "zoo", "type": "decision", "files_read": ["zoo.py"]}
+    return remember("The zebra in the zoo eats grass", importance=0.9, **fields)
 
 
 @pytest.fixture
