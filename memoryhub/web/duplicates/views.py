@@ -329,7 +329,7 @@ def _refused_response(request: HtmxHttpRequest, message: str) -> HttpResponse:
             request, {"effect_errors": [to_sentence(message)], "back": _return_url(request)}, 422
         )
     if not request.htmx:
-        if submitted:
+        if submitted and request.POST.get("do") == "text":
             return render(request, "400.html", {"reason": text, "submitted": submitted}, status=422)
         messages.error(request, text)
         return redirect(_return_url(request))
