@@ -352,9 +352,14 @@ def load_lists(memories: Iterable[Memory]) -> dict[int, ListValues]:
     One statement for those that have none yet. ``with_details()`` makes an object of every label and path,
     which is slow for a page of memories that name a thousand files.
     """
-    found = {memory.pk: memory.loaded_lists for memory in memories}
+    by_key = {memory.pk: memory for memory in memories}
+    found = {key: memory.loaded_lists for key, memory in by_key.items()}
     if missing := [key for key, lists in found.items() if lists is None]:
-        found |= {key: _parse_lists(lists) for key, lists in read_memories(f"id, {_LISTS_SQL}", missing)}
+        for key, *access, lists in read_memories(f"id, sensitivity, project, owner, {_LISTS_SQL}", missing):
+            memory = by_key[key]
+            # The memory may have been hidden from the caller since it was read, and its lists changed.
+            if access == [memory.sensitivity, memory.project, memory.owner]:
+                found[key] = _parse_lists(lists)
     # A memory may be deleted meanwhile.
     return {key: _parse_lists("[]") if lists is None else lists for key, lists in found.items()}
 

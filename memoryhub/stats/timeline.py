@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Value, prefetch_related_objects
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.utils.crypto import salted_hmac
 
@@ -15,9 +15,9 @@ from memoryhub.access.policy import Clearance
 from memoryhub.core.pagination import InvalidCursor, seal, unseal
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.rows import visible_replacements
+from memoryhub.memories.rows import attach_lists, visible_replacements
 from memoryhub.models import Event, Injection, Memory, Session
-from memoryhub.models.querysets import DETAIL_RELATIONS, SessionQuerySet
+from memoryhub.models.querysets import SessionQuerySet
 from memoryhub.stats.counts import count_each
 
 # Order of entries with the same time: an end is listed above other entries, a start below them.
@@ -350,7 +350,7 @@ def count_rows(rows: QuerySet[Any]) -> Coalesce:
 def serialize_entries(rows: Sequence[TimelineEntry], clearance: Clearance) -> list[dict[str, Any]]:
     """Return the entries in the shape of the wire contract."""
     found = timeline_memories(rows)
-    prefetch_related_objects(found, *DETAIL_RELATIONS)
+    attach_lists(found)
     replacements = visible_replacements(found, clearance)
     return [_serialize_entry(row, replacements) for row in rows]
 

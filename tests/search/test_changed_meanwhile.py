@@ -11,9 +11,12 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
 from memoryhub.injection import candidates, project_page, tool_candidates
+from memoryhub.memories.filters import MemoryFilter
+from memoryhub.memories.rows import load_lists
 from memoryhub.models import Memory
 from memoryhub.search import hybrid
 from memoryhub.search.hybrid import search_memories
+from memoryhub.stats.timeline import load_timeline, serialize_entries
 
 
 @pytest.fixture
@@ -69,3 +72,17 @@ def test_page_of_the_project_does_not_contain_its_new_text(zebra, raise_level_be
     assert "zebra" in lines()
     raise_level_before(project_page, "_memory_entries")
     assert "escaped" not in lines()
+
+
+def test_lists_of_a_memory_that_becomes_secret_are_not_read_later(zebra):
+    listed = list(public())
+    assert load_lists(listed)[zebra.pk]["files_read"] == ["zoo.py"]
+    Memory.objects.filter(pk=zebra.pk).update(sensitivity="secret")
+    assert load_lists(listed)[zebra.pk]["files_read"] == []
+
+
+def test_timeline_does_not_contain_its_new_lists(zebra):
+    entries, _ = load_timeline(Clearance(), MemoryFilter(), limit=10, cursor=None)
+    Memory.objects.filter(pk=zebra.pk).update(sensitivity="secret")
+    [shown] = [entry["memory"] for entry in serialize_entries(entries, Clearance()) if "memory" in entry]
+    assert shown["files_read"] == []
