@@ -22,6 +22,7 @@ from django.urls import reverse
 
 from memoryhub.models import Memory
 from tests.http import hostile_store, payloads
+from tests.http.test_headers import has_headers, not_kept
 from tests.http.url_walk import INVITED, PARAMETERS, Walk, body, enter
 
 pytestmark = pytest.mark.slow
@@ -38,6 +39,7 @@ class Opened:
     kinds: dict[str, Any] = field(default_factory=dict)
     wrong: dict[str, list[str]] = field(default_factory=dict)
     unopened: list[str] = field(default_factory=list)
+    fragments: set[str] = field(default_factory=set)
 
     def look(self, address: str, response: Any) -> None:
         self.kinds[address] = response.headers
@@ -67,7 +69,7 @@ def opened(
             walk = Walk(found.client, found.look)
             walk.pages()
             walk.admin()
-            found.unopened = walk.unopened
+            found.unopened, found.fragments = walk.unopened, walk.fragments
             yield found
         finally:
             connection.close()
@@ -140,6 +142,13 @@ def test_no_fragment_renders_stored_markup(opened):
         for target in ("results", "list", "main"):
             htmx = {"HX-Request": "true", "HX-Target": target}
             assert not wrong_with(opened.client.get(page, headers=htmx)), page
+
+
+def test_every_page_fragment_and_download_has_headers_and_is_not_cached(opened):
+    redirects = {address: opened.client.get(address).headers for address in opened.fragments}
+    for address, headers in (*opened.kinds.items(), *redirects.items()):
+        assert has_headers(headers), address
+        assert not_kept(headers) or address == reverse("admin:jsi18n"), address
 
 
 def test_review_card_does_not_render_stored_markup(opened):

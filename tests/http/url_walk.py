@@ -74,6 +74,7 @@ class Walk:
         """``look`` is called with each URL and its response."""
         self.client, self.look = client, look
         self.unopened: list[str] = []
+        self.last_status = 0
         # Fragments: without htmx they redirect to a whole page.
         self.fragments: set[str] = set()
 
@@ -82,6 +83,7 @@ class Walk:
         if response.status_code == 302:
             response = self.client.get(address, headers={"HX-Request": "true"})
             self.fragments.add(address)
+        self.last_status = response.status_code
         if response.status_code == 200:
             self.look(address, response)
         return bool(response.status_code == 200)
@@ -113,6 +115,8 @@ class Walk:
                 continue
             if self.opens(address):
                 yield address
+            elif self.last_status == 405:
+                return  # the pattern takes forms only, whatever the object
 
     def _arguments(self, pattern: URLPattern, most: int) -> Iterator[dict[str, str]]:
         names = list(pattern.pattern.converters)

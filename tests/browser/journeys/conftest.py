@@ -15,6 +15,15 @@ from tests.browser.conftest import PHONE, OpenPage
 Walk = Callable[..., Page]
 MAX_TABS = 300
 HAS_FOCUS = '(e) => (e.closest("a[href], button, summary, label") ?? e).contains(document.activeElement)'
+# The stops of Tab between the focus and an element, without radio buttons, of which one is a stop.
+STOPS_BEFORE = """(target) => {
+  const here = document.activeElement;
+  const isAfter = (one, other) => one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING;
+  return [...document.querySelectorAll("a[href], button, input, select, textarea, summary")]
+    .filter((one) => isAfter(here, one) && isAfter(one, target) && !one.contains(target))
+    .filter((one) => one.tabIndex >= 0 && !one.disabled && one.type !== "radio"
+      && !one.closest(":popover-open") && one.checkVisibility({ visibilityProperty: true })).length;
+}"""
 IS_MARKED = 'document.activeElement.matches(":focus-visible")'
 TAKES_SPACE = '(e) => e.matches("input[type=checkbox], input[type=radio]")'
 
@@ -70,6 +79,9 @@ def use_keyboard(monkeypatch: pytest.MonkeyPatch) -> None:
 def _reach(target: Locator, timeout: float | None = None) -> None:
     """Press Tab until the element has the focus, and the page shows it."""
     target.wait_for(timeout=timeout)
+    # To ask after each key takes longer than the key.
+    for _ in range(0 if target.evaluate(HAS_FOCUS) else target.evaluate(STOPS_BEFORE) - 1):
+        target.page.keyboard.press("Tab")
     for _ in range(MAX_TABS):
         if target.evaluate(HAS_FOCUS):
             assert target.page.evaluate(IS_MARKED), f"the focus of {target} cannot be seen"
