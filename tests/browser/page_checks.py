@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -20,14 +20,15 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 # 640 px is 1280 at 200 %; 320 is 1280 at 400 %, the narrowest that WCAG 1.4.10 asks for.
 HALF: ViewportSize = {"width": 640, "height": 844}
 NARROWEST: ViewportSize = {"width": 320, "height": 844}
-# Every size in which a page must fit, and the themes in which it is checked there; axe runs in the last.
-# Their order needs one change of the theme at each size.
+# Every size in which a page must fit, and the themes in which text is compared there.
+# Their order, and the reverse one, need one change of the theme at two sizes, and none between two pages.
 SIZES: tuple[tuple[ViewportSize, tuple[Theme, ...]], ...] = (
     (WIDE, ("dark", "light")),
     (HALF, ()),
     (PHONE, ("light", "dark")),
     (NARROWEST, ()),
 )
+ALL_RULES = ((WIDE, "light"), (PHONE, "dark"))  # where axe applies all of its rules
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 ONLY_VIOLATIONS = {"resultTypes": ["violations"], "preload": False}
 # The target size of 24 px is in WCAG 2.2, but not in the default rules of axe.
@@ -81,10 +82,14 @@ WIDE_TABLES = """() => [...document.querySelectorAll(".table-wrap")]
   .map((wrap) => `a table scrolls sideways: ${wrap.firstElementChild.className}`)"""
 # What WCAG 1.4.12 wants a page to bear from who reads so.
 SPACED = """(on) => {
+  if (!on) {
+    document.adoptedStyleSheets.pop();
+    return;
+  }
   const sheet = new CSSStyleSheet();
-  if (on) sheet.replaceSync(`* { line-height: 1.5 !important; letter-spacing: 0.12em !important;
+  sheet.replaceSync(`* { line-height: 1.5 !important; letter-spacing: 0.12em !important;
     word-spacing: 0.16em !important } p { margin-bottom: 2em !important }`);
-  document.adoptedStyleSheets = [sheet];
+  document.adoptedStyleSheets.push(sheet);
 }"""
 CLIPPED = """() => [...document.querySelectorAll("main *")].filter((one) => {
   const style = getComputedStyle(one);
@@ -148,17 +153,25 @@ class PageChecks:
         if not has_axe:
             page.evaluate(AXE)
         shown = "dark" if is_dark else "light"
-        for viewport, themes in SIZES:
+        for viewport, themes in self._steps(page):
             page.set_viewport_size(viewport)
             for theme in themes:
                 if theme != shown:
                     page.emulate_media(color_scheme=theme)
                     shown = theme
-                check = self.find_all_problems if theme == themes[-1] else self.find_faint_text
+                has_all_rules = (viewport, theme) in ALL_RULES
+                check = self.find_all_problems if has_all_rules else self.find_faint_text
                 yield from (f"{theme}, {viewport['width']} px: {problem}" for problem in check(page, theme))
             if viewport is HALF:
                 yield from describe_width(page.evaluate(TOO_WIDE), viewport["width"])
-        yield from find_narrow_problems(page)
+            if viewport is NARROWEST:
+                yield from find_narrow_problems(page)
+
+    def _steps(self, page: Page) -> Iterable[tuple[ViewportSize, tuple[Theme, ...]]]:
+        """Return :data:`SIZES`, in the reverse order if the page before ended at the narrowest one."""
+        if page.viewport_size != NARROWEST:
+            return SIZES
+        return [(viewport, themes[::-1]) for viewport, themes in reversed(SIZES)]
 
     def find_faint_text(self, page: Page, theme: Theme) -> Iterator[str]:
         """Compare the colours of text that looks like none before in this theme."""

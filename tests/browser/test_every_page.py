@@ -141,9 +141,10 @@ def test_every_page_passes_all_checks(
 
 
 @pytest.mark.usefixtures("embedding")
-def test_no_page_of_the_demo_is_long_on_a_phone(open_page: OpenPage) -> None:
+def test_pages_of_the_demo_load_little_and_are_short_on_a_phone(open_page: OpenPage) -> None:
     full_store.run_demo()
     boss = User.objects.create_superuser(full_store.OWNER, password="a good password")
+    _check_weight_of_first_visits(open_page, boss)
     page = open_page("/", boss, viewport=PHONE)
     runs = MaintenanceRun.objects.exclude(operation=jobs.OPERATION_NAME).values_list("uid", flat=True)
     sessions = Session.objects.values_list("session_id", flat=True)
@@ -162,9 +163,7 @@ def test_no_page_of_the_demo_is_long_on_a_phone(open_page: OpenPage) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_first_visit_of_the_demo_loads_little(open_page: OpenPage) -> None:
-    full_store.run_demo()
-    boss = User.objects.create_superuser(full_store.OWNER, password="a good password")
+def _check_weight_of_first_visits(open_page: OpenPage, boss: User) -> None:
     new_window = {"permissions": ["clipboard-read"]}  # such a window is not one that other tests have used
     for page in (open_page("/login/", **new_window), open_page("/", boss, **new_window)):
         page.wait_for_load_state("networkidle")
