@@ -94,7 +94,7 @@ def varied():
 
 def test_varied_injections_are_caught_with_few_false_alarms(varied):
     score = compute_score(varied)
-    assert score.recall >= 0.45
+    assert score.recall >= 0.5
     assert score.alarm_rate <= 0.01
 
 
@@ -118,8 +118,8 @@ def test_blind_texts_are_not_used_for_training(blind):
 
 def test_blind_injections_are_caught_as_documented(blind):
     score = compute_score(inspect_samples(blind))
-    assert score.recall >= 0.3
-    assert score.alarms <= 6
+    assert score.recall >= 0.37
+    assert score.alarms <= 3
 
 
 def wrap(code: str, size: int, between: str) -> str:

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
 
-from memoryhub.security.prompt_injection.classifier import WEIGHTS_FILE, Classifier, load_classifier
+from memoryhub.security.prompt_injection.classifier import (
+    WEIGHTS_FILE,
+    Classifier,
+    _word_class,
+    load_classifier,
+)
 from tools.commands import train_prompt_injection
 from tools.commands.train_prompt_injection import Command
 from tools.prompt_injection.composing import compose_texts
@@ -69,6 +74,22 @@ def test_saved_weights_can_be_loaded(tmp_path):
     loaded = load_classifier(path)
     assert (loaded.bias, loaded.unit) == (model.bias, model.unit)
     assert (loaded.table == model.table).all()
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("your", "your"),
+        ("fur", "fur"),
+        ("printing", "ing"),
+        ("42", "0"),
+        ("x86", "0x"),
+        ("haiku", "x1"),
+        ("?", "?"),
+    ],
+)
+def test_word_has_a_class(word, expected):
+    assert _word_class(word) == expected
 
 
 def test_score_without_weights_is_zero(tmp_path):

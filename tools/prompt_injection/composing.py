@@ -43,7 +43,8 @@ class _Composer:
             yield self._label(self._join(lines), "ordinary", "document")
 
     def _label(self, text: str, label: str, kind: str) -> LabelledText:
-        return LabelledText(text, label, kind, self.parts["language"], "dev")
+        weight = self.parts.get("injection_weight", 1.0) if label == "injection" else 1.0
+        return LabelledText(text, label, kind, self.parts["language"], "dev", weight)
 
     def _document_with_order(self, number: int) -> str:
         lines = self._document_lines()

@@ -30,6 +30,7 @@ class LabelledText:
     kind: str
     language: str
     half: str = ""  # ``dev`` or ``unseen``
+    weight: float = 1.0  # in training
 
     def __post_init__(self) -> None:
         if not self.half:

@@ -31,6 +31,7 @@ STEPS = 80  # of gradient descent in a round
 LEARNING_RATE = 0.08
 DECAY = 2e-6
 MOMENTUM, SQUARED_MOMENTUM = 0.9, 0.99  # of the Adam optimiser
+CAUTION = 0.55  # points that every score loses, so that few ordinary texts are removed
 MAX_UNITS = 3  # units of an injection that all count as orders; of longer ones, a quarter
 # Kinds of which most texts are not plain words.
 EXCLUDED_KINDS = frozenset({"indirect", "obfuscated", "markup", "role", "encoded"})
@@ -38,9 +39,10 @@ EXCLUDED_KINDS = frozenset({"indirect", "obfuscated", "markup", "role", "encoded
 
 @dataclass(frozen=True)
 class Example:
-    """A labelled text with the buckets, the values and the scale of each unit."""
+    """A labelled text and its weight, with the buckets, the values and the scale of each unit."""
 
     is_injection: bool
+    weight: float
     units: list[tuple[Integers, Floats, float]]
 
 
@@ -71,7 +73,9 @@ def train_model(samples: Sequence[LabelledText]) -> Classifier:
         model = _fit(*_select_units(examples, model))
     assert model
     unit = float(np.abs(model.table).max()) / 127 or 1.0
-    return Classifier(round(model.bias, 6), round(unit, 8), np.round(model.table / unit).astype(np.int8))
+    return Classifier(
+        round(model.bias - CAUTION, 6), round(unit, 8), np.round(model.table / unit).astype(np.int8)
+    )
 
 
 def save_model(model: Classifier, path: Path) -> None:
@@ -84,7 +88,7 @@ def _to_example(sample: LabelledText) -> Example:
         cuts = np.searchsorted(found.units, np.arange(1, len(found.scales)))
         buckets, values = np.split(found.buckets, cuts), np.split(found.values, cuts)
         units += zip(buckets, values, found.scales.tolist(), strict=True)
-    return Example(sample.label == "injection", units)
+    return Example(sample.label == "injection", sample.weight, units)
 
 
 def _select_units(
@@ -99,7 +103,7 @@ def _select_units(
         weight = 1 / np.sqrt(len(selected))
         if example.is_injection:
             selected = _likely_orders(example.units, model)
-            weight = 1 / len(selected)
+            weight = example.weight / len(selected)
         units += selected
         labels += [float(example.is_injection)] * len(selected)
         weights += [weight] * len(selected)

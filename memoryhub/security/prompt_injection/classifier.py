@@ -1,9 +1,10 @@
 """A linear model of the wording of orders: hashed n-grams, trained on labelled texts. No Django.
 
 Rules (``rules/evidence``) require the content of an order. The model weighs how a text is worded. Its
-features are words, pairs of words, character n-grams, the parts of words (see ``lexicon``), and how a unit (a
-sentence or a passage) begins and where it is in the text. The hash of a feature is an index into one table of
-weights. The developer tool ``train_prompt_injection`` computes the table.
+features are words and their stems, pairs of words, word classes (``rules/word_classes.toml``), character
+n-grams, the parts of words (see ``lexicon``), and how a unit (a sentence or a passage) begins and where it is
+in the text. The hash of a feature is an index into one table of weights. The developer tool
+``train_prompt_injection`` computes the table.
 """
 
 from __future__ import annotations
@@ -18,25 +19,28 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from memoryhub.core.rule_files import RuleSchema, load_rule_file
 from memoryhub.security.prompt_injection.lexicon import LEXICON, SIGNS
+from memoryhub.security.prompt_injection.normalisation import fold_word
 from memoryhub.security.prompt_injection.tokeniser import SymbolLine
 
 WEIGHTS_FILE = Path(__file__).with_name("weights.npz")
-TABLE_BITS = 17  # a table of 2 ** 17 weights with one byte each
+TABLE_BITS = 19  # a table of 2 ** 19 weights with one byte each
 SMOOTHING = 20  # added to the number of features, so that short units count less
 # A word or a sign. The first alternative is only faster.
 _WORD = re.compile(
     r"((?:[a-z0-9]++(?![^\x00-\x7f])|(?:[^\W_]++|[\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963]++)+)"
     r"(?:'[a-z]{1,2}\b)?|[?!:\"])"
 )
-_NGRAM_BIT, _KEY_BITS = 1 << TABLE_BITS, TABLE_BITS + 1
+_MINOR_BIT, _KEY_BITS = 1 << TABLE_BITS, TABLE_BITS + 1
 _NGRAM_SIZE = 4
-NGRAM_VALUE = 0.3  # n-grams are many and overlap: each counts less than a word
+_STEM_LENGTH = 5
+MINOR_VALUE = 0.3  # n-grams and word classes are many and overlap: each counts less than a word
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(64 - TABLE_BITS)
 # Different salts for different kinds of features.
-_WORD_SALT, _PAIR_SALT, _GAP_SALT, _BEGINNING_SALT, _PLACE_SALT, _NGRAM_SALT = (
-    np.uint64(0xC2B2AE3D27D4EB4F * step & 0xFFFFFFFFFFFFFFFF) for step in range(1, 7)
+_WORD_SALT, _PAIR_SALT, _GAP_SALT, _BEGINNING_SALT, _PLACE_SALT, _NGRAM_SALT, _CLASS_SALT = (
+    np.uint64(0xC2B2AE3D27D4EB4F * step & 0xFFFFFFFFFFFFFFFF) for step in range(1, 8)
 )
 _PART_SALT = 1 << 40
 # Frequent parts, which mean little.
@@ -49,6 +53,19 @@ Integers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 Occurrences = tuple[Integers, Integers, Hashes]  # the start, the end and the hash of each
+
+
+class WordClasses(RuleSchema):
+    """Words whose class is the word itself, by language, and the endings that are classes of other words."""
+
+    function_words: dict[str, str]
+    endings: tuple[str, ...]
+
+
+_CLASSES = load_rule_file(Path(__file__).with_name("rules") / "word_classes.toml", WordClasses)
+_FUNCTION_WORDS = frozenset(
+    fold_word(word) for words in _CLASSES.function_words.values() for word in words.split()
+)
 
 
 @dataclass(frozen=True)
@@ -84,11 +101,13 @@ class HashedText:
         pieces = _WORD.split(text)  # each second one is a word
         ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)))
         self.starts, self.ends = ends[:-1:2], ends[1::2]
-        self.words = np.array(list(map(_hash_word, pieces[1::2])), np.uint64)
-        found = [*self._word_features(), _part_features(line), _ngrams(text)]
+        hashes = np.array(list(map(_hash_word, pieces[1::2])), np.uint64).reshape(-1, 3)
+        self.words, self.stems, self.classes = hashes.T
+        major = [*self._word_features(), _part_features(line)]
+        found = [*major, *self._class_features(), _ngrams(text)]
         starts, ends, hashes = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
         keys = _to_keys(hashes)
-        keys[len(keys) - len(found[-1][0]) :] |= _NGRAM_BIT
+        keys[sum(len(one) for one, _, _ in major) :] |= _MINOR_BIT
         self.found = (starts, ends, keys)
 
     def features(self, units: Spans) -> Features:
@@ -98,9 +117,9 @@ class HashedText:
         keys = np.concatenate([self._beginnings(firsts, lasts), self._inside(firsts, lasts)])
         keys.sort()  # faster than np.unique, which hashes
         keys = keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
-        numbers, is_ngram = keys >> _KEY_BITS, keys >> TABLE_BITS & 1
-        sizes = np.bincount(numbers, 1 - is_ngram, len(units))
-        values = np.where(is_ngram, NGRAM_VALUE, 1.0)
+        numbers, is_minor = keys >> _KEY_BITS, keys >> TABLE_BITS & 1
+        sizes = np.bincount(numbers, 1 - is_minor, len(units))
+        values = np.where(is_minor, MINOR_VALUE, 1.0)
         return Features(numbers, keys & ((1 << TABLE_BITS) - 1), values, 1 / np.sqrt(sizes + SMOOTHING))
 
     def _word_features(self) -> Iterator[Occurrences]:
@@ -108,6 +127,15 @@ class HashedText:
         yield starts, ends, words + _WORD_SALT
         yield starts[:-1], ends[1:], _combine(words[:-1], words[1:], _PAIR_SALT)
         yield starts[:-2], ends[2:], _combine(words[:-2], words[2:], _GAP_SALT)
+
+    def _class_features(self) -> Iterator[Occurrences]:
+        """Yield stems, a word and the class of its neighbour, and three classes that follow each other."""
+        words, classes, starts, ends = self.words, self.classes, self.starts, self.ends
+        yield starts, ends, self.stems + _WORD_SALT
+        yield starts[:-1], ends[1:], _combine(words[:-1], classes[1:], _CLASS_SALT)
+        yield starts[:-1], ends[1:], _combine(classes[:-1], words[1:], _CLASS_SALT)
+        pairs = _combine(classes[:-1], classes[1:], _CLASS_SALT)
+        yield starts[:-2], ends[2:], _combine(pairs[:-1], classes[2:], _CLASS_SALT)
 
     def _inside(self, firsts: Integers, lasts: Integers) -> Integers:
         """Return the keys, with the number of their unit, of the features that are inside one."""
@@ -149,8 +177,23 @@ def _combine(first: Hashes, second: Hashes, salt: np.uint64) -> Hashes:
 
 
 @lru_cache(maxsize=20_000)
-def _hash_word(word: str) -> int:
-    return crc32(b"0" if word.isdigit() else word.encode("utf-8", "surrogatepass"))
+def _hash_word(word: str) -> tuple[int, int, int]:
+    """Return the hashes of a word, of its stem and of its class."""
+    spellings = "0" if word.isdigit() else word, word[:_STEM_LENGTH], f"-{_word_class(word)}"
+    word_hash, stem, word_class = (crc32(one.encode("utf-8", "surrogatepass")) for one in spellings)
+    return word_hash, stem, word_class
+
+
+def _word_class(word: str) -> str:
+    """Return a function word or a sign itself, and of other words an ending or the length."""
+    if word in _FUNCTION_WORDS or not word[0].isalnum():
+        return word
+    if any(letter.isdigit() for letter in word):
+        return "0" if word.isdigit() else "0x"
+    if not word.isascii():
+        return f"~{min(3, len(word) // 3)}"
+    ending = next((one for one in _CLASSES.endings if word.endswith(one) and len(word) > len(one) + 1), "")
+    return ending or f"x{min(2, len(word) // 4)}"
 
 
 def _ngrams(text: str) -> Occurrences:

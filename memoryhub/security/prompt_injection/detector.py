@@ -32,6 +32,7 @@ MAX_PASSAGE_WORDS = 60  # words of a passage whose wording is weighed as a whole
 WORDING_WEIGHT = 0.7  # weight of one point of wording, without evidence by rules
 SUPPORTING_WORDING_WEIGHT = 0.3  # with evidence by rules
 HARMLESS_WORDING_WEIGHT = 0.2  # of points that speak against an order
+HARMLESS_MARGIN = 0.25  # points below 0 that do not yet speak against an order
 MAX_HARMLESS_WORDING = 0.6  # weight that they have at most
 UNIT_COUNT_PENALTY = 0.2  # times the logarithm of their number: one of many sentences is odd by chance
 CONTRAST_WEIGHT = 0.3  # weight of a point by which most sentences of the text are harmless
@@ -328,12 +329,13 @@ class _Detector:
         means = (own + whole[np.searchsorted([start for start, _ in passages], starts, "right") - 1]) / 2
         shift = self.suspicion + _contrast(own) - UNIT_COUNT_PENALTY * log(len(sentences) + len(passages))
         scores = np.where(own + self.suspicion > 0, np.maximum(own, means), own) + shift
-        for sentence, score, mean in zip(self.sentences, scores.tolist(), means.tolist(), strict=True):
+        harmless = np.maximum(own, means) + HARMLESS_MARGIN
+        for sentence, score, points in zip(self.sentences, scores.tolist(), harmless.tolist(), strict=True):
             if score > 0 and not self._is_report(sentence):
                 sentence.wording = score
                 sentence.found.setdefault(("wording", ""), []).append((0.0, WORDING_EVIDENCE))
-            elif mean < 0:
-                sentence.wording = mean
+            elif points < 0:
+                sentence.wording = points
 
     def split_units(self) -> tuple[Spans, Spans]:
         """Return the spans of the sentences and of the passages in the text."""
