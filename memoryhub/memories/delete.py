@@ -97,14 +97,14 @@ def revive_memory(memory: Memory, actor: Actor, now: datetime) -> list[journal.C
 
 
 def erase_memories(
-    uids: Iterable[str], actor: Actor, *, seen: Mapping[str, datetime] | None = None
+    uids: Iterable[str], actor: Actor, *, why: str = "", seen: Mapping[str, datetime] | None = None
 ) -> list[str]:
     """Erase memories and return their ids. Only a hash in the journal is left of them.
 
     Deletes the row, revisions, labels, files, entities, the vector, facts from this memory, previews of
     events, the words in the indexes, and the bytes in the database file and its log. Takes seconds in a large
-    store. ``seen``: ``updated_at`` of memories as the person read them; memories that were changed since are
-    not erased.
+    store. ``why``: the reason for the journal, which must not repeat the text. ``seen``: ``updated_at`` of
+    memories as the person read them; memories that were changed since are not erased.
     """
     with write_transaction():
         memories = [
@@ -113,7 +113,7 @@ def erase_memories(
         if memories:
             schema.begin_erase()
         for chunk in batched(memories, CHUNK_SIZE):
-            _delete_chunk(chunk, actor, "erase", timezone.now())
+            _delete_chunk(chunk, actor, "erase", timezone.now(), why=why)
     if memories:
         schema.scrub_erased()
     return [memory.uid for memory in memories]
@@ -248,11 +248,14 @@ def _purge_in_chunks(memories: MemoryQuerySet, actor: Actor, now: datetime) -> i
     )
 
 
-def _delete_chunk(memories: list[Memory], actor: Actor, operation: str, now: datetime) -> None:
+def _delete_chunk(
+    memories: list[Memory], actor: Actor, operation: str, now: datetime, *, why: str = ""
+) -> None:
     ids = [memory.pk for memory in memories]
     facts = list(Fact.objects.filter(memory__in=ids).select_related("memory"))
     changes = [journal.fact_change(operation, fact) for fact in facts]
-    changes += [journal.memory_change(operation, memory) for memory in memories]
+    detail = {"reason": why} if why else {}
+    changes += [journal.memory_change(operation, memory, **detail) for memory in memories]
     # Others were skipped when they moved to the trash.
     changes += skip_removed([memory for memory in memories if not memory.deleted_at], actor, now)
     _clear_event_texts(memories)
