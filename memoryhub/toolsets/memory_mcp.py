@@ -7,6 +7,7 @@ depends on it.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import reduce
 from typing import Annotated, Any, Literal, Self
 
@@ -297,11 +298,11 @@ def memory_forget(caller: Caller, args: ForgetArguments) -> ToolOutcome:
         raise Http404
     run = 1 if args.hard else MIN_QUOTED_WORDS
     reason = "" if _quotes_memory(args.reason, memory, run) else collapse_whitespace(args.reason)
-    if args.hard:
-        removed = store.erase_memories([args.id], caller.actor, why=reason)
-    else:
-        trashed = store.trash_memories([args.id], caller.actor, why=reason)
-        removed = [one.uid for one in trashed]
+    removed: Sequence[object] = (
+        store.erase_memories([args.id], caller.actor, why=reason)
+        if args.hard
+        else store.trash_memories([args.id], caller.actor, why=reason)
+    )
     if not removed:
         raise Http404
     rows = versions.journal_by_uid(args.id, caller.actor.clearance)

@@ -158,8 +158,8 @@ def recall(caller: Caller, args: MemoryArguments) -> list[dict[str, Any]]:
 def forget(caller: Caller, args: MemoryArguments) -> str:
     caller.require(Right.WRITE)
     _require_value(args.id, "id", "forget")
-    remove: Callable[..., Sized] = store.erase_memories if args.hard else store.trash_memories
-    removed = remove([args.id], caller.actor)
+    ids, actor = [args.id], caller.actor
+    removed: Sized = store.erase_memories(ids, actor) if args.hard else store.trash_memories(ids, actor)
     return f"Memory {args.id} deleted." if removed else f"Memory {args.id} not found."
 
 
