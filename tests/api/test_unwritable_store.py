@@ -114,6 +114,7 @@ def test_readyz_is_503(zebra):
     assert f"nothing can be written: {REFUSAL}" in error["message"]
 
 
+@pytest.mark.sqlite  # on PostgreSQL, it is a warning: tests/faults/test_full_node_disk.py
 def test_readyz_is_503_on_a_full_disk(db, monkeypatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 10**9, 0))
