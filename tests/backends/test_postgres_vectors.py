@@ -88,6 +88,14 @@ def test_vector_without_direction_is_stored_and_never_found(vector: vector_index
     assert [pk for pk, _ in find_nearest(Memory.objects.all(), unit(1), MODEL, 9)] == [other.pk]
 
 
+def test_vector_without_numbers_is_stored_and_never_found() -> None:
+    one, other = make_memories(2)
+    insert_vectors([(other, unit(1))])
+    Embedding.objects.create(memory=one, model=MODEL, vector=b"")
+    assert rows_of_table()[one.pk] is None
+    assert [pk for pk, _ in find_nearest(Memory.objects.all(), unit(1), MODEL, 9)] == [other.pk]
+
+
 def test_smallest_numbers_of_16_bits_are_copied() -> None:
     [one] = make_memories(1)
     vector = np.array([3e-7, -6e-6, 0, 7e-5, -1, 0.333, 65504, 0], np.float16)

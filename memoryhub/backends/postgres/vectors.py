@@ -47,8 +47,8 @@ _SETTINGS = (
 # fraction, the low byte first. Returns NULL for a zero vector and for numbers that are not finite.
 CREATE_FUNCTION = f"""CREATE OR REPLACE FUNCTION {FUNCTION}(stored bytea) RETURNS halfvec
     LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $body$
-    SELECT CASE WHEN length(stored) <= {_MAX_STORED_BYTES} AND array_position(numbers, NULL) IS NULL
-        AND l2_norm(numbers::halfvec) > 0 THEN numbers::halfvec END
+    SELECT CASE WHEN length(stored) BETWEEN 2 AND {_MAX_STORED_BYTES}
+        AND array_position(numbers, NULL) IS NULL AND l2_norm(numbers::halfvec) > 0 THEN numbers::halfvec END
     FROM (SELECT ARRAY(SELECT CASE high & 124 WHEN 124 THEN NULL WHEN 0 THEN 2 * (low + 256 * (high & 3))
             ELSE (1024 + low + 256 * (high & 3))::bigint << ((high >> 2) & 31) END
             * CASE WHEN high < 128 THEN 1 ELSE -1 END / 33554432::float8

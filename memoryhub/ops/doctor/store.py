@@ -347,7 +347,8 @@ def _finish_erase() -> Iterator[str]:
 def erased_memories() -> Iterator[Finding]:
     if schema.is_erase_pending() and is_postgres():
         yield warn(
-            "pages of erased memories wait for a vacuum", "A server does it within seconds; or: doctor --fix."
+            "pages of erased memories wait for a vacuum",
+            "A server vacuums them within seconds. Without a server, run: doctor --fix",
         )
     elif schema.is_erase_pending():
         yield warn(
