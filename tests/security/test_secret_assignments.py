@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memoryhub.security.secrets import REDACTED, find_secrets, redact
-from tools.secret_examples import fill_template
 
-from .test_secret_detector import CHANCE
+from .test_secret_detector import fill_reproducibly
 
 SECRETS = (
     "secret = abcdefghijklmnopqrstuvwxyz",
@@ -90,7 +89,7 @@ OTHERS = (
 
 @pytest.mark.parametrize("template", SECRETS)
 def test_value_with_a_telling_name_is_refused(template: str) -> None:
-    text = fill_template(template, CHANCE)
+    text = fill_reproducibly(template)
     assert find_secrets(f"first\n{text}\nlast")
     assert REDACTED in redact(text)
     assert find_secrets(redact(text)) == []
@@ -98,7 +97,7 @@ def test_value_with_a_telling_name_is_refused(template: str) -> None:
 
 @pytest.mark.parametrize("template", OTHERS)
 def test_placeholder_or_word_is_not_refused(template: str) -> None:
-    assert find_secrets(fill_template(template, CHANCE)) == []
+    assert find_secrets(fill_reproducibly(template)) == []
 
 
 BODY = "MIIEpAIBAAKCAQEA" + "{b48}\n{b64}\n{b64}"
@@ -115,7 +114,7 @@ BODY = "MIIEpAIBAAKCAQEA" + "{b48}\n{b64}\n{b64}"
     ],
 )
 def test_all_lines_of_a_private_key_are_removed(template: str) -> None:
-    text = fill_template(template, CHANCE)
+    text = fill_reproducibly(template)
     removed = redact(text)
     assert removed.startswith("before\n")
     assert removed.endswith("after")
@@ -124,7 +123,7 @@ def test_all_lines_of_a_private_key_are_removed(template: str) -> None:
 
 @pytest.mark.parametrize("signature", ["", ".", ".{w43}"])
 def test_token_without_or_with_a_signature_is_found(signature: str) -> None:
-    text = fill_template("{unsigned}" + signature, CHANCE)
+    text = fill_reproducibly("{unsigned}" + signature)
     assert [found.kind for found in find_secrets(text)] == ["JSON Web Token"]
 
 
@@ -133,5 +132,5 @@ def test_token_without_or_with_a_signature_is_found(signature: str) -> None:
     [("sumo: su{a10}7Q", "su{a10}7Q"), ("artifactory AP5{a20}7Q", "AP5{a20}7Q")],
 )
 def test_value_with_a_short_prefix_counts_near_its_issuer(near: str, far: str) -> None:
-    assert find_secrets(fill_template(near, CHANCE))
-    assert find_secrets(fill_template(far, CHANCE)) == []
+    assert find_secrets(fill_reproducibly(near))
+    assert find_secrets(fill_reproducibly(far)) == []

@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 
 from memoryhub.security.secrets import REDACTED, find_secrets, redact
 from tools.secret_examples import fill_template, make_examples
-from tools.secret_examples import fill_template as filled
-
-CHANCE = random.Random(11)
 
 
-def fill_at_random(template: str) -> str:
-    return filled(template, CHANCE)
+def fill_reproducibly(template: str) -> str:
+    """Fill in the same values in every run and in every order of the tests."""
+    return fill_template(template, random.Random(template))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +29,7 @@ def fill_at_random(template: str) -> str:
     ],
 )
 def test_value_without_prefix_is_identified_by_the_service_before_it(text: str, kind: str) -> None:
-    assert kind in [found.kind for found in find_secrets(fill_at_random(text))]
+    assert kind in [found.kind for found in find_secrets(fill_reproducibly(text))]
 
 
 @pytest.mark.parametrize(
@@ -46,16 +44,16 @@ def test_value_without_prefix_is_identified_by_the_service_before_it(text: str, 
     ],
 )
 def test_id_or_hash_next_to_a_service_is_not_reported(text: str) -> None:
-    assert find_secrets(fill_at_random(text)) == []
+    assert find_secrets(fill_reproducibly(text)) == []
 
 
 def test_lines_are_reported_in_order() -> None:
-    text = fill_at_random("one\nAuthorization: Bearer {a40}\nthree\nredis://:{a24}@cache/0")
+    text = fill_reproducibly("one\nAuthorization: Bearer {a40}\nthree\nredis://:{a24}@cache/0")
     assert [line for _, line in find_secrets(text)] == [2, 4]
 
 
 def test_search_continues_after_a_placeholder() -> None:
-    text = 'secret: "api_key=' + fill_at_random("{a32}") + '"'
+    text = 'secret: "api_key=' + fill_reproducibly("{a32}") + '"'
     assert find_secrets(text) != []
 
 
@@ -187,10 +185,6 @@ NO_CREDENTIALS = (
     'mnemonic = "left as an exercise"',
     r"username = request.form[\"username\"]\n        password = request.form[\"password\"]\n",
 )
-
-
-def fill_reproducibly(template: str) -> str:
-    return fill_template(template, random.Random(template))
 
 
 @pytest.mark.parametrize("where", CREDENTIALS)
