@@ -12,6 +12,8 @@ from django.db import connection
 
 from memoryhub.core.database import close_before_fork, is_postgres
 from tests.commands.conftest import home, own_store, run  # noqa: F401 fixtures
+from tests.faults.cluster import Cluster
+from tools.cluster import postgres
 
 
 def create_database(name: str, template: str = "template0") -> None:
@@ -71,3 +73,12 @@ def snapshot(store_home: Path, tmp_path: Path) -> Iterator[Any]:
     yield Snapshot()
     if is_postgres():
         drop_database(saved)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Nodes on a PostgreSQL server of their own."""
+    with postgres.started() as database:
+        made = Cluster(tmp_path_factory.mktemp("cluster"), database)
+        yield made
+        made.stop()

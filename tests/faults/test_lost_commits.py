@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.cluster import SECONDS, Cluster
 from tools.bench.hub import manage
-from tools.cluster import mixed, postgres
+from tools.cluster import mixed
 from tools.cluster.proxies import Cut
 
 pytestmark = pytest.mark.slow
@@ -73,14 +73,6 @@ def report_event(cluster: Cluster, text: str) -> Write:
     event = {"event": "tool:post", "session_id": "reported", "project": "faults", "data": data}
     effects = f"SELECT count(*) FROM memoryhub_event WHERE preview LIKE '%{text}%'"
     return Write("POST", "/api/v1/events", event, text, effects)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with postgres.started() as database:
-        made = Cluster(tmp_path_factory.mktemp("cluster"), database)
-        yield made
-        made.stop()
 
 
 @pytest.mark.parametrize("is_committed", [False, True])

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from tests.disk import mounted
 from tests.faults.cluster import METRICS_TOKEN, SECONDS, Cluster, until
 from tools.bench.clients import Client
 from tools.bench.hub import manage
-from tools.cluster import mixed, postgres
+from tools.cluster import mixed
 from tools.cluster.nodes import Node
 from tools.cluster.proxies import BalancingProxy
 
@@ -51,14 +50,6 @@ def fill(node: Node, headers: dict[str, str]) -> list[str]:
                 return stored
             stored.append(Client.decode(content)["memory"]["id"])
     raise AssertionError("the disk is not full")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with postgres.started() as database:
-        made = Cluster(tmp_path_factory.mktemp("cluster"), database)
-        yield made
-        made.stop()
 
 
 def figures(node: Node) -> dict[tuple[str, ...], float]:
