@@ -5,7 +5,7 @@ documents, the name of a service before a random value, or a name such as ``pass
 not a placeholder. The rules are in ``rules/*.toml``. Results never contain the value of a secret.
 
 The time is linear in the length of the text: every repetition in a pattern is bounded, or can start only at
-few places. A :class:`Budget` limits how often overlapping candidates are examined; a text that exceeds it
+few places. A :class:`Scan` limits how often overlapping candidates are examined; a text that exceeds it
 raises :class:`CheckTooCostly`.
 """
 
@@ -33,14 +33,15 @@ from memoryhub.security.secrets.secret_rules import (
     names_secret_file,
 )
 
-# Ordinary prose, code and logs of more than 2,000 characters use at most 1.3 units per character; lists of
-# ids and files of settings use at most 3.
 UNITS_PER_CHARACTER = 4
-MIN_UNITS = 10_000
+FREE_UNITS = 10_000
 UNITS_PER_CANDIDATE = 15  # in addition to one unit per character of the candidate
+UNITS_PER_NAME = 8
+UNITS_PER_RULE = 5
+CHARACTERS_PER_UNIT = 10
 MAX_CPU_SECONDS = 5.0  # a backstop for slow machines; the units are used up much earlier
 CHARACTERS_AROUND = 100  # of a match, in which ``near`` must match
-_CANDIDATES_PER_CLOCK_CHECK = 64
+_STEPS_PER_CLOCK_CHECK = 256
 
 REDACTED = "[secret removed]"
 UNCHECKED = "[text removed: too costly to check for secrets]"
@@ -55,31 +56,41 @@ class CheckTooCostly(Exception):
         super().__init__("the text is too costly to check for secrets. Shorten it or split it.")
 
 
-class Budget:
-    """Count the work spent on one text; raise :class:`CheckTooCostly` when it exceeds the limit.
+class Scan:
+    """One text and the work spent on it.
 
-    The count is deterministic: each candidate that a rule examines costs its length plus a constant. The CPU
-    time of the thread is a second limit.
+    The units of work are deterministic. The CPU time of the thread is a second limit.
     """
 
-    def __init__(self, length: int) -> None:
-        self.limit = max(MIN_UNITS, UNITS_PER_CHARACTER * length)
+    def __init__(self, text: str) -> None:
+        self.text, self.lowered = text, _lower_case(text)
+        self.limit = FREE_UNITS + UNITS_PER_CHARACTER * len(text)
         self.spent = 0
-        self._candidates = 0
+        self._steps = 0
         self._deadline = time.thread_time() + MAX_CPU_SECONDS
+        self._positions: dict[tuple[str, ...], list[int]] = {}
 
-    def spend(self, characters: int) -> None:
-        """Count one candidate of this many characters."""
-        self.spent += UNITS_PER_CANDIDATE + characters
+    def spend(self, units: int) -> None:
+        """Count a step of work. Raise :class:`CheckTooCostly` if it exceeds the limit."""
+        self.spent += units
         if self.spent > self.limit:
             raise CheckTooCostly
-        self._candidates += 1
-        if self._candidates % _CANDIDATES_PER_CLOCK_CHECK == 0:
-            self.check_time()
-
-    def check_time(self) -> None:
-        if time.thread_time() > self._deadline:
+        if self._steps % _STEPS_PER_CLOCK_CHECK == 0 and time.thread_time() > self._deadline:
             raise CheckTooCostly
+        self._steps += 1
+
+    def positions_of(self, words: tuple[str, ...]) -> list[int]:
+        """Return the positions where one of the words starts, in order. Several rules share them."""
+        if words not in self._positions:
+            self._positions[words] = sorted({at for word in words for at in _find_all(word, self.lowered)})
+        return self._positions[words]
+
+
+def _find_all(word: str, text: str) -> Iterator[int]:
+    at = text.find(word)
+    while at >= 0:
+        yield at
+        at = text.find(word, at + 1)
 
 
 class DetectedSecret(NamedTuple):
@@ -154,31 +165,27 @@ def redact_checked(text: str) -> str:
 
 def _find_spans(text: str) -> Iterator[_Span]:
     """Yield the secrets, those of a specific kind first. A value that one rule found is not checked again."""
-    budget, rules = Budget(len(text)), list(_applicable_rules(_lower_case(text)))
+    scan = Scan(text)
     found: set[int] = set()
-    specific = (_find_by_rule(rule, text, budget, found) for rule in rules if not _is_generic(rule))
-    generic = (_find_by_rule(rule, text, budget, found) for rule in rules if _is_generic(rule))
+    rules = list(_applicable_rules(scan.lowered))
+    specific = (_find_by_rule(rule, scan, found) for rule in rules if rule.kind != GENERIC_KIND)
+    generic = (_find_by_rule(rule, scan, found) for rule in rules if rule.kind == GENERIC_KIND)
     for span in chain(
-        chain.from_iterable(specific), find_near_service_names(text, budget), chain.from_iterable(generic)
+        chain.from_iterable(specific), find_near_service_names(scan), chain.from_iterable(generic)
     ):
         found.add(span.start)
         yield span
 
 
-def _is_generic(rule: SecretRule) -> bool:
-    return rule.kind == GENERIC_KIND
-
-
-def _find_by_rule(rule: SecretRule, text: str, budget: Budget, found: Container[int]) -> Iterator[_Span]:
-    budget.check_time()
+def _find_by_rule(rule: SecretRule, scan: Scan, found: Container[int]) -> Iterator[_Span]:
     closing: re.Match[str] | None = None
-    for match in find_matches(rule, text, budget, found):
+    for match in find_matches(rule, scan, found):
         start, end = secret_span(match)
         if "-----BEGIN" in match[0]:
             if closing is None or closing.start() < end:  # many keys may share one end: search it once
-                closing = _PEM_END.search(text, end)
+                closing = _PEM_END.search(scan.text, end)
             if not closing:
-                yield _Span(start, len(text), rule.kind)
+                yield _Span(start, len(scan.text), rule.kind)
                 return  # the rest is redacted; searching the end for each key would take quadratic time
             end = closing.end()
         yield _Span(start, end, rule.kind)
@@ -242,15 +249,12 @@ def _keywords_to_look_for(lowered: str, index: _RuleIndex) -> Iterator[tuple[str
 
 
 def _applicable_rules(lowered: str) -> Iterator[SecretRule]:
-    """Yield the rules of which a lower-case text contains a keyword and a hint."""
+    """Yield the rules of which a lower-case text contains a keyword and the hint."""
     index = _rule_index()
     keywords = _keywords_to_look_for(lowered, index)
     positions = {position for keyword, numbers in keywords if keyword in lowered for position in numbers}
-    hinted: dict[tuple[str, ...], bool] = {(): True}
     for rule in (index.rules[position] for position in sorted(positions)):
-        if rule.hints not in hinted:
-            hinted[rule.hints] = _contains_hint(rule.hints, lowered)
-        if hinted[rule.hints]:
+        if not rule.hint or _compile_lower_case(rule.hint).search(lowered):
             yield rule
 
 
@@ -265,72 +269,53 @@ def _lower_character(character: str) -> str:
     return lowered if len(lowered) == 1 else character
 
 
-def _contains_hint(hints: tuple[str, ...], lowered: str) -> bool:
-    """Return True if one of the hints matches the lower-case text."""
-    return any(_compile_hint(hint).search(lowered) for hint in hints)
-
-
 @cache
-def _compile_hint(regex: str) -> re.Pattern[str]:
+def _compile_lower_case(regex: str) -> re.Pattern[str]:
     return re.compile(regex, re.ASCII)
 
 
-def _find_anchors(hints: tuple[str, ...], lowered: str) -> list[int]:
-    """Return the positions in the lower-case text where a hint matches, in order."""
-    return sorted({match.start() for hint in hints for match in _compile_hint(hint).finditer(lowered)})
-
-
-def find_matches(
-    rule: SecretRule, text: str, budget: Budget, found: Container[int] = ()
-) -> Iterator[re.Match[str]]:
+def find_matches(rule: SecretRule, scan: Scan, found: Container[int] = ()) -> Iterator[re.Match[str]]:
     """Yield the matches that are secrets, except values that start at a position in ``found``.
 
     After a placeholder, search again from the start of its value. So values may overlap, and one character
-    can be examined many times. The budget limits that.
+    can be examined many times. The units of the scan limit that.
     """
-    if rule.anchored:
-        return _search_at_anchors(rule, text, budget, found)
-    return _search(rule, text, budget, found)
-
-
-def _search(rule: SecretRule, text: str, budget: Budget, found: Container[int]) -> Iterator[re.Match[str]]:
     position = 0
-    while match := rule.pattern.search(text, position):
-        is_secret, position = _examine(rule, match, budget, found)
-        if is_secret:
-            yield match
-
-
-def _search_at_anchors(
-    rule: SecretRule, text: str, budget: Budget, found: Container[int]
-) -> Iterator[re.Match[str]]:
-    position = 0
-    for anchor in _find_anchors(rule.hints, _lower_case(text)):
-        if anchor >= position and (match := rule.pattern.match(text, anchor)):
-            is_secret, position = _examine(rule, match, budget, found)
+    if not rule.starts:
+        scan.spend(len(scan.text) // CHARACTERS_PER_UNIT)
+        while match := rule.pattern.search(scan.text, position):
+            is_secret, position = _examine(rule, match, scan, found)
+            if is_secret:
+                yield match
+        return
+    scan.spend(UNITS_PER_RULE)
+    for start in scan.positions_of(rule.starts):
+        if start < position:
+            continue
+        scan.spend(1)
+        if match := rule.pattern.match(scan.text, start):
+            is_secret, position = _examine(rule, match, scan, found)
             if is_secret:
                 yield match
 
 
-def _examine(
-    rule: SecretRule, match: re.Match[str], budget: Budget, found: Container[int]
-) -> tuple[bool, int]:
+def _examine(rule: SecretRule, match: re.Match[str], scan: Scan, found: Container[int]) -> tuple[bool, int]:
     """Return whether a match is a secret, and the position to search on from."""
     start, end = secret_span(match)[0], match.end()
     if start in found:
         return False, end
-    if rule.precheck and not rule.precheck(match):
-        budget.spend(0)
-    else:
-        budget.spend(end - match.start())
+    if not rule.precheck or rule.precheck(match):
+        scan.spend(UNITS_PER_CANDIDATE + end - match.start())
         if rule.check(match) and (not rule.near or _is_near(rule.near, match)):
             return True, end
+    else:
+        scan.spend(UNITS_PER_NAME)
     return False, max(start, match.start() + 1)
 
 
 def _is_near(regex: str, match: re.Match[str]) -> bool:
     start, end = match.start() - CHARACTERS_AROUND, match.end() + CHARACTERS_AROUND
-    return _contains_hint((regex,), match.string[max(0, start) : end].lower())
+    return _compile_lower_case(regex).search(match.string[max(0, start) : end].lower()) is not None
 
 
 _MAX_CHARACTERS_BEFORE = 90  # in which the service is named
@@ -338,30 +323,29 @@ _VALUE = re.compile(r"(?<![\w+/.~-])[\w+/.~:-]{14,300}={0,3}(?![\w+/~-])", re.AS
 _NAME_IN_VALUE = re.compile(r"[A-Za-z_]\w{0,40}:{1,2}(?=\S{14})")  # `key:value`
 
 
-def find_near_service_names(text: str, budget: Budget) -> Iterator[_Span]:
+def find_near_service_names(scan: Scan) -> Iterator[_Span]:
     """Yield the random values after the name of a service, and values in the usual form of a token."""
-    mentions = _Mentions(text)
-    for run in _VALUE.finditer(text):
+    words = _WordsBefore(scan.text)
+    for run in _VALUE.finditer(scan.text):
         start, value = run.start(), run[0]
-        budget.spend(len(value))
+        scan.spend(UNITS_PER_CANDIDATE + len(value))
         if name := _NAME_IN_VALUE.match(value):
             start, value = start + name.end(), value[name.end() :]
         value = value.rstrip(".:")
         if not may_be_token(value):
             continue
         service = ""
-        if mentions.has_one_before(start):
-            budget.spend(_MAX_CHARACTERS_BEFORE)
-            service = load_service_names().find_issuer(
-                text[max(0, start - _MAX_CHARACTERS_BEFORE) : start], value
-            )
+        if words.name_service(start):
+            scan.spend(_MAX_CHARACTERS_BEFORE)
+            before = scan.text[max(0, start - _MAX_CHARACTERS_BEFORE) : start]
+            service = load_service_names().find_issuer(before, value)
         if service:
             yield _Span(start, start + len(value), f"{service} key")
         elif has_token_form(value):
             yield _Span(start, start + len(value), "token")
 
 
-class _Mentions:
+class _WordsBefore:
     """The names of services before the values of a text. Each part of the text is read once."""
 
     def __init__(self, text: str) -> None:
@@ -369,7 +353,7 @@ class _Mentions:
         self._read = 0  # the end of the part that was read
         self._latest = -1  # the position of the last name in it
 
-    def has_one_before(self, position: int) -> bool:
+    def name_service(self, position: int) -> bool:
         """Return True if the text just before a position contains the name of a service."""
         services, first = load_service_names().services, max(0, position - _MAX_CHARACTERS_BEFORE)
         previous = ""

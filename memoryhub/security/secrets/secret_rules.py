@@ -31,9 +31,8 @@ RULE_FILES = (
     "assignments",
 )
 # A token starts after a character that is no part of a word, or after an escaped line break in quoted code.
-_WORD_START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
+_WORD_START = r"(?<![\w-](?<!\\[nrt]))"
 _WORD_END = r"(?![\w-])"
-_LITERAL_START = re.compile(r"(?:[\w-]|\\[.$+])+(?![*+?{])", re.ASCII)
 
 
 def _find_check(name: str) -> Check:
@@ -52,34 +51,37 @@ def _join_lines(regex: str) -> str:
     return regex.replace("\n", "")
 
 
+_Keywords = tuple[Annotated[str, Field(min_length=1), AfterValidator(_require_lower_case)], ...]
+
+
 class SecretRule(RuleSchema):
     """One rule.
 
     ``keywords``: every match contains one of them. They are in lower case.
-    ``hints``: regexes of which one must match the lower-case text, if there are any.
+    ``starts``: every match starts with one of them, so the regex is tried only there. By default the keywords;
+    empty if a match may start with anything.
+    ``hint``: a regex that must match the lower-case text.
     ``check``: the function that separates secrets from placeholders. ``precheck``: a cheap test before it.
     ``near``: a regex that must match the lower-case text around a match.
     ``standalone``: the regex matches a whole token and never a part of a longer word.
-    ``anchored``: every match starts where a hint matches, so the regex is tried only there.
     """
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
     kind: str = Field(min_length=1)
-    keywords: tuple[Annotated[str, Field(min_length=1), AfterValidator(_require_lower_case)], ...] = Field(
-        min_length=1
-    )
+    keywords: _Keywords = Field(min_length=1)
+    starts: _Keywords = Field(default_factory=lambda rule: rule.get("keywords", ()))
     regex: Annotated[str, Field(min_length=1), AfterValidator(_join_lines)]
-    hints: tuple[Annotated[str, AfterValidator(_join_lines)], ...] = ()
+    hint: Annotated[str, AfterValidator(_join_lines)] = ""
     check: Annotated[Check, BeforeValidator(_find_check)] = has_variety
     precheck: Annotated[Check, BeforeValidator(_find_check)] | None = None
     near: str = ""
     standalone: bool = False
-    anchored: bool = False
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """The compiled regex. Most texts contain a keyword of few rules, so the others stay uncompiled."""
-        return re.compile(_as_standalone(self.regex) if self.standalone else self.regex, re.ASCII)
+        regex = f"{_WORD_START}(?:{self.regex}){_WORD_END}" if self.standalone else self.regex
+        return re.compile(regex, re.ASCII)
 
 
 class SecretRuleFile(PatternFile):
@@ -102,20 +104,6 @@ def load_rules() -> tuple[SecretRule, ...]:
     """Return the rules of all files, in the order of :data:`RULE_FILES`."""
     files = (load_rule_file(RULES / f"{name}.toml", SecretRuleFile) for name in RULE_FILES)
     return tuple(rule for file in files for rule in file.rules)
-
-
-def _as_standalone(regex: str) -> str:
-    """Return the regex with conditions on the characters before and after a match.
-
-    ``re`` skips quickly to a literal, but only if the pattern starts with it. So the check of the characters
-    before the token comes after its literal start.
-    """
-    literal = _LITERAL_START.match(regex)
-    if literal is None:
-        return f"{_WORD_START}(?:{regex}){_WORD_END}"
-    head = literal[0]
-    start = rf"(?:(?<![\w-]{head})|(?<=\\[nrt]{head}))"
-    return f"{head}{start}(?:{regex[len(head) :]}){_WORD_END}"
 
 
 SERVICES = RULES / "services.toml"
