@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from memoryhub.security.secrets.checks import has_token_form, may_be_token, secret_span
 from memoryhub.security.secrets.secret_rules import (
-    WORD,
     SecretRule,
     is_secret_file,
     load_rules,
@@ -37,7 +36,7 @@ UNITS_PER_CHARACTER = 4
 FREE_UNITS = 10_000
 UNITS_PER_CANDIDATE = 15  # in addition to one unit per character of the candidate
 UNITS_PER_NAME = 8
-UNITS_PER_RULE = 5
+UNITS_PER_ISSUER = 30
 CHARACTERS_PER_UNIT = 10
 MAX_CPU_SECONDS = 5.0  # a backstop for slow machines; the units are used up much earlier
 CHARACTERS_AROUND = 100  # of a match, in which ``near`` must match
@@ -288,12 +287,10 @@ def find_matches(rule: SecretRule, scan: Scan, found: Container[int] = ()) -> It
             if is_secret:
                 yield match
         return
-    scan.spend(UNITS_PER_RULE)
-    for start in scan.positions_of(rule.starts):
-        if start < position:
-            continue
-        scan.spend(1)
-        if match := rule.pattern.match(scan.text, start):
+    starts = scan.positions_of(rule.starts)
+    scan.spend(len(starts))
+    for start in starts:
+        if start >= position and (match := rule.pattern.match(scan.text, start)):
             is_secret, position = _examine(rule, match, scan, found)
             if is_secret:
                 yield match
@@ -325,7 +322,6 @@ _NAME_IN_VALUE = re.compile(r"[A-Za-z_]\w{0,40}:{1,2}(?=\S{14})")  # `key:value`
 
 def find_near_service_names(scan: Scan) -> Iterator[_Span]:
     """Yield the random values after the name of a service, and values in the usual form of a token."""
-    words = _WordsBefore(scan.text)
     for run in _VALUE.finditer(scan.text):
         start, value = run.start(), run[0]
         scan.spend(UNITS_PER_CANDIDATE + len(value))
@@ -334,36 +330,12 @@ def find_near_service_names(scan: Scan) -> Iterator[_Span]:
         value = value.rstrip(".:")
         if not may_be_token(value):
             continue
-        service = ""
-        if words.name_service(start):
-            scan.spend(_MAX_CHARACTERS_BEFORE)
-            before = scan.text[max(0, start - _MAX_CHARACTERS_BEFORE) : start]
-            service = load_service_names().find_issuer(before, value)
-        if service:
+        scan.spend(UNITS_PER_ISSUER)
+        before = scan.text[max(0, start - _MAX_CHARACTERS_BEFORE) : start]
+        if service := load_service_names().find_issuer(before, value):
             yield _Span(start, start + len(value), f"{service} key")
         elif has_token_form(value):
             yield _Span(start, start + len(value), "token")
-
-
-class _WordsBefore:
-    """The names of services before the values of a text. Each part of the text is read once."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._read = 0  # the end of the part that was read
-        self._latest = -1  # the position of the last name in it
-
-    def name_service(self, position: int) -> bool:
-        """Return True if the text just before a position contains the name of a service."""
-        services, first = load_service_names().services, max(0, position - _MAX_CHARACTERS_BEFORE)
-        previous = ""
-        for match in WORD.finditer(self._text, max(first, self._read), position):
-            word = match[0].lower()
-            if word in services or previous + word in services:
-                self._latest = match.start()
-            previous = word
-        self._read = position
-        return self._latest >= first
 
 
 class RedactSecretsFilter(logging.Filter):
