@@ -30,14 +30,18 @@ from memoryhub.security.secrets.secret_rules import (
     load_rules,
     load_service_names,
     names_secret_file,
+    split_words,
 )
 
-UNITS_PER_CHARACTER = 4
-FREE_UNITS = 10_000
-UNITS_PER_CANDIDATE = 15  # in addition to one unit per character of the candidate
+MIN_UNITS = 500
+UNITS_PER_CHARACTER = 2.2
+UNITS_PER_RULE = 6
+UNITS_PER_START = 2
 UNITS_PER_NAME = 8
-UNITS_PER_ISSUER = 30
-CHARACTERS_PER_UNIT = 10
+UNITS_PER_CANDIDATE = 24
+UNITS_PER_VALUE = 10
+UNITS_PER_TOKEN = 18
+UNITS_PER_ISSUER = 55
 MAX_CPU_SECONDS = 5.0  # a backstop for slow machines; the units are used up much earlier
 CHARACTERS_AROUND = 100  # of a match, in which ``near`` must match
 _STEPS_PER_CLOCK_CHECK = 256
@@ -63,7 +67,7 @@ class Scan:
 
     def __init__(self, text: str) -> None:
         self.text, self.lowered = text, _lower_case(text)
-        self.limit = FREE_UNITS + UNITS_PER_CHARACTER * len(text)
+        self.limit = max(MIN_UNITS, 100 + UNITS_PER_CHARACTER * len(text))
         self.spent = 0
         self._steps = 0
         self._deadline = time.thread_time() + MAX_CPU_SECONDS
@@ -281,14 +285,14 @@ def find_matches(rule: SecretRule, scan: Scan, found: Container[int] = ()) -> It
     """
     position = 0
     if not rule.starts:
-        scan.spend(len(scan.text) // CHARACTERS_PER_UNIT)
+        scan.spend(UNITS_PER_RULE + len(scan.text) // 14)
         while match := rule.pattern.search(scan.text, position):
             is_secret, position = _examine(rule, match, scan, found)
             if is_secret:
                 yield match
         return
     starts = scan.positions_of(rule.starts)
-    scan.spend(len(starts))
+    scan.spend(UNITS_PER_RULE + UNITS_PER_START * len(starts))
     for start in starts:
         if start >= position and (match := rule.pattern.match(scan.text, start)):
             is_secret, position = _examine(rule, match, scan, found)
@@ -302,7 +306,7 @@ def _examine(rule: SecretRule, match: re.Match[str], scan: Scan, found: Containe
     if start in found:
         return False, end
     if not rule.precheck or rule.precheck(match):
-        scan.spend(UNITS_PER_CANDIDATE + end - match.start())
+        scan.spend(UNITS_PER_CANDIDATE + (end - match.start()) // 2)
         if rule.check(match) and (not rule.near or _is_near(rule.near, match)):
             return True, end
     else:
@@ -322,20 +326,43 @@ _NAME_IN_VALUE = re.compile(r"[A-Za-z_]\w{0,40}:{1,2}(?=\S{14})")  # `key:value`
 
 def find_near_service_names(scan: Scan) -> Iterator[_Span]:
     """Yield the random values after the name of a service, and values in the usual form of a token."""
+    mentions = _Mentions(scan.text)
     for run in _VALUE.finditer(scan.text):
         start, value = run.start(), run[0]
-        scan.spend(UNITS_PER_CANDIDATE + len(value))
+        scan.spend(UNITS_PER_VALUE + len(value) // 4)
         if name := _NAME_IN_VALUE.match(value):
             start, value = start + name.end(), value[name.end() :]
         value = value.rstrip(".:")
         if not may_be_token(value):
             continue
-        scan.spend(UNITS_PER_ISSUER)
-        before = scan.text[max(0, start - _MAX_CHARACTERS_BEFORE) : start]
-        if service := load_service_names().find_issuer(before, value):
+        scan.spend(UNITS_PER_TOKEN)
+        service = ""
+        if mentions.has_one_before(start):
+            scan.spend(UNITS_PER_ISSUER)
+            before = scan.text[max(0, start - _MAX_CHARACTERS_BEFORE) : start]
+            service = load_service_names().find_issuer(before, value)
+        if service:
             yield _Span(start, start + len(value), f"{service} key")
         elif has_token_form(value):
             yield _Span(start, start + len(value), "token")
+
+
+class _Mentions:
+    """The names of services before the values of a text. Each part of the text is read once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._read = 0  # the end of the part that was read
+        self._latest = -1  # the end of the latest part with a name
+
+    def has_one_before(self, position: int) -> bool:
+        """Return True if the text just before a position may contain the name of a service."""
+        first = max(0, position - _MAX_CHARACTERS_BEFORE)
+        words = split_words(self._text[max(first, self._read) : position])
+        self._read = position
+        if load_service_names().are_in(words):
+            self._latest = position
+        return self._latest > first
 
 
 class RedactSecretsFilter(logging.Filter):

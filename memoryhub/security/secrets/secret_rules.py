@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache, cached_property
-from itertools import chain
 from operator import add
 from pathlib import Path
 from typing import Annotated, Any
@@ -110,7 +110,13 @@ def load_rules() -> tuple[SecretRule, ...]:
 SERVICES = RULES / "services.toml"
 _WORD = re.compile(r"[A-Z]?[a-z]+\d{0,2}|[A-Z]+(?![a-z])|\d+")
 _SEPARATOR = re.compile(r"(?:=>|[=:>,|]|\bis|----)[\s\"'`\\(\[{]{0,12}$")
+_MAX_SEPARATOR = 20  # characters
 _OPENING = " \t\r\n\"'`\\([{<"
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text in lower case. Names such as `launchDarkly` are several words."""
+    return [word.lower() for word in _WORD.findall(text)]
 
 
 class ServiceNames(RuleSchema):
@@ -120,16 +126,19 @@ class ServiceNames(RuleSchema):
     harmless_words: Words
     services: dict[str, str]
 
+    def are_in(self, words: list[str]) -> bool:
+        """Return True if the words name a service, alone or in pairs (`new relic`)."""
+        known = self.services.keys()
+        return not (known.isdisjoint(words) and known.isdisjoint(map(add, words, words[1:])))
+
     def find_issuer(self, before: str, value: str) -> str:
         """Return the service that the text before the value names as its issuer, or ""."""
         last_paragraph = before.rstrip(_OPENING + "=>:,|-?").rpartition("\n\n")[2]
-        words = [word.lower() for word in _WORD.findall(last_paragraph)]
-        pairs = list(map(add, words, words[1:]))  # `new relic`, `launchDarkly`
-        if self.services.keys().isdisjoint(words) and self.services.keys().isdisjoint(pairs):
+        words = split_words(last_paragraph)
+        service = next((self.services[name] for name in _possible_names(words) if name in self.services), "")
+        if not service:
             return ""
-        names = chain.from_iterable(zip(reversed(words), [*reversed(pairs), ""], strict=True))
-        service = next(self.services[name] for name in names if name in self.services)
-        is_assigned = bool(_SEPARATOR.search(before))
+        is_assigned = bool(_SEPARATOR.search(before[-_MAX_SEPARATOR:]))
         last, near = words[-1], words[-4:]
         has_key_word = not self.key_words.isdisjoint(near)
         if last in self.harmless_words and (last != "id" or "key" not in near[-2:]):
@@ -140,6 +149,14 @@ class ServiceNames(RuleSchema):
         if UUID.fullmatch(value) or HEX.fullmatch(value):
             return service if has_key_word and (is_assigned or ends_with_key_word) else ""
         return service if ends_with_key_word or (is_assigned and (has_key_word or len(words) <= 3)) else ""
+
+
+def _possible_names(words: list[str]) -> Iterator[str]:
+    """Yield each word, and each pair of words as one (`new relic`, `launchDarkly`), starting at the end."""
+    for at in range(len(words) - 1, -1, -1):
+        yield words[at]
+        if at:
+            yield words[at - 1] + words[at]
 
 
 @cache
