@@ -13,6 +13,7 @@ from memoryhub.security import secrets
 from memoryhub.security.prompt_injection import evidence, lexicon
 from memoryhub.security.secrets import secret_rules
 from memoryhub.security.secrets.checks import CHECKS
+from tools.secret_examples import make_examples
 
 RULE = 'id = "x"\nkind = "X token"\nkeywords = ["x_"]\nregex = "x_[a-z]+"\n'
 
@@ -35,7 +36,14 @@ class TestSecretRules:
     def test_regexes_compile(self) -> None:
         for rule in secret_rules.load_rules():
             assert rule.pattern
-            assert all(re.compile(hint) for hint in rule.hints)
+            assert re.compile(rule.hint)
+
+    def test_every_match_starts_where_the_regex_is_tried(self) -> None:
+        text = "\n".join(example.text for example in make_examples())
+        scan = secrets.Scan(text)
+        for rule in secret_rules.load_rules():
+            starts = {match.start() for match in rule.pattern.finditer(text)} if rule.starts else set()
+            assert starts <= set(scan.positions_of(rule.starts)), rule.id
 
     def test_every_check_is_used(self) -> None:
         rules = secret_rules.load_rules()

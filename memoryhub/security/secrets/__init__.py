@@ -30,18 +30,20 @@ from memoryhub.security.secrets.secret_rules import (
     load_rules,
     load_service_names,
     names_secret_file,
+    split_last_paragraph,
     split_words,
 )
 
-MIN_UNITS = 500
-UNITS_PER_CHARACTER = 2.2
-UNITS_PER_RULE = 6
-UNITS_PER_START = 2
-UNITS_PER_NAME = 8
-UNITS_PER_CANDIDATE = 24
-UNITS_PER_VALUE = 10
-UNITS_PER_TOKEN = 18
-UNITS_PER_ISSUER = 55
+# The units of a step are proportional to its time. Texts that consist of tokens and passwords alone use at most
+# 2.1 units per character, prose 0.5.
+MIN_UNITS, FREE_UNITS, UNITS_PER_CHARACTER = 500, 120, 2.2
+UNITS_PER_RULE, CHARACTERS_PER_UNIT = 6, 14  # to search the whole text with a regex
+UNITS_PER_START = 2  # to try a regex at one position
+UNITS_PER_NAME = 8  # to check the name before a value
+UNITS_PER_CANDIDATE = 24  # to check a value; in addition to half a unit per character
+UNITS_PER_VALUE = 10  # of 14 characters; in addition to a quarter of a unit per character
+UNITS_PER_TOKEN = 18  # to read the words between two values that may be tokens
+UNITS_PER_ISSUER = 24  # to find who issued a token; in addition to half a unit per word
 MAX_CPU_SECONDS = 5.0  # a backstop for slow machines; the units are used up much earlier
 CHARACTERS_AROUND = 100  # of a match, in which ``near`` must match
 _STEPS_PER_CLOCK_CHECK = 256
@@ -67,7 +69,7 @@ class Scan:
 
     def __init__(self, text: str) -> None:
         self.text, self.lowered = text, _lower_case(text)
-        self.limit = max(MIN_UNITS, 100 + UNITS_PER_CHARACTER * len(text))
+        self.limit = max(MIN_UNITS, FREE_UNITS + UNITS_PER_CHARACTER * len(text))
         self.spent = 0
         self._steps = 0
         self._deadline = time.thread_time() + MAX_CPU_SECONDS
@@ -170,7 +172,7 @@ def _find_spans(text: str) -> Iterator[_Span]:
     """Yield the secrets, those of a specific kind first. A value that one rule found is not checked again."""
     scan = Scan(text)
     found: set[int] = set()
-    rules = list(_applicable_rules(scan.lowered))
+    rules = list(applicable_rules(scan.lowered))
     specific = (_find_by_rule(rule, scan, found) for rule in rules if rule.kind != GENERIC_KIND)
     generic = (_find_by_rule(rule, scan, found) for rule in rules if rule.kind == GENERIC_KIND)
     for span in chain(
@@ -251,7 +253,7 @@ def _keywords_to_look_for(lowered: str, index: _RuleIndex) -> Iterator[tuple[str
     return chain(index.short, *(index.by_code[code] for code in found))
 
 
-def _applicable_rules(lowered: str) -> Iterator[SecretRule]:
+def applicable_rules(lowered: str) -> Iterator[SecretRule]:
     """Yield the rules of which a lower-case text contains a keyword and the hint."""
     index = _rule_index()
     keywords = _keywords_to_look_for(lowered, index)
@@ -285,7 +287,7 @@ def find_matches(rule: SecretRule, scan: Scan, found: Container[int] = ()) -> It
     """
     position = 0
     if not rule.starts:
-        scan.spend(UNITS_PER_RULE + len(scan.text) // 14)
+        scan.spend(UNITS_PER_RULE + len(scan.text) // CHARACTERS_PER_UNIT)
         while match := rule.pattern.search(scan.text, position):
             is_secret, position = _examine(rule, match, scan, found)
             if is_secret:
@@ -338,9 +340,10 @@ def find_near_service_names(scan: Scan) -> Iterator[_Span]:
         scan.spend(UNITS_PER_TOKEN)
         service = ""
         if mentions.has_one_before(start):
-            scan.spend(UNITS_PER_ISSUER)
             before = scan.text[max(0, start - _MAX_CHARACTERS_BEFORE) : start]
-            service = load_service_names().find_issuer(before, value)
+            words = split_last_paragraph(before)
+            scan.spend(UNITS_PER_ISSUER + len(words) // 2)
+            service = load_service_names().find_issuer(before, words, value)
         if service:
             yield _Span(start, start + len(value), f"{service} key")
         elif has_token_form(value):

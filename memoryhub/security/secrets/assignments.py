@@ -286,7 +286,7 @@ def has_digit(value: str) -> bool:
 
 def entropy(text: str) -> float:
     """Return the Shannon entropy in bits per character."""
-    counts = [text.count(character) for character in set(text)]
+    counts = map(text.count, set(text))
     return math.log2(len(text)) - sum(n * math.log2(n) for n in counts if n > 1) / len(text)
 
 

@@ -119,6 +119,11 @@ def split_words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
 
+def split_last_paragraph(before: str) -> list[str]:
+    """Return the words of the last paragraph before a value."""
+    return split_words(before.rstrip(_OPENING + "=>:,|-?").rpartition("\n\n")[2])
+
+
 class ServiceNames(RuleSchema):
     """``services``: the name in lower case without spaces, and the name to show."""
 
@@ -131,10 +136,11 @@ class ServiceNames(RuleSchema):
         known = self.services.keys()
         return not (known.isdisjoint(words) and known.isdisjoint(map(add, words, words[1:])))
 
-    def find_issuer(self, before: str, value: str) -> str:
-        """Return the service that the text before the value names as its issuer, or ""."""
-        last_paragraph = before.rstrip(_OPENING + "=>:,|-?").rpartition("\n\n")[2]
-        words = split_words(last_paragraph)
+    def find_issuer(self, before: str, words: list[str], value: str) -> str:
+        """Return the service that the text before the value names as its issuer, or "".
+
+        ``words``: those of the last paragraph before the value.
+        """
         service = next((self.services[name] for name in _possible_names(words) if name in self.services), "")
         if not service:
             return ""
