@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import time
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.security.secrets import REDACTED, find_secrets, redact
+from memoryhub.security.secrets import REDACTED, CheckTooCostly, find_secrets, redact
 from tools.secret_examples import fill_template, make_examples
 
 
@@ -95,7 +96,8 @@ def test_repetition_takes_linear_time(part: str) -> None:
         spent = []
         for _ in range(2):
             start = time.thread_time()
-            find_secrets(text)
+            with suppress(CheckTooCostly):  # some are refused
+                find_secrets(text)
             spent.append(time.thread_time() - start)
         return min(spent)
 

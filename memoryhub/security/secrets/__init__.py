@@ -5,8 +5,8 @@ documents, the name of a service before a random value, or a name such as ``pass
 not a placeholder. The rules are in ``rules/*.toml``. Results never contain the value of a secret.
 
 The time is linear in the length of the text: every repetition in a pattern is bounded, or can start only at
-few places. A :class:`Scan` limits how often overlapping candidates are examined; a text that exceeds it
-raises :class:`CheckTooCostly`.
+few places. A :class:`Scan` counts the work; a text that needs more than its length allows raises
+:class:`CheckTooCostly`.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from memoryhub.security.secrets.secret_rules import (
     split_words,
 )
 
-# The units of a step are proportional to its time. Texts that consist of tokens and passwords alone use at most
-# 2.1 units per character, prose 0.5.
-MIN_UNITS, FREE_UNITS, UNITS_PER_CHARACTER = 500, 120, 2.2
+# The units of a step are proportional to its time. Texts that consist of tokens and passwords alone use at
+# most 2.4 units per character, prose 0.5.
+MIN_UNITS, FREE_UNITS, UNITS_PER_CHARACTER = 500, 140, 2.4
 UNITS_PER_RULE, CHARACTERS_PER_UNIT = 6, 14  # to search the whole text with a regex
 UNITS_PER_START = 2  # to try a regex at one position
-UNITS_PER_NAME = 8  # to check the name before a value
-UNITS_PER_CANDIDATE = 24  # to check a value; in addition to half a unit per character
+UNITS_PER_NAME = 11  # to check the name before a value
+UNITS_PER_CANDIDATE = 34  # to check a value; in addition to half a unit per character
 UNITS_PER_VALUE = 10  # of 14 characters; in addition to a quarter of a unit per character
-UNITS_PER_TOKEN = 18  # to read the words between two values that may be tokens
-UNITS_PER_ISSUER = 24  # to find who issued a token; in addition to half a unit per word
+UNITS_PER_TOKEN = 26  # to read the words between two values that may be tokens
+UNITS_PER_ISSUER = 20  # to find who issued a token; in addition to half a unit per word
 MAX_CPU_SECONDS = 5.0  # a backstop for slow machines; the units are used up much earlier
 CHARACTERS_AROUND = 100  # of a match, in which ``near`` must match
 _STEPS_PER_CLOCK_CHECK = 256

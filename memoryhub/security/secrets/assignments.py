@@ -246,8 +246,8 @@ _PLACEHOLDER = re.compile(
 )
 # Each lower-case match of _PLACEHOLDER contains one of these. Searching for them is many times faster.
 _PLACEHOLDER_WORDS = (
-    "your example change place dummy redacted xxx *** ... … todo foobar lorem environ getenv process.env ${ {{ %("
-    " secrets. vault: encrypted:"
+    "your example change place dummy redacted xxx *** ... … todo foobar lorem environ getenv process.env"
+    " ${ {{ %( secrets. vault: encrypted:"
 ).split()
 _ASKS_TO_BE_REPLACED = re.compile(r"your|x{4}|\*{3}|\.{3}", re.IGNORECASE)
 # Words that made-up values consist of. Only the rest of a value can be a secret.

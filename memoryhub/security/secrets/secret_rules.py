@@ -59,8 +59,8 @@ class SecretRule(RuleSchema):
     """One rule.
 
     ``keywords``: every match contains one of them. They are in lower case.
-    ``starts``: every match starts with one of them, so the regex is tried only there. By default the keywords;
-    empty if a match may start with anything.
+    ``starts``: every match starts with one of them, so the regex is tried only there. By default, these are
+    the keywords. Empty if a match may start with anything.
     ``hint``: a regex that must match the lower-case text.
     ``check``: the function that separates secrets from placeholders. ``precheck``: a cheap test before it.
     ``near``: a regex that must match the lower-case text around a match.
