@@ -124,6 +124,7 @@ def look_at(page: Page, addresses: Iterable[str]) -> None:
     assert not wrong, "\n" + "\n".join(f"{what}\n    on {places}" for what, places in wrong.items())
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("embedding")
 def test_every_page_passes_all_checks(
     open_page: OpenPage, live_server: Any, watch: Watch, settings: Any
@@ -140,6 +141,7 @@ def test_every_page_passes_all_checks(
     look_at(page, SiteWalk(client, boss).addresses())
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("embedding")
 def test_pages_of_the_demo_load_little_and_are_short_on_a_phone(open_page: OpenPage) -> None:
     full_store.run_demo()
@@ -204,6 +206,7 @@ def test_nor_where_a_card_of_the_review_shows_all_of_its_text(
     look_at(page, [HERE])
 
 
+@pytest.mark.long
 def test_nor_where_nothing_was_stored_yet(open_page: OpenPage, reader: User, watch: Watch) -> None:
     """Also for a user without any permission."""
     watch.expect(404, 422)
