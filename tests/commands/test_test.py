@@ -34,7 +34,7 @@ def test_arguments_and_exit_code_are_those_of_pytest(given):
 
 
 @pytest.mark.parametrize(("processors", "processes"), [(2, 3), (64, MAX_PROCESSES)])
-def test_default_leaves_out_served_and_long_tests_and_uses_all_processors(given, monkeypatch, processors, processes):
+def test_default_leaves_out_served_and_long_tests(given, monkeypatch, processors, processes):
     monkeypatch.setattr("os.cpu_count", lambda: processors)
     with pytest.raises(SystemExit):
         Command().run_from_argv(["manage.py", "test"])
