@@ -87,9 +87,7 @@ class TestEachList:
                 rows = page.locator(f"main {row}")
                 there_and_back(page, rows.nth(min(18, rows.count() - 1)), page.go_back)
 
-    def test_the_next_page_has_its_own_address_without_scripts_too(
-        self, open_page: Any, reader: Any
-    ) -> None:
+    def test_the_next_page_has_its_own_address_without_scripts_too(self, open_page: Any, reader: Any) -> None:
         page = open_page("about:blank", reader, java_script_enabled=False)
         for path, row in LISTS:
             with in_case(path):
