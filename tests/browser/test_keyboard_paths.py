@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
-from tests.browser.conftest import DESKTOP, PHONE, OpenPage
+from tests.browser.conftest import DESKTOP, PHONE, OpenPage, press_tab
 from tests.browser.page_checks import EVERYTHING, Requests, axe_problems, load_axe
 from tests.cases import in_case
 
@@ -41,13 +41,16 @@ FROM_THE_TOP = """() => {
   document.body.removeAttribute("tabindex");
 }"""
 # Records where the focus is after each Tab: -1 outside of the page, -2 at an element that is no stop itself.
-# To ask after each key takes longer.
+# To ask after each key takes longer. A repeated key has not moved the focus yet.
 RECORD_STOPS = """() => {
   window.stopsOfTab = [];
-  window.addEventListener("keyup", ({ key }) => {
+  const record = ({ key, type, repeat }) => {
     const { activeElement, body } = document;
-    if (key === "Tab") window.stopsOfTab.push(activeElement === body ? -1 : activeElement.stop ?? -2);
-  }, true);
+    if (key !== "Tab" || (type === "keydown" && !repeat)) return;
+    window.stopsOfTab.push(activeElement === body ? -1 : activeElement.stop ?? -2);
+  };
+  window.addEventListener("keydown", record, true);
+  window.addEventListener("keyup", record, true);
 }"""
 
 
@@ -67,8 +70,7 @@ def tab_over(page: Page) -> None:
     page.evaluate(RECORD_STOPS)
     pressed: list[int] = []
     for keys in [len(stops) + 1, *[1] * 19]:
-        for _ in range(keys):
-            page.keyboard.press("Tab")
+        press_tab(page, keys)
         pressed = page.evaluate("() => window.stopsOfTab")
         if (end := _end_of_page(pressed)) is not None:
             break
