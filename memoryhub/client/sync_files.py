@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
 import secrets
 import unicodedata
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.client.errors import ConfigurationError
+from memoryhub.core.files import replace_file
 from memoryhub.core.front_matter import (
     InvalidFrontMatter,
     field_line,
@@ -310,15 +310,8 @@ class Folder:
         """Write a file atomically; one above public is readable by its owner only."""
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        try:
-            with open(
-                os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666), "wb"
-            ) as file:
-                file.write(text.encode())
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        with replace_file(path, 0o600 if private else 0o666) as file:
+            file.write(text.encode())
 
     def delete(self, name: str) -> None:
         (self.path / name).unlink(missing_ok=True)
