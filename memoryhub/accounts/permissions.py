@@ -1,4 +1,4 @@
-"""The names of the permissions that the code asks for; roles grant them. Templates use ``perms.memoryhub``."""
+"""The permissions that the code asks for. Roles grant them; templates use ``perms.memoryhub``."""
 
 ADD_MEMORY = "memoryhub.add_memory"
 CHANGE_MEMORY = "memoryhub.change_memory"

@@ -16,15 +16,14 @@ from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 from django.db import connection
 from django.db.models import Q
 
+from memoryhub.accounts.permissions import ADD_MEMORY, ADD_RUN, DELETE_MEMORY, ERASE_MEMORY
 from memoryhub.core.vocabulary import RIGHTS, Right
 
 _APPS = ("contenttypes", "auth", "memoryhub")
 # The permissions that a person needs to give a right to a token. Maintenance also trashes and erases.
 _PERMISSIONS_OF_RIGHT: dict[str, tuple[str, ...]] = {
-    Right.WRITE.value: ("memoryhub.add_memory",),
-    Right.MAINTAIN.value: tuple(
-        f"memoryhub.{name}" for name in ("add_maintenancerun", "delete_memory", "erase_memory")
-    ),
+    Right.WRITE.value: (ADD_MEMORY,),
+    Right.MAINTAIN.value: (ADD_RUN, DELETE_MEMORY, ERASE_MEMORY),
 }
 
 

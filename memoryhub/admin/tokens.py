@@ -17,13 +17,8 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts import roles, tokens
-from memoryhub.accounts.clearance import (
-    VIEW_TOKENS_PERMISSION,
-    grantable_clearances,
-    is_confined,
-    request_actor,
-    user_clearance,
-)
+from memoryhub.accounts.clearance import grantable_clearances, is_confined, request_actor, user_clearance
+from memoryhub.accounts.permissions import VIEW_TOKEN
 from memoryhub.admin.base import (
     DraftAdmin,
     ModelForm,
@@ -263,7 +258,7 @@ class OAuthClientAdmin(ReadOnlyAdmin):
         return OAuthClient.objects.all() if clearance.every_token else OAuthClient.objects.none()
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return request.user.has_perm(VIEW_TOKENS_PERMISSION)
+        return request.user.has_perm(VIEW_TOKEN)
 
     hosts_shown = value_column("redirects to", "hosts", ", ".join)
 

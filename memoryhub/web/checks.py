@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from memoryhub.access import policy
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.accounts.permissions import CHANGE_MEMORY
 from memoryhub.checks import services
 from memoryhub.checks.services import MAX_PROMPT, CheckDraft
 from memoryhub.core.form_fields import LinesField, TextField
@@ -28,7 +29,6 @@ from memoryhub.search.hybrid import search_memories
 from memoryhub.web.base.forms import PlainForm, ProjectField, to_sentence
 from memoryhub.web.base.requests import cursor_page
 
-PERMISSION = "memoryhub.change_memory"
 PAGE_SIZE, MAX_ON_HOME, MAX_READ_FOR_HOME = 50, 5, 100
 MAX_MATCHES, MAX_SEARCH_CHARS = 8, 400  # of the search for a memory in the form
 _LINES = "One per line."
@@ -131,7 +131,7 @@ def checks_page(request: HttpRequest) -> HttpResponse:
     context = {
         **listed,
         "rows": _rows(listed["page"].items, clearance),
-        "may_change": request.user.has_perm(PERMISSION),
+        "may_change": request.user.has_perm(CHANGE_MEMORY),
     }
     return render(request, "checks/page.html", context)
 
@@ -161,7 +161,7 @@ def failed_checks(clearance: Clearance) -> list[CheckRow]:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@permission_required(PERMISSION, raise_exception=True)
+@permission_required(CHANGE_MEMORY, raise_exception=True)
 def check_new(request: HttpRequest) -> HttpResponse:
     """Create a check. With ``start``, the form begins with a prompt of the recall preview."""
     if request.method != "POST":
@@ -172,7 +172,7 @@ def check_new(request: HttpRequest) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@permission_required(PERMISSION, raise_exception=True)
+@permission_required(CHANGE_MEMORY, raise_exception=True)
 def check_edit(request: HttpRequest, uid: str) -> HttpResponse:
     """Change a check. The person who saves it becomes its owner."""
     check = _find(request, uid)
@@ -222,7 +222,7 @@ def _undo_message(
 
 
 @require_POST
-@permission_required(PERMISSION, raise_exception=True)
+@permission_required(CHANGE_MEMORY, raise_exception=True)
 def check_delete(request: HttpRequest, uid: str) -> HttpResponse:
     """Delete a check, with a message that can create it again."""
     form = CheckForm(initial=services.to_draft(_find(request, uid)))

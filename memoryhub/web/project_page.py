@@ -18,6 +18,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import Actor, Clearance, format_display_name, is_redacted
 from memoryhub.accounts.clearance import request_actor, request_clearance, reveal_if_secret
+from memoryhub.accounts.permissions import ADD_MEMORY, ADD_RUN, CHANGE_FACT
 from memoryhub.accounts.tokens import token_actor
 from memoryhub.capture import projects
 from memoryhub.capture.page_corrections import Action, Corrected, Correction, correct_page
@@ -42,10 +43,8 @@ from memoryhub.web.base.markdown import to_plain_text
 from memoryhub.web.base.session_titles import session_url
 from memoryhub.web.injections import WITHHELD_TEXTS
 from memoryhub.web.memories.bulk_actions import add_result_messages, allowed_actions, is_allowed
-from memoryhub.web.projects import CONFIGURE_PERMISSION
 
 MAX_LEFT_OUT = 50  # memories listed as left out
-_ADD_PERMISSION, _FACT_PERMISSION = "memoryhub.add_memory", "memoryhub.change_fact"
 _TYPE_REASONS = {
     "bugfix": "a fix",
     "change": "a change",
@@ -110,9 +109,9 @@ def _render_page(
         "left_out_facts": Fact.objects.visible_to(clearance).filter(uid__in=project.off_page_facts),
         "off_page": OFF_PAGE,
         "acts": allowed_actions(request),
-        "may_add": request.user.has_perm(_ADD_PERMISSION),
-        "may_change_facts": request.user.has_perm(_FACT_PERMISSION),
-        "may_configure": request.user.has_perm(CONFIGURE_PERMISSION),
+        "may_add": request.user.has_perm(ADD_MEMORY),
+        "may_change_facts": request.user.has_perm(CHANGE_FACT),
+        "may_configure": request.user.has_perm(ADD_RUN),
         "refused": refused,
         "error": error,
     }
@@ -176,10 +175,10 @@ def project_page_correct(request: HttpRequest, name: str) -> HttpResponse:
 
 def _require_permission(request: HttpRequest, action: str, kind: str) -> None:
     if action == "add":
-        allowed = request.user.has_perm(_ADD_PERMISSION)
+        allowed = request.user.has_perm(ADD_MEMORY)
     elif kind == "fact":
-        allowed = request.user.has_perm(_FACT_PERMISSION)
-        allowed = allowed and (action != "reword" or request.user.has_perm(_ADD_PERMISSION))
+        allowed = request.user.has_perm(CHANGE_FACT)
+        allowed = allowed and (action != "reword" or request.user.has_perm(ADD_MEMORY))
     else:
         allowed = is_allowed(request, _KIND_OF_ACTION[action])
     if not allowed:
@@ -203,7 +202,7 @@ def _add_messages(request: HttpRequest, done: Corrected, back: str) -> None:
 def project_page_settings(request: HttpRequest, name: str) -> HttpResponse:
     """Send the page at the start of sessions or not, or include the facts again that it leaves out."""
     _find_project(request, name)
-    if not request.user.has_perm(CONFIGURE_PERMISSION):
+    if not request.user.has_perm(ADD_RUN):
         raise PermissionDenied
     changes: dict[str, Any] = {}
     if request.POST.get("sends") in ("yes", "no"):

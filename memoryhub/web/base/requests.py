@@ -6,7 +6,7 @@ and never widens it. An address with a project of its own shows that one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from django.contrib.auth.decorators import user_passes_test
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied, TooManyFieldsSent
+from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
@@ -29,6 +30,7 @@ from memoryhub.core.pagination import paginate
 from memoryhub.stats.counts import facets_and_days
 
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
+Rows = TypeVar("Rows", bound=Sequence[Any])
 
 
 def require(test: Callable[[Any], bool]) -> Callable[[View], View]:
@@ -73,6 +75,16 @@ def cursor_page(request: HttpRequest, rows: QuerySet[Any], column: str, limit: i
     cursor = request.GET.get("cursor")
     page = paginate(rows, column, limit, cursor)
     return {"page": page, "next_cursor": page.next_cursor, "first": not cursor}
+
+
+def numbered_page(request: HttpRequest, rows: Rows, size: int) -> tuple[Rows, dict[str, int]]:
+    """Return the rows of the page that the address names, and the context of a list with page numbers.
+
+    An invalid number selects the first page or the last one.
+    """
+    page = Paginator(rows, size).get_page(request.GET.get("page"))
+    shown: Any = page.object_list
+    return shown, {"number": page.number, "last": page.paginator.num_pages}
 
 
 def update_address_bar(
