@@ -22,6 +22,7 @@ from memoryhub.accounts.permissions import ADD_MEMORY, ADD_RUN, CHANGE_FACT
 from memoryhub.accounts.tokens import token_actor
 from memoryhub.capture import projects
 from memoryhub.capture.page_corrections import Action, Corrected, Correction, correct_page
+from memoryhub.core.form_fields import to_sentence
 from memoryhub.core.text import collapse_whitespace, estimate_tokens, readable
 from memoryhub.core.vocabulary import Right
 from memoryhub.injection import context_block, selection
@@ -38,7 +39,7 @@ from memoryhub.injection.services import preview_session_start
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import AgentToken, Fact, Project
 from memoryhub.web.accounts.profile import own_tokens
-from memoryhub.web.base.forms import PlainForm, to_sentence
+from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.markdown import to_plain_text
 from memoryhub.web.base.session_titles import session_url
 from memoryhub.web.injections import WITHHELD_TEXTS

@@ -21,13 +21,14 @@ from pydantic import BaseModel
 from memoryhub.access.policy import Actor
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.accounts.permissions import ADD_RUN, ERASE_MEMORY
+from memoryhub.core.form_fields import to_sentence
 from memoryhub.maintenance import executor, results, runs
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.base import UNCHANGED, Operation
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs
-from memoryhub.web.base.forms import ListFilter, parse_whole_number, to_sentence
+from memoryhub.web.base.forms import ListFilter, parse_whole_number
 from memoryhub.web.base.navigation import can_view_runs
 from memoryhub.web.base.requests import cursor_page, numbered_page, require
 from memoryhub.web.memories.bulk_actions import OPERATION_NAME, is_allowed

@@ -20,6 +20,7 @@ from django.urls import Resolver404, resolve, reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from memoryhub.core.database import write_transaction
+from memoryhub.core.form_fields import to_sentence
 from memoryhub.core.text import shorten
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import SavedSearch
@@ -30,7 +31,6 @@ from memoryhub.web.base.forms import (
     MonthFilter,
     SessionFilter,
     TimelineFilter,
-    to_sentence,
 )
 from memoryhub.web.base.requests import SCOPED_PAGES, HtmxHttpRequest, signed_in_user
 from memoryhub.web.duplicates.presenters import DuplicatesFilter

@@ -20,6 +20,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from memoryhub.accounts.clearance import full_clearance, request_actor
 from memoryhub.accounts.people import people_with_permission
 from memoryhub.accounts.permissions import ADD_MEMORY, ADD_RUN
+from memoryhub.core.form_fields import to_sentence
 from memoryhub.maintenance import results, runs
 from memoryhub.memories.delete import load_caps
 from memoryhub.memories.errors import StoreError
@@ -30,7 +31,7 @@ from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, MAX_RESPONSE_SECONDS, OWN_FORMAT, WRITERS, write_export
 from memoryhub.transfer.records import MAPPING_TARGETS
 from memoryhub.transfer.reports import suggest_cap
-from memoryhub.web.base.forms import PlainForm, to_sentence
+from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.runs import control, number_parameter, progress_context, render_progress
 
 

@@ -129,7 +129,7 @@ def referring_page(request: HttpRequest, own: str) -> str:
     return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
 
-_TEXT_FIELDS = frozenset(
+TEXT_FIELDS = frozenset(
     """abstract aliases concepts content email entities files_modified files_read folder ignored_paths into
     must_words name never_projects never_words object overview predicate projects prompt subject subtitle tag
     tags text title url username""".split()
@@ -151,7 +151,7 @@ def submitted_texts(request: HttpRequest) -> list[tuple[str, str]]:
     return [
         (name.replace("_", " ").capitalize(), text)
         for name, text in fields
-        if text and name != "seen" and (name in _TEXT_FIELDS or len(text.split()) > 1 or not text.isascii())
+        if text and name != "seen" and (name in TEXT_FIELDS or len(text.split()) > 1 or not text.isascii())
     ]
 
 

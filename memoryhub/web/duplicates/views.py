@@ -19,13 +19,13 @@ from memoryhub import memories
 from memoryhub.access import policy
 from memoryhub.accounts.clearance import request_actor, request_clearance, reveal_secrets
 from memoryhub.accounts.permissions import CHANGE_MEMORY, DELETE_MEMORY
-from memoryhub.core.form_fields import normalize_newlines
+from memoryhub.core.form_fields import normalize_newlines, to_sentence
 from memoryhub.core.text import format_count
 from memoryhub.duplicates import MAX_MEMBERS, Cluster, DuplicateClusters
 from memoryhub.injection.effects import preview_change
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
-from memoryhub.web.base.forms import parse_aware_datetime, to_sentence
+from memoryhub.web.base.forms import parse_aware_datetime
 from memoryhub.web.base.requests import (
     HtmxHttpRequest,
     numbered_page,

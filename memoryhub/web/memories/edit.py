@@ -19,10 +19,10 @@ from memoryhub import memories
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance, reveal_if_secret
 from memoryhub.accounts.permissions import ADD_MEMORY, CHANGE_MEMORY, DELETE_MEMORY, ERASE_MEMORY
+from memoryhub.core.form_fields import to_sentence
 from memoryhub.injection import effects
 from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
-from memoryhub.web.base.forms import to_sentence
 from memoryhub.web.base.requests import HtmxHttpRequest, return_url
 from memoryhub.web.injections import PREVIEW, effect_context, render_panel, render_refusal
 from memoryhub.web.memories import queries
