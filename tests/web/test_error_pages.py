@@ -172,8 +172,6 @@ def test_single_words_that_were_typed_are_shown(path, typed):
 SHORT_FIELDS = frozenset(
     "category key memory_id must_bring never_bring project session_id superseded_by".split()
 )
-    "category key memory_id must_bring never_bring project session_id superseded_by".split()
-)
 
 
 def forms_below(form: type[forms.BaseForm]) -> Iterator[type[forms.BaseForm]]:
