@@ -67,13 +67,6 @@ QUERY_SECONDS = 2.0  # a person waits; full-text results alone are better than a
 MIN_TEXT_CHARS = 400  # no model rejects a text this short
 _TOO_LARGE = {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY}
 _ENDPOINT_LABEL = "the embeddings endpoint"
-_FIXES = {
-    300: "redirects are not followed; set embeddings_url to the address that it leads to",
-    400: "check embeddings_url",
-    401: "check MEMORYHUB_EMBEDDINGS_KEY",
-    403: "check MEMORYHUB_EMBEDDINGS_KEY",
-    404: "check embeddings_url and embeddings_model",
-}
 _BASE_RESPONSE_BYTES, _BYTES_PER_VECTOR = 1_000_000, 200_000  # 8192 numbers of 24 characters
 
 
@@ -191,4 +184,4 @@ class EndpointEmbedder:
 def _to_error(answer: http_client.HttpAnswer) -> RequestFailed | _RequestRefused:
     if answer.status in _TOO_LARGE:
         return _RequestRefused(f"{_ENDPOINT_LABEL} rejects the texts (status {answer.status})")
-    return to_request_failed(answer, _ENDPOINT_LABEL, _FIXES)
+    return to_request_failed(answer, _ENDPOINT_LABEL, "embeddings")
