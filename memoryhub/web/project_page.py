@@ -11,7 +11,6 @@ from django.contrib import messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
@@ -41,6 +40,7 @@ from memoryhub.models import AgentToken, Fact, Project
 from memoryhub.web.accounts.profile import own_tokens
 from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.markdown import to_plain_text
+from memoryhub.web.base.requests import show_success
 from memoryhub.web.base.session_titles import session_url
 from memoryhub.web.injections import WITHHELD_TEXTS
 from memoryhub.web.memories.bulk_actions import add_result_messages, allowed_actions, is_allowed
@@ -193,10 +193,10 @@ def _add_messages(request: HttpRequest, done: Corrected, back: str) -> None:
         messages.success(request, "The line is stored as a pinned memory.")
     if done.ended and done.ended.facts:
         context = {"ended": done.ended, "summary": "1 fact has ended", "back": back}
-        messages.success(request, render_to_string("facts/page.html#ended", context, request=request))
+        show_success(request, "facts/page.html#ended", context)
     if done.settings:
         context = {"change": done.settings, "text": "The fact is left out of the page"}
-        messages.success(request, render_to_string("projects/page.html#changed", context, request=request))
+        show_success(request, "projects/page.html#changed", context)
 
 
 @require_POST
@@ -214,7 +214,7 @@ def project_page_settings(request: HttpRequest, name: str) -> HttpResponse:
         raise BadRequest("sends must be yes or no")
     changed = projects.configure_project(name, request_actor(request), **changes)
     context = {"change": changed.undo, "text": "Settings saved"}
-    messages.success(request, render_to_string("projects/page.html#changed", context, request=request))
+    show_success(request, "projects/page.html#changed", context)
     return redirect("project-page", name)
 
 

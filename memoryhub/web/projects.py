@@ -10,7 +10,6 @@ from django.core.exceptions import BadRequest, PermissionDenied
 from django.forms.models import model_to_dict
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
@@ -26,7 +25,7 @@ from memoryhub.injection.effects import preview_settings
 from memoryhub.memories import Forbidden, NotFound, StoreError
 from memoryhub.models import Project, ProjectIdentity
 from memoryhub.web.base.forms import PlainForm
-from memoryhub.web.base.requests import HtmxHttpRequest
+from memoryhub.web.base.requests import HtmxHttpRequest, show_success
 from memoryhub.web.injections import PREVIEW, effect_context, render_panel, render_refusal
 
 # A mode needs the permission of maintenance runs, a pause that of changing memories.
@@ -202,7 +201,7 @@ def _require(request: HttpRequest, *permissions: str) -> None:
 
 def _show_change(request: HttpRequest, changed: ProjectChange, text: str) -> HttpResponse:
     context = {"change": changed.undo, "text": text}
-    messages.success(request, render_to_string("projects/page.html#changed", context, request=request))
+    show_success(request, "projects/page.html#changed", context)
     return redirect("project-settings", changed.project.name)
 
 

@@ -15,7 +15,6 @@ from django.db.models import QuerySet
 from django.forms import BooleanField
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
-from django.template.loader import render_to_string
 from django.urls import Resolver404, resolve, reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -32,7 +31,7 @@ from memoryhub.web.base.forms import (
     SessionFilter,
     TimelineFilter,
 )
-from memoryhub.web.base.requests import SCOPED_PAGES, HtmxHttpRequest, signed_in_user
+from memoryhub.web.base.requests import SCOPED_PAGES, HtmxHttpRequest, show_success, signed_in_user
 from memoryhub.web.duplicates.presenters import DuplicatesFilter
 from memoryhub.web.facts.filters import ContradictionFilter, FactFilter, GraphFilter
 from memoryhub.web.memories.filters import MemoryListFilter
@@ -181,7 +180,7 @@ def search_rename(request: HttpRequest, uid: str) -> HttpResponse:
 def search_delete(request: HttpRequest, uid: str) -> HttpResponse:
     """Delete a saved search and offer to undo that on the next page."""
     deleted = delete_search(signed_in_user(request), uid)
-    messages.success(request, render_to_string("saved/page.html#undo", {"search": deleted}, request=request))
+    show_success(request, "saved/page.html#undo", {"search": deleted})
     return redirect("searches")
 
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from django.contrib import messages
 from django.contrib.auth.decorators import user_passes_test
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied, TooManyFieldsSent
@@ -19,6 +20,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.http import push_url, replace_url
@@ -153,6 +155,11 @@ def submitted_texts(request: HttpRequest) -> list[tuple[str, str]]:
         for name, text in fields
         if text and name != "seen" and (name in TEXT_FIELDS or len(text.split()) > 1 or not text.isascii())
     ]
+
+
+def show_success(request: HttpRequest, template: str, context: dict[str, Any]) -> None:
+    """Show a rendered message on the next page, such as one with a button that undoes the action."""
+    messages.success(request, render_to_string(template, context, request=request))
 
 
 def signed_in_user(request: HttpRequest) -> User:

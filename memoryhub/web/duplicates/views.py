@@ -31,6 +31,7 @@ from memoryhub.web.base.requests import (
     numbered_page,
     page_or_fragment,
     return_url,
+    show_success,
     wants_fragment,
 )
 from memoryhub.web.duplicates.presenters import (
@@ -306,7 +307,7 @@ def _done_response(request: HtmxHttpRequest, undo: dict[str, str], members: list
     context = {"undo": undo, "memory": memory, "members": members, "card": card, "back": _return_url(request)}
     if request.htmx:
         return _announce_change(render(request, "duplicates/page.html#done", context))
-    messages.success(request, render_to_string("duplicates/page.html#undo", context, request=request))
+    show_success(request, "duplicates/page.html#undo", context)
     return redirect(_return_url(request))
 
 

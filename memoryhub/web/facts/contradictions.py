@@ -8,7 +8,6 @@ from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
@@ -19,7 +18,7 @@ from memoryhub.facts import contradictions
 from memoryhub.facts.contradictions import Contradiction, ContradictionReport
 from memoryhub.facts.queries import node_key
 from memoryhub.models import Fact
-from memoryhub.web.base.requests import HtmxHttpRequest, numbered_page, return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, numbered_page, return_url, show_success
 from memoryhub.web.facts.filters import ContradictionFilter, GraphAddress, suggested_predicates
 from memoryhub.web.memories.filters import filter_url
 
@@ -123,7 +122,7 @@ def _decided_response(request: HtmxHttpRequest, context: dict[str, Any]) -> Http
     context |= {"back": _back_address(request)}
     if request.htmx:
         return render(request, "facts/conflicts.html#decided", context | _current_counts(request))
-    messages.success(request, render_to_string("facts/page.html#undo", context, request=request))
+    show_success(request, "facts/page.html#undo", context)
     return redirect(_back_address(request))
 
 

@@ -12,7 +12,6 @@ from django.contrib.auth.decorators import permission_required
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -29,7 +28,13 @@ from memoryhub.facts.queries import GraphIndex, node_key, query_facts
 from memoryhub.memories import StoreError
 from memoryhub.models import Entity, Fact, FileLink, Memory
 from memoryhub.models.querysets import FactQuerySet
-from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, narrow_to_project, return_url
+from memoryhub.web.base.requests import (
+    HtmxHttpRequest,
+    cursor_page,
+    narrow_to_project,
+    return_url,
+    show_success,
+)
 from memoryhub.web.facts.filters import FactFilter, GraphAddress, suggested_predicates
 from memoryhub.web.memories.bulk_actions import parse_journal_number, warn_changed_since
 from memoryhub.web.memories.forms import FactForm
@@ -140,7 +145,7 @@ def facts_end(request: HtmxHttpRequest) -> HttpResponse:
             "summary": count_with_verb(len(ended.facts), "fact", "has ended", "have ended"),
             "back": back,
         }
-        messages.success(request, render_to_string("facts/page.html#ended", context, request=request))
+        show_success(request, "facts/page.html#ended", context)
     elif not ended.outdated:
         messages.warning(request, "No current fact was selected. Select the facts to end.")
     warn_changed_since(request, len(ended.outdated), "fact")

@@ -10,7 +10,6 @@ from django.contrib import messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST, require_safe
@@ -24,7 +23,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import review_items
 from memoryhub.web.base.forms import parse_aware_datetime
 from memoryhub.web.base.navigation import may_review
-from memoryhub.web.base.requests import HtmxHttpRequest, numbered_page, require, return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, numbered_page, require, return_url, show_success
 from memoryhub.web.duplicates import presenters
 from memoryhub.web.duplicates.presenters import Comparison
 from memoryhub.web.duplicates.views import decision_rights
@@ -179,7 +178,7 @@ def review_action(request: HtmxHttpRequest) -> HttpResponse:
     back, tab = _review_url(request), _parse_tab(request.POST.get("tab", ""))
     context = {"memory": memory, "outcome": label, "acted": acted, "tab": tab, "back": back}
     if not request.htmx:
-        messages.success(request, render_to_string("review/page.html#undo", context, request=request))
+        show_success(request, "review/page.html#undo", context)
         return redirect(back)
     context["more"] = _next_card(request)
     return render(request, "review/page.html#done", context | decision_rights(request))
@@ -214,7 +213,7 @@ def review_mark_seen(request: HttpRequest) -> HttpResponse:
         messages.success(request, "Undone.")
     else:
         context = {"before": before, "back": _review_url(request)}
-        messages.success(request, render_to_string("review/page.html#looked", context, request=request))
+        show_success(request, "review/page.html#looked", context)
     return redirect(_review_url(request))
 
 
