@@ -219,6 +219,7 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     # An undo lists only the memories that it left unchanged.
     changes = result.counts.get(UNCHANGED, 0) if found.undoes_id else result.changes
     listed = min(changes, found.result.get("listed", changes)) if result.whole else changes
+    number_parameter(request, "page", "1")
     places, numbers = numbered_page(request, range(listed), CHANGES_PER_PAGE)
     return context | {
         "results": results.result_lines(found, result),
