@@ -264,21 +264,6 @@ def unite_values(name: str, own: list[Any], others: Iterable[Any]) -> list[Any]:
     return [*own, *(value for value in others if value not in own)][:MAX_LIST]
 
 
-def replace_list_rows(memory: Memory, name: str, draft: Any) -> None:
-    """Replace the join rows of one list-valued field."""
-    if name == "entities":
-        memory.entities.all().delete()
-    elif name in LABEL_KINDS:
-        memory.labels.filter(kind=LABEL_KINDS[name]).delete()
-    else:
-        memory.files.filter(access=name.removeprefix("files_")).delete()
-    save_lists([(memory, draft)], [name])
-    if name == "aliases":
-        update_alias_text(memory, draft.aliases)
-    memory._prefetched_objects_cache = {}  # type: ignore[attr-defined]
-    memory.loaded_lists = None
-
-
 def update_alias_text(memory: Memory, aliases: Iterable[str]) -> None:
     """Write the denormalised column of the aliases. Call this whenever their rows change."""
     memory.alias_text = join_aliases(aliases)
