@@ -25,6 +25,7 @@ from memoryhub.core.front_matter import (
     format_front_matter,
     parse_front_matter,
 )
+from memoryhub.core.text import normalize_newlines
 from memoryhub.core.vocabulary import SCOPES, TYPES
 
 STATE_FILE = ".memoryhub-sync.json"
@@ -101,7 +102,7 @@ _CHOICES = {"type": TYPES, "sensitivity": LEVELS, "scope": SCOPES}
 
 
 def _normalize_body(content: str) -> str:
-    return content.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+    return normalize_newlines(content).strip("\n")
 
 
 class FileProblem(Exception):

@@ -11,6 +11,8 @@ from typing import Any
 from django import forms
 from pydantic import BaseModel, ValidationError
 
+from memoryhub.core.text import normalize_newlines
+
 _ERROR_MESSAGES = {
     "string_too_long": "Use at most {max_length} characters.",
     "string_too_short": "Enter some text.",
@@ -69,11 +71,6 @@ class ShareField(forms.FloatField):
 
     def prepare_value(self, value: Any) -> Any:
         return f"{round(value, 2):g}" if isinstance(value, float) else value
-
-
-def normalize_newlines(text: str) -> str:
-    """Replace CRLF and CR by LF: browsers submit CRLF."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 class TextField(forms.CharField):

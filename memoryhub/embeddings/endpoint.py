@@ -20,12 +20,12 @@ from memoryhub.core.http_client import (
     to_request_failed,
     with_path,
 )
+from memoryhub.core.text import replace_surrogates
 from memoryhub.embeddings.base import (
     EmbeddingError,
     EmbeddingSettings,
     Vectors,
     normalize_rows,
-    replace_surrogates,
 )
 
 _MAX_VALUE = 1e15  # the sum of the squares of such values fits a float32

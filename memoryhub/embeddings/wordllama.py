@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from memoryhub.core.text import words
+from memoryhub.core.text import replace_surrogates, words
 from memoryhub.embeddings.base import (
     EmbeddingError,
     Vectors,
     disable_tokenizer_threads,
     normalize_rows,
-    replace_surrogates,
 )
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from markdown_it.token import Token
 
 from memoryhub.backends.statements import key_list
 from memoryhub.core.database import batched
+from memoryhub.core.text import normalize_newlines
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.records import (
@@ -109,7 +110,7 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         raise UnreadableFile(f"{path.name}: cannot be read: {error.strerror or error}") from None
     try:
-        return raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        return normalize_newlines(raw.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise UnreadableFile(f"{path.name}: is not UTF-8 text; save it as UTF-8") from None
 

@@ -20,7 +20,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memoryhub.core.dates import start_of_day
-from memoryhub.core.form_fields import LinesField, ListField, normalize_newlines, show_error
+from memoryhub.core.form_fields import LinesField, ListField, show_error
+from memoryhub.core.text import normalize_newlines
 from memoryhub.core.vocabulary import TYPES
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.filters import MemoryFilter

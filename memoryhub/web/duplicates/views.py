@@ -19,8 +19,8 @@ from memoryhub import memories
 from memoryhub.access import policy
 from memoryhub.accounts.clearance import request_actor, request_clearance, reveal_secrets
 from memoryhub.accounts.permissions import CHANGE_MEMORY, DELETE_MEMORY
-from memoryhub.core.form_fields import normalize_newlines, to_sentence
-from memoryhub.core.text import format_count
+from memoryhub.core.form_fields import to_sentence
+from memoryhub.core.text import format_count, normalize_newlines
 from memoryhub.duplicates import MAX_MEMBERS, Cluster, DuplicateClusters
 from memoryhub.injection.effects import preview_change
 from memoryhub.memories.schemas import MAX_CONTENT
