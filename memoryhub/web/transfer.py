@@ -21,6 +21,7 @@ from memoryhub.accounts.clearance import full_clearance, request_actor
 from memoryhub.accounts.people import people_with_permission
 from memoryhub.accounts.permissions import ADD_MEMORY, ADD_RUN
 from memoryhub.core.form_fields import to_sentence
+from memoryhub.http.middleware import declared_length
 from memoryhub.maintenance import results, runs
 from memoryhub.memories.delete import load_caps
 from memoryhub.memories.errors import StoreError
@@ -168,8 +169,7 @@ def import_start(request: HttpRequest) -> HttpResponse:
     The CSRF token is checked after the size (in ``_start_import``), because reading the token writes the
     whole body to disk.
     """
-    length = request.META.get("CONTENT_LENGTH") or ""
-    if length.isdecimal() and int(length) > uploads.max_upload_bytes() + 1024 * 1024:
+    if declared_length(request) > uploads.max_upload_bytes() + 1024 * 1024:
         form = ImportForm({}, {})
         form.add_error("file", to_sentence(str(uploads.upload_too_large())))
         return _render_page(request, form, status=413)
