@@ -28,10 +28,7 @@ from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.models import Membership, Memory, Profile
 
-LEVEL_PERMISSIONS = {
-    Sensitivity.PRIVATE.value: VIEW_PRIVATE,
-    Sensitivity.SECRET.value: VIEW_SECRET,
-}
+LEVEL_PERMISSIONS = {Sensitivity.PRIVATE.value: VIEW_PRIVATE, Sensitivity.SECRET.value: VIEW_SECRET}
 SWITCHABLE_LEVELS = LEVEL_PERMISSIONS
 
 

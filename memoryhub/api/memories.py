@@ -82,8 +82,7 @@ class NewMemory(MemoryDraft):
     """A memory to store."""
 
     deduplicate: bool = Field(
-        default=False,
-        description="Compare it with similar memories, then create it, merge it or skip it.",
+        default=False, description="Compare it with similar memories, then create it, merge it or skip it."
     )
 
 

@@ -263,10 +263,5 @@ def recall_memories(request: ApiRequest, params: RecallRequest) -> HttpResponse:
         return {**serializers.memory(memory, visible_replacements([memory], clearance)), "score": score}
 
     return json_response(
-        recall(
-            memories,
-            asked,
-            detail,
-            on_shown=lambda shown: record_reveals(shown, actor, "api recall"),
-        )
+        recall(memories, asked, detail, on_shown=lambda shown: record_reveals(shown, actor, "api recall"))
     )

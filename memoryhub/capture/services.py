@@ -239,11 +239,7 @@ def _store_memory(
 
 
 def _build_draft(
-    candidate: Candidate,
-    classified: Classification,
-    tokens: int,
-    context: HookContext,
-    old: Memory | None,
+    candidate: Candidate, classified: Classification, tokens: int, context: HookContext, old: Memory | None
 ) -> MemoryDraft:
     """Return the memory of a candidate. It is about the files of the old memory if it names none."""
     has_segments = capabilities.is_enabled(capabilities.BOUNDARIES)

@@ -21,12 +21,7 @@ from memoryhub.core.http_client import (
     with_path,
 )
 from memoryhub.core.text import replace_surrogates
-from memoryhub.embeddings.base import (
-    EmbeddingError,
-    EmbeddingSettings,
-    Vectors,
-    normalize_rows,
-)
+from memoryhub.embeddings.base import EmbeddingError, EmbeddingSettings, Vectors, normalize_rows
 
 _MAX_VALUE = 1e15  # the sum of the squares of such values fits a float32
 

@@ -12,12 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memoryhub.core.text import replace_surrogates, words
-from memoryhub.embeddings.base import (
-    EmbeddingError,
-    Vectors,
-    disable_tokenizer_threads,
-    normalize_rows,
-)
+from memoryhub.embeddings.base import EmbeddingError, Vectors, disable_tokenizer_threads, normalize_rows
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -130,11 +130,7 @@ def restart_expiry(memory: Memory, now: datetime) -> None:
 
 
 def build_memory(
-    draft: MemoryDraft,
-    actor: Actor,
-    now: datetime,
-    imported_at: datetime | None,
-    owner: str | None,
+    draft: MemoryDraft, actor: Actor, now: datetime, imported_at: datetime | None, owner: str | None
 ) -> Memory:
     """Return an unsaved memory made from a draft. ``expires_at`` counts from now, for old memories too.
 

@@ -210,11 +210,7 @@ def _render_page(
     groups = [
         (title, [item for item in items if item.place.page == page]) for page, (title, _) in LISTS.items()
     ]
-    context = {
-        "place": place,
-        "groups": [group for group in groups if group[1]],
-        **more,
-    }
+    context = {"place": place, "groups": [group for group in groups if group[1]], **more}
     return render(request, "saved/page.html", context, status=status)
 
 

@@ -285,10 +285,7 @@ def _export_selection(request: HttpRequest, project: str = "", whole: bool = Fal
 
 
 def _render_page(
-    request: HttpRequest,
-    form: ImportForm | None = None,
-    export: ExportForm | None = None,
-    status: int = 200,
+    request: HttpRequest, form: ImportForm | None = None, export: ExportForm | None = None, status: int = 200
 ) -> HttpResponse:
     selection = _export_selection(request)
     left = selection.left_out(full_clearance(request))

@@ -41,10 +41,7 @@ class DigestForm(PlainForm):
     period = forms.ChoiceField(label="How often", choices=PERIODS)
     project = ProjectField(help_text="Leave empty for all projects that you can see.")
     level = forms.ChoiceField(
-        label="E-mails contain",
-        choices=_LEVELS,
-        required=False,
-        help_text="Never secret memories.",
+        label="E-mails contain", choices=_LEVELS, required=False, help_text="Never secret memories."
     )
     enabled = forms.BooleanField(label="Send this digest", required=False)
 

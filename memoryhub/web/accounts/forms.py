@@ -46,10 +46,7 @@ class PreferencesForm(PlainForm):
     )
     time_zone = forms.ChoiceField(required=False, widget=LongSelect)
     language = forms.ChoiceField(
-        label="Dates",
-        choices=list(dates.LANGUAGES.items()),
-        required=False,
-        help_text="The format of dates.",
+        label="Dates", choices=list(dates.LANGUAGES.items()), required=False, help_text="The format of dates."
     )
 
     def __init__(self, data: Mapping[str, Any] | None = None, **options: Any) -> None:
@@ -185,9 +182,7 @@ class InviteForm(PlainForm):
 
     username = forms.CharField(max_length=150, label="Username", help_text="Letters, digits and @ . + - _")
     email = forms.EmailField(
-        label="E-mail address",
-        required=False,
-        help_text="Optional. For digests that the person turns on.",
+        label="E-mail address", required=False, help_text="Optional. For digests that the person turns on."
     )
     role = forms.ChoiceField(required=False, help_text=_ROLE_HINT, initial="viewer")
     level = forms.ChoiceField(label="Can see")
@@ -219,18 +214,13 @@ def _including(grantable: Iterable[str], current: str) -> list[str]:
 
 
 class RightsForm(PlainForm):
-    role = forms.ChoiceField(
-        required=False,
-        help_text=_ROLE_HINT,
-    )
+    role = forms.ChoiceField(required=False, help_text=_ROLE_HINT)
     level = forms.ChoiceField(
         label="Can see", help_text="The default. A project can have its own level, set below."
     )
     is_staff = forms.BooleanField(label="Can use the admin", required=False)
     is_active = forms.BooleanField(
-        label="Active",
-        required=False,
-        help_text="The person can sign in, and their tokens work.",
+        label="Active", required=False, help_text="The person can sign in, and their tokens work."
     )
 
     def __init__(self, manager: User, user: User, data: Mapping[str, Any] | None = None) -> None:

@@ -20,13 +20,7 @@ from memoryhub.accounts.clearance import is_confined, may_manage_people
 from memoryhub.accounts.permissions import ADD_USER
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import JournalEntry, Membership
-from memoryhub.web.accounts.forms import (
-    AddressForm,
-    InviteForm,
-    JoinForm,
-    NewPasswordForm,
-    RightsForm,
-)
+from memoryhub.web.accounts.forms import AddressForm, InviteForm, JoinForm, NewPasswordForm, RightsForm
 from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.requests import cursor_page, require, signed_in_user
 

@@ -50,10 +50,7 @@ class ConnectForm(PlainForm):
     ``once`` differs in each rendered form, so that a form sent twice issues one token.
     """
 
-    name = forms.CharField(
-        max_length=100,
-        help_text="The agent's name in memories and in the journal.",
-    )
+    name = forms.CharField(max_length=100, help_text="The agent's name in memories and in the journal.")
     project = forms.CharField(
         max_length=200,
         required=False,

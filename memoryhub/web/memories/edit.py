@@ -52,10 +52,9 @@ def memory_new(request: HttpRequest) -> HttpResponse:
 
 def _created(request: HttpRequest, result: memories.StoreResult) -> HttpResponse:
     """Redirect to the page of a stored memory, or to the list if it is hidden now."""
-    text = {
-        "created": "Stored.",
-        "updated": "A memory with this key existed already. It was updated.",
-    }.get(result.outcome, "This content was already stored. The existing memory has been refreshed.")
+    text = {"created": "Stored.", "updated": "A memory with this key existed already. It was updated."}.get(
+        result.outcome, "This content was already stored. The existing memory has been refreshed."
+    )
     if result.memory.over_cap:
         messages.warning(request, OVER_CAP)
     if hidden := queries.hidden_notice(request, [result.memory]):
