@@ -125,10 +125,8 @@ class TokenAdmin(DraftAdmin):
         return rows.filter(owner=request.user.get_username()) if is_confined(request.user) else rows
 
     def get_fieldsets(self, request: HttpRequest, obj: AgentToken | None = None) -> Any:
-        names = ("name", "owner", "clearance", "rights", "projects", "expires_at")
-        if obj is None:
-            return ((None, {"fields": names}),)
-        return ((None, {"fields": names}), ("Record", {"fields": self.readonly_fields}))
+        editable = (None, {"fields": TokenForm.Meta.fields})
+        return (editable,) if obj is None else (editable, ("Record", {"fields": self.readonly_fields}))
 
     def get_readonly_fields(self, request: HttpRequest, obj: AgentToken | None = None) -> Any:
         return () if obj is None else (*self.readonly_fields, "owner")

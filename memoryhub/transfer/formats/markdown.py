@@ -30,6 +30,7 @@ from memoryhub.transfer.records import (
     UnmappedField,
     UnreadableFile,
     make_record,
+    memory_draft,
 )
 
 if TYPE_CHECKING:
@@ -89,8 +90,8 @@ class MarkdownFormat:
         is_local = Path(options.name or path.name).name.lower() == "claude.local.md"
         imports = 0
         for item in _read_items(text, Scope.PERSONAL if is_local else Scope.PROJECT):
-            if isinstance(item, Record) and isinstance(item.draft, MemoryDraft):
-                imports += len(_IMPORT.findall(_CODE.sub("", item.draft.content)))
+            if draft := memory_draft(item):
+                imports += len(_IMPORT.findall(_CODE.sub("", draft.content)))
             yield item
         ignored["imports of other files (@path): kept as text, not followed; import those files too"] = (
             imports
