@@ -67,12 +67,8 @@ class FactForm(ServiceForm):
         if self.instance.memory:
             self.initial["memory_id"] = self.instance.memory.uid
 
-    @property
-    def opened_at(self) -> datetime | None:
-        """``updated_at`` when the form was opened; None on a form that adds."""
-        return self.cleaned_data.get("unchanged_since") or None
-
     def clean_unchanged_since(self) -> datetime | None:
+        """Return ``updated_at`` when the form was opened; None on a form that adds."""
         if not self.instance.pk:
             return None
         try:
@@ -166,7 +162,7 @@ class FactAdmin(DraftAdmin):
         draft: Any = form.draft
         if change:
             stored = services.update_fact(
-                obj.uid, draft, request_actor(request), unchanged_since=form.opened_at
+                obj.uid, draft, request_actor(request), unchanged_since=form.cleaned_data["unchanged_since"]
             )
         else:
             stored, is_new = services.create_fact(draft, request_actor(request))
