@@ -142,7 +142,7 @@ def test_a_memory_above_the_level_of_its_project_is_not_found(world, browser):
         assert browser.get(f"/memories/{memory.uid}/").status_code == wanted, pair
 
 
-@pytest.mark.parametrize("address", admin_lists())
+@each("address", admin_lists())
 def test_no_admin_list_shows_a_foreign_project(world, ada, address):
     ada.is_staff = ada.is_superuser = True
     ada.save()

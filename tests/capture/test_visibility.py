@@ -13,6 +13,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.models import Event, Fact, Injection, JournalEntry, MaintenanceRun, Memory
 from tests.capture.conftest import DATABASE, DESIGN, FIX, AgentSession
+from tests.cases import each
 
 LEVELS = ("public", "private", "secret")
 WORDS = {"public": "heron", "private": "osprey", "secret": "bittern"}
@@ -46,8 +47,8 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize(("clearance", "asked", "seen"), [ASKED[1], ASKED[2], ASKED[4], ASKED[5]])
-@pytest.mark.parametrize("path", ["/sessions/four", "/timeline", "/memories", "/search?query=counter+index"])
+@each("clearance, asked, seen", [ASKED[1], ASKED[2], ASKED[4], ASKED[5]])
+@each("path", ["/sessions/four", "/timeline", "/memories", "/search?query=counter+index"])
 def test_each_endpoint_shows_requested_and_allowed_levels(four, agent, clearance, asked, seen, path):
     answer = agent(clearance, "reader").get(path.partition("?")[0], **asked, **dict(_query(path)))
     assert answer.status_code == 200
@@ -60,7 +61,7 @@ def _query(path):
     return [tuple(part.replace("+", " ").split("=")) for part in query.split("&")] if query else []
 
 
-@pytest.mark.parametrize(("clearance", "asked", "seen"), ASKED)
+@each("clearance, asked, seen", ASKED)
 def test_prompt_injects_requested_and_allowed_levels(four, agent, clearance, asked, seen, configure):
     configure(injection_min_score=0.0)
     reader = AgentSession(agent(clearance, "reader"), "other")

@@ -11,6 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from memoryhub.models import Memory
+from tests.cases import each
 from tests.http.url_walk import enter, patterns
 
 ELSEWHERE = [
@@ -122,7 +123,7 @@ def test_no_redirect_points_to_another_site(boss, remember, elsewhere):
             assert stays_here(client.get(path, params, headers=headers)), path
 
 
-@pytest.mark.parametrize("elsewhere", ELSEWHERE)
+@each("elsewhere", ELSEWHERE)
 def test_next_parameter_must_be_a_page_of_this_hub(boss, remember, elsewhere):
     forms = [
         ("switch", {"level": "private", "on": "1"}),
@@ -147,7 +148,7 @@ def test_next_parameter_must_be_a_page_of_this_hub(boss, remember, elsewhere):
     assert stays_here(client.post("/logout/", {"next": elsewhere}))
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     [
         "//evil.example",

@@ -8,6 +8,7 @@ from memoryhub.models import Memory
 from memoryhub.search.fallback import correct_spelling, search_or_correct
 from memoryhub.search.hybrid import search_memories
 from tests.api.conftest import Agent
+from tests.cases import each
 from tests.toolsets.conftest import agent, bot, result, run
 
 __all__ = ["agent", "bot"]
@@ -44,9 +45,7 @@ def test_misspelt_word_finds_the_memory_with_the_word(bot: Agent, notes, typed, 
     assert body["results"][0]["memory"]["id"] == notes[number].uid
 
 
-@pytest.mark.parametrize(
-    "typed", ["facets", "facet", "authentic", "uthenticat", "the deployment", "go", "zzzzqqqq", "", "認証"]
-)
+@each("typed", ["facets", "facet", "authentic", "uthenticat", "the deployment", "go", "zzzzqqqq", "", "認証"])
 def test_query_without_a_misspelt_word_has_no_suggestion(bot: Agent, notes, typed):
     body = bot.get("/search", query=typed).json()
     assert (body["suggestions"], body["corrected"]) == ([], False)

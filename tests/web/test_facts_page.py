@@ -20,6 +20,7 @@ from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.web.facts import views
+from tests.cases import each
 from tests.web.markup import PAYLOAD, find_dangers, main, page
 
 Remember = Callable[..., Memory]
@@ -108,7 +109,7 @@ class TestVisibility:
     def test_a_fact_links_to_its_memory(self, visitor: Client, four_levels: dict[str, Memory]) -> None:
         assert f"/memories/{four_levels['public'].uid}/" in main(visitor.get("/facts/")).links()
 
-    @pytest.mark.parametrize("subject", ["private", "of-secret", "cosmic", "of-cosmic"])
+    @each("subject", ["private", "of-secret", "cosmic", "of-cosmic"])
     def test_a_hidden_one_cannot_be_deleted(self, sign_in: Any, subject: str) -> None:
         client = sign_in("delete_fact", name="cleaner")
         hidden = Fact.objects.get(subject=subject)
