@@ -102,16 +102,6 @@ class TestTheFocus:
             page.wait_for_function("y => Math.abs(scrollY - y) < 3", arg=left)
 
 
-def test_it_stays_on_the_order_that_was_chosen(open_page: OpenPage, reader: User) -> None:
-    page = open_page("/memories/", reader)
-    order = page.get_by_label("Sort")
-    order.focus()
-    order.select_option("Most important")
-    page.wait_for_url("**order=-importance")
-    expect(order).to_have_value("-importance")
-    expect(order).to_be_focused()
-
-
 def test_it_stays_on_a_filter_that_is_applied(open_page: OpenPage, reader: User) -> None:
     page = open_page("/memories/", reader)
     page.get_by_text("More filters", exact=True).click()
