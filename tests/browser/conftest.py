@@ -170,7 +170,7 @@ def press_tab(page: Page, times: int) -> None:
     """Hold Tab until it has moved the focus this often: a quarter less processor time than single keys."""
     for _ in range(times):
         page.keyboard.down("Tab")
-    if times:
+    if times > 0:
         page.keyboard.up("Tab")
 
 
