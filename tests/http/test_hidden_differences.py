@@ -30,7 +30,7 @@ QUERY = "zebra quokka gateway hush"
 LEVELS = {"allow_private": True, "allow_secret": True}
 ANSWERS = dict[str, Any]
 Call = Callable[[Agent], Any]
-MAX_PAGES = 3
+PAGE_SIZE, MAX_PAGES = 10, 2  # all visible rows without notes
 
 
 def visible(model: Any = Memory, **filters: Any) -> str:
@@ -53,7 +53,7 @@ def pages(path: str, /, **query: Any) -> Call:
     def read(bot: Agent) -> list[Any]:
         found, cursor = [], {}
         while True:
-            response = bot.get(path, limit=7, **query, **cursor)
+            response = bot.get(path, limit=PAGE_SIZE, **query, **cursor)
             found.append(response)
             cursor = {"cursor": json.loads(response.content).get("next_cursor")}
             if not cursor["cursor"] or len(found) == MAX_PAGES:
