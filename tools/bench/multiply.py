@@ -24,8 +24,8 @@ Array: TypeAlias = NDArray[Any]
 VECTORS, VECTOR_INDEX = "memoryhub_embedding", "memoryhub_vector_index"
 NOISE = 0.2  # length of what is added to a vector of length 1
 PAGE_SIZE = 10_000  # vectors in memory at once
-_UID = "translate(substr(md5({} || '-' || n), 1, 16), '0189', 'wxyz')".format
-_NAME = "CASE WHEN {0} = '' THEN '' ELSE {0} || '-' || n END".format
+_UID = "translate(substr(md5({} || '~' || n), 1, 16), '0189', 'wxyz')".format
+_NAME = "CASE WHEN {0} = '' THEN '' ELSE {0} || '~' || n END".format
 _MEMORY = "{} + n * memories".format
 # The columns of copy number ``n`` that differ from those of the original, by table. ``memories`` is the
 # highest key of the original memories, ``last`` that of the original rows.
@@ -43,7 +43,7 @@ CHANGED = {
     "memoryhub_memory": {
         "id": _MEMORY("id"),
         "uid": _UID("uid"),
-        "content_hash": "encode(sha256(convert_to(content_hash || '-' || n, 'UTF8')), 'hex')",
+        "content_hash": "encode(sha256(convert_to(content_hash || '~' || n, 'UTF8')), 'hex')",
         "session_id": _NAME("session_id"),
         "key": _NAME("key"),
         "merged_into_id": _MEMORY("merged_into_id"),
@@ -70,18 +70,24 @@ def main() -> None:
     parser.add_argument("--memory", default="2GB", help="maintenance_work_mem while indexes are built")
     options = parser.parse_args()
     with psycopg.connect(options.url, autocommit=True) as connection:
-        connection.execute("SET session_replication_role = replica")  # no triggers, no foreign keys
         connection.execute("SELECT set_config('maintenance_work_mem', %s, false)", [options.memory])
-        memories = highest(connection, "memoryhub_memory", "id")
-        with without_indexes(connection, [*CHANGED, VECTORS, VECTOR_INDEX]):
-            with step("vectors"):
-                copy_vectors(connection, options.copies, memories)
-            for table, changed in CHANGED.items():
-                with step(table):
-                    copy_rows(connection, table, changed, options.copies, memories)
-        connection.execute(_NEW_ERA)
+        multiply(connection, options.copies)
         with step("VACUUM ANALYZE"):
             connection.execute("VACUUM ANALYZE")
+
+
+def multiply(connection: psycopg.Connection, copies: int) -> None:
+    """Insert copies of all memories and of the rows that belong to them."""
+    connection.execute("SET session_replication_role = replica")  # no triggers, no foreign keys
+    memories = highest(connection, "memoryhub_memory", "id")
+    with without_indexes(connection, [*CHANGED, VECTORS, VECTOR_INDEX]):
+        with step("vectors"):
+            copy_vectors(connection, copies, memories)
+        for table, changed in CHANGED.items():
+            with step(table):
+                copy_rows(connection, table, changed, copies, memories)
+    connection.execute(_NEW_ERA)
+    connection.execute("RESET session_replication_role")
 
 
 @contextmanager
