@@ -14,6 +14,7 @@ from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import CodeReference, Event, JournalEntry, Memory
 from tests.capture.conftest import AgentSession
 from tests.capture.test_costs import counted
+from tests.cases import each
 
 PATH = "src/client.py"
 LINES = [
@@ -335,7 +336,7 @@ class TestCost:
         assert "could not be compared" in caplog.text
 
 
-@pytest.mark.parametrize(
+@each(
     "response",
     [
         None,
@@ -346,9 +347,7 @@ class TestCost:
         {"file": {"content": 7}},
     ],
 )
-@pytest.mark.parametrize(
-    "given", [None, {"file_path": PATH, "edits": [3, {"old_string": 5}]}, {"file_path": PATH}]
-)
+@each("given", [None, {"file_path": PATH, "edits": [3, {"old_string": 5}]}, {"file_path": PATH}])
 def test_calls_of_any_shape_are_taken(memory, later, given, response):
     for tool in ("Read", "Edit", "MultiEdit", "Write", "NotebookEdit"):
         later.tool(tool, given, response)

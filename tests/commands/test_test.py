@@ -83,7 +83,7 @@ def test_tests_use_their_own_settings(monkeypatch, name, module):
     assert os.environ["DJANGO_SETTINGS_MODULE"] == module
 
 
-@pytest.mark.slow
+@pytest.mark.served
 def test_tests_in_one_process_use_the_database_that_is_named(tmp_path):
     (tmp_path / "test_vendor.py").write_text(
         "import pytest\n\n\n@pytest.mark.django_db\ndef test_vendor():\n"

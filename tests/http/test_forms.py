@@ -108,19 +108,19 @@ def stays_here(response):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("elsewhere", ["//evil.example/", "/\\evil.example/"])
-def test_no_redirect_points_to_another_site(boss, remember, elsewhere):
+def test_no_redirect_points_to_another_site(boss, remember):
+    """The second address is sent only to URLs that lead somewhere with the first."""
     memory = remember("hay")
-    params = dict.fromkeys(("next", "back", "url", "redirect", "return_to", "from"), elsewhere)
-    headers = {
-        "HX-Current-URL": elsewhere.encode("ascii", "ignore").decode().strip("\x01"),
-        "HX-Request": "true",
-    }
+    paths = [path for path, _, _ in addresses(memory.uid) if not path.startswith(("/api/", "/admin/"))]
     for client in (enter(boss), Client()):
-        for path, _, _ in addresses(memory.uid):
-            if path.startswith(("/api/", "/admin/")):
-                continue
-            assert stays_here(client.get(path, params, headers=headers)), path
+        leading = paths
+        for elsewhere in ("//evil.example/", "/\\evil.example/"):
+            params = dict.fromkeys(("next", "back", "url", "redirect", "return_to", "from"), elsewhere)
+            headers = {"HX-Current-URL": elsewhere, "HX-Request": "true"}
+            responses = {path: client.get(path, params, headers=headers) for path in leading}
+            assert all(stays_here(response) for response in responses.values())
+            leading = [path for path, response in responses.items() if any(map(response.has_header, LEADING))]
+            assert leading
 
 
 @each("elsewhere", ELSEWHERE)

@@ -68,8 +68,9 @@ CONTROL = "brontosnap"
 CONTROLS = (
     f"{CONTROL} gluvarin pexatron wimbolux sarvondel nektabor jurplexi fandrolic ubrenyth cyblomar".split()
 )
-# Numbers of crafted memories, and how many of the words the attacker asks for then.
-STEPS = {63: 4, 256: 4, 512: 8}
+# The words that the attacker asks for: one of a hidden memory of each kind, and one of none.
+ASKED = [*GUESSES[:3], CONTROL]
+STEPS = (63, 256, 512)  # numbers of crafted memories
 
 
 @pytest.fixture(autouse=True)
@@ -134,11 +135,11 @@ def test_crafted_memories_do_not_show_which_words_are_hidden(agent, remember, ac
         for one in ("", GUESS, CONTROL)
     ]
     bot = agent("public", **ATTACKERS[attacker])
-    words = [word for pair in zip(GUESSES, CONTROLS, strict=True) for word in pair]
+    words = " ".join([*GUESSES, *CONTROLS])
     stored = 0
 
     def ask() -> Answers:
-        found = answers(bot, [f"{word} quokka" for word in words[: STEPS[stored]]])
+        found = answers(bot, [f"{word} quokka" for word in ASKED])
         for uid in probes:
             related = answer(lambda bot, uid=uid: bot.get(f"/memories/{uid}/related", limit=50), bot)
             found["related", uid] = related
@@ -146,7 +147,7 @@ def test_crafted_memories_do_not_show_which_words_are_hidden(agent, remember, ac
         return found
 
     for size in STEPS:
-        texts = [f"{' '.join(words)} note {n:05}" for n in range(stored, size)]
+        texts = [f"{words} note {n:05}" for n in range(stored, size)]
         drafts = [MemoryDraft(content=text, created_at=PAST, project="a") for text in texts]
         memories.create_memories(drafts, actor)
         stored = size

@@ -27,8 +27,8 @@ def notes(embedding, remember):
     return [remember(text) for text in TEXTS]
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant", "number"),
+@each(
+    "typed, meant, number",
     [
         ("facest", "facets", 0),
         ("authentification", "authentication", 1),
@@ -38,7 +38,7 @@ def notes(embedding, remember):
         ("pefers", "prefers", 4),
     ],
 )
-@pytest.mark.parametrize("mode", ["hybrid", "lexical"])
+@each("mode", ["hybrid", "lexical"])
 def test_misspelt_word_finds_the_memory_with_the_word(bot: Agent, notes, typed, meant, number, mode):
     body = bot.get("/search", query=typed, mode=mode).json()
     assert body["suggestions"] == [meant]
