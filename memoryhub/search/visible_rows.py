@@ -128,7 +128,7 @@ class VisibleRows:
 
     def _find_each(self, keys: Keys) -> NDArray[np.int32]:
         """Return the position of each key, -1 for keys of other rows."""
-        return self._positions[np.minimum(keys, len(self._positions) - 1)]
+        return self._positions.take(keys, mode="clip")  # the last one is -1
 
     @cached_property
     def _replacements(self) -> tuple[Positions, Positions]:

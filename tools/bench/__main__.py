@@ -148,7 +148,8 @@ class Benchmark:
         manage(self.environment, "import_memories", str(source))
         rate = count / (time.perf_counter() - began)
         self.notes.append(f"Import: {rate:,.0f} lines per second, start-up included.")
-        run_in_process(self.environment, {}, {})  # inspects the memories
+        if not self.options.data:  # a million would take hours
+            run_in_process(self.environment, {}, {})  # inspects the memories
         if self.postgres:
             self.notes += describe_database(self.postgres)
 
@@ -237,17 +238,18 @@ class Benchmark:
                 for one in self.workloads
                 if one.is_page is is_page
             }
-            for name, found in run_in_process(environment, headers, made).items():
+            inspects = self.options.data is None
+            for name, found in run_in_process(environment, headers, made, inspects=inspects).items():
                 self.rows[name].cpu, self.rows[name].statements = found["cpu"], found["statements"]
 
 
 def run_in_process(
-    environment: dict[str, str], headers: dict[str, str], requests: dict[str, Any]
+    environment: dict[str, str], headers: dict[str, str], requests: dict[str, Any], *, inspects: bool = True
 ) -> dict[str, Any]:
     """Return CPU time and statements by name, measured in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "tools.bench.in_process"],
-        input=json.dumps({"headers": headers, "requests": requests}),
+        input=json.dumps({"headers": headers, "requests": requests, "inspects": inspects}),
         env=environment,
         cwd=ROOT,
         stdout=subprocess.PIPE,
