@@ -206,7 +206,7 @@ class VisibleRows:
             return []
         hashes = np.zeros(1 << 16, np.bool_)  # to leave most rows out before the exact comparison
         hashes[wanted.astype(np.uint16)] = True
-        members = np.flatnonzero(hashes[self._session_hashes])
+        members = np.flatnonzero(hashes.take(self._session_hashes))
         members = members[is_among(sessions[members], wanted)]
         rows = self.columns[members]
         members = members[np.lexsort((rows["pk"], rows["created"], rows["session"]))]

@@ -130,22 +130,20 @@ def test_search_shows_each_caller_what_the_api_shows(
                 assert ask(transport, caller, toolset, tool, {**arguments, **flags}) == known, (name, which)
 
 
-@pytest.mark.slow
-@each("number, call", enumerate([("letsgo", "get_memory", FLAGS), *ENDINGS, *CHANGES]))
+@pytest.mark.long
+@each("toolset, tool, arguments", [("letsgo", "get_memory", FLAGS), *ENDINGS, *CHANGES])
 def test_call_by_id_answers_each_caller_as_the_api_does(
-    zoo: dict[str, Memory], callers: dict[str, Agent], number: int, call: tuple[str, str, dict[str, Any]]
+    zoo: dict[str, Memory], callers: dict[str, Agent], toolset: str, tool: str, arguments: dict[str, Any]
 ) -> None:
-    """The transports take turns: each has half of the memories of each caller and tool."""
-    toolset, tool, arguments = call
-    for row, (name, caller) in enumerate(callers.items()):
-        for column, (one, memory) in enumerate(zoo.items()):
-            named = {**arguments, "id": memory.uid}
-            known = ask(over_api, caller, toolset, tool, named)
-            which = list(TRANSPORTS)[(number + row + column) % len(TRANSPORTS)]
-            reply = ask(TRANSPORTS[which], caller, toolset, tool, named)
-            assert reply == known, (name, one, which)
-            if one not in CALLERS[name][1]:
-                assert f"called {one}" not in json.dumps(reply)
+    for name, caller in callers.items():
+        for one, memory in zoo.items():
+            call = (toolset, tool, {**arguments, "id": memory.uid})
+            known = ask(over_api, caller, *call)
+            for which, transport in TRANSPORTS.items():
+                reply = ask(transport, caller, *call)
+                assert reply == known, (name, one, which)
+                if one not in CALLERS[name][1]:
+                    assert f"called {one}" not in json.dumps(reply)
 
 
 @pytest.mark.slow

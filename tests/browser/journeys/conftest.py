@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from tests.browser.conftest import PHONE, OpenPage
+from tests.browser.conftest import PHONE, OpenPage, press_tab
 
 Walk = Callable[..., Page]
 MAX_TABS = 300
@@ -80,8 +80,7 @@ def _reach(target: Locator, timeout: float | None = None) -> None:
     """Press Tab until the element has the focus, and the page shows it."""
     target.wait_for(timeout=timeout)
     # To ask after each key takes longer than the key.
-    for _ in range(0 if target.evaluate(HAS_FOCUS) else target.evaluate(STOPS_BEFORE) - 1):
-        target.page.keyboard.press("Tab")
+    press_tab(target.page, 0 if target.evaluate(HAS_FOCUS) else target.evaluate(STOPS_BEFORE) - 1)
     for _ in range(MAX_TABS):
         if target.evaluate(HAS_FOCUS):
             assert target.page.evaluate(IS_MARKED), f"the focus of {target} cannot be seen"
