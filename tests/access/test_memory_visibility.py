@@ -289,10 +289,8 @@ def test_filters_apply_before_the_limit(db, actor, configure):
         assert len(found.hits) == 20, fields
 
 
-@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
-@pytest.mark.parametrize(
-    "typed", ["zebra merger", "merger", "zebra merger okapi", "zebr merg", '"zebra merger"', "xmerger"]
-)
+@each("level", ["private", "secret", "cosmic"])
+@each("typed", ["zebra merger", "merger", "zebra merger okapi", "zebr merg", '"zebra merger"', "xmerger"])
 def test_score_does_not_depend_on_hidden_memories(remember, low, level, typed):
     for n in range(12):
         remember(f"zebra number {n} and okapi", by=low)

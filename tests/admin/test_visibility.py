@@ -57,8 +57,8 @@ def test_an_unknown_level_stays_hidden_from_a_superuser_with_every_switch(boss, 
         assert "cosmic" not in levels_in(boss.get(page(Memory) + state))
 
 
-@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
-@pytest.mark.parametrize("view", ["change", "history", "delete"])
+@each("level", ["private", "secret", "cosmic"])
+@each("view", ["change", "history", "delete"])
 def test_the_pages_of_a_hidden_memory_are_not_found(boss, four_levels, level, view):
     address = page(Memory, view, four_levels[level].pk)
     assert boss.get(address).status_code == 404
@@ -183,8 +183,8 @@ def test_a_fact_shows_no_more_widely_than_its_memory(boss, four_facts):
     }
 
 
-@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
-@pytest.mark.parametrize("view", ["change", "history", "delete"])
+@each("level", ["private", "secret", "cosmic"])
+@each("view", ["change", "history", "delete"])
 def test_the_pages_of_a_hidden_fact_are_not_found(boss, four_facts, level, view):
     address = page(Fact, view, four_facts[level].pk)
     assert boss.get(address).status_code == 404

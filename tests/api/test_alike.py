@@ -176,7 +176,7 @@ class TestMerging:
         [revision] = bot.get(f"/memories/{one.uid}/history").json()["revisions"]
         assert revision["before"]["content"] == SAYING
 
-    @pytest.mark.parametrize(
+    @each(
         "body",
         [{}, {"others": []}, {"others": ["x"] * 101}, {"others": "x"}, {"others": ["x"], "content": " "}],
     )

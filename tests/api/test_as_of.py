@@ -148,7 +148,7 @@ def replaced(bot):
     return new
 
 
-@pytest.mark.parametrize("path", FOUND)
+@each("path", FOUND)
 def test_hidden_replacement_does_not_hide_the_memory_of_that_time(bot, agent, replaced, path):
     assert asked(agent("public"), path, as_of=BEFORE) == ["The valve opens at noon"]
 

@@ -8,6 +8,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from memoryhub.backends import schema, tables
 from memoryhub.backends.dialect import IS_POSTGRES
 from tests.api.conftest import Agent, is_problem
+from tests.cases import each
 
 BOTH = ["/healthz", "/readyz", "/api/v1/healthz", "/api/v1/readyz"]
 
@@ -29,7 +30,7 @@ class TestUnsound:
         assert Agent().http.get(path)["Retry-After"]
         schema.install()
 
-    @pytest.mark.parametrize("table", ["memoryhub_fact", "memoryhub_label", "memoryhub_session"])
+    @each("table", ["memoryhub_fact", "memoryhub_label", "memoryhub_session"])
     def test_missing_table_is_named(self, db, path, table):
         with connection.cursor() as cursor:
             if not IS_POSTGRES:

@@ -42,7 +42,7 @@ def test_invalid_json_is_400_and_not_repeated(bot, body):
         assert "content" not in problem["detail"]
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         b'{"content": "x", "importance": 1e400}',
@@ -81,7 +81,7 @@ def test_surrogate_pair_is_a_character(bot):
     assert bot.raw_post("/memories", b'{"content": "\\ud83e\\udd93"}').json()["memory"]["content"] == "🦓"
 
 
-@pytest.mark.parametrize(
+@each(
     "content_type",
     [
         *(

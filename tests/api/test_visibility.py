@@ -145,8 +145,8 @@ def test_hidden_memory_and_its_history_are_404(zoo, agent, clearance):
                 assert {**body, "request_id": ""} == {**absent, "request_id": ""}
 
 
-@pytest.mark.parametrize("level", WORDS)
-@pytest.mark.parametrize("clearance", LEVELS)
+@each("level", WORDS)
+@each("clearance", LEVELS)
 def test_writes_cover_the_clearance_without_flags(zoo, agent, clearance, level):
     caller, uid = agent(clearance), zoo[level].uid
     fact = Fact.objects.get(subject="horse", sensitivity=level)
@@ -291,9 +291,7 @@ class TestConfinement:
         Fact.objects.create(subject="zebra", predicate="lives", object="in the zoo", project="zoo")
         return agent("secret", "farmer", projects=["farm"])
 
-    @pytest.mark.parametrize(
-        "endpoint", [d for d in LIST_ENDPOINTS if d not in ("session", "list by project")]
-    )
+    @each("endpoint", [d for d in LIST_ENDPOINTS if d not in ("session", "list by project")])
     def test_other_projects_are_hidden(self, confined, four_levels, endpoint):
         method, path, arguments = LIST_ENDPOINTS[endpoint]
         response = request(confined, method, path, {**arguments, **FLAGS[3]})

@@ -15,6 +15,7 @@ from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.toolsets import TOOLSETS
+from tests.cases import each
 from tests.mcp.conftest import McpAgent
 
 Remember = Callable[..., Memory]
@@ -88,7 +89,7 @@ def test_pinned_memories_of_a_project_are_a_resource(bot: McpAgent, remember: Re
     assert "Lunch" not in text
 
 
-@pytest.mark.parametrize(
+@each(
     "uri",
     [
         "memory://nothing",
@@ -209,8 +210,8 @@ def test_remember_prompt_names_the_tool_and_stores_nothing(bot: McpAgent, toolse
     assert not Memory.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("params", "words"),
+@each(
+    "params, words",
     [
         ({"name": "recal"}, "did you mean recall?"),
         ({}, "Unknown prompt"),

@@ -15,6 +15,7 @@ from memoryhub.search.fallback import (
     search_with_fallback,
 )
 from memoryhub.search.hybrid import MIN_MATCH
+from tests.cases import each
 
 
 def everything():
@@ -28,8 +29,8 @@ def test_known_words_are_not_corrected(remember):
     assert correct_spelling(everything(), "") is None
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"),
+@each(
+    "typed, meant",
     [
         ("authentcation", "authentication"),
         ("atuhentication", "authentication"),
@@ -46,7 +47,7 @@ def test_misspelt_words_are_corrected(remember, typed, meant):
     assert 0.75 < corrected.similarity < 1
 
 
-@pytest.mark.parametrize("typed", ["zebra", "xyzzyplugh", "auth", "認証", "12345678", '"', "a" * 3000])
+@each("typed", ["zebra", "xyzzyplugh", "auth", "認証", "12345678", '"', "a" * 3000])
 def test_word_without_a_similar_one_is_not_corrected(remember, typed):
     remember("The authentication of tokens")
     corrected = correct_spelling(everything(), typed)
@@ -134,8 +135,8 @@ def test_any_query_is_answered(embedding, remember, typed):
     assert isinstance(search_with_fallback(everything(), typed, limit=5), list)
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"),
+@each(
+    "typed, meant",
     [
         ("how do users sign in", "JWT"),
         ("login", "JWT"),

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from memoryhub.models import Fact, Memory
 from tests.api.conftest import bad_fields, is_problem
+from tests.cases import each
 from tests.toolsets.conftest import result, run
 
 NAMES = [
@@ -194,7 +195,7 @@ def test_an_unknown_tool_or_toolset_is_404(bot, name):
     is_problem(bot.get(f"/tools/{name}"), 404, "unknown_toolset")
 
 
-@pytest.mark.parametrize("tool", NAMES)
+@each("tool", NAMES)
 def test_missing_arguments_are_named(bot, tool):
     response = bot.post(f"/tools/letsgo/{tool}")
     if tool in REQUIRED:

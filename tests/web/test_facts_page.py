@@ -124,8 +124,8 @@ class TestFilters:
         fact("s2", "owns", "boat", confidence=0.4, project="sun")
         fact("s3", "sails", "a 100% boat", confidence=0.6, project="sun")
 
-    @pytest.mark.parametrize(
-        ("query", "found"),
+    @each(
+        "query, found",
         [
             ({}, ["s3", "s2", "s1"]),
             ({"subject": "s1"}, ["s1"]),

@@ -17,6 +17,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.injection.queries import load_reports
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.web import injections as view
+from tests.cases import each
 from tests.web.markup import Page, list_title, main
 
 Remember = Callable[..., Memory]
@@ -88,8 +89,8 @@ class TestLog:
             )
             assert visitor.get("/injections/").status_code == 200
 
-    @pytest.mark.parametrize(
-        ("query", "seen"),
+    @each(
+        "query, seen",
         [
             ({}, {"early", "late", "other"}),
             ({"q": "LATE"}, {"late"}),

@@ -14,6 +14,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
+from tests.cases import each
 from tests.web.markup import PAYLOAD, Page, find_dangers, main
 
 Remember = Callable[..., Memory]
@@ -169,8 +170,8 @@ class TestSaving:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
-        ("name", "value", "shown"),
+    @each(
+        "name, value, shown",
         [
             ("importance", "7", "at most 1"),
             ("importance", "", "Enter a number"),

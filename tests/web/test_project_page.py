@@ -19,6 +19,7 @@ from memoryhub.injection import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, Injection, JournalEntry, Membership, Memory, Project
 from tests.api.conftest import Agent
+from tests.cases import each
 from tests.clients import signed_in_client
 from tests.web.conftest import SignIn
 from tests.web.test_projects import undo
@@ -66,8 +67,8 @@ def test_page_shows_each_line_with_its_reason_and_source(curator: Client, decisi
     assert f'href="/memories/{decision.uid}/"' in page
 
 
-@pytest.mark.parametrize(
-    ("draft", "reason"),
+@each(
+    "draft, reason",
     [
         ({"type": "context"}, "Background of the project"),
         ({"type": "session_summary", "session_id": "s"}, "Summary of a session"),

@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from memoryhub.models import Membership, Memory
+from tests.cases import each
 
 PATHS = ["/", "/memories/", "/memories/?q=lions+geese&min_score=0", "/timeline/entries/"]
 HTMX = {"HX-Request": "true", "HX-Current-URL": "http://testserver/memories/?type=fact"}
@@ -55,8 +56,8 @@ class TestScope:
             "Search: geese",
         ]
 
-    @pytest.mark.parametrize(
-        ("path", "filters"),
+    @each(
+        "path, filters",
         [
             ("/facts/?predicate=is&state=all", "predicate: is · state: all of them · project: zoo"),
             ("/sessions/?q=lions", "lions · project: zoo"),

@@ -16,7 +16,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.web.sessions import picture as sessions_picture
-from tests.cases import clear_caches
+from tests.cases import clear_caches, each
 from tests.web.markup import PAYLOAD, Page, find_dangers, list_title, main
 
 Remember = Callable[..., Memory]
@@ -268,9 +268,7 @@ class TestWhy:
         add_event(session, 5, "Grep", segment=2, boundary=True, handlers=said)
         assert "Processing log ok boundaries @100 segment 2" in listed(visitor, tool="Grep")
 
-    @pytest.mark.parametrize(
-        "odd", [None, [], "text", 7, {"substance": "high"}, [1, None, {"name": 2, "detail": []}]]
-    )
+    @each("odd", [None, [], "text", 7, {"substance": "high"}, [1, None, {"name": 2, "detail": []}]])
     def test_stored_parts_of_another_shape_break_nothing(
         self, visitor: Client, session: Session, odd: Any
     ) -> None:
@@ -304,8 +302,8 @@ class TestChips:
             "below the memorability threshold": 1,
         }
 
-    @pytest.mark.parametrize(
-        ("query", "seen"),
+    @each(
+        "query, seen",
         [
             ({"tool": "Read"}, ["12:00", "12:03"]),
             ({"tool": "prompt:submit"}, ["12:04"]),

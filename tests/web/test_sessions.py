@@ -17,6 +17,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.models import Event, Memory, Session
 from memoryhub.web.sessions import views
+from tests.cases import each
 from tests.web.markup import Page, main
 
 Remember = Callable[..., Memory]
@@ -146,7 +147,7 @@ class TestList:
         assert "No sessions yet" in main(visitor.get("/sessions/")).words
         assert "No sessions match" in main(visitor.get("/sessions/?q=zzz")).words
 
-    @pytest.mark.parametrize("cursor", ["x", "e30", "W10", "ÿ", "W251bGwsbnVsbCxudWxsXQ"])
+    @each("cursor", ["x", "e30", "W10", "ÿ", "W251bGwsbnVsbCxudWxsXQ"])
     def test_an_invalid_cursor_is_refused(self, visitor: Client, cursor: str) -> None:
         assert visitor.get("/sessions/", {"cursor": cursor}).status_code == 400
 
@@ -329,7 +330,7 @@ def test_only_a_visible_prompt_makes_its_session_match(visitor: Client, busy: Se
     assert found is (level == "public")
 
 
-@pytest.mark.parametrize("query", ["%", "_", "\"' OR NEAR(*", "a\0b", "x " * 5000])
+@each("query", ["%", "_", "\"' OR NEAR(*", "a\0b", "x " * 5000])
 def test_a_hostile_query_does_not_fail(visitor: Client, busy: Session, query: str) -> None:
     assert visitor.get("/sessions/", {"q": query}).status_code in (200, 422)
 
