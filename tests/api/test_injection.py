@@ -73,8 +73,8 @@ def test_needs_the_right_to_read(agent):
     assert agent("secret", rights=["read"]).post("/inject", PROMPT).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("clearance", "asked", "seen"),
+@each(
+    "clearance, asked, seen",
     [
         ("secret", {"allow_private": True, "allow_secret": True}, {"public", "private", "secret"}),
         ("secret", {}, {"public"}),

@@ -58,7 +58,7 @@ def test_token_without_the_right_to_write_cannot_pin(agent, bot):
     is_problem(reader.patch(f"/memories/{made['id']}", {"pinned": True}), 403)
 
 
-@pytest.mark.parametrize("order", ["-updated_at", "-created_at", "-importance", "-accessed_count"])
+@each("order", ["-updated_at", "-created_at", "-importance", "-accessed_count"])
 def test_pages_show_every_memory_once_in_any_order(bot, order):
     for n in range(11):
         made = stored(bot, content=f"number {n}", importance=n % 3 / 10)

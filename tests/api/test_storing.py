@@ -64,7 +64,7 @@ def test_unknown_fields_are_named_and_ignored(bot):
 
 
 @pytest.mark.conformance("store-35")
-@pytest.mark.parametrize(("ttl", "days"), [(3, 3), (0, None), (None, None), ("absent", 90)])
+@each("ttl, days", [(3, 3), (0, None), (None, None), ("absent", 90)])
 def test_ttl_sets_the_expiry(bot, ttl, days):
     body = {"content": "x"} if ttl == "absent" else {"content": "x", "ttl_days": ttl}
     expires = bot.post("/memories", body).json()["memory"]["expires_at"]

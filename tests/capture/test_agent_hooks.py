@@ -145,7 +145,7 @@ def test_prompt_is_recorded_in_its_session(bot, key):
     assert Session.objects.get().cwd == "/home/ada/shop"
 
 
-@pytest.mark.parametrize("key", ["codex", "gemini", "opencode"])
+@each("key", ["codex", "gemini", "opencode"])
 def test_prompt_gets_memories_in_the_form_of_the_agent(bot, remember, key):
     memory = remember(DATABASE, project="shop", importance=1)
     answer = send(bot, key, PROMPTS[key], "prompt")
@@ -298,7 +298,7 @@ def test_end_of_a_codex_session_makes_a_summary(bot):
     assert Session.objects.get().summary
 
 
-@pytest.mark.parametrize("key", ["codex", "gemini", "cursor"])
+@each("key", ["codex", "gemini", "cursor"])
 def test_command_to_pause_stops_the_prompt_with_its_answer(bot, key):
     answer = send(bot, key, {**PROMPTS[key], "prompt": "/memoryhub:pause 1"})
     reason = answer.pop(AGENTS[key].reason)

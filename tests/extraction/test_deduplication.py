@@ -80,7 +80,7 @@ class TestEitherWay:
         remember(TEXT)
         assert again(OTHER).outcome == "created"
 
-    @pytest.mark.parametrize("category", ["events", "cases"])
+    @each("category", ["events", "cases"])
     def test_events_and_cases_are_never_merged(self, remember: Remember, again: Any, category: str) -> None:
         remember(TEXT, category=category)
         assert again(MORE, category=category).outcome == "created"

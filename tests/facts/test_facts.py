@@ -32,7 +32,7 @@ def test_same_triple_updates_its_confidence(db, actor):
     ]
 
 
-@pytest.mark.parametrize("other", [{"project": "p"}, {"sensitivity": "private"}, {"object": "sqlite"}])
+@each("other", [{"project": "p"}, {"sensitivity": "private"}, {"object": "sqlite"}])
 def test_other_project_level_or_word_is_another_fact(db, actor, other):
     store(actor)
     assert store(actor, **other)[1] is True

@@ -42,7 +42,7 @@ def test_search_finds_the_other_spelling_first(remember, prompt, content, is_pro
         assert found[0].components.match > 0.4
 
 
-@pytest.mark.parametrize(("prompt", "content"), CASES)
+@each("prompt, content", CASES)
 def test_injection_brings_the_other_spelling(remember, ask, prompt, content):
     made = remember(content)
     assert made.uid in [one.uid for one in ask(prompt).injected]

@@ -49,8 +49,8 @@ def test_irrelevant_prompt_gets_nothing(notes, ask, prompt):
     assert found.tokens_used == 0
 
 
-@pytest.mark.parametrize(
-    ("prompt", "name"),
+@each(
+    "prompt, name",
     [
         ("Which database do we use for billing, and where does it live?", "database"),
         ("How should I configure retry and backoff for the webhook sender in the billing service?", "retry"),

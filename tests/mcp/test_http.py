@@ -57,7 +57,7 @@ class TestMethods:
 
 
 class TestTokens:
-    @pytest.mark.parametrize("raw", ["", "mh_wrong", "\N{SNOWMAN}"])
+    @each("raw", ["", "mh_wrong", "\N{SNOWMAN}"])
     def test_request_without_token_is_401(self, db: None, raw: str) -> None:
         for message in (PING, NOTE, b"no json"):
             response = McpAgent(raw.encode().decode("latin-1")).send(message)
@@ -91,7 +91,7 @@ class TestHeaders:
         response = bot.send(PING, Host="evil.example", Origin="http://evil.example")
         assert response.status_code == 400
 
-    @pytest.mark.parametrize("accept", ["application/json, text/event-stream", "*/*", "application/*"])
+    @each("accept", ["application/json, text/event-stream", "*/*", "application/*"])
     def test_client_that_accepts_json_gets_it(self, bot: McpAgent, accept: str) -> None:
         assert bot.send(PING, Accept=accept).status_code == 200
 
@@ -99,9 +99,7 @@ class TestHeaders:
     def test_client_that_does_not_accept_json_is_406(self, bot: McpAgent, accept: str) -> None:
         is_problem(bot.send(PING, Accept=accept), 406, "not_acceptable")
 
-    @pytest.mark.parametrize(
-        "kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1"]
-    )
+    @each("kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1"])
     def test_body_of_another_type_is_refused(self, bot: McpAgent, kind: str) -> None:
         is_problem(bot.send(PING, Content_Type=kind), 415, "unsupported_media_type")
 
@@ -121,7 +119,7 @@ class TestHeaders:
         assert error["data"]["supported"][0] == STATELESS
         assert len(error["data"]["requested"]) <= 100
 
-    @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+    @each("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
     def test_supported_version_is_accepted(self, bot: McpAgent, version: str) -> None:
         assert bot.send(PING, MCP_Protocol_Version=version).status_code == 200
 

@@ -118,7 +118,7 @@ def test_address_with_an_invalid_query_is_not_found(bot: McpAgent, remember: Rem
     assert is_missing(bot, f"memory://{remember('zebra').uid}?{query}")
 
 
-@pytest.mark.parametrize("clearance", ["public", "private", "secret"])
+@each("clearance", ["public", "private", "secret"])
 def test_level_is_shown_only_if_requested_and_cleared(
     mcp_agent: Callable[..., McpAgent], remember: Remember, state: Callable[..., None], clearance: str
 ) -> None:
@@ -187,7 +187,7 @@ def test_templates_name_every_address(bot: McpAgent) -> None:
     ]
 
 
-@pytest.mark.parametrize("toolset", TOOLSETS)
+@each("toolset", TOOLSETS)
 def test_recall_prompt_contains_what_the_toolset_finds(
     bot: McpAgent, remember: Remember, toolset: str
 ) -> None:
@@ -200,7 +200,7 @@ def test_recall_prompt_contains_what_the_toolset_finds(
     assert f"the tool {TOOLSETS[toolset].recall[0]}" in message["content"]["text"]
 
 
-@pytest.mark.parametrize("toolset", TOOLSETS)
+@each("toolset", TOOLSETS)
 def test_remember_prompt_names_the_tool_and_stores_nothing(bot: McpAgent, toolset: str) -> None:
     agent = McpAgent(bot.raw, toolset)
     given = {"name": "remember", "arguments": {"content": "Deploy on {Mondays}"}}

@@ -190,7 +190,7 @@ def test_content_of_a_hidden_memory_is_no_conflict(remember, low):
     assert Memory.objects.filter(content="one", sensitivity="private").count() == 2
 
 
-@pytest.mark.parametrize("move", [{"project": "b"}, {"scope": "team"}, {"sensitivity": "secret"}])
+@each("move", [{"project": "b"}, {"scope": "team"}, {"sensitivity": "secret"}])
 def test_move_to_the_place_of_an_equal_memory_is_a_conflict(remember, actor, move):
     place = {"project": "a", "scope": "project", "sensitivity": "public"}
     level = move.get("sensitivity", "public")

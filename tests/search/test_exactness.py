@@ -35,8 +35,8 @@ def marks(typed, text):
     ]
 
 
-@pytest.mark.parametrize(("code", "others"), CODE)
-@pytest.mark.parametrize("mode", ["hybrid", "lexical"])
+@each("code, others", CODE)
+@each("mode", ["hybrid", "lexical"])
 def test_old_memory_with_the_exact_code_comes_before_new_ones_with_its_words(
     embedding, remember, code, others, mode
 ):

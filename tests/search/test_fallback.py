@@ -82,8 +82,8 @@ def test_results_are_unique_and_ordered_by_similarity(embedding, remember):
     assert all(one.similarity >= MIN_SHARE_OF_BEST * found[0].similarity for one in found)
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"),
+@each(
+    "typed, meant",
     [
         ("login credentials", "JWT"),
         ("authentication decisions", "JWT"),
@@ -127,9 +127,7 @@ def test_minimum_similarity_rises_with_the_number_of_memories():
     assert floors[-1] == pytest.approx(MIN_MATCH["semantic"])
 
 
-@pytest.mark.parametrize(
-    "typed", ["foo.bar", "C++", '"', "AND OR NOT", "*", "漢字", "🦓", "", " ", "x\x00y", "a" * 5000]
-)
+@each("typed", ["foo.bar", "C++", '"', "AND OR NOT", "*", "漢字", "🦓", "", " ", "x\x00y", "a" * 5000])
 def test_any_query_is_answered(embedding, remember, typed):
     remember("foo.bar in C++ with 漢字 and a 🦓")
     assert isinstance(search_with_fallback(everything(), typed, limit=5), list)

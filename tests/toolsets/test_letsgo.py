@@ -188,7 +188,7 @@ def test_summarize_old_condenses_a_category(bot):
     assert {m["type"] for m in bot.tool("list_memories")["memories"]} == {"change", "compressed_summary"}
 
 
-@pytest.mark.parametrize("name", ["nothing", "STORE_MEMORY", "store_memory%00", "__class__"])
+@each("name", ["nothing", "STORE_MEMORY", "store_memory%00", "__class__"])
 def test_an_unknown_tool_or_toolset_is_404(bot, name):
     is_problem(bot.post(f"/tools/letsgo/{name}", {}), 404, "unknown_tool")
     is_problem(bot.post(f"/tools/{name}/store_memory", {}), 404, "unknown_toolset")

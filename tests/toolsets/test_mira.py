@@ -224,10 +224,7 @@ def test_forgotten_memory_is_stored_again(mira, key):
     assert [one["id"] for one in mira("recall", query=STRICT)] == [uid]
 
 
-@pytest.mark.parametrize(
-    ("rights", "allowed"),
-    [(["read"], {"recall"}), (["write"], {"remember", "forget"}), (["maintain"], set())],
-)
+@each("rights, allowed", [(["read"], {"recall"}), (["write"], {"remember", "forget"}), (["maintain"], set())])
 def test_each_action_needs_its_right(agent, rights, allowed):
     caller = agent(rights=rights)
     calls = {

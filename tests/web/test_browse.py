@@ -84,7 +84,7 @@ class TestPages:
         second = visitor.get("/memories/" + next_page(first))
         assert '<a class="button" href="?project=zoo">' in second.content.decode()
 
-    @pytest.mark.parametrize("cursor", ["x", "e30", "WyJjcmVhdGVkX2F0IiwgMSwgMV0"])
+    @each("cursor", ["x", "e30", "WyJjcmVhdGVkX2F0IiwgMSwgMV0"])
     def test_invalid_cursor_is_reported_with_a_link_to_the_first_page(
         self, visitor: Client, remember: Any, cursor: str
     ) -> None:

@@ -260,7 +260,7 @@ def test_every_excludes_memories_stored_after_the_list_was_shown(
     assert set(Memory.objects.live().values_list("uid", flat=True)) == {late.uid, brought.uid}
 
 
-@pytest.mark.parametrize("moment", ["", "never", "2026-02-31T00:00:00Z", "2026-02-01T00:00:00"])
+@each("moment", ["", "never", "2026-02-31T00:00:00Z", "2026-02-01T00:00:00"])
 def test_list_without_as_of_is_selected_as_it_is_now(three: list[Memory], moment: str) -> None:
     assert len(matching(f"/memories/?project=p&as_of={moment}")) == 3
 

@@ -138,8 +138,8 @@ def test_trash_is_restored_and_its_undo_trashes_again(
     assert live() == 0
 
 
-@pytest.mark.parametrize(
-    ("address", "name"),
+@each(
+    "address, name",
     [
         ("/memories/?project=p&type=change", "Memories"),
         ("/memories/", "Memories"),
@@ -191,8 +191,8 @@ def test_person_with_read_access_starts_no_run(sign_in: SignIn, three: list[Memo
     assert not MaintenanceRun.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("act", "values", "words"),
+@each(
+    "act, values, words",
     [
         ("explode", {}, "unknown action"),
         ("tag", {}, "tags: "),

@@ -132,7 +132,7 @@ def test_bars_are_labelled_in_iso_format(first: date, last: date, label: str) ->
     assert chart.bars[0].label == label
 
 
-@pytest.mark.parametrize(
+@each(
     "path", ["/timeline/entries/", "/timeline/?month=2026-03", "/sessions/night/", "/reports/sessions/night/"]
 )
 def test_pages_show_days_in_the_readers_zone(reader: Client, remember: Any, path: str) -> None:

@@ -165,7 +165,7 @@ class TestFinding:
         say("harbor-app")
         say("tide", object="SQLite")
 
-    @pytest.mark.parametrize("typed", ["tide", "TIDE", " ti", "sqlite"])
+    @each("typed", ["tide", "TIDE", " ti", "sqlite"])
     def test_the_only_thing_found_is_opened(self, visitor: Client, typed: str) -> None:
         assert visitor.get(GRAPH, {"find": typed}).context["panel"].text in ("tide", "SQLite")
 

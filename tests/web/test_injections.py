@@ -109,9 +109,7 @@ class TestLog:
         words = main(visitor.get("/injections/", query)).words
         assert {name for name in ("early", "late", "other") if f"{name} prompt" in words} == seen
 
-    @pytest.mark.parametrize(
-        ("query", "status"), [({"since": "never"}, 422), ({"cursor": "zzz"}, 400), ({"q": "x" * 1001}, 422)]
-    )
+    @each("query, status", [({"since": "never"}, 422), ({"cursor": "zzz"}, 400), ({"q": "x" * 1001}, 422)])
     def test_an_invalid_address_is_refused(self, visitor: Client, query: dict[str, str], status: int) -> None:
         assert visitor.get("/injections/", query).status_code == status
 
@@ -149,7 +147,7 @@ class TestVisibility:
         for level in LEVELS:
             inject(session, prompt_preview=f"{level} prompt", sensitivity=level)
 
-    @pytest.mark.parametrize("path", ["/injections/", "/sessions/s/", "/sessions/s/?kind=injection"])
+    @each("path", ["/injections/", "/sessions/s/", "/sessions/s/?kind=injection"])
     def test_injections_obey_their_own_level(self, sign_in: Any, four: None, path: str) -> None:
         visitor = sign_in("view_private", "view_secret")
         insider = sign_in("view_private", "view_secret", on=["private", "secret"], name="bob")

@@ -97,8 +97,8 @@ def test_lines_are_shown_without_markdown_and_corrected_with_it(curator: Client,
     assert preview.count("**SQLite**") == 1  # the block, as the agent reads it
 
 
-@pytest.mark.parametrize(
-    ("fields", "after"),
+@each(
+    "fields, after",
     [
         ({"action": "reword", "text": "Use PostgreSQL"}, ["Use PostgreSQL"]),
         ({"action": "leave_out"}, []),
@@ -178,7 +178,7 @@ def test_reader_sees_the_page_without_forms(sign_in: SignIn, decision: Memory) -
     assert reader.post(f"{PAGE}settings/", {"sends": "no"}).status_code == 403
 
 
-@pytest.mark.parametrize("fields", [{}, {"action": "dance"}, {"action": "pin", "kind": "session"}])
+@each("fields", [{}, {"action": "dance"}, {"action": "pin", "kind": "session"}])
 def test_unknown_correction_is_a_bad_request(curator: Client, fields: dict[str, str]) -> None:
     assert curator.post(f"{PAGE}correct/", fields).status_code == 400
 

@@ -32,7 +32,7 @@ def two_projects(remember: Any) -> None:
 
 @pytest.mark.usefixtures("two_projects")
 class TestScope:
-    @pytest.mark.parametrize("path", PATHS)
+    @each("path", PATHS)
     def test_pages_show_only_the_chosen_project(self, visitor: Client, path: str) -> None:
         assert choose(visitor, "zoo").status_code == 302
         page = words(visitor, path)

@@ -25,7 +25,7 @@ class TestDecisions:
     def client(self, sign_in: SignIn) -> Client:
         return sign_in("change_memory", "delete_memory")
 
-    @pytest.mark.parametrize("action", ["approve", "demote", "trash"])
+    @each("action", ["approve", "demote", "trash"])
     def test_decided_memory_leaves_the_queue_and_undo_returns_it(
         self, client: Client, unsure: Memory, action: str
     ) -> None:
@@ -103,19 +103,19 @@ class TestDecisions:
         unsure.refresh_from_db()
         assert unsure.reviewed_at
 
-    @pytest.mark.parametrize("action", ["approve", "demote", "trash"])
+    @each("action", ["approve", "demote", "trash"])
     def test_permission_is_required(self, sign_in: SignIn, unsure: Memory, action: str) -> None:
         right = "change_memory" if action == "trash" else "delete_memory"
         assert post_action(sign_in(right, name="bob"), action, unsure).status_code == 403
 
-    @pytest.mark.parametrize("address", ["https://elsewhere.example/review/", "//elsewhere.example", "/you/"])
+    @each("address", ["https://elsewhere.example/review/", "//elsewhere.example", "/you/"])
     def test_redirect_stays_in_the_queue(self, client: Client, unsure: Memory, address: str) -> None:
         assert post_action(client, "approve", unsure, next=address)["Location"] == "/review/"
 
 
 class TestEditing:
-    @pytest.mark.parametrize(
-        ("address", "leads_to"),
+    @each(
+        "address, leads_to",
         [
             ("/review/?tab=new", "/review/?tab=new"),
             ("https://elsewhere.example/review/", None),

@@ -119,8 +119,8 @@ class TestSaving:
         assert save(client, name="  Tides ").status_code == 200
         assert SavedSearch.objects.count() == 1
 
-    @pytest.mark.parametrize(
-        ("name", "message"),
+    @each(
+        "name, message",
         [
             ("", "The name must be"),
             (" ", "The name must be"),
@@ -187,7 +187,7 @@ class TestChanging:
         assert "Low water" in main(page).words
         assert SavedSearch.objects.get().name == "Low water"
 
-    @pytest.mark.parametrize("name", ["", "Other", "x" * 101])
+    @each("name", ["", "Other", "x" * 101])
     def test_an_invalid_name_is_reported_at_its_field(
         self, client: Client, search: SavedSearch, ada: User, name: str
     ) -> None:

@@ -546,9 +546,7 @@ class TestPast:
         assert "Type words to search the memories of that day." in text(response)
         assert _titles(response) == []
 
-    @pytest.mark.parametrize(
-        ("name", "value"), [("expiring", "1"), ("worth", "high"), ("ends", "2030-01-01")]
-    )
+    @each("name, value", [("expiring", "1"), ("worth", "high"), ("ends", "2030-01-01")])
     def test_day_refuses_filters_of_the_present(
         self, visitor: Client, zoo: None, name: str, value: str
     ) -> None:

@@ -444,7 +444,7 @@ def test_decisions_tab_leaves_out_events_without_a_decision(visitor: Client, db:
     assert "Plain" not in html
 
 
-@pytest.mark.parametrize(("stored", "shown"), [(0.485, "0.49"), (0.725, "0.73"), (0.475, "0.48")])
+@each("stored, shown", [(0.485, "0.49"), (0.725, "0.73"), (0.475, "0.48")])
 def test_memorability_is_rounded_the_same_everywhere(
     visitor: Client, db: None, stored: float, shown: str
 ) -> None:

@@ -134,7 +134,7 @@ class TestHealth:
         assert text_of(insider.get("/glance/duplicates/").content.decode()).startswith("2 ")
         assert text_of(sign_in(name="bob").get("/glance/duplicates/").content.decode()) == "none"
 
-    @pytest.mark.parametrize("issue", HEALTH_ISSUES)
+    @each("issue", HEALTH_ISSUES)
     def test_each_issue_links_to_a_list_of_as_many(self, visitor: Client, remember: Any, issue: str) -> None:
         set_age(remember("neglected", title="neglected"), 100)
         healthy = remember("healthy", title="healthy", project="zoo")

@@ -153,8 +153,8 @@ def many(remember: Any) -> None:
         remember(f"memory {number}", project=f"project-{number:02}", category=f"category-{number:02}")
 
 
-@pytest.mark.parametrize(
-    ("page", "chart", "title"),
+@each(
+    "page, chart, title",
     [
         ("/", "project", "Projects"),
         ("/glance/", "project", "By project"),

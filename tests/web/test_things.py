@@ -96,7 +96,7 @@ def test_ended_facts_show_until_when_they_were_true(visitor: Client, state: Call
     assert "until 2026-01-05" in " ".join(main(thing(visitor, "Mara")).words.split())
 
 
-@pytest.mark.parametrize("on", [(), ("private",), ("private", "secret")])
+@each("on", [(), ("private",), ("private", "secret")])
 def test_each_level_needs_its_switch(
     sign_in: Any, remember: Remember, state: Callable[..., Fact], on: tuple[str, ...]
 ) -> None:

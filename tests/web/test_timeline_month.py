@@ -144,7 +144,7 @@ class TestVisibility:
             assert {level for level, memory in four_levels.items() if list_title(memory) in words} == levels
             assert f"change {len(levels)}" in words
 
-    @pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
+    @each("level", ["private", "secret", "cosmic"])
     def test_hidden_things_open_no_month(self, visitor: Client, remember: Remember, level: str) -> None:
         remember("shown", project="p", created_at=NOON)
         for at in (datetime(2020, 1, 1, tzinfo=UTC), datetime(2025, 1, 1, tzinfo=UTC)):
