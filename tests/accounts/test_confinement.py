@@ -91,13 +91,13 @@ def test_no_page_shows_a_foreign_project(world, browser, address):
     assert seen(response.getvalue().decode()) <= OPEN | echoed
 
 
-@pytest.mark.parametrize("address", ["/", "/memories/", "/memories/?q=zebra&min_score=0"])
+@each("address", ["/", "/memories/", "/memories/?q=zebra&min_score=0"])
 def test_a_list_shows_the_levels_of_each_project(world, browser, address):
     assert seen(browser.get(address).content.decode()) == OPEN
 
 
-@pytest.mark.parametrize(
-    ("switches", "open_now"),
+@each(
+    "switches, open_now",
     [
         ((), {("farm", "public"), ("barn", "public")}),
         (("private",), {pair for pair in OPEN if pair[1] != "secret"}),

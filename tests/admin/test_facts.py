@@ -191,8 +191,8 @@ def test_a_link_by_memory_opens_no_hidden_fact(boss, remember, actor):
     )
 
 
-@pytest.mark.parametrize(
-    ("query", "shown"),
+@each(
+    "query, shown",
     [
         ("", {"tide"}),
         ("?what=marks", {"session:s1"}),

@@ -105,7 +105,7 @@ def test_answer_of_the_past_shows_no_more_than_the_token_may_see(bot, agent, val
     assert asked(agent("secret", projects=["other"], name="limited"), path, as_of=BEFORE) == []
 
 
-@pytest.mark.parametrize("path", [path for path in FOUND if "tools" in path])
+@each("path", [path for path in FOUND if "tools" in path])
 def test_tools_answer_with_the_text_of_that_time(bot, old, path):
     assert asked(bot, path, as_of=BEFORE) == ["The valve opens at noon"]
     assert asked(bot, path, as_of=(NOW - timedelta(days=70)).isoformat()) == []
@@ -148,7 +148,7 @@ def replaced(bot):
     return new
 
 
-@pytest.mark.parametrize("path", FOUND)
+@each("path", FOUND)
 def test_hidden_replacement_does_not_hide_the_memory_of_that_time(bot, agent, replaced, path):
     assert asked(agent("public"), path, as_of=BEFORE) == ["The valve opens at noon"]
 

@@ -206,7 +206,7 @@ def test_one_guarded_event_hides_the_session_id(open_session, remember):
     assert JournalEntry.objects.get(operation="consolidate").object_id != "hidden-one"
 
 
-@pytest.mark.parametrize("level", ["public", "private", "secret", "cosmic"])
+@each("level", ["public", "private", "secret", "cosmic"])
 def test_old_journal_row_with_a_session_id_is_visible_with_the_session(open_session, agent, level):
     open_session("old-one").ok("prompt:submit", {"prompt": "what is due?"})
     Event.objects.update(sensitivity=level)

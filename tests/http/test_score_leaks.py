@@ -23,7 +23,7 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.lexical import count_terms
 from tests.api.conftest import Agent, agent
-from tests.cases import rolled_back
+from tests.cases import each, rolled_back
 
 __all__ = ["agent"]
 
@@ -174,7 +174,7 @@ def test_hidden_memory_does_not_choose_among_more_matches_than_are_compared(agen
     assert different(ask, [hidden]) == []
 
 
-@pytest.mark.parametrize("count", [0, 1, 64, 65, 257, 512])
+@each("count", [0, 1, 64, 65, 257, 512])
 def test_frequency_is_the_number_of_visible_memories_with_the_word(remember, actor, count):
     remember("quokka habitat")
     store_many(actor, count)

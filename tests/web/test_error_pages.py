@@ -15,6 +15,7 @@ from memoryhub import memories
 from memoryhub.core.database_errors import LostCommit
 from memoryhub.web.base.forms import ListFilter, PlainForm
 from memoryhub.web.base.requests import TEXT_FIELDS
+from tests.cases import each
 from tests.csp import parse_policy
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +36,7 @@ def test_unknown_host_page_names_the_setting_but_no_hosts():
         assert name not in shown
 
 
-@pytest.mark.parametrize("path", ["/memories/a%00b/", "/sessions/a%00b/", "/a%00b"])
+@each("path", ["/memories/a%00b/", "/sessions/a%00b/", "/a%00b"])
 def test_path_with_nul_is_not_found(visitor, path):
     assert visitor.get(path).status_code == 404
 
@@ -68,8 +69,8 @@ def test_early_failure_has_the_security_policy(monkeypatch):
     assert parse_policy(answer)["style-src"] == ["'self'"]
 
 
-@pytest.mark.parametrize(
-    ("address", "allowed"),
+@each(
+    "address, allowed",
     [
         ("/acts/", "POST"),
         ("/switch/", "POST"),

@@ -241,7 +241,7 @@ class TestRestoring:
         client = sign_in(RIGHT)
         assert send(client, story, action, version=number).status_code == 400
 
-    @pytest.mark.parametrize("moment", ["", "yesterday", "2026-01-01T00:00:00"])
+    @each("moment", ["", "yesterday", "2026-01-01T00:00:00"])
     def test_invalid_unchanged_since_is_refused(self, sign_in: Any, story: Memory, moment: str) -> None:
         answer = send(sign_in(RIGHT), story, "restore", version="1", unchanged_since=moment)
         assert answer.status_code == 400
