@@ -48,6 +48,16 @@ def clear_caches() -> None:
     health._written_at.clear()
 
 
+@contextmanager
+def in_case(case: object) -> Iterator[None]:
+    """Name the case of a test in its failure."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"Case: {case!r}")
+        raise
+
+
 def each(names: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Like ``pytest.mark.parametrize``, but all cases share the fixtures of one test.
 
@@ -62,12 +72,8 @@ def each(names: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], C
             assert cases, "no cases"
             for case in cases:
                 clear_caches()
-                with rolled_back():
-                    try:
-                        test(*args, **fixtures, **case)
-                    except Exception as error:
-                        error.add_note(f"Case: {case!r}")
-                        raise
+                with rolled_back(), in_case(case):
+                    test(*args, **fixtures, **case)
 
         signature = inspect.signature(test)
         kept = [one for name, one in signature.parameters.items() if name not in keys]

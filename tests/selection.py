@@ -12,6 +12,7 @@ from tools import slow_tests
 # Test modules that start a server or a process of the hub: ``manage.py test --served``.
 _SERVED = (
     "tests/backends/test_replica.py",
+    "tests/backends/test_vectors_across_processes.py",
     "tests/client/test_served.py",
     "tests/commands/test_evaluate.py",
     "tests/commands/test_maintenance_served.py",
@@ -31,18 +32,19 @@ _SERVED = (
     "tests/faults/test_two_nodes.py",
     "tests/http/test_raw_sockets.py",
     "tests/http/test_request_buffering.py",
+    "tests/maintenance/test_concurrent_runs.py",
     "tests/mcp/test_claude_code.py",
     "tests/mcp/test_oauth_clients.py",
     "tests/mcp/test_python_client.py",
     "tests/mcp/test_stdio.py",
     "tests/mcp/test_typescript_client.py",
+    "tests/ops/test_copying.py",
     "tests/ops/test_drafts.py",
     "tests/plugin/test_claude_code.py",
     "tests/plugin/test_other_agents.py",
     "tests/package/",
     "tests/recorded/",
 )
-
 
 # It runs first: at the end, the other processes would wait for it.
 _LONGEST_TEST = "test_every_page.py::test_every_page_passes_all_checks"

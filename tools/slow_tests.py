@@ -1,7 +1,8 @@
 """A plugin of pytest that lists the slow test functions, which ``manage.py test --fast`` leaves out.
 
-``python -m pytest -p tools.slow_tests -n 0 -m "not browser and not served"`` updates ``tests/slow.txt`` for
-the tests that it runs. It measures processor time, which depends little on other work on the machine.
+``python -m pytest -p tools.slow_tests -n 0 -m "not browser and not served and not long"`` updates
+``tests/slow.txt`` for the tests that it runs. It measures processor time, which depends little on other work
+on the machine.
 """
 
 from __future__ import annotations

@@ -23,16 +23,13 @@ from django.http import HttpRequest
 
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.accounts import sign_in
+from memoryhub.accounts.permissions import CHANGE_USER, DELETE_MEMORY, VIEW_PRIVATE, VIEW_SECRET, VIEW_TOKEN
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.models import Membership, Memory, Profile
 
-LEVEL_PERMISSIONS = {
-    Sensitivity.PRIVATE.value: "memoryhub.view_private",
-    Sensitivity.SECRET.value: "memoryhub.view_secret",
-}
+LEVEL_PERMISSIONS = {Sensitivity.PRIVATE.value: VIEW_PRIVATE, Sensitivity.SECRET.value: VIEW_SECRET}
 SWITCHABLE_LEVELS = LEVEL_PERMISSIONS
-VIEW_TOKENS_PERMISSION = "memoryhub.view_agenttoken"
 
 
 def is_confined(user: User | AnonymousUser) -> bool:
@@ -56,7 +53,7 @@ def user_clearance(user: User | AnonymousUser, levels: Collection[str] = LEVELS)
     clearance = Clearance(frozenset(permitted | {Sensitivity.PUBLIC.value}), owner=user.get_username())
     if is_confined(user):
         return _limit_to_projects(clearance, user, requested)
-    return replace(clearance, every_token=user.has_perm(VIEW_TOKENS_PERMISSION))
+    return replace(clearance, every_token=user.has_perm(VIEW_TOKEN))
 
 
 def _limit_to_projects(clearance: Clearance, user: Any, requested: frozenset[str]) -> Clearance:
@@ -169,7 +166,7 @@ def full_clearance(request: HttpRequest) -> Clearance:
 def request_actor(request: HttpRequest, clearance: Clearance | None = None) -> Actor:
     """Return the person as an actor. Writes reach what the pages show, or ``clearance``."""
     name = f"user:{request.user.get_username()}"
-    may_delete = request.user.has_perm("memoryhub.delete_memory")
+    may_delete = request.user.has_perm(DELETE_MEMORY)
     return Actor(name, clearance or request_clearance(request), may_delete)
 
 
@@ -191,9 +188,6 @@ def reveal_secrets(request: HttpRequest, memories: Iterable[Memory], page: str) 
         reveal_if_secret(request, memory, page)
 
 
-MANAGE_PERMISSION, ADD_PERMISSION = "auth.change_user", "auth.add_user"
-
-
 def may_manage_people(user: Any) -> bool:
     """Return whether the person may change the rights of others."""
-    return bool(user.is_active and user.has_perm(MANAGE_PERMISSION)) and not is_confined(user)
+    return bool(user.is_active and user.has_perm(CHANGE_USER)) and not is_confined(user)

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from memoryhub.access.policy import Actor
 from memoryhub.accounts import roles, tokens
 from memoryhub.accounts.clearance import user_clearance
+from memoryhub.accounts.permissions import CHANGE_TOKEN
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
@@ -39,7 +40,6 @@ PENDING_LIFETIME = timedelta(hours=24)  # of a client that no person approved
 MAX_PENDING = 100
 PENDING_LIFETIME_AT_CAP = timedelta(hours=1)
 AUTH_METHODS = ("none", "client_secret_post", "client_secret_basic")
-APPROVE_PERMISSION = "memoryhub.change_agenttoken"
 _ANONYMOUS = Actor("anonymous")
 # https, or http to the person's own machine (RFC 8252): origin, port and the rest. No user name, no fragment,
 # and no character that could end a directive of the content security policy.
@@ -219,7 +219,7 @@ def redirect_origin(uri: str) -> str:
 
 def approve_client(client: OAuthClient, user: User, actor: Actor) -> None:
     """Approve a client. Forbidden without the permission."""
-    if not user.has_perm(APPROVE_PERMISSION):
+    if not user.has_perm(CHANGE_TOKEN):
         raise Forbidden("you need the permission to manage tokens to approve an app")
     now = timezone.now()
     with write_transaction():
@@ -233,7 +233,7 @@ def approve_client(client: OAuthClient, user: User, actor: Actor) -> None:
 
 def remove_client(uid: str, user: User, actor: Actor) -> OAuthClient | None:
     """Withdraw the approval of a client and revoke every token that it has; None if there is none."""
-    if not user.has_perm(APPROVE_PERMISSION):
+    if not user.has_perm(CHANGE_TOKEN):
         raise Forbidden("you need the permission to manage tokens to remove an app")
     now = timezone.now()
     with write_transaction():

@@ -18,12 +18,8 @@ from django.db.models import Q
 
 from memoryhub.access.policy import LEVELS, Actor, Sensitivity, level_rank
 from memoryhub.accounts import identities, roles, second_factors, sign_in, tokens
-from memoryhub.accounts.clearance import (
-    ADD_PERMISSION,
-    LEVEL_PERMISSIONS,
-    may_manage_people,
-    user_clearance,
-)
+from memoryhub.accounts.clearance import LEVEL_PERMISSIONS, may_manage_people, user_clearance
+from memoryhub.accounts.permissions import ADD_USER
 from memoryhub.accounts.sign_in import record_account_event
 from memoryhub.core.database import write_transaction
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
@@ -83,7 +79,7 @@ def create_account(name: str, password: str | None, by: User, email: str = "") -
     ``email``: the address by which an OpenID Connect provider knows the person. With it, ``password``
     may be empty; then only the provider can sign them in. None: no password yet, for an invitation.
     """
-    if not (may_manage_people(by) and by.has_perm(ADD_PERMISSION)):
+    if not (may_manage_people(by) and by.has_perm(ADD_USER)):
         raise Forbidden("you do not have permission to create accounts; ask an administrator")
     name = name.strip()
     try:

@@ -16,15 +16,14 @@ from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 from django.db import connection
 from django.db.models import Q
 
+from memoryhub.accounts import permissions as names
 from memoryhub.core.vocabulary import RIGHTS, Right
 
 _APPS = ("contenttypes", "auth", "memoryhub")
 # The permissions that a person needs to give a right to a token. Maintenance also trashes and erases.
 _PERMISSIONS_OF_RIGHT: dict[str, tuple[str, ...]] = {
-    Right.WRITE.value: ("memoryhub.add_memory",),
-    Right.MAINTAIN.value: tuple(
-        f"memoryhub.{name}" for name in ("add_maintenancerun", "delete_memory", "erase_memory")
-    ),
+    Right.WRITE.value: (names.ADD_MEMORY,),
+    Right.MAINTAIN.value: (names.ADD_RUN, names.DELETE_MEMORY, names.ERASE_MEMORY),
 }
 
 
@@ -39,43 +38,36 @@ class Role:
     adds: tuple[str, ...]
 
 
-def _permission_names(app: str, *codenames: str) -> tuple[str, ...]:
-    return tuple(f"{app}.{codename}" for codename in codenames)
-
-
 # Each role may do what the one before it may.
 ROLES = (
     Role(
         "viewer",
         "reads memories, facts, sessions, the journal and maintenance runs",
-        _permission_names(
-            "memoryhub",
-            *("view_memory", "view_fact", "view_session", "view_event", "view_injection"),
-            *("view_journalentry", "view_maintenancerun"),
+        (
+            *(names.VIEW_MEMORY, names.VIEW_FACT, names.VIEW_SESSION, names.VIEW_EVENT),
+            *(names.VIEW_INJECTION, names.VIEW_JOURNAL, names.VIEW_RUN),
         ),
     ),
     Role(
         "curator",
         "writes and corrects memories and facts, merges, uses the trash, creates tokens for their own agents",
-        _permission_names(
-            "memoryhub",
-            *("add_memory", "change_memory", "delete_memory", "add_fact", "change_fact", "delete_fact"),
-            "add_agenttoken",
+        (
+            *(names.ADD_MEMORY, names.CHANGE_MEMORY, names.DELETE_MEMORY),
+            *(names.ADD_FACT, names.CHANGE_FACT, names.DELETE_FACT, names.ADD_TOKEN),
         ),
     ),
     Role(
         "maintainer",
         "runs maintenance, erases permanently, repairs unknown levels and manages everyone's tokens",
-        _permission_names(
-            "memoryhub",
-            *("add_maintenancerun", "erase_memory", "repair_unknown"),
-            *("view_agenttoken", "change_agenttoken"),
+        (
+            *(names.ADD_RUN, names.ERASE_MEMORY, names.REPAIR_UNKNOWN),
+            *(names.VIEW_TOKEN, names.CHANGE_TOKEN),
         ),
     ),
     Role(
         "administrator",
         "manages people, within their own rights",
-        _permission_names("auth", "add_user", "change_user", "view_user", "view_group"),
+        (names.ADD_USER, names.CHANGE_USER, names.VIEW_USER, names.VIEW_GROUP),
     ),
 )
 ROLE_NAMES = tuple(role.name for role in ROLES)

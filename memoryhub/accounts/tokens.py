@@ -95,7 +95,7 @@ def issue_token(
     raw = _new_secret(token)
     with write_transaction():
         token.save()
-        journal.record(actor, [_token_change("issue", token, **about)], now)
+        _record(actor, "issue", token, now, **about)
     return token, raw
 
 
@@ -171,10 +171,7 @@ def change_token(
         _require_within(token, within)
         changed = [field for field in _CHANGEABLE_FIELDS if getattr(token, field) != before[field]]
         if changed:
-            token.save(update_fields=changed)
-            journal.record(
-                actor, [_token_change("update", token, fields=changed, **_access_fields(token))], now
-            )
+            _save_changes(token, changed, actor, now)
     return token
 
 
@@ -225,7 +222,7 @@ def revoke_token(uid: str, actor: Actor, now: datetime | None = None, **detail: 
         if token.revoked_at is None:
             token.revoked_at = now
             token.save(update_fields=["revoked_at"])
-            journal.record(actor, [_token_change("revoke", token, **detail)], now)
+            _record(actor, "revoke", token, now, **detail)
     return token
 
 
@@ -245,7 +242,7 @@ def rotate_token(uid: str, actor: Actor, within: Clearance | None = None) -> tup
         raw = _new_secret(token)
         token.last_used_at, token.last_used_from, token.waiting_events = None, "", 0
         token.save(update_fields=["prefix", "digest", "last_used_at", "last_used_from", "waiting_events"])
-        journal.record(actor, [_token_change("rotate", token)], now)
+        _record(actor, "rotate", token, now)
     return token, raw
 
 
@@ -276,10 +273,7 @@ def reduce_tokens_to_owner(owner: User, actor: Actor) -> list[AgentToken]:
                 revoke_token(token.uid, actor, now)
                 continue
             token.clearance, token.rights = clearance, rights
-            token.save(update_fields=fields)
-            journal.record(
-                actor, [_token_change("update", token, fields=fields, **_access_fields(token))], now
-            )
+            _save_changes(token, fields, actor, now)
     return changed
 
 
@@ -291,10 +285,8 @@ def _lower_clearance(clearance: str, levels: frozenset[str]) -> str:
 
 def _revoke_tokens_of_owner(instance: User, **kwargs: Any) -> None:
     with write_transaction():
-        for uid in (
-            AgentToken.objects.active().filter(owner=instance.get_username()).values_list("uid", flat=True)
-        ):
-            revoke_token(uid, system_actor("accounts"))
+        for token in AgentToken.objects.active().filter(owner=instance.get_username()):
+            revoke_token(token.uid, system_actor("accounts"))
 
 
 def connect_signals() -> None:
@@ -388,8 +380,14 @@ def _access_fields(token: AgentToken) -> dict[str, object]:
     return {"clearance": token.clearance, "rights": token.rights, "projects": token.projects}
 
 
-def _token_change(operation: str, token: AgentToken, **detail: object) -> journal.Change:
-    return journal.Change(operation, "token", token.uid, {"name": token.name, "owner": token.owner, **detail})
+def _save_changes(token: AgentToken, fields: list[str], actor: Actor, now: datetime) -> None:
+    token.save(update_fields=fields)
+    _record(actor, "update", token, now, fields=fields, **_access_fields(token))
+
+
+def _record(actor: Actor, operation: str, token: AgentToken, now: datetime, **detail: object) -> None:
+    about = {"name": token.name, "owner": token.owner, **detail}
+    journal.record(actor, [journal.Change(operation, "token", token.uid, about)], now)
 
 
 def _clean_name(field: str, value: str, max_chars: int) -> str:

@@ -31,6 +31,7 @@ from memoryhub.access import policy
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.actor_names import actor_label, agent_owners, unambiguous_owners
 from memoryhub.accounts.clearance import request_clearance
+from memoryhub.core.form_fields import show_error
 from memoryhub.core.text import shorten
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.versions import visible_revisions
@@ -245,6 +246,17 @@ class VisibleRowsAdmin(_ModelAdmin):
     def response_delete(self, request: HttpRequest, obj_display: str, obj_id: Any) -> Any:
         self.message_user(request, f"{capfirst(self.opts.verbose_name)} removed.", "SUCCESS")
         return self.response_post_save_change(request, None)
+
+
+class ServiceForm(ModelForm):
+    """A form whose values a service validates and saves. ``refusal``: the error that it raised for them."""
+
+    refusal: StoreError | None = None
+
+    def _post_clean(self) -> None:
+        """Show the refusal instead of validating the model."""
+        if self.refusal and not self.errors:
+            show_error(self, self.refusal.field, self.refusal.message)
 
 
 class DraftAdmin(VisibleRowsAdmin):

@@ -11,13 +11,12 @@ from django.contrib.admin import ModelAdmin, SimpleListFilter
 from django.contrib.admin.widgets import AdminTextareaWidget
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from pydantic import ValidationError
 
 from memoryhub.accounts.clearance import request_actor
 from memoryhub.admin.base import (
     EMPTY_CELL,
     DraftAdmin,
-    ModelForm,
+    ServiceForm,
     actor_column,
     column,
     memory_link,
@@ -34,22 +33,17 @@ from memoryhub.admin.confirmation import (
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, age_filter, value_filter
 from memoryhub.capture.segments import BOUNDARY_FACTS, BOUNDARY_PREDICATE
 from memoryhub.core.database import batched
-from memoryhub.core.form_fields import ShareField, TextField
+from memoryhub.core.form_fields import ShareField, TextField, make_draft
 from memoryhub.core.text import format_count, shorten
 from memoryhub.facts import services
-from memoryhub.memories.errors import StoreError
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact
 
 _MAX_CELL_CHARS = 80
 
 
-class FactForm(ModelForm):
-    """A fact, which the draft validates and the service saves.
-
-    Its memory is entered by id, because a list of choices would show hidden memories. ``refusal`` is the
-    error that the service raised for the same values. It is shown at its field.
-    """
+class FactForm(ServiceForm):
+    """A fact. Its memory is entered by id, because a list of choices would show hidden memories."""
 
     object = TextField(widget=AdminTextareaWidget({"rows": 2}), required=True)
     memory_id = forms.CharField(
@@ -59,7 +53,6 @@ class FactForm(ModelForm):
         help_text="The id of the memory that the fact comes from. Optional.",
     )
     unchanged_since = forms.CharField(required=False, widget=forms.HiddenInput)
-    refusal: StoreError | None = None
     draft: FactDraft | None = None
 
     class Meta:
@@ -74,12 +67,8 @@ class FactForm(ModelForm):
         if self.instance.memory:
             self.initial["memory_id"] = self.instance.memory.uid
 
-    @property
-    def opened_at(self) -> datetime | None:
-        """``updated_at`` when the form was opened; None on a form that adds."""
-        return self.cleaned_data.get("unchanged_since") or None
-
     def clean_unchanged_since(self) -> datetime | None:
+        """Return ``updated_at`` when the form was opened; None on a form that adds."""
         if not self.instance.pk:
             return None
         try:
@@ -88,27 +77,14 @@ class FactForm(ModelForm):
             raise forms.ValidationError("This form is incomplete. Open it again.") from None
 
     def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
+        cleaned = self.cleaned_data
         if self.errors:
             return cleaned
         values = {name: cleaned[name] for name in self.fields if name != "unchanged_since"}
         if self.instance.pk and "confidence" not in self.changed_data:
             values["confidence"] = self.instance.confidence
-        try:
-            self.draft = FactDraft.model_validate(values)
-        except ValidationError as error:
-            for problem in error.errors():
-                self._show(str(problem["loc"][0]) if problem["loc"] else "", problem["msg"])
-        if self.refusal:
-            self._show(self.refusal.field, self.refusal.message)
+        self.draft = make_draft(self, FactDraft, values)
         return cleaned
-
-    def _post_clean(self) -> None:
-        """Skip the model's validation: the draft validates and the service saves."""
-
-    def _show(self, field: str, message: str) -> None:
-        known = field in self.fields and not self.fields[field].widget.is_hidden
-        self.add_error(field if known else None, message.removeprefix("Value error, "))
 
 
 @admin.action(description="Delete facts…", permissions=["delete"])
@@ -186,7 +162,7 @@ class FactAdmin(DraftAdmin):
         draft: Any = form.draft
         if change:
             stored = services.update_fact(
-                obj.uid, draft, request_actor(request), unchanged_since=form.opened_at
+                obj.uid, draft, request_actor(request), unchanged_since=form.cleaned_data["unchanged_since"]
             )
         else:
             stored, is_new = services.create_fact(draft, request_actor(request))

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS
 from memoryhub.accounts.clearance import request_clearance
+from memoryhub.accounts.permissions import REPAIR_UNKNOWN
 from memoryhub.models import Memory
 from memoryhub.stats.counts import EXPIRING_DAYS, count_values
 
@@ -26,7 +27,7 @@ def is_repair_list(request: HttpRequest) -> bool:
     match = request.resolver_match
     if match is None or match.url_name != "memoryhub_memory_changelist":
         return False
-    return request.GET.get("level") == UNKNOWN_LEVEL and request.user.has_perm("memoryhub.repair_unknown")
+    return request.GET.get("level") == UNKNOWN_LEVEL and request.user.has_perm(REPAIR_UNKNOWN)
 
 
 class LevelFilter(SimpleListFilter):
@@ -38,7 +39,7 @@ class LevelFilter(SimpleListFilter):
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Choices:
         shown = request_clearance(request).levels_in_any_project()
         choices = [(level, level) for level in LEVELS if level in shown]
-        if model_admin.model is Memory and request.user.has_perm("memoryhub.repair_unknown"):
+        if model_admin.model is Memory and request.user.has_perm(REPAIR_UNKNOWN):
             choices.append((UNKNOWN_LEVEL, "unknown level (repair)"))
         return choices
 

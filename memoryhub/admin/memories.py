@@ -20,6 +20,7 @@ from django.utils.safestring import SafeString
 from memoryhub.access import policy
 from memoryhub.access.policy import Sensitivity
 from memoryhub.accounts.clearance import record_reveal, request_clearance
+from memoryhub.accounts.permissions import ERASE_MEMORY, REPAIR_UNKNOWN
 from memoryhub.admin import memory_actions
 from memoryhub.admin.base import (
     EMPTY_CELL,
@@ -186,10 +187,10 @@ class MemoryAdmin(VisibleRowsAdmin):
         return obj is None and super().has_delete_permission(request)
 
     def has_erase_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("memoryhub.erase_memory")
+        return request.user.has_perm(ERASE_MEMORY)
 
     def has_repair_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("memoryhub.repair_unknown")
+        return request.user.has_perm(REPAIR_UNKNOWN)
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         if not is_repair_list(request):

@@ -17,17 +17,12 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts import roles, tokens
-from memoryhub.accounts.clearance import (
-    VIEW_TOKENS_PERMISSION,
-    grantable_clearances,
-    is_confined,
-    request_actor,
-    user_clearance,
-)
+from memoryhub.accounts.clearance import grantable_clearances, is_confined, request_actor, user_clearance
+from memoryhub.accounts.permissions import VIEW_TOKEN
 from memoryhub.admin.base import (
     DraftAdmin,
-    ModelForm,
     ReadOnlyAdmin,
+    ServiceForm,
     admin_url,
     column,
     format_moment,
@@ -42,9 +37,8 @@ from memoryhub.admin.confirmation import (
     render_confirmation,
     select_rows,
 )
-from memoryhub.core.form_fields import LinesField
+from memoryhub.core.form_fields import ProjectsField
 from memoryhub.core.text import format_count
-from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, OAuthClient
 from memoryhub.models.account import default_rights
 
@@ -57,10 +51,9 @@ def may_change_token(request: HttpRequest, token: AgentToken) -> bool:
     return own and user_clearance(request.user).covers(token.full_clearance())
 
 
-class TokenForm(ModelForm):
+class TokenForm(ServiceForm):
     """The name and rights of a token. The choices are limited to those that the user may grant."""
 
-    refusal: StoreError | None = None
     owners: list[str] = []
     clearances: list[str] = []
     may: list[str] = []
@@ -68,9 +61,7 @@ class TokenForm(ModelForm):
     owner = forms.ChoiceField(help_text="The person whose personal memories the agent reads and writes.")
     clearance = forms.ChoiceField(help_text="The highest level that the agent can read.")
     rights = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
-    projects = LinesField(
-        widget=AdminTextareaWidget({"rows": 3}), help_text="One per line. Leave empty for all projects."
-    )
+    projects = ProjectsField(AdminTextareaWidget({"rows": 3}))
 
     class Meta:
         model = AgentToken
@@ -92,16 +83,6 @@ class TokenForm(ModelForm):
         """Set the choices of a field. Read-only fields are not in the form."""
         if field := self.fields.get(name):
             field.choices = [(choice, choice) for choice in choices]  # type: ignore[attr-defined]
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
-        if self.refusal and not self.errors:
-            known = self.refusal.field in self.fields
-            self.add_error(self.refusal.field if known else None, self.refusal.message)
-        return cleaned
-
-    def _post_clean(self) -> None:
-        """Skip the model's validation: ``memoryhub.accounts.tokens`` validates and saves."""
 
 
 @admin.action(description="Revoke…", permissions=["change"])
@@ -144,10 +125,8 @@ class TokenAdmin(DraftAdmin):
         return rows.filter(owner=request.user.get_username()) if is_confined(request.user) else rows
 
     def get_fieldsets(self, request: HttpRequest, obj: AgentToken | None = None) -> Any:
-        names = ("name", "owner", "clearance", "rights", "projects", "expires_at")
-        if obj is None:
-            return ((None, {"fields": names}),)
-        return ((None, {"fields": names}), ("Record", {"fields": self.readonly_fields}))
+        editable = (None, {"fields": TokenForm.Meta.fields})
+        return (editable,) if obj is None else (editable, ("Record", {"fields": self.readonly_fields}))
 
     def get_readonly_fields(self, request: HttpRequest, obj: AgentToken | None = None) -> Any:
         return () if obj is None else (*self.readonly_fields, "owner")
@@ -263,7 +242,7 @@ class OAuthClientAdmin(ReadOnlyAdmin):
         return OAuthClient.objects.all() if clearance.every_token else OAuthClient.objects.none()
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return request.user.has_perm(VIEW_TOKENS_PERMISSION)
+        return request.user.has_perm(VIEW_TOKEN)
 
     hosts_shown = value_column("redirects to", "hosts", ", ".join)
 

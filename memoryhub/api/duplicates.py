@@ -19,7 +19,7 @@ from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import parse_offset
 from memoryhub.duplicates import Cluster
 from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Limit, PageParams
-from memoryhub.http.problems import json_response
+from memoryhub.http.problems import json_response, list_response
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import TextFilter
 from memoryhub.memories.merge import MAX_MERGED
@@ -122,7 +122,7 @@ def get_related(request: ApiRequest, id: str, params: Query[RelatedTo]) -> HttpR
         {"memory": row, "score": one.score, "similarity": one.likeness, "reasons": list(one.reasons)}
         for row, one in zip(shown, found.items, strict=True)
     ]
-    return json_response({"items": items, "next_cursor": None, "total": len(items), "note": found.note})
+    return list_response(items, note=found.note)
 
 
 @router.get("/duplicates", auth=READ, response=documented(ClusterList), summary="List near-duplicates")
@@ -134,16 +134,14 @@ def list_duplicates(request: ApiRequest, params: Query[DuplicateList]) -> HttpRe
     filters = {name: value for name in ("project", "category") if (value := getattr(params, name))}
     found = duplicates.find_clusters(memories.filter(**filters), clearance, similarity=params.similarity)
     end = start + params.limit
-    return json_response(
-        {
-            "items": _serialize_clusters(found.clusters[start:end], memories, clearance, request.auth.actor),
-            "next_cursor": str(end) if end < len(found.clusters) else None,
-            "total": len(found.clusters),
-            "complete": found.complete,
-            "compared": found.compared,
-            "memories": found.total,
-            "notes": list(found.notes),
-        }
+    return list_response(
+        _serialize_clusters(found.clusters[start:end], memories, clearance, request.auth.actor),
+        len(found.clusters),
+        str(end) if end < len(found.clusters) else None,
+        complete=found.complete,
+        compared=found.compared,
+        memories=found.total,
+        notes=list(found.notes),
     )
 
 

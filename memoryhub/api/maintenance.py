@@ -122,7 +122,7 @@ def list_maintenance(request: ApiRequest, params: Query[RunList]) -> HttpRespons
     rows = rows.filter(**{name: value for name, value in named.items() if value})
     page = paginate(rows, "created_at", params.limit, params.cursor)
     items = [_serialize_run(run, actor) for run in page.items]
-    return list_response(page, items, rows.count())
+    return list_response(items, rows.count(), page.next_cursor)
 
 
 @router.get(

@@ -82,8 +82,7 @@ class NewMemory(MemoryDraft):
     """A memory to store."""
 
     deduplicate: bool = Field(
-        default=False,
-        description="Compare it with similar memories, then create it, merge it or skip it.",
+        default=False, description="Compare it with similar memories, then create it, merge it or skip it."
     )
 
 
@@ -133,7 +132,7 @@ def list_memories(request: ApiRequest, params: Query[MemoryList]) -> HttpRespons
     record_reveals(page.items, request.auth.actor, "api list")
     items = serializers.memories(page.items, params.clearance(request.auth), serializers.preview)
     total = count_rows(memories) if params.cursor or page.next_cursor else len(page.items)
-    return list_response(page, items, total)
+    return list_response(items, total, page.next_cursor)
 
 
 @router.get(

@@ -89,7 +89,7 @@ def query_facts(request: ApiRequest, params: Query[FactList]) -> HttpResponse:
     """Returns the facts that match all filters, newest first."""
     rows = params.facts(request.auth)
     page = paginate(rows, "updated_at", params.limit, params.cursor)
-    return list_response(page, map(serializers.fact, page.items), rows.count())
+    return list_response(map(serializers.fact, page.items), rows.count(), page.next_cursor)
 
 
 @router.delete(
@@ -123,7 +123,7 @@ def read_journal(request: ApiRequest, params: Query[JournalList]) -> HttpRespons
     rows = rows.filter(**{name: value for name, value in filters.items() if value})
     page = paginate(rows, "seq", params.limit, params.cursor)
     items = [journal.to_visible_line(row, request.auth.actor.clearance) for row in page.items]
-    return list_response(page, items, rows.count())
+    return list_response(items, rows.count(), page.next_cursor)
 
 
 @router.get(

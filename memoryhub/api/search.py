@@ -181,7 +181,7 @@ def list_sessions(request: ApiRequest, params: Query[SessionList]) -> HttpRespon
     sessions = sessions_with_counts(params.clearance(request.auth))
     sessions = sessions.filter(**{name: value for name, value in bounds.items() if value})
     page = paginate(sessions, "last_seen", params.limit, params.cursor)
-    return list_response(page, map(_serialize_session, page.items), sessions.count())
+    return list_response(map(_serialize_session, page.items), sessions.count(), page.next_cursor)
 
 
 @router.get(
@@ -263,10 +263,5 @@ def recall_memories(request: ApiRequest, params: RecallRequest) -> HttpResponse:
         return {**serializers.memory(memory, visible_replacements([memory], clearance)), "score": score}
 
     return json_response(
-        recall(
-            memories,
-            asked,
-            detail,
-            on_shown=lambda shown: record_reveals(shown, actor, "api recall"),
-        )
+        recall(memories, asked, detail, on_shown=lambda shown: record_reveals(shown, actor, "api recall"))
     )

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.api.schemas import ListOf, ToolResult, documented
 from memoryhub.http.authentication import ANY_RIGHT, READ, ApiRequest
-from memoryhub.http.problems import Problem, json_response
+from memoryhub.http.problems import Problem, json_response, list_response
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.toolsets.base import Toolset, did_you_mean
 
@@ -33,7 +33,7 @@ class ToolShape(BaseModel):
 @router.get("/tools", auth=READ, response=documented(ListOf[ToolsetShape]), summary="List toolsets")
 def list_toolsets(request: ApiRequest) -> HttpResponse:
     """Returns the sets of tools that agents can use."""
-    return _list_response(
+    return list_response(
         [
             {"name": one.name, "description": one.description, "tools": [tool.name for tool in one.tools]}
             for one in TOOLSETS.values()
@@ -49,7 +49,7 @@ def list_toolsets(request: ApiRequest) -> HttpResponse:
 )
 def list_tools(request: ApiRequest, toolset: str) -> HttpResponse:
     """Returns the tools with the JSON Schema of their arguments."""
-    return _list_response([tool.as_dict() for tool in _find_toolset(toolset).tools])
+    return list_response([tool.as_dict() for tool in _find_toolset(toolset).tools])
 
 
 @router.post(
@@ -104,7 +104,3 @@ def _find_toolset(name: str) -> Toolset:
         hint = did_you_mean(name, TOOLSETS)
         raise Problem(404, "unknown_toolset", f"unknown toolset{hint or ';'} GET /tools lists them")
     return TOOLSETS[name]
-
-
-def _list_response(items: list[dict[str, Any]]) -> HttpResponse:
-    return json_response({"items": items, "next_cursor": None, "total": len(items)})

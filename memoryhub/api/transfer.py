@@ -18,7 +18,14 @@ from memoryhub.api.search import HistoryFilter
 from memoryhub.core.disks import is_disk_error
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Limit
-from memoryhub.http.problems import Problem, field_error, invalid_fields, json_response, unreadable_body
+from memoryhub.http.problems import (
+    Problem,
+    field_error,
+    invalid_fields,
+    json_response,
+    list_response,
+    unreadable_body,
+)
 from memoryhub.maintenance import runs
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import TextFilter
@@ -170,7 +177,7 @@ def list_imports(request: ApiRequest, params: Query[OneImport]) -> HttpResponse:
     """Returns the imports of this token, newest first."""
     rows = jobs.own_imports(request.auth.actor)
     items = [_serialize_import(run) for run in rows[: params.limit]]
-    return json_response({"items": items, "next_cursor": None, "total": rows.count()})
+    return list_response(items, rows.count())
 
 
 @router.get(

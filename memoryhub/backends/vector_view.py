@@ -351,7 +351,8 @@ def _pack(numbers: NDArray[np.uint8], bits: int) -> NDArray[np.uint64]:
     return packed.view(np.uint64)
 
 
-_SAMPLE_STEP = 16  # one of so many values is in the sample
+_SAMPLE_STEP = 16  # one of at least so many values is in the sample
+_MAX_SAMPLE = 10_000  # values in it, about
 _SAMPLE_MARGIN = 16  # more values of the sample than needed, because a sample differs from all by chance
 
 
@@ -363,10 +364,10 @@ def positions_of_highest(
     Values below ``least`` do not count. A sample leaves most values out before the exact comparison. There
     must be no NaN.
     """
-    limit = least
-    sample = values[::_SAMPLE_STEP]
+    limit, step = least, max(_SAMPLE_STEP, len(values) // _MAX_SAMPLE)
+    sample = values[::step]
     sample = sample[sample >= least]  # many equal values would slow the partition down
-    high_in_sample = 2 * count // _SAMPLE_STEP + _SAMPLE_MARGIN
+    high_in_sample = 2 * count // step + _SAMPLE_MARGIN
     if high_in_sample < len(sample):
         limit = max(least, np.partition(sample, -high_in_sample)[-high_in_sample])
     candidates = np.flatnonzero(values >= limit)

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from django.db import connection
@@ -24,7 +24,7 @@ from memoryhub.core.database import fetch_all
 # PostgreSQL looks at each changed memory, SQLite at a range of keys, which takes less time than all keys.
 MIN_CACHED_KEYS = 1000 if IS_POSTGRES else 100  # of an expression; fewer are found as quickly in the index
 MAX_CHANGES = 300 if IS_POSTGRES else 3000  # since an expression was read; after more, it is read again
-MAX_CACHED_KEYS = 2_000_000  # of all expressions: 16 MB
+MAX_CACHED_KEYS = 16_000_000  # of all expressions: 64 MB. A million memories have about so many
 MAX_AGE_SECONDS = 600.0  # so that a repaired index is read again
 _POSITION, _CHANGED = -1, -2  # numbers of results that belong to no expression
 _READ_POSITION = f"SELECT {_POSITION}, {change_log.POSITION_AS_JSON}"
@@ -90,9 +90,15 @@ def _bring_up_to_date(known: Keys, changed: Keys, matching: Keys) -> Keys:
     """Remove the changed memories from known keys, and add those of them that match now."""
     if not len(changed):
         return known
-    kept = known[~np.isin(known, changed, assume_unique=True)]
+    kept = known[~np.isin(known, changed, assume_unique=True)].astype(np.int64, copy=False)
     matching = np.intersect1d(matching, changed, assume_unique=True)
     return np.insert(kept, np.searchsorted(kept, matching), matching)
+
+
+def _compact(keys: Keys) -> Keys:
+    """Return ascending keys as numbers of 32 bits if they fit."""
+    fits = not len(keys) or keys[-1] <= np.iinfo(np.int32).max
+    return cast(Keys, keys.astype(np.int32, copy=False)) if fits else keys
 
 
 class _Cache:
@@ -125,7 +131,7 @@ class _Cache:
                 previous = self._entries.pop((alias, expression), None)
                 self._size -= len(previous.keys) if previous else 0
                 if len(entry.keys) >= MIN_CACHED_KEYS:
-                    self._entries[alias, expression] = entry
+                    self._entries[alias, expression] = entry._replace(keys=_compact(entry.keys))
                     self._size += len(entry.keys)
             while self._size > MAX_CACHED_KEYS:
                 self._size -= len(self._entries.popitem(last=False)[1].keys)

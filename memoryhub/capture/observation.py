@@ -17,6 +17,7 @@ from typing import Any
 
 from memoryhub.capture.paths import relative_path, with_relative_paths
 from memoryhub.core.rule_files import PatternFile, Regex, Words, load_rule_file
+from memoryhub.core.text import replace_surrogates
 
 MAX_OUTPUT = 20_000  # characters of a call that are read
 MAX_RUN_OUTPUT = 1_000_000  # of a command, of whose output both ends are read: errors are at the end
@@ -241,7 +242,7 @@ def _join_texts(parts: Iterable[Any], room: int, depth: int) -> str:
 
 def clean_text(text: str) -> str:
     """Remove NUL, which columns cannot store, and replace lone surrogates."""
-    return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+    return replace_surrogates(text.replace("\x00", ""))
 
 
 def parse_commit_message(command: str) -> str:

@@ -32,7 +32,7 @@ from memoryhub.memories.rows import hash_content
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Event, Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.lexical import rows_sharing_words
+from memoryhub.search.lexical import likely_rare, rows_sharing_words
 from memoryhub.search.prompts import contains_injected_context
 from memoryhub.security.secrets import may_contain_secrets, redact
 
@@ -53,7 +53,6 @@ TRUST_BY_SOURCE = {
 }
 MAX_RARE_WORDS = 6
 MAX_NEIGHBOURS = 12
-_MAX_WORDS_LOOKED_UP = 30
 _MAX_COMPARED_CHARS = 4000
 _REPLACED = {TrashReason.COMPRESSED.value, TrashReason.MERGED.value}  # another memory has the content now
 
@@ -207,10 +206,7 @@ def _score_candidate(
 
 def find_similar_terms(memories: MemoryQuerySet, text: str) -> list[set[str]]:
     """Return the terms of up to :data:`MAX_NEIGHBOURS` memories that share most rare words with a text."""
-    useful = [word for word in dict.fromkeys(words(text)) if len(word) > 2 and word not in STOP_WORDS]
-    # Names with digits and long words are usually the rare ones.
-    likely = sorted(useful, key=lambda word: (-any(map(str.isdigit, word)), -len(word)))
-    likely = likely[:_MAX_WORDS_LOOKED_UP]
+    likely = likely_rare(word for word in words(text) if len(word) > 2 and word not in STOP_WORDS)
     if not likely:
         return []
     keys = rows_sharing_words(memories, likely, max_words=MAX_RARE_WORDS, limit=MAX_NEIGHBOURS)
@@ -243,11 +239,7 @@ def _store_memory(
 
 
 def _build_draft(
-    candidate: Candidate,
-    classified: Classification,
-    tokens: int,
-    context: HookContext,
-    old: Memory | None,
+    candidate: Candidate, classified: Classification, tokens: int, context: HookContext, old: Memory | None
 ) -> MemoryDraft:
     """Return the memory of a candidate. It is about the files of the old memory if it names none."""
     has_segments = capabilities.is_enabled(capabilities.BOUNDARIES)

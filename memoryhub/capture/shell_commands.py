@@ -39,7 +39,7 @@ def is_status_check(command: str) -> bool:
 def committed_paths(command: str) -> tuple[str, ...]:
     """Return the files and folders that a ``git commit`` includes by name; empty if unknown or all."""
     named: list[str] = []
-    for words in _split_chain(command.partition("<<")[0]):
+    for words in _split_chain(command):
         if words[:2] == ["git", "add"]:
             if any(word in _ALL_PATHS or word.startswith("-") for word in words[2:]):
                 return ()
@@ -54,7 +54,7 @@ def committed_paths(command: str) -> tuple[str, ...]:
 
 def reverted_message(command: str, output: str) -> str:
     """Return the headline of the commit made by ``git revert``, which is only in the output; else empty."""
-    for words in _split_chain(command.partition("<<")[0]):
+    for words in _split_chain(command):
         if words[:2] == ["git", "revert"] and (found := TOOLS.reverted.search(output)):
             return found[1].strip()
     return ""
@@ -65,7 +65,7 @@ def changed_paths(command: str, output: str) -> tuple[str, ...]:
 
     Untracked files are left out, because they may have nothing to do with the work.
     """
-    for words in _split_chain(command.partition("<<")[0]):
+    for words in _split_chain(command):
         if words[:2] == ["git", "status"] or (
             words[:2] == ["git", "diff"] and _is_working_copy_diff(words[2:])
         ):
@@ -99,7 +99,7 @@ def moved_paths(command: str) -> dict[str, str]:
 def _arguments_of(command: str, program: str) -> Iterator[list[str]]:
     """Yield the paths that each call of a program names, also after ``git`` and after ``cd FOLDER``."""
     folder = ""
-    for words in _split_chain(command.partition("<<")[0]):
+    for words in _split_chain(command):
         rest = words[1:] if words[0] == "git" else words
         if words[0] == "cd":
             folder = posixpath.join(folder, *words[1:2])
@@ -109,8 +109,8 @@ def _arguments_of(command: str, program: str) -> Iterator[list[str]]:
 
 
 def _split_chain(command: str) -> Iterator[list[str]]:
-    """Yield the words of each command of a chain; nothing if a quote is not closed."""
-    lexer = shlex.shlex(command, posix=True, punctuation_chars=";&|\n")
+    """Yield the words of each command before a heredoc; nothing if a quote is not closed."""
+    lexer = shlex.shlex(command.partition("<<")[0], posix=True, punctuation_chars=";&|\n")
     lexer.whitespace, lexer.commenters, lexer.whitespace_split = " \t\r", "", True
     try:
         words = list(lexer)

@@ -30,6 +30,7 @@ from memoryhub.client.errors import (
     to_error,
 )
 from memoryhub.core.agent_hooks import TOKEN_VARIABLE
+from memoryhub.core.text import replace_surrogates
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
@@ -239,7 +240,10 @@ class Call(Generic[Result]):
 
     def request(self) -> dict[str, Any]:
         """Return the arguments of ``httpx2.Client.request``."""
-        params = {name: _replace_surrogates(value) for name, value in to_jsonable_python(self.params).items()}
+        params = {
+            name: replace_surrogates(value) if isinstance(value, str) else value
+            for name, value in to_jsonable_python(self.params).items()
+        }
         request: dict[str, Any] = {"method": self.method, "url": self.path, "params": params}
         if self.body is None:
             return {**request, "headers": self.headers}
@@ -350,7 +354,3 @@ def next_page(call: Call[ListOf[Item]], page: ListOf[Item]) -> Call[ListOf[Item]
     if page.next_cursor is None:
         return None
     return replace(call, params={**call.params, "cursor": page.next_cursor})
-
-
-def _replace_surrogates(value: Any) -> Any:
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

@@ -13,13 +13,7 @@ from typing import Any
 
 from memoryhub.api.schemas import HitShape, SessionShape
 from memoryhub.client import backfill, connect, page_file, projects, sync
-from memoryhub.client.calls import (
-    DEFAULT_SERVER,
-    SERVER_VARIABLE,
-    MemoryFields,
-    NewMemory,
-    TimelineEntry,
-)
+from memoryhub.client.calls import DEFAULT_SERVER, SERVER_VARIABLE, MemoryFields, NewMemory, TimelineEntry
 from memoryhub.client.clients import Client
 from memoryhub.client.credentials import find_server, open_client
 from memoryhub.client.errors import AuthenticationFailed, ConnectionFailed, MemoryhubError

@@ -22,13 +22,7 @@ from urllib.parse import quote
 
 from memoryhub.client import config_files, credentials
 from memoryhub.client.clients import Client
-from memoryhub.client.config_files import (
-    RULE_FILES,
-    Entry,
-    add_guideline,
-    add_whole,
-    remove_guideline,
-)
+from memoryhub.client.config_files import RULE_FILES, Entry, add_guideline, add_whole, remove_guideline
 from memoryhub.client.connect_record import (
     Addition,
     Change,

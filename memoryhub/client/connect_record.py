@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from pydantic import TypeAdapter
 
 from memoryhub.client.config_files import Entry
 from memoryhub.client.errors import ConfigurationError, UnusableConfig
+from memoryhub.core.files import replace_file
 
 BACKUP_SUFFIX = ".memoryhub-backup"
 
@@ -143,18 +143,10 @@ def write_text(path: Path, text: str, like: Path | None = None) -> None:
     """Replace a file at once. It keeps its mode, or gets that of ``like``; a new file is private."""
     path = path.resolve()  # a link stays a link
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
+    with replace_file(path, to_disk=True) as file:
+        file.write(text.encode())
         with suppress(FileNotFoundError):
-            Path(name).chmod((like or path).stat().st_mode & 0o777)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+            os.fchmod(file.fileno(), (like or path).stat().st_mode & 0o777)
 
 
 def digest(text: str | None) -> str:

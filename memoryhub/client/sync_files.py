@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
 import secrets
 import unicodedata
@@ -19,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.client.errors import ConfigurationError
+from memoryhub.core.files import replace_file
 from memoryhub.core.front_matter import (
     InvalidFrontMatter,
     field_line,
     format_front_matter,
     parse_front_matter,
 )
+from memoryhub.core.text import normalize_newlines
 from memoryhub.core.vocabulary import SCOPES, TYPES
 
 STATE_FILE = ".memoryhub-sync.json"
@@ -101,7 +102,7 @@ _CHOICES = {"type": TYPES, "sensitivity": LEVELS, "scope": SCOPES}
 
 
 def _normalize_body(content: str) -> str:
-    return content.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+    return normalize_newlines(content).strip("\n")
 
 
 class FileProblem(Exception):
@@ -310,15 +311,8 @@ class Folder:
         """Write a file atomically; one above public is readable by its owner only."""
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        try:
-            with open(
-                os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666), "wb"
-            ) as file:
-                file.write(text.encode())
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        with replace_file(path, 0o600 if private else 0o666) as file:
+            file.write(text.encode())
 
     def delete(self, name: str) -> None:
         (self.path / name).unlink(missing_ok=True)

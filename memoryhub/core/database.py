@@ -37,6 +37,9 @@ from memoryhub.core.database_errors import (
 )
 
 logger = logging.getLogger(__name__)
+
+# Write transactions
+
 _writer_lock = threading.RLock()  # reentrant: an on-commit callback may write
 LOCK_TIMEOUT_SECONDS = 20.0
 WRITER_LOCK = 7_206_001  # the number of PostgreSQL's advisory lock
@@ -124,6 +127,87 @@ def _begin(transactions: ExitStack, until: float) -> None:
                 time.sleep(_RETRY_SECONDS)
     finally:
         ask(f"PRAGMA busy_timeout = {usual:d}")
+
+
+def _lock_writers(seconds: float) -> None:
+    """Wait for the transactions of other writers. Raise OperationalError if they take too long."""
+    # Not through Django's cursor, which would count it as a query.
+    # The server answers within this time, also to background threads: a lock timeout.
+    waits = read_timeout(max(seconds, _limit.seconds, 1))
+    idle = f"{WRITER_IDLE_SECONDS * 1000:.0f}ms"
+    with connection.wrap_database_errors, waits:
+        connection.connection.execute(
+            "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s),"
+            " set_config('idle_in_transaction_session_timeout', %s, true),"
+            # A transaction whose result the server cannot send is not idle.
+            " set_config('tcp_user_timeout', %s, true)",
+            [f"{max(int(seconds * 1000), 1)}ms", WRITER_LOCK, idle, idle],
+        )
+
+
+def _require_same_file() -> None:
+    """Raise OperationalError if the file was removed or replaced: what is written to the open one is lost."""
+    opened = getattr(connection, _OPENED_FILE, None)
+    if opened and opened != _identify_file(connection):
+        _empty_log()
+        raise OperationalError(
+            "the file of the store was removed or replaced; put it back, or stop the hub and restore a backup"
+        )
+
+
+def _empty_log() -> None:
+    """Move the write-ahead log into the open file. SQLite would apply it to the new one at the next start."""
+    try:
+        connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    except sqlite3.Error as error:
+        logger.warning("the write-ahead log of the removed store was not moved into it: %s", error)
+
+
+def _identify_file(connection: BaseDatabaseWrapper) -> tuple[int, int] | None:
+    """Return the device and the inode of the store's file. A store in memory has none."""
+    try:
+        file = os.stat(connection.settings_dict["NAME"])
+    except OSError:
+        return None
+    return (file.st_dev, file.st_ino)
+
+
+@contextmanager
+def read_snapshot() -> Iterator[None]:
+    """Let all reads in this context find the store as it is at the first one. Nothing may be written."""
+    if connection.in_atomic_block:  # its owner decides
+        yield
+        return
+    connection.ensure_connection()
+    with ExitStack() as transactions:
+        if is_postgres():
+            transactions.enter_context(transaction.atomic())
+            execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        else:
+            usual, connection.transaction_mode = connection.transaction_mode, "DEFERRED"  # type: ignore[attr-defined]
+            try:
+                transactions.enter_context(transaction.atomic())  # takes no lock of writers
+            finally:
+                connection.transaction_mode = usual  # type: ignore[attr-defined]
+        yield
+
+
+SIDE_WRITE_SECONDS = 1.0  # that a read waits for other writers
+
+
+def side_write(what: str, write: Callable[[], object], patience: float = SIDE_WRITE_SECONDS) -> bool:
+    """Make a write that belongs to a read. Return whether it succeeded: a failure is logged, not raised."""
+    try:
+        # Inside a transaction a savepoint would not help: its owner commits or fails.
+        with nullcontext() if connection.in_atomic_block else write_transaction(patience):
+            write()
+    except DatabaseError as error:
+        logger.warning("%s: %s", what, error)
+        return False
+    return True
+
+
+# Connections
 
 
 def store_path() -> Path:
@@ -218,83 +302,7 @@ def use_primary() -> None:
         connections["default"], _primary.connection = _primary.connection, None
 
 
-def _lock_writers(seconds: float) -> None:
-    """Wait for the transactions of other writers. Raise OperationalError if they take too long."""
-    # Not through Django's cursor, which would count it as a query.
-    # The server answers within this time, also to background threads: a lock timeout.
-    waits = read_timeout(max(seconds, _limit.seconds, 1))
-    idle = f"{WRITER_IDLE_SECONDS * 1000:.0f}ms"
-    with connection.wrap_database_errors, waits:
-        connection.connection.execute(
-            "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s),"
-            " set_config('idle_in_transaction_session_timeout', %s, true),"
-            # A transaction whose result the server cannot send is not idle.
-            " set_config('tcp_user_timeout', %s, true)",
-            [f"{max(int(seconds * 1000), 1)}ms", WRITER_LOCK, idle, idle],
-        )
-
-
-def _require_same_file() -> None:
-    """Raise OperationalError if the file was removed or replaced: what is written to the open one is lost."""
-    opened = getattr(connection, _OPENED_FILE, None)
-    if opened and opened != _identify_file(connection):
-        _empty_log()
-        raise OperationalError(
-            "the file of the store was removed or replaced; put it back, or stop the hub and restore a backup"
-        )
-
-
-def _empty_log() -> None:
-    """Move the write-ahead log into the open file. SQLite would apply it to the new one at the next start."""
-    try:
-        connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    except sqlite3.Error as error:
-        logger.warning("the write-ahead log of the removed store was not moved into it: %s", error)
-
-
-def _identify_file(connection: BaseDatabaseWrapper) -> tuple[int, int] | None:
-    """Return the device and the inode of the store's file. A store in memory has none."""
-    try:
-        file = os.stat(connection.settings_dict["NAME"])
-    except OSError:
-        return None
-    return (file.st_dev, file.st_ino)
-
-
-@contextmanager
-def read_snapshot() -> Iterator[None]:
-    """Let all reads in this context find the store as it is at the first one. Nothing may be written."""
-    if connection.in_atomic_block:  # its owner decides
-        yield
-        return
-    connection.ensure_connection()
-    with ExitStack() as transactions:
-        if is_postgres():
-            transactions.enter_context(transaction.atomic())
-            execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        else:
-            usual, connection.transaction_mode = connection.transaction_mode, "DEFERRED"  # type: ignore[attr-defined]
-            try:
-                transactions.enter_context(transaction.atomic())  # takes no lock of writers
-            finally:
-                connection.transaction_mode = usual  # type: ignore[attr-defined]
-        yield
-
-
-SIDE_WRITE_SECONDS = 1.0  # that a read waits for other writers
-
-
-def side_write(what: str, write: Callable[[], object], patience: float = SIDE_WRITE_SECONDS) -> bool:
-    """Make a write that belongs to a read. Return whether it succeeded: a failure is logged, not raised."""
-    try:
-        # Inside a transaction a savepoint would not help: its owner commits or fails.
-        with nullcontext() if connection.in_atomic_block else write_transaction(patience):
-            write()
-    except DatabaseError as error:
-        logger.warning("%s: %s", what, error)
-        return False
-    return True
-
+# Time limits
 
 _DEADLINE_STEPS = 2000  # of SQLite's virtual machine between two checks of the clock: some ten microseconds
 _READ_STEPS = 100_000  # the same for reads that may take long
@@ -427,17 +435,13 @@ def _limit_statement(execute: Callable[..., Any], query: str, params: Any, many:
     if is_read and isinstance(params, list | tuple):  # PostgreSQL refuses NUL, which no stored text contains
         params = [one.replace("\x00", "\uffff") if isinstance(one, str) else one for one in params]
     if not is_read or seconds <= 0:
-        return _execute(execute, query, params, many, context)
+        with _same_errors_as_sqlite():
+            return execute(query, params, many, context)
     before = f"SELECT set_config('statement_timeout', '{seconds * 1000:.0f}', true);"
     after = "; SELECT set_config('statement_timeout', '0', true)" if inside else ""
     result = execute(f"{before} {query}{after}", params, many, context)
     context["cursor"].cursor.nextset()
     return result
-
-
-def _execute(execute: Callable[..., Any], *arguments: Any) -> Any:
-    with _same_errors_as_sqlite():
-        return execute(*arguments)
 
 
 @contextmanager

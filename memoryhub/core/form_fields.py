@@ -1,11 +1,62 @@
-"""Form fields of the pages and of the admin. Untouched fields never alter what is stored."""
+"""Form fields and error messages of the pages and of the admin.
+
+Untouched fields never alter what is stored.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django import forms
+from pydantic import BaseModel, ValidationError
+
+from memoryhub.core.text import normalize_newlines
+
+_ERROR_MESSAGES = {
+    "string_too_long": "Use at most {max_length} characters.",
+    "string_too_short": "Enter some text.",
+    "too_long": "Enter at most {max_length} items.",
+    "less_than_equal": "Enter a number of at most {le:g}.",
+    "greater_than_equal": "Enter a number of at least {ge:g}.",
+    "float_type": "Enter a number.",
+    "missing": "This field is required.",
+}
+
+
+def to_sentence(text: str) -> str:
+    """Return an error message with a capital letter and a full stop."""
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def show_error(form: forms.BaseForm, field: str, message: str) -> None:
+    """Add an error to a field of the form, or to the form if it has no such field."""
+    form.add_error(field if field in form.fields else None, to_sentence(message))
+
+
+def make_draft(form: forms.BaseForm, model: type[BaseModel], values: Mapping[str, Any]) -> Any:
+    """Return a valid draft. Otherwise None, and the form shows the errors at its fields."""
+    try:
+        return model(**values)
+    except ValidationError as invalid:
+        for error in invalid.errors():
+            _show_schema_error(form, error)
+    return None
+
+
+def _show_schema_error(form: forms.BaseForm, error: Any) -> None:
+    name = str(error["loc"][0]) if error["loc"] else ""
+    if name in form.errors:
+        return
+    kind = error["type"]
+    if kind == "too_long" and isinstance(error["input"], str):
+        kind = "string_too_long"
+    message = _ERROR_MESSAGES.get(kind, "").format(**error.get("ctx", {}))
+    message = message or to_sentence(error["msg"].removeprefix("Value error, "))
+    if len(error["loc"]) > 1:
+        message = f"Item {int(error['loc'][1]) + 1}: {message}"
+    show_error(form, name, message)
 
 
 class ShareField(forms.FloatField):
@@ -20,11 +71,6 @@ class ShareField(forms.FloatField):
 
     def prepare_value(self, value: Any) -> Any:
         return f"{round(value, 2):g}" if isinstance(value, float) else value
-
-
-def normalize_newlines(text: str) -> str:
-    """Replace CRLF and CR by LF: browsers submit CRLF."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 class TextField(forms.CharField):
@@ -69,3 +115,10 @@ class LinesField(ListField):
 
     def write(self, values: Iterable[str]) -> str:
         return "\n".join(values)
+
+
+class ProjectsField(LinesField):
+    """The projects of a token."""
+
+    def __init__(self, widget: forms.Textarea) -> None:
+        super().__init__(widget=widget, help_text="One per line. Leave empty for all projects.")

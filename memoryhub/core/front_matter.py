@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from memoryhub.core.text import normalize_newlines
+
 MAX_FRONT_MATTER = 64 * 1024  # characters
 _BLOCK = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)(?:^|\n)---[ \t]*(?:\n|\Z)", re.S | re.M)
 _LINE_BREAK = re.compile(r"[\n\r\x85\u2028\u2029]")
@@ -63,7 +65,7 @@ def parse_front_matter(text: str) -> tuple[dict[str, Any], str]:
 
     Raise :class:`InvalidFrontMatter`.
     """
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    text = normalize_newlines(text.removeprefix("\ufeff"))
     if not _FENCE.match(text):
         return {}, text
     block = _BLOCK.match(text)

@@ -32,13 +32,10 @@ class EndpointProblem(NamedTuple):
     fix: str
 
 
-def find_endpoint_problems(
-    name: str, url: str, model: str, key: str, variable: str
-) -> Iterator[EndpointProblem]:
+def find_endpoint_problems(name: str, url: str, model: str, key: str) -> Iterator[EndpointProblem]:
     """Yield the problems in the settings of an OpenAI-compatible endpoint, without a request to it.
 
-    ``name``: the prefix of its settings (``embeddings`` for ``embeddings_url``). ``variable``: the
-    environment variable of its key.
+    ``name``: the prefix of its settings (``embeddings`` for ``embeddings_url``).
     """
     if not url:
         yield EndpointProblem(
@@ -57,9 +54,13 @@ def find_endpoint_problems(
         )
     if not (key.isascii() and key.isprintable()):
         yield EndpointProblem(
-            f"{variable} contains characters that are not allowed in an HTTP header",
+            f"{_key_variable(name)} contains characters that are not allowed in an HTTP header",
             "Copy the key again, on one line.",
         )
+
+
+def _key_variable(name: str) -> str:
+    return f"MEMORYHUB_{name.upper()}_KEY"
 
 
 def is_valid_url(url: str) -> bool:
@@ -325,16 +326,20 @@ def retry_request(ask: Callable[[float], Result], until: float, most_tries: int 
     return retrying(lambda: ask(until - time.monotonic()))
 
 
-def to_request_failed(answer: HttpAnswer, server: str, fixes: Mapping[int, str]) -> RequestFailed:
+def to_request_failed(answer: HttpAnswer, server: str, name: str) -> RequestFailed:
     """Return the failure for a response other than 200. Never quotes the body, which may repeat the key.
 
-    ``fixes``: the fix by status; 300 for every redirect, 400 for every other permanent failure.
+    ``name``: the prefix of the settings of the endpoint.
     """
     status = answer.status
     why = f"{server} returned status {status}"
     if status >= 500 or status in _TRANSIENT_STATUSES:
         return RequestFailed(why, passes=True, wait=seconds_to_wait(answer.retry_after, datetime.now(UTC)))
-    fix = fixes[300] if 300 <= status < 400 else fixes.get(status, fixes[400])
+    fix = f"check {name}_url and {name}_model"
+    if 300 <= status < 400:
+        fix = f"redirects are not followed; set {name}_url to the address that it leads to"
+    elif status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        fix = f"check {_key_variable(name)}"
     return RequestFailed(f"{why}: {fix}")
 
 

@@ -124,6 +124,16 @@ def jaccard(one: set[str], other: set[str]) -> float:
     return len(one & other) / union if union else 0.0
 
 
+def normalize_newlines(text: str) -> str:
+    """Replace CRLF, which browsers submit, and CR by LF."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def replace_surrogates(text: str) -> str:
+    """Replace unpaired surrogates, which are no characters and have no encoding, by question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def collapse_whitespace(text: str) -> str:
     """Replace each run of white space by a space."""
     return " ".join(text.split())

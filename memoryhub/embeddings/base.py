@@ -77,11 +77,6 @@ def normalize_rows(rows: NDArray[np.floating]) -> Vectors:
     return np.where(lengths > _ZERO_LENGTH, exact / np.maximum(lengths, _ZERO_LENGTH), np.float32(0))
 
 
-def replace_surrogates(text: str) -> str:
-    """Replace unpaired surrogates, which tokenizers reject."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def disable_tokenizer_threads() -> None:
     """Disable tokenizer threads before the first use: they do not survive a fork and log a warning."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -20,13 +20,8 @@ from memoryhub.core.http_client import (
     to_request_failed,
     with_path,
 )
-from memoryhub.embeddings.base import (
-    EmbeddingError,
-    EmbeddingSettings,
-    Vectors,
-    normalize_rows,
-    replace_surrogates,
-)
+from memoryhub.core.text import replace_surrogates
+from memoryhub.embeddings.base import EmbeddingError, EmbeddingSettings, Vectors, normalize_rows
 
 _MAX_VALUE = 1e15  # the sum of the squares of such values fits a float32
 
@@ -67,13 +62,6 @@ QUERY_SECONDS = 2.0  # a person waits; full-text results alone are better than a
 MIN_TEXT_CHARS = 400  # no model rejects a text this short
 _TOO_LARGE = {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY}
 _ENDPOINT_LABEL = "the embeddings endpoint"
-_FIXES = {
-    300: "redirects are not followed; set embeddings_url to the address that it leads to",
-    400: "check embeddings_url",
-    401: "check MEMORYHUB_EMBEDDINGS_KEY",
-    403: "check MEMORYHUB_EMBEDDINGS_KEY",
-    404: "check embeddings_url and embeddings_model",
-}
 _BASE_RESPONSE_BYTES, _BYTES_PER_VECTOR = 1_000_000, 200_000  # 8192 numbers of 24 characters
 
 
@@ -191,4 +179,4 @@ class EndpointEmbedder:
 def _to_error(answer: http_client.HttpAnswer) -> RequestFailed | _RequestRefused:
     if answer.status in _TOO_LARGE:
         return _RequestRefused(f"{_ENDPOINT_LABEL} rejects the texts (status {answer.status})")
-    return to_request_failed(answer, _ENDPOINT_LABEL, _FIXES)
+    return to_request_failed(answer, _ENDPOINT_LABEL, "embeddings")

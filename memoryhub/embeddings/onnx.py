@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memoryhub.core.text import replace_surrogates
 from memoryhub.embeddings.base import (
     MINILM_PACKAGE,
     EmbeddingError,
     Vectors,
     disable_tokenizer_threads,
     normalize_rows,
-    replace_surrogates,
 )
 
 if TYPE_CHECKING:

@@ -60,9 +60,7 @@ def find_problems(config: EmbeddingSettings) -> list[EndpointProblem]:
     if config.provider == "onnx":
         found += _folder_problems(config)
     if config.provider == "openai":
-        found += http_client.find_endpoint_problems(
-            "embeddings", config.url, config.model, config.key, "MEMORYHUB_EMBEDDINGS_KEY"
-        )
+        found += http_client.find_endpoint_problems("embeddings", config.url, config.model, config.key)
     return found
 
 

@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from memoryhub.core.text import words
-from memoryhub.embeddings.base import (
-    EmbeddingError,
-    Vectors,
-    disable_tokenizer_threads,
-    normalize_rows,
-    replace_surrogates,
-)
+from memoryhub.core.text import replace_surrogates, words
+from memoryhub.embeddings.base import EmbeddingError, Vectors, disable_tokenizer_threads, normalize_rows
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -44,13 +44,13 @@ from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, ref
 from memoryhub.memories.vectors import PreparedVectors, embedding_text
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.lexical import rows_sharing_words
+from memoryhub.search.lexical import likely_rare, rows_sharing_words
 from memoryhub.search.semantic import available_embedder, nearest_positions, row_cosines
 from memoryhub.search.visible_rows import VisibleRows, load_visible_rows
 
 MAX_NEIGHBOURS = 5  # compared with one candidate
 MAX_PROFILE_NEIGHBOURS = 50  # the memory to merge with may rank behind memories about other people
-_MAX_WORDS_LOOKED_UP, _MAX_RARE_WORDS = 30, 6
+_MAX_RARE_WORDS = 6
 _MAX_MEMORIES_READ = 50  # memories that share rare words
 _MAX_COMPARED_CHARS = 4000  # of a text whose words are compared
 
@@ -130,9 +130,7 @@ def _with_same_content(query: NeighbourQuery) -> Iterable[Memory]:
 
 def _keys_sharing_rare_words(rows: VisibleRows, text: str) -> list[int]:
     """Return the keys of the rows that contain one of the text's rarest words."""
-    useful = [word for word in dict.fromkeys(words(text[:_MAX_COMPARED_CHARS])) if word not in STOP_WORDS]
-    likely = sorted(useful, key=lambda word: (-any(map(str.isdigit, word)), -len(word)))
-    likely = likely[:_MAX_WORDS_LOOKED_UP]
+    likely = likely_rare(word for word in words(text[:_MAX_COMPARED_CHARS]) if word not in STOP_WORDS)
     return rows_sharing_words(rows, likely, max_words=_MAX_RARE_WORDS, limit=_MAX_MEMORIES_READ)
 
 

@@ -27,12 +27,7 @@ from memoryhub.core.vocabulary import NEVER_MERGED, ProjectMode
 from memoryhub.extraction import llm_prompts, rules
 from memoryhub.extraction.comparison import Candidate, Destination, word_overlap
 from memoryhub.extraction.conversation import Turn, split_turns
-from memoryhub.extraction.deduplication import (
-    DecisionMaker,
-    DedupDecision,
-    Neighbour,
-    create_deduplicated,
-)
+from memoryhub.extraction.deduplication import DecisionMaker, DedupDecision, Neighbour, create_deduplicated
 from memoryhub.llm import Chat, Meter, ModelError
 from memoryhub.memories import Forbidden, StoreError, StoreResult, create_memory
 from memoryhub.memories.schemas import MemoryDraft

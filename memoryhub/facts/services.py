@@ -21,13 +21,7 @@ from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.rows import (
-    is_unchanged,
-    refuse_if_off,
-    resolve_project,
-    written_by,
-    written_only_by,
-)
+from memoryhub.memories.rows import is_unchanged, refuse_if_off, resolve_project, written_by, written_only_by
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.memories.secret_check import FACT_FIELDS, find_refusal, journal_refusals
 from memoryhub.memories.undo import Inverse, Undo, inverse_of
@@ -48,9 +42,8 @@ def create_fact(
     transaction and has already called :func:`check_fact_secrets`.
     """
     now = now or timezone.now()
-    with journal_refusals(draft, actor, "fact"):
-        if not checked and (refusal := check_fact_secrets(draft)):
-            raise refusal
+    if not checked:
+        _refuse_secrets(draft, actor)
     with write_transaction():
         identity = _identity(draft, actor)
         off = [identity["project"]] if Project.named(identity["project"]).mode == ProjectMode.OFF else []
@@ -61,13 +54,7 @@ def create_fact(
         repeated = _find_repeated(equal_facts, actor) if copy else None
         created = repeated is None or _starts_again(repeated, actor, now)
         period = _ended_period(repeated) if repeated and created else {}
-        fact = repeated or Fact(
-            **identity,
-            author=actor.name,
-            created_at=now,
-            valid_from=now,
-            copy=copy,
-        )
+        fact = repeated or Fact(**identity, author=actor.name, created_at=now, valid_from=now, copy=copy)
         _apply_draft(fact, draft, memory, actor, now, restart=created)
         fact.save()
         journal.record(actor, [journal.fact_change("insert" if created else "update", fact, **period)], now)
@@ -77,6 +64,12 @@ def create_fact(
 def check_fact_secrets(draft: FactDraft, past: ImportedHistory | None = None) -> StoreError | None:
     """Return an error if the fact contains a secret. Call it before a transaction starts."""
     return find_refusal(draft, FACT_FIELDS) or (find_refusal(past, ("author",)) if past else None)
+
+
+def _refuse_secrets(draft: FactDraft, actor: Actor, past: ImportedHistory | None = None) -> None:
+    with journal_refusals(draft, actor, "fact"):
+        if refusal := check_fact_secrets(draft, past):
+            raise refusal
 
 
 def import_fact(
@@ -92,9 +85,8 @@ def import_fact(
     ``checked``: as in :func:`create_fact`.
     """
     now = now or timezone.now()
-    with journal_refusals(draft, actor, "fact"):
-        if not checked and (refusal := check_fact_secrets(draft, past)):
-            raise refusal
+    if not checked:
+        _refuse_secrets(draft, actor, past)
     with write_transaction():
         identity = _identity(draft, actor)
         memory = _find_imported_memory(draft.memory_id, actor)
@@ -259,11 +251,9 @@ def _copy_for_update(equal_facts: FactQuerySet, actor: Actor) -> int:
 
 def delete_fact(uid: str, actor: Actor) -> Fact:
     """Delete a fact. Raises NotFound if the actor cannot see it."""
-    with write_transaction():
-        fact = _find_fact(uid, actor)
-        journal.record(actor, [journal.fact_change("delete", fact)], timezone.now())
-        fact.delete()
-    return fact
+    if not (deleted := delete_facts([uid], actor)):
+        raise NotFound("there is no such fact")
+    return deleted[0]
 
 
 def delete_facts(

@@ -166,12 +166,14 @@ class UploadLimitMiddleware(_Middleware):
 
 
 def _is_large_form(request: HttpRequest) -> bool:
+    is_form = request.content_type in _FORM_TYPES
+    return is_form and declared_length(request) > settings.MEMORYHUB.max_body_bytes
+
+
+def declared_length(request: HttpRequest) -> int:
+    """Return the Content-Length of a request; 0 without a valid one."""
     length = request.META.get("CONTENT_LENGTH") or ""
-    return (
-        request.content_type in _FORM_TYPES
-        and length.isdecimal()
-        and int(length) > settings.MEMORYHUB.max_body_bytes
-    )
+    return int(length) if length.isdecimal() else 0
 
 
 def _may_upload(request: HttpRequest) -> bool:
@@ -242,18 +244,21 @@ def _allow_head(response: HttpResponseBase) -> HttpResponseBase:
 
 def _limit_body(request: HttpRequest) -> None:
     """Raise 413 before a large body is read. A chunked one has no length: read it here, up to the limit."""
-    length = request.META.get("CONTENT_LENGTH") or ""
+    length = declared_length(request)
     if request.path_info == _IMPORT_PATH:  # without a length, the import counts while it stores the file
         limit = settings.MEMORYHUB.max_upload_mb
-        if length.isdecimal() and int(length) > (limit + 1) * 1024 * 1024:
+        if length > (limit + 1) * 1024 * 1024:
             detail = f"the file is larger than {limit} MiB; import it with manage.py import_memories"
             raise Problem(413, "body_too_large", detail)
         return
     limit = settings.MEMORYHUB.max_body_bytes
-    if length:
-        if length.isdecimal() and int(length) > limit:
-            raise body_too_large()
-    elif request.META.get("wsgi.input_terminated") and request.META.get("HTTP_TRANSFER_ENCODING"):
+    if length > limit:
+        raise body_too_large()
+    if (
+        not request.META.get("CONTENT_LENGTH")
+        and request.META.get("wsgi.input_terminated")
+        and request.META.get("HTTP_TRANSFER_ENCODING")
+    ):
         try:
             body = request.META["wsgi.input"].read(limit + 1)
         except OSError as error:

@@ -29,7 +29,7 @@ from memoryhub.core.database_errors import (
     is_interrupted,
     is_outcome_unknown,
 )
-from memoryhub.core.pagination import InvalidCursor, Page
+from memoryhub.core.pagination import InvalidCursor
 from memoryhub.http.rate_limit import RateLimitExceeded
 from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
 
@@ -338,6 +338,10 @@ def json_response(data: Any, status: int = 200, headers: Mapping[str, str] | Non
     return HttpResponse(body, status=status, content_type="application/json", headers=dict(headers or {}))
 
 
-def list_response(page: Page, items: Iterable[Any], total: int) -> HttpResponse:
-    """Return a page of a list, with the cursor of the next one and the number of all rows."""
-    return json_response({"items": list(items), "next_cursor": page.next_cursor, "total": total})
+def list_response(
+    items: Iterable[Any], total: int | None = None, next_cursor: str | None = None, **more: Any
+) -> HttpResponse:
+    """Return a page of a list, by default all of it. ``total``: the number of rows on all pages."""
+    items = list(items)
+    total = len(items) if total is None else total
+    return json_response({"items": items, "next_cursor": next_cursor, "total": total, **more})

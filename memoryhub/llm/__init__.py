@@ -108,9 +108,7 @@ def find_problems(config: LlmSettings) -> list[EndpointProblem]:
     """Return the configuration problems that are visible without a network request."""
     if config.provider == "none":
         return []
-    return list(
-        http_client.find_endpoint_problems("llm", config.url, config.model, config.key, "MEMORYHUB_LLM_KEY")
-    )
+    return list(http_client.find_endpoint_problems("llm", config.url, config.model, config.key))
 
 
 def sends_in_clear(config: LlmSettings) -> bool:
@@ -185,12 +183,6 @@ def _plausible_count(counted: Any, estimated: int) -> int:
 
 
 _ENDPOINT_LABEL = "the language model's endpoint"
-_FIXES = {
-    300: "redirects are not followed; set llm_url to the address that it leads to",
-    400: "check llm_url and llm_model",
-    401: "check MEMORYHUB_LLM_KEY",
-    403: "check MEMORYHUB_LLM_KEY",
-}
 _FORM_ERRORS = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
 _MAX_RESPONSE_BYTES = 2_000_000  # of a response
 _TOKENS_PER_MESSAGE = 8  # overhead of a message
@@ -242,7 +234,9 @@ class EndpointChat:
                 return self._send_with_retries(body, messages, max_tokens, until)
             except _FormRefused:
                 continue
-        raise RequestFailed(f"{_ENDPOINT_LABEL} rejects the request: {_FIXES[400]}, and llm_prompt_tokens")
+        raise RequestFailed(
+            f"{_ENDPOINT_LABEL} rejects the request: check llm_url and llm_model, and llm_prompt_tokens"
+        )
 
     def _send_with_retries(
         self, body: dict[str, Any], messages: Sequence[Message], max_tokens: int, until: float
@@ -273,7 +267,7 @@ class EndpointChat:
             charge.settle(0, 0, failed=True)
             if answer.status in _FORM_ERRORS:
                 raise _FormRefused
-            raise to_request_failed(answer, _ENDPOINT_LABEL, _FIXES)
+            raise to_request_failed(answer, _ENDPOINT_LABEL, "llm")
         try:
             reply = parse_completion(answer.body, sent_tokens, estimate_tokens)
         except ModelError:

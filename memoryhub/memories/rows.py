@@ -130,11 +130,7 @@ def restart_expiry(memory: Memory, now: datetime) -> None:
 
 
 def build_memory(
-    draft: MemoryDraft,
-    actor: Actor,
-    now: datetime,
-    imported_at: datetime | None,
-    owner: str | None,
+    draft: MemoryDraft, actor: Actor, now: datetime, imported_at: datetime | None, owner: str | None
 ) -> Memory:
     """Return an unsaved memory made from a draft. ``expires_at`` counts from now, for old memories too.
 
@@ -262,21 +258,6 @@ def unite_values(name: str, own: list[Any], others: Iterable[Any]) -> list[Any]:
     if name == "aliases":
         return remove_repeats_ignoring_case([*own, *others])[:MAX_ALIASES]
     return [*own, *(value for value in others if value not in own)][:MAX_LIST]
-
-
-def replace_list_rows(memory: Memory, name: str, draft: Any) -> None:
-    """Replace the join rows of one list-valued field."""
-    if name == "entities":
-        memory.entities.all().delete()
-    elif name in LABEL_KINDS:
-        memory.labels.filter(kind=LABEL_KINDS[name]).delete()
-    else:
-        memory.files.filter(access=name.removeprefix("files_")).delete()
-    save_lists([(memory, draft)], [name])
-    if name == "aliases":
-        update_alias_text(memory, draft.aliases)
-    memory._prefetched_objects_cache = {}  # type: ignore[attr-defined]
-    memory.loaded_lists = None
 
 
 def update_alias_text(memory: Memory, aliases: Iterable[str]) -> None:

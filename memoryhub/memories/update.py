@@ -22,11 +22,7 @@ from memoryhub.memories.delete import evict_over_cap
 from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.freshness import clear_after_edit
 from memoryhub.memories.replacements import change_replacement
-from memoryhub.memories.rows import (
-    add_revision,
-    compute_expiry,
-    fetch_by_uids,
-)
+from memoryhub.memories.rows import add_revision, compute_expiry, fetch_by_uids
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, journal_refusals
 from memoryhub.models import Fact, Memory, Project
@@ -177,8 +173,23 @@ def _change_lists(memory: Memory, patch: Any, names: Iterable[str]) -> dict[str,
     before = {name: rows.list_values(memory, name) for name in names}
     changed = {name: old for name, old in before.items() if rows.to_list_values(getattr(patch, name)) != old}
     for name in changed:
-        rows.replace_list_rows(memory, name, patch)
+        _replace_list_rows(memory, name, patch)
     return changed
+
+
+def _replace_list_rows(memory: Memory, name: str, draft: Any) -> None:
+    """Replace the join rows of one list-valued field."""
+    if name == "entities":
+        memory.entities.all().delete()
+    elif name in rows.LABEL_KINDS:
+        memory.labels.filter(kind=rows.LABEL_KINDS[name]).delete()
+    else:
+        memory.files.filter(access=name.removeprefix("files_")).delete()
+    rows.save_lists([(memory, draft)], [name])
+    if name == "aliases":
+        rows.update_alias_text(memory, draft.aliases)
+    memory._prefetched_objects_cache = {}  # type: ignore[attr-defined]
+    memory.loaded_lists = None
 
 
 def _set_scalars(memory: Memory, patch: Any, given: set[str], actor: Actor, now: datetime) -> None:

@@ -27,6 +27,7 @@ from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
 from memoryhub.core.damage import is_damage
 from memoryhub.core.database import is_postgres, store_path
 from memoryhub.core.drafts import draft_folder
+from memoryhub.core.files import create_file
 
 SUFFIX, MIRROR_SUFFIX = ".db", ".journal.jsonl"
 _NAME = re.compile(r"memoryhub-\d{8}T\d{9}Z\.db")
@@ -213,10 +214,7 @@ def copy_mirror(target: Path) -> bool:
 
 def copy_privately(source: Path, target: Path) -> None:
     """Copy a file to a new one that only its owner can read."""
-    with (
-        source.open("rb") as read,
-        open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as write,
-    ):
+    with source.open("rb") as read, create_file(target) as write:
         shutil.copyfileobj(read, write, 1024 * 1024)
 
 

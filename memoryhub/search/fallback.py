@@ -23,13 +23,7 @@ from memoryhub.memories.versions import Snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
-from memoryhub.search.hybrid import (
-    MIN_MATCH,
-    MIN_UNKNOWN_MATCH,
-    SearchMode,
-    SearchResults,
-    search_memories,
-)
+from memoryhub.search.hybrid import MIN_MATCH, MIN_UNKNOWN_MATCH, SearchMode, SearchResults, search_memories
 from memoryhub.search.lexical import count_terms
 from memoryhub.search.snapshots import search_snapshot
 

@@ -277,9 +277,13 @@ class Ranking:
             return True
         return bool(literals) and len(self._substrings) > 0
 
+    @cached_property
+    def _scores_by_words(self) -> lexical.WordScores:
+        return self._words.add_up(list(enumerate(self._weights)))
+
     def _best_by_words(self) -> list[int]:
         """Return the keys of the rows that match best by words, with the neighbours of the first."""
-        match = self._words.add_up(list(enumerate(self._weights))).match
+        match = self._scores_by_words.match
         best, _ = self._add_neighbours(best_positions(match, settings.MEMORYHUB.search_pool), match)
         keys: list[int] = self._rows.pks[best].tolist()
         return keys
@@ -292,7 +296,9 @@ class Ranking:
 
     def match_rows(self, scorer: RowScorer) -> Scores:
         """Return the match of every row: an estimate, replaced by a close comparison for the best rows."""
-        words = self._words.add_up(list(enumerate(self._question.weights)))
+        words = self._scores_by_words
+        if self.mode == "semantic":
+            words = self._words.add_up(list(enumerate(self._question.weights)))
         words_alone = words.match
         match = self._estimate(words, words_alone)
         by_words = words_alone if self.mode != "semantic" else match

@@ -31,6 +31,7 @@ from memoryhub.search.visible_rows import Positions, VisibleRows, is_among, juli
 
 MAX_SCANNED_LITERALS = 12  # literals of one query that are too short for the trigram index; one scan
 MAX_SCANS = 3  # further scans, of one literal each, if the first has found only the newest
+_MAX_COUNTED_WORDS = 30  # of a text whose rare words are looked for
 Scores = NDArray[np.floating[Any]]  # of all rows: 32 bits, which are faster
 
 
@@ -62,6 +63,12 @@ def count_terms(memories: MemoryQuerySet | VisibleRows, words: Collection[str]) 
     found = matching_keys([statements.match_any([word]) for word in by_stem.values()])
     counts = [len(rows.find(keys)) for keys in found]
     return TermFrequencies(dict(zip(by_stem, counts, strict=True)), len(rows))
+
+
+def likely_rare(words: Iterable[str]) -> list[str]:
+    """Return the words that are probably rare: names with digits, then the longest words."""
+    ranked = sorted(dict.fromkeys(words), key=lambda word: (-any(map(str.isdigit, word)), -len(word)))
+    return ranked[:_MAX_COUNTED_WORDS]
 
 
 def rows_sharing_words(

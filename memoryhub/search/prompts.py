@@ -14,15 +14,7 @@ import numpy as np
 
 from memoryhub.backends.fts_query import MAX_CHARS, Query, Term, parse_query
 from memoryhub.core.rule_files import RuleSchema, Words, load_rule_file
-from memoryhub.core.text import (
-    CHINESE_QUESTION_WORDS,
-    CJK,
-    STOP_WORDS,
-    WORD,
-    fold,
-    stem,
-    words,
-)
+from memoryhub.core.text import CHINESE_QUESTION_WORDS, CJK, STOP_WORDS, WORD, fold, stem, words
 from memoryhub.models import Label
 from memoryhub.search import scoring
 from memoryhub.search.lexical import Scores, TermMatches

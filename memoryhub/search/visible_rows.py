@@ -128,7 +128,7 @@ class VisibleRows:
 
     def _find_each(self, keys: Keys) -> NDArray[np.int32]:
         """Return the position of each key, -1 for keys of other rows."""
-        return self._positions[np.minimum(keys, len(self._positions) - 1)]
+        return self._positions.take(keys, mode="clip")  # the last one is -1
 
     @cached_property
     def _replacements(self) -> tuple[Positions, Positions]:
@@ -206,7 +206,7 @@ class VisibleRows:
             return []
         hashes = np.zeros(1 << 16, np.bool_)  # to leave most rows out before the exact comparison
         hashes[wanted.astype(np.uint16)] = True
-        members = np.flatnonzero(hashes[self._session_hashes])
+        members = np.flatnonzero(hashes.take(self._session_hashes))
         members = members[is_among(sessions[members], wanted)]
         rows = self.columns[members]
         members = members[np.lexsort((rows["pk"], rows["created"], rows["session"]))]

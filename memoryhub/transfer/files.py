@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from memoryhub.core.drafts import draft_file
+from memoryhub.core.files import replace_file
 from memoryhub.transfer.records import UnreadableFile
 
 # JSON compresses 10 to 20 times; a larger expansion is an attack.
@@ -115,16 +116,12 @@ def write_atomically(path: Path, lines: Iterable[bytes]) -> None:
 
     A name that ends in ``.gz`` is compressed.
     """
-    with draft_file(path) as draft:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            if path.suffix == ".gz":
-                with gzip.GzipFile(path.name, "wb", fileobj=file) as packed:
-                    packed.writelines(lines)
-            else:
-                file.writelines(lines)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+    with draft_file(path) as draft, replace_file(path, to_disk=True, draft=draft) as file:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(path.name, "wb", fileobj=file) as packed:
+                packed.writelines(lines)
+        else:
+            file.writelines(lines)
 
 
 _ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)

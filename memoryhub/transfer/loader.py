@@ -42,6 +42,7 @@ from memoryhub.transfer.records import (
     UnmappedField,
     infer_type,
     map_fields,
+    memory_draft,
     set_default_project,
     set_default_ttl,
 )
@@ -119,8 +120,8 @@ def _read_batches(
 
 
 def _count_characters(item: Item) -> int:
-    if isinstance(item, Record) and isinstance(item.draft, MemoryDraft):
-        return len(item.draft.content)
+    if draft := memory_draft(item):
+        return len(draft.content)
     if isinstance(item, Conversation):
         return sum(len(str(message["content"])) for message in item.messages)
     return 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ from typing import Any, Protocol
 from django.conf import settings
 
 from memoryhub.core.database import batched
+from memoryhub.core.files import replace_file
 from memoryhub.models import JournalEntry
 from memoryhub.transfer.files import Source, open_source
 from memoryhub.transfer.formats import Format
@@ -184,9 +184,8 @@ def load_checkpoint(path: Path) -> Checkpoint | None:
 def save_checkpoint(path: Path, mark: ImportMark) -> None:
     """Save that everything before the mark is stored. The write is atomic."""
     seq, digest = JournalEntry.objects.order_by("-seq").values_list("seq", "hash").first() or (0, "")
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    draft.write_text(json.dumps(asdict(Checkpoint(mark, seq, digest))), "utf-8")
-    draft.replace(path)
+    with replace_file(path) as file:
+        file.write(json.dumps(asdict(Checkpoint(mark, seq, digest))).encode())
 
 
 _IDS_PER_QUERY = 500

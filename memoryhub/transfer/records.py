@@ -199,13 +199,15 @@ def set_default_project(item: Item, project: str) -> None:
         target.project = project
 
 
+def memory_draft(item: Item) -> MemoryDraft | None:
+    """Return the draft of a memory; None for an item of another kind."""
+    draft = item.draft if isinstance(item, Record) else None
+    return draft if isinstance(draft, MemoryDraft) else None
+
+
 def set_default_ttl(item: Item, days: float) -> None:
-    if (
-        isinstance(item, Record)
-        and isinstance(item.draft, MemoryDraft)
-        and "ttl_days" not in item.draft.given
-    ):
-        item.draft.ttl_days = days
+    if (draft := memory_draft(item)) and "ttl_days" not in draft.given:
+        draft.ttl_days = days
 
 
 MAPPING_TARGETS = (
@@ -217,8 +219,8 @@ _LIST_TARGETS = frozenset({"tags", "concepts", "aliases", "files_read", "files_m
 
 def map_fields(item: Item, mapping: Mapping[str, str]) -> None:
     """Set mapped fields that the item does not have. A value that does not fit stays an unknown field."""
-    draft = item.draft if isinstance(item, Record) else None
-    if not isinstance(draft, MemoryDraft) or not draft.model_extra:
+    draft = memory_draft(item)
+    if draft is None or not draft.model_extra:
         return
     for name, target in mapping.items():
         if name not in draft.model_extra or target in draft.given:
@@ -236,5 +238,5 @@ def map_fields(item: Item, mapping: Mapping[str, str]) -> None:
 
 def infer_type(item: Item) -> None:
     """Derive the type from the text of a memory whose item has none."""
-    if isinstance(item, Record) and isinstance(item.draft, MemoryDraft) and "type" not in item.draft.given:
-        item.draft.type = detect_type(item.draft.content)
+    if (draft := memory_draft(item)) and "type" not in draft.given:
+        draft.type = detect_type(draft.content)

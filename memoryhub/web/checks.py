@@ -12,23 +12,22 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
-from pydantic import ValidationError
 
 from memoryhub.access import policy
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.accounts.permissions import CHANGE_MEMORY
 from memoryhub.checks import services
 from memoryhub.checks.services import MAX_PROMPT, CheckDraft
-from memoryhub.core.form_fields import LinesField, TextField
+from memoryhub.core.form_fields import LinesField, TextField, make_draft
 from memoryhub.core.text import is_uid
 from memoryhub.memories import StoreError
 from memoryhub.memories.rows import fetch_by_uids
 from memoryhub.models import Memory, MemoryCheck
 from memoryhub.search.hybrid import search_memories
-from memoryhub.web.base.forms import PlainForm, ProjectField, to_sentence
+from memoryhub.web.base.forms import PlainForm, ProjectField
 from memoryhub.web.base.requests import cursor_page
 
-PERMISSION = "memoryhub.change_memory"
 PAGE_SIZE, MAX_ON_HOME, MAX_READ_FOR_HOME = 50, 5, 100
 MAX_MATCHES, MAX_SEARCH_CHARS = 8, 400  # of the search for a memory in the form
 _LINES = "One per line."
@@ -84,19 +83,6 @@ class CheckForm(PlainForm):
             raise forms.ValidationError("Add at least one memory, word, project or level to check for.")
         return self.cleaned_data
 
-    def make_draft(self) -> CheckDraft | None:
-        """Return the draft; None with the errors in the form."""
-        if not self.is_valid():
-            return None
-        try:
-            return CheckDraft(**self.cleaned_data)
-        except ValidationError as error:
-            for one in error.errors(include_url=False):
-                field = str(one["loc"][0]) if one["loc"] else None
-                message = str(one["msg"]).removeprefix("Value error, ")
-                self.add_error(field if field in self.fields else None, to_sentence(message))
-        return None
-
 
 @dataclass(frozen=True)
 class MemoryChoice:
@@ -131,7 +117,7 @@ def checks_page(request: HttpRequest) -> HttpResponse:
     context = {
         **listed,
         "rows": _rows(listed["page"].items, clearance),
-        "may_change": request.user.has_perm(PERMISSION),
+        "may_change": request.user.has_perm(CHANGE_MEMORY),
     }
     return render(request, "checks/page.html", context)
 
@@ -161,7 +147,7 @@ def failed_checks(clearance: Clearance) -> list[CheckRow]:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@permission_required(PERMISSION, raise_exception=True)
+@permission_required(CHANGE_MEMORY, raise_exception=True)
 def check_new(request: HttpRequest) -> HttpResponse:
     """Create a check. With ``start``, the form begins with a prompt of the recall preview."""
     if request.method != "POST":
@@ -172,7 +158,7 @@ def check_new(request: HttpRequest) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@permission_required(PERMISSION, raise_exception=True)
+@permission_required(CHANGE_MEMORY, raise_exception=True)
 def check_edit(request: HttpRequest, uid: str) -> HttpResponse:
     """Change a check. The person who saves it becomes its owner."""
     check = _find(request, uid)
@@ -197,7 +183,7 @@ def _save(request: HttpRequest, check: MemoryCheck | None) -> HttpResponse:
         return _render_form(request, _typed_form(request), check)
     form, actor = CheckForm(request.POST), request_actor(request)
     before = CheckForm(initial=services.to_draft(check)) if check else None
-    draft = form.make_draft()
+    draft = make_draft(form, CheckDraft, form.cleaned_data) if form.is_valid() else None
     if draft is None:
         return _render_form(request, form, check, 422)
     try:
@@ -222,7 +208,7 @@ def _undo_message(
 
 
 @require_POST
-@permission_required(PERMISSION, raise_exception=True)
+@permission_required(CHANGE_MEMORY, raise_exception=True)
 def check_delete(request: HttpRequest, uid: str) -> HttpResponse:
     """Delete a check, with a message that can create it again."""
     form = CheckForm(initial=services.to_draft(_find(request, uid)))

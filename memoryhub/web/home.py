@@ -26,6 +26,7 @@ from memoryhub.stats import counts
 from memoryhub.web.base import caching, charts
 from memoryhub.web.base.bar_charts import breakdown
 from memoryhub.web.base.caching import cached_until_change
+from memoryhub.web.base.forms import parse_whole_number
 from memoryhub.web.base.navigation import can_view_runs, may_review
 from memoryhub.web.base.requests import narrow_to_project, signed_in_user
 from memoryhub.web.checks import failed_checks
@@ -34,7 +35,7 @@ from memoryhub.web.memories.queries import live_memories
 from memoryhub.web.review.queue import badge_text
 
 RECENT_COUNT = 8
-MAX_DIGITS = 19  # of the number of a journal entry
+MAX_DIGITS = 18  # of the number of a journal entry
 VERIFICATION_TIMEOUT = 300  # seconds for which the verification of an unchanged journal is cached
 
 
@@ -119,11 +120,11 @@ def acknowledge_loss(request: HttpRequest) -> HttpResponse:
     """Stop reporting the lost journal rows that the page showed."""
     if not (may_manage_people(request.user) and full_clearance(request).is_whole):
         raise PermissionDenied
-    through = request.POST.get("through", "")
-    if not (through.isascii() and through.isdigit() and len(through) < MAX_DIGITS):
+    through = parse_whole_number(request.POST.get("through", ""), MAX_DIGITS)
+    if through is None:
         raise BadRequest("through: the number of the journal row that records the loss")
     with write_transaction():
-        loss = journal.acknowledge_loss(request_actor(request), int(through))
+        loss = journal.acknowledge_loss(request_actor(request), through)
     if loss:
         messages.success(request, "Loss of journal rows acknowledged.")
     else:

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 from memoryhub.access import policy
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
+from memoryhub.accounts.permissions import ADD_MEMORY
 from memoryhub.capture.segments import BOUNDARY_PREDICATE as BOUNDARY
 from memoryhub.core.text import collapse_whitespace, fold, format_count
 from memoryhub.models import Fact, Memory, Session
@@ -81,9 +82,7 @@ _MORE_PAGES = (
     Page("glance", "Statistics", "at a glance charts health report"),
     Page("connect", "Connect an agent", "hooks mcp claude code token"),
     Page("searches", "Saved searches", "own lists filters bookmarks"),
-    Page(
-        "memory-new", "New memory", "add write store", (), lambda user: user.has_perm("memoryhub.add_memory")
-    ),
+    Page("memory-new", "New memory", "add write store", (), lambda user: user.has_perm(ADD_MEMORY)),
     Page("fact-conflicts", "Contradictions", "conflicting facts supersede"),
 )
 

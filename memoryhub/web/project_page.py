@@ -11,16 +11,17 @@ from django.contrib import messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import Actor, Clearance, format_display_name, is_redacted
 from memoryhub.accounts.clearance import request_actor, request_clearance, reveal_if_secret
+from memoryhub.accounts.permissions import ADD_MEMORY, ADD_RUN, CHANGE_FACT
 from memoryhub.accounts.tokens import token_actor
 from memoryhub.capture import projects
 from memoryhub.capture.page_corrections import Action, Corrected, Correction, correct_page
+from memoryhub.core.form_fields import to_sentence
 from memoryhub.core.text import collapse_whitespace, estimate_tokens, readable
 from memoryhub.core.vocabulary import Right
 from memoryhub.injection import context_block, selection
@@ -37,15 +38,14 @@ from memoryhub.injection.services import preview_session_start
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import AgentToken, Fact, Project
 from memoryhub.web.accounts.profile import own_tokens
-from memoryhub.web.base.forms import PlainForm, to_sentence
+from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.markdown import to_plain_text
+from memoryhub.web.base.requests import show_success
 from memoryhub.web.base.session_titles import session_url
 from memoryhub.web.injections import WITHHELD_TEXTS
 from memoryhub.web.memories.bulk_actions import add_result_messages, allowed_actions, is_allowed
-from memoryhub.web.projects import CONFIGURE_PERMISSION
 
 MAX_LEFT_OUT = 50  # memories listed as left out
-_ADD_PERMISSION, _FACT_PERMISSION = "memoryhub.add_memory", "memoryhub.change_fact"
 _TYPE_REASONS = {
     "bugfix": "a fix",
     "change": "a change",
@@ -110,9 +110,9 @@ def _render_page(
         "left_out_facts": Fact.objects.visible_to(clearance).filter(uid__in=project.off_page_facts),
         "off_page": OFF_PAGE,
         "acts": allowed_actions(request),
-        "may_add": request.user.has_perm(_ADD_PERMISSION),
-        "may_change_facts": request.user.has_perm(_FACT_PERMISSION),
-        "may_configure": request.user.has_perm(CONFIGURE_PERMISSION),
+        "may_add": request.user.has_perm(ADD_MEMORY),
+        "may_change_facts": request.user.has_perm(CHANGE_FACT),
+        "may_configure": request.user.has_perm(ADD_RUN),
         "refused": refused,
         "error": error,
     }
@@ -176,10 +176,10 @@ def project_page_correct(request: HttpRequest, name: str) -> HttpResponse:
 
 def _require_permission(request: HttpRequest, action: str, kind: str) -> None:
     if action == "add":
-        allowed = request.user.has_perm(_ADD_PERMISSION)
+        allowed = request.user.has_perm(ADD_MEMORY)
     elif kind == "fact":
-        allowed = request.user.has_perm(_FACT_PERMISSION)
-        allowed = allowed and (action != "reword" or request.user.has_perm(_ADD_PERMISSION))
+        allowed = request.user.has_perm(CHANGE_FACT)
+        allowed = allowed and (action != "reword" or request.user.has_perm(ADD_MEMORY))
     else:
         allowed = is_allowed(request, _KIND_OF_ACTION[action])
     if not allowed:
@@ -193,17 +193,17 @@ def _add_messages(request: HttpRequest, done: Corrected, back: str) -> None:
         messages.success(request, "The line is stored as a pinned memory.")
     if done.ended and done.ended.facts:
         context = {"ended": done.ended, "summary": "1 fact has ended", "back": back}
-        messages.success(request, render_to_string("facts/page.html#ended", context, request=request))
+        show_success(request, "facts/page.html#ended", context)
     if done.settings:
         context = {"change": done.settings, "text": "The fact is left out of the page"}
-        messages.success(request, render_to_string("projects/page.html#changed", context, request=request))
+        show_success(request, "projects/page.html#changed", context)
 
 
 @require_POST
 def project_page_settings(request: HttpRequest, name: str) -> HttpResponse:
     """Send the page at the start of sessions or not, or include the facts again that it leaves out."""
     _find_project(request, name)
-    if not request.user.has_perm(CONFIGURE_PERMISSION):
+    if not request.user.has_perm(ADD_RUN):
         raise PermissionDenied
     changes: dict[str, Any] = {}
     if request.POST.get("sends") in ("yes", "no"):
@@ -214,7 +214,7 @@ def project_page_settings(request: HttpRequest, name: str) -> HttpResponse:
         raise BadRequest("sends must be yes or no")
     changed = projects.configure_project(name, request_actor(request), **changes)
     context = {"change": changed.undo, "text": "Settings saved"}
-    messages.success(request, render_to_string("projects/page.html#changed", context, request=request))
+    show_success(request, "projects/page.html#changed", context)
     return redirect("project-page", name)
 
 

@@ -10,12 +10,12 @@ from django.core.exceptions import BadRequest, PermissionDenied
 from django.forms.models import model_to_dict
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
+from memoryhub.accounts.permissions import ADD_RUN, CHANGE_MEMORY
 from memoryhub.capture import project_changes, project_moves, projects
 from memoryhub.capture.identities import NAME, list_identities
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
@@ -25,11 +25,10 @@ from memoryhub.injection.effects import preview_settings
 from memoryhub.memories import Forbidden, NotFound, StoreError
 from memoryhub.models import Project, ProjectIdentity
 from memoryhub.web.base.forms import PlainForm
-from memoryhub.web.base.requests import HtmxHttpRequest
+from memoryhub.web.base.requests import HtmxHttpRequest, show_success
 from memoryhub.web.injections import PREVIEW, effect_context, render_panel, render_refusal
 
 # A mode needs the permission of maintenance runs, a pause that of changing memories.
-CONFIGURE_PERMISSION, PAUSE_PERMISSION = "memoryhub.add_maintenancerun", "memoryhub.change_memory"
 _MODES = (
     (ProjectMode.AUTOMATIC.value, "Automatic: store and show memories"),
     (ProjectMode.APPROVE.value, "Approve first: review before use"),
@@ -108,7 +107,7 @@ def project_settings(request: HttpRequest, name: str) -> HttpResponse:
 def project_settings_save(request: HtmxHttpRequest, name: str) -> HttpResponse:
     """Change mode, ignored files and cap. The button ``effect`` previews the mode instead."""
     project, form = _find_project(request, name), SettingsForm(request.POST)
-    _require(request, CONFIGURE_PERMISSION)
+    _require(request, ADD_RUN)
     if not form.is_valid():
         if PREVIEW in request.POST and request.htmx:
             return render_refusal(request, form)
@@ -131,7 +130,7 @@ def project_settings_save(request: HtmxHttpRequest, name: str) -> HttpResponse:
 def project_move(request: HttpRequest, name: str) -> HttpResponse:
     """Rename, merge or split the project."""
     project, actor = _find_project(request, name), _actor(request)
-    _require(request, CONFIGURE_PERMISSION)
+    _require(request, ADD_RUN)
     form = MoveForm(list_identities(name, actor), request.POST)
     unchanged = _settings_form(project)
     if not form.is_valid():
@@ -157,7 +156,7 @@ def project_move(request: HttpRequest, name: str) -> HttpResponse:
 def project_pause(request: HttpRequest, name: str) -> HttpResponse:
     """Pause the project for ``hours``; 0 ends a pause."""
     _find_project(request, name)
-    _require(request, PAUSE_PERMISSION)
+    _require(request, CHANGE_MEMORY)
     try:
         hours = float(request.POST.get("hours", ""))
         changed = projects.configure_project(name, _actor(request), pause_hours=hours)
@@ -169,8 +168,8 @@ def project_pause(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def project_undo(request: HttpRequest, change: str) -> HttpResponse:
     """Undo a change of settings, with the permission for such a change."""
-    _require(request, CONFIGURE_PERMISSION, PAUSE_PERMISSION)
-    may_configure = request.user.has_perm(CONFIGURE_PERMISSION)
+    _require(request, ADD_RUN, CHANGE_MEMORY)
+    may_configure = request.user.has_perm(ADD_RUN)
     allowed = projects.SETTINGS if may_configure else (projects.PAUSE, "off_page_facts")
     try:
         project = project_changes.undo_project_change(change, _actor(request), allowed=allowed)
@@ -202,7 +201,7 @@ def _require(request: HttpRequest, *permissions: str) -> None:
 
 def _show_change(request: HttpRequest, changed: ProjectChange, text: str) -> HttpResponse:
     context = {"change": changed.undo, "text": text}
-    messages.success(request, render_to_string("projects/page.html#changed", context, request=request))
+    show_success(request, "projects/page.html#changed", context)
     return redirect("project-settings", changed.project.name)
 
 
@@ -221,8 +220,8 @@ def _render_settings(
         "form": form,
         "paused": project.is_paused(timezone.now()),
         "counts": projects.count_events(project),
-        "may_configure": request.user.has_perm(CONFIGURE_PERMISSION),
-        "may_pause": request.user.has_perm(PAUSE_PERMISSION),
+        "may_configure": request.user.has_perm(ADD_RUN),
+        "may_pause": request.user.has_perm(CHANGE_MEMORY),
         "may_move": actor.clearance.is_whole,
         "move_form": move_form or MoveForm(identities),
         "identities": identities,

@@ -20,15 +20,17 @@ from pydantic import BaseModel
 
 from memoryhub.access.policy import Actor
 from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.accounts.permissions import ADD_RUN, ERASE_MEMORY
+from memoryhub.core.form_fields import to_sentence
 from memoryhub.maintenance import executor, results, runs
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.base import UNCHANGED, Operation
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs
-from memoryhub.web.base.forms import ListFilter, parse_whole_number, to_sentence
-from memoryhub.web.base.navigation import ADD_RUN, can_view_runs
-from memoryhub.web.base.requests import cursor_page, require
+from memoryhub.web.base.forms import ListFilter, parse_whole_number
+from memoryhub.web.base.navigation import can_view_runs
+from memoryhub.web.base.requests import cursor_page, numbered_page, require
 from memoryhub.web.memories.bulk_actions import OPERATION_NAME, is_allowed
 from memoryhub.web.memories.selection import list_page
 
@@ -217,14 +219,13 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     # An undo lists only the memories that it left unchanged.
     changes = result.counts.get(UNCHANGED, 0) if found.undoes_id else result.changes
     listed = min(changes, found.result.get("listed", changes)) if result.whole else changes
-    last = max(1, -(-listed // CHANGES_PER_PAGE))
-    number = min(max(number_parameter(request, "page", "1"), 1), last)
+    number_parameter(request, "page", "1")
+    places, numbers = numbered_page(request, range(listed), CHANGES_PER_PAGE)
     return context | {
         "results": results.result_lines(found, result),
-        "changes": results.list_changes(found, clearance, (number - 1) * CHANGES_PER_PAGE, CHANGES_PER_PAGE),
+        "changes": results.list_changes(found, clearance, places.start, CHANGES_PER_PAGE),
         "unlisted": changes - listed,
-        "number": number,
-        "last": last,
+        **numbers,
         "may_undo": runs.is_undoable(found),
         "may_do": _may_run_for_real(request, found, params),
         "loses_data": found.operation in LOSING_OPERATIONS,
@@ -244,7 +245,6 @@ IRREVERSIBLE_OPERATIONS = frozenset({"purge_expired", "empty_trash"})
 # Nothing brings back what they delete.
 LOSING_OPERATIONS = IRREVERSIBLE_OPERATIONS | {"prune_events"}
 MAX_PREVIEWED = 5000  # memories that a page looks at; a dry run counts the changes of more
-ERASE_MEMORY = "memoryhub.erase_memory"
 
 
 def can_start_run(user: Any, operation: str, *, dry_run: bool) -> bool:

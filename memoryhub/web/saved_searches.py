@@ -15,11 +15,11 @@ from django.db.models import QuerySet
 from django.forms import BooleanField
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
-from django.template.loader import render_to_string
 from django.urls import Resolver404, resolve, reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from memoryhub.core.database import write_transaction
+from memoryhub.core.form_fields import to_sentence
 from memoryhub.core.text import shorten
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import SavedSearch
@@ -30,9 +30,8 @@ from memoryhub.web.base.forms import (
     MonthFilter,
     SessionFilter,
     TimelineFilter,
-    to_sentence,
 )
-from memoryhub.web.base.requests import SCOPED_PAGES, HtmxHttpRequest, signed_in_user
+from memoryhub.web.base.requests import SCOPED_PAGES, HtmxHttpRequest, show_success, signed_in_user
 from memoryhub.web.duplicates.presenters import DuplicatesFilter
 from memoryhub.web.facts.filters import ContradictionFilter, FactFilter, GraphFilter
 from memoryhub.web.memories.filters import MemoryListFilter
@@ -181,7 +180,7 @@ def search_rename(request: HttpRequest, uid: str) -> HttpResponse:
 def search_delete(request: HttpRequest, uid: str) -> HttpResponse:
     """Delete a saved search and offer to undo that on the next page."""
     deleted = delete_search(signed_in_user(request), uid)
-    messages.success(request, render_to_string("saved/page.html#undo", {"search": deleted}, request=request))
+    show_success(request, "saved/page.html#undo", {"search": deleted})
     return redirect("searches")
 
 
@@ -211,11 +210,7 @@ def _render_page(
     groups = [
         (title, [item for item in items if item.place.page == page]) for page, (title, _) in LISTS.items()
     ]
-    context = {
-        "place": place,
-        "groups": [group for group in groups if group[1]],
-        **more,
-    }
+    context = {"place": place, "groups": [group for group in groups if group[1]], **more}
     return render(request, "saved/page.html", context, status=status)
 
 

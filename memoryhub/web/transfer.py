@@ -19,6 +19,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from memoryhub.accounts.clearance import full_clearance, request_actor
 from memoryhub.accounts.people import people_with_permission
+from memoryhub.accounts.permissions import ADD_MEMORY, ADD_RUN
+from memoryhub.core.form_fields import to_sentence
+from memoryhub.http.middleware import declared_length
 from memoryhub.maintenance import results, runs
 from memoryhub.memories.delete import load_caps
 from memoryhub.memories.errors import StoreError
@@ -29,8 +32,7 @@ from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, MAX_RESPONSE_SECONDS, OWN_FORMAT, WRITERS, write_export
 from memoryhub.transfer.records import MAPPING_TARGETS
 from memoryhub.transfer.reports import suggest_cap
-from memoryhub.web.base.forms import PlainForm, to_sentence
-from memoryhub.web.projects import CONFIGURE_PERMISSION
+from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.runs import control, number_parameter, progress_context, render_progress
 
 
@@ -149,7 +151,6 @@ class ExportForm(PlainForm):
         return cleaned
 
 
-IMPORT_PERMISSION = "memoryhub.add_memory"
 MAX_RECENT = 10
 ERRORS_PER_PAGE = 50
 
@@ -161,15 +162,14 @@ def transfer(request: HttpRequest) -> HttpResponse:
 
 @csrf_exempt
 @require_POST
-@permission_required(IMPORT_PERMISSION, raise_exception=True)
+@permission_required(ADD_MEMORY, raise_exception=True)
 def import_start(request: HttpRequest) -> HttpResponse:
     """Import ``file``; ``do`` is run or dry_run.
 
     The CSRF token is checked after the size (in ``_start_import``), because reading the token writes the
     whole body to disk.
     """
-    length = request.META.get("CONTENT_LENGTH") or ""
-    if length.isdecimal() and int(length) > uploads.max_upload_bytes() + 1024 * 1024:
+    if declared_length(request) > uploads.max_upload_bytes() + 1024 * 1024:
         form = ImportForm({}, {})
         form.add_error("file", to_sentence(str(uploads.upload_too_large())))
         return _render_page(request, form, status=413)
@@ -233,7 +233,7 @@ def import_resume(request: HttpRequest, uid: str) -> HttpResponse:
 
 
 @require_POST
-@permission_required(IMPORT_PERMISSION, raise_exception=True)
+@permission_required(ADD_MEMORY, raise_exception=True)
 def import_after_dry_run(request: HttpRequest, uid: str) -> HttpResponse:
     """Import the file of a finished dry run."""
     run = _find_import(request, uid)
@@ -285,10 +285,7 @@ def _export_selection(request: HttpRequest, project: str = "", whole: bool = Fal
 
 
 def _render_page(
-    request: HttpRequest,
-    form: ImportForm | None = None,
-    export: ExportForm | None = None,
-    status: int = 200,
+    request: HttpRequest, form: ImportForm | None = None, export: ExportForm | None = None, status: int = 200
 ) -> HttpResponse:
     selection = _export_selection(request)
     left = selection.left_out(full_clearance(request))
@@ -297,7 +294,7 @@ def _render_page(
         "export": export or ExportForm(),
         "formats": [(format.label, format.hint) for format in FORMATS.values()],
         "losses": [(writer.label, writer.lossy) for writer in WRITERS.values() if writer.lossy],
-        "may_import": request.user.has_perm(IMPORT_PERMISSION),
+        "may_import": request.user.has_perm(ADD_MEMORY),
         "restores": _may_restore_history(request),
         "limit": settings.MEMORYHUB.max_upload_mb,
         "count": selection.total(),
@@ -320,12 +317,12 @@ def _may_restore_history(request: HttpRequest) -> bool:
 
 def _may_import_for_real(request: HttpRequest, run: MaintenanceRun) -> bool:
     is_done = run.dry_run and run.status == MaintenanceRun.Status.DONE
-    return is_done and request.user.has_perm(IMPORT_PERMISSION) and run.actor == request_actor(request).name
+    return is_done and request.user.has_perm(ADD_MEMORY) and run.actor == request_actor(request).name
 
 
 def _may_undo(request: HttpRequest, run: MaintenanceRun) -> bool:
     may_control = results.can_control(full_clearance(request), run)
-    is_allowed = request.user.has_perm(IMPORT_PERMISSION) and may_control
+    is_allowed = request.user.has_perm(ADD_MEMORY) and may_control
     return is_allowed and run.actor == request_actor(request).name and runs.is_undoable(run)
 
 
@@ -336,11 +333,11 @@ def _build_report(request: HttpRequest, run: MaintenanceRun, start: int = 0) -> 
 def _projects_over_cap(request: HttpRequest, report: reports.ImportReport) -> list[ProjectOverCap]:
     """Return the projects over their cap, and whether the person can raise it."""
     caps = load_caps([project for project, _ in report.over_cap]) if report.over_cap else {}
-    clearance, may_configure = full_clearance(request), request.user.has_perm(CONFIGURE_PERMISSION)
+    clearance, may_configure = full_clearance(request), request.user.has_perm(ADD_RUN)
     found = []
     for project, count in report.over_cap:
         may_raise = bool(project) and may_configure and clearance.includes_project(project)
-        who = () if may_raise or not project else people_with_permission(CONFIGURE_PERMISSION, project)
+        who = () if may_raise or not project else people_with_permission(ADD_RUN, project)
         found.append(ProjectOverCap(project, count, caps[project], may_raise, who))
     return found
 

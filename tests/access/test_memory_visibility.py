@@ -63,7 +63,7 @@ def test_trash(four_levels, clearance, seen):
 
 @pytest.mark.conformance("store-21")
 @through_each_clearance
-@pytest.mark.parametrize("typed", ["zebra", "ebra strip", "zebra stripes", "ebra"])
+@each("typed", ["zebra", "ebra strip", "zebra stripes", "ebra"])
 def test_search(four_levels, clearance, seen, typed):
     found = search_memories(MemoryFilter().select(clearance), typed, min_score=0.0)
     assert levels(hit.memory for hit in found.hits) == seen
@@ -71,7 +71,7 @@ def test_search(four_levels, clearance, seen, typed):
 
 
 @through_each_clearance
-@pytest.mark.parametrize("level", [*LEVELS, "unknown"])
+@each("level", [*LEVELS, "unknown"])
 def test_search_for_a_word_of_one_level(four_levels, clearance, seen, level):
     found = search_memories(MemoryFilter().select(clearance), f"{level}words", min_score=0.0)
     assert levels(hit.memory for hit in found.hits) == {level} & seen
@@ -205,7 +205,7 @@ def test_session_without_memories_is_hidden(remember, actor):
     assert not Session.objects.visible_to(actor.clearance).exists()
 
 
-@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
+@each("level", ["private", "secret", "cosmic"])
 def test_hidden_memories_cannot_be_changed(four_levels, low, level):
     uid = four_levels[level].uid
     before = Memory.objects.values().get(uid=uid)
@@ -289,10 +289,8 @@ def test_filters_apply_before_the_limit(db, actor, configure):
         assert len(found.hits) == 20, fields
 
 
-@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
-@pytest.mark.parametrize(
-    "typed", ["zebra merger", "merger", "zebra merger okapi", "zebr merg", '"zebra merger"', "xmerger"]
-)
+@each("level", ["private", "secret", "cosmic"])
+@each("typed", ["zebra merger", "merger", "zebra merger okapi", "zebr merg", '"zebra merger"', "xmerger"])
 def test_score_does_not_depend_on_hidden_memories(remember, low, level, typed):
     for n in range(12):
         remember(f"zebra number {n} and okapi", by=low)

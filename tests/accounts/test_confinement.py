@@ -91,13 +91,13 @@ def test_no_page_shows_a_foreign_project(world, browser, address):
     assert seen(response.getvalue().decode()) <= OPEN | echoed
 
 
-@pytest.mark.parametrize("address", ["/", "/memories/", "/memories/?q=zebra&min_score=0"])
+@each("address", ["/", "/memories/", "/memories/?q=zebra&min_score=0"])
 def test_a_list_shows_the_levels_of_each_project(world, browser, address):
     assert seen(browser.get(address).content.decode()) == OPEN
 
 
-@pytest.mark.parametrize(
-    ("switches", "open_now"),
+@each(
+    "switches, open_now",
     [
         ((), {("farm", "public"), ("barn", "public")}),
         (("private",), {pair for pair in OPEN if pair[1] != "secret"}),
@@ -142,7 +142,7 @@ def test_a_memory_above_the_level_of_its_project_is_not_found(world, browser):
         assert browser.get(f"/memories/{memory.uid}/").status_code == wanted, pair
 
 
-@pytest.mark.parametrize("address", admin_lists())
+@each("address", admin_lists())
 def test_no_admin_list_shows_a_foreign_project(world, ada, address):
     ada.is_staff = ada.is_superuser = True
     ada.save()

@@ -107,7 +107,7 @@ def test_no_action_changes_or_reveals_hidden_rows(world, personal, browser, read
     assert hidden_state() == before
 
 
-@pytest.mark.parametrize("listed", LISTS)
+@each("listed", LISTS)
 def test_select_all_matching_covers_visible_rows_only(world, personal, browser, listed):
     before = hidden_state()
     for act in ("tag", "set-sensitivity", "trash"):

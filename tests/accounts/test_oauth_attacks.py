@@ -13,6 +13,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Clearance
 from memoryhub.models import AgentToken, JournalEntry, OAuthClient, OAuthCode
 from tests.accounts.oauth_app import CALLBACK, CHALLENGE, HUB, METADATA, App, call, query_of, register
+from tests.cases import each
 
 pytestmark = pytest.mark.django_db
 THIEF = "203.0.113.9"
@@ -126,7 +127,7 @@ def test_client_cannot_choose_its_id_or_approve_itself() -> None:
 # Redirect tricks
 
 
-@pytest.mark.parametrize(
+@each(
     "uri",
     [
         CALLBACK + "/",
@@ -241,7 +242,7 @@ def test_consent_needs_the_token_of_its_form(app: App) -> None:
 # PKCE
 
 
-@pytest.mark.parametrize(
+@each(
     "changes",
     [
         {"code_challenge": None},
@@ -370,7 +371,7 @@ def test_guessing_is_throttled(app: App, configure: Any) -> None:
 # Mix-up, and tokens of other servers
 
 
-@pytest.mark.parametrize(
+@each(
     "resource",
     [
         "https://other.example/mcp/letsgo",

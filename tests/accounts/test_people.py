@@ -12,6 +12,7 @@ from memoryhub.accounts import people, roles
 from memoryhub.accounts.clearance import is_confined
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import JournalEntry, Membership
+from tests.cases import each
 from tests.clients import signed_in_client
 
 BETTER = "quite another phrase"
@@ -51,7 +52,7 @@ ADDRESSES = ["/people/", "/people/bob/"]
 POSTS = [f"/people/bob/{what}/" for what in ("rights", "join", "leave", "open", "password")]
 
 
-@pytest.mark.parametrize("role", ["", "viewer", "curator", "maintainer"])
+@each("role", ["", "viewer", "curator", "maintainer"])
 def test_pages_need_the_permission_to_manage_people(bob, member, role):
     user = member(name="eve")
     user.groups.set(Group.objects.filter(name=role))
@@ -91,8 +92,8 @@ def test_account_is_created_and_sees_public_data(browser):
     assert operations("dora") == ["invited", "account_made"]
 
 
-@pytest.mark.parametrize(
-    ("form", "words"),
+@each(
+    "form, words",
     [
         ({"username": "BOB", "level": "public"}, "This name is taken"),
         ({"username": "a/b", "level": "public"}, "valid username"),

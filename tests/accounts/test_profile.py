@@ -20,6 +20,7 @@ from memoryhub.accounts import tokens
 from memoryhub.core import dates
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.web.accounts import profile
+from tests.cases import each
 from tests.clients import signed_in_client
 
 GOOD = "a good password"
@@ -308,8 +309,8 @@ class TestPassword:
     def change(self, client: Client, **changed: str) -> Any:
         return client.post("/you/password/", {"old": GOOD, "password": BETTER, "again": BETTER, **changed})
 
-    @pytest.mark.parametrize(
-        ("changed", "words"),
+    @each(
+        "changed, words",
         [
             ({"old": "wrong"}, "not your password"),
             ({"again": "other"}, "do not match"),
@@ -358,7 +359,7 @@ class TestPreferences:
         assert '<html lang="en" data-language="de">' in text
         assert ">2026-05-15 12:00</time>" in text
 
-    @pytest.mark.parametrize("wrong", [{"time_zone": "Mars/Base"}, {"language": "xx"}, {"theme": "neon"}])
+    @each("wrong", [{"time_zone": "Mars/Base"}, {"language": "xx"}, {"theme": "neon"}])
     def test_unknown_choice_is_refused(self, ada, wrong):
         assert self.keep(sign_in(), **wrong).status_code == 422
 

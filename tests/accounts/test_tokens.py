@@ -97,8 +97,8 @@ def test_tokens_of_a_closed_account_are_refused(world, member):
     assert bot.get("/api/v1/memories").status_code == 401
 
 
-@pytest.mark.parametrize(
-    ("clearance", "projects", "field"),
+@each(
+    "clearance, projects, field",
     [
         ("public", None, "projects"),
         ("public", ["zoo"], "projects"),

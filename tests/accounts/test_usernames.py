@@ -13,6 +13,7 @@ from memoryhub.access.policy import Clearance, system_actor
 from memoryhub.accounts import identities, people, tokens
 from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.models import JournalEntry, Memory
+from tests.cases import each
 from tests.clients import signed_in_client
 
 PHRASE = "quite another phrase"
@@ -57,7 +58,7 @@ def test_several_deleted_accounts_are_all_journaled(db):
     assert identities.is_former_username("Dora")
 
 
-@pytest.mark.parametrize("name", ["ada", "Ada", " ada "])
+@each("name", ["ada", "Ada", " ada "])
 def test_people_page_refuses_a_former_name(gone, boss, name):
     answer = signed_in_client(boss).post("/people/", {"username": name, "level": "public"})
     assert (answer.status_code, names_now()) == (422, ["boss"])

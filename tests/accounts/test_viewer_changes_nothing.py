@@ -120,7 +120,7 @@ def test_a_viewer_changes_nothing(viewer, read_names, door):
     assert state() == before
 
 
-@pytest.mark.parametrize(
+@each(
     "door",
     [
         "acts/",

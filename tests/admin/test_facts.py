@@ -124,7 +124,7 @@ def test_a_fact_changed_since_it_was_opened_is_not_overwritten(keeper, fact, act
 def test_a_fact_cannot_be_corrected_into_another(keeper, fact, actor):
     other, _ = services.create_fact(FactDraft(subject="hub", predicate="runs on", object="rails"), actor)
     response = keeper.post(page(Fact, "change", other.pk), form_of(keeper, other, object="SQLite"))
-    assert "the same fact exists" in errors(response)["object"][0]
+    assert "The same fact exists" in errors(response)["object"][0]
 
 
 def test_a_fact_is_deleted_under_the_persons_name(keeper, fact):
@@ -191,8 +191,8 @@ def test_a_link_by_memory_opens_no_hidden_fact(boss, remember, actor):
     )
 
 
-@pytest.mark.parametrize(
-    ("query", "shown"),
+@each(
+    "query, shown",
     [
         ("", {"tide"}),
         ("?what=marks", {"session:s1"}),

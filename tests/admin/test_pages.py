@@ -29,6 +29,7 @@ from memoryhub.models import (
     Session,
 )
 from tests.admin.conftest import CURATOR, act, page
+from tests.cases import each
 from tests.clients import turn_on_levels
 from tests.csp import parse_policy
 
@@ -95,7 +96,7 @@ def test_every_page_answers_without_inline_scripts_or_styles(boss, filled):
         assert "no-store" in response["Cache-Control"], address
 
 
-@pytest.mark.parametrize("action", ["set_sensitivity", "set_importance", "set_category", "erase"])
+@each("action", ["set_sensitivity", "set_importance", "set_category", "erase"])
 def test_every_intermediate_page_has_no_inline_scripts_or_styles(boss, filled, action):
     response = act(boss, action, *Memory.objects.all())
     assert response.status_code == 200

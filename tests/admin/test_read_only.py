@@ -10,6 +10,7 @@ from memoryhub.accounts import tokens
 from memoryhub.audit import verification
 from memoryhub.models import Event, Injection, JournalEntry, Memory, Session
 from tests.admin.conftest import act, page
+from tests.cases import each
 from tests.database import without_journal_triggers
 
 MODELS = [JournalEntry, Session, Event, Injection]
@@ -92,7 +93,7 @@ def test_the_journal_names_what_is_gone_without_a_link(boss, remember, actor):
     assert f"<code>{memory.uid}</code>" in text
 
 
-@pytest.mark.parametrize("found_by", ["id", "actor", "operation"])
+@each("found_by", ["id", "actor", "operation"])
 def test_the_journal_is_searched_by_object_actor_and_operation(boss, remember, actor, found_by):
     memory = remember("x")
     remember("y")

@@ -11,6 +11,7 @@ from memoryhub.facts import services
 from memoryhub.memories import Conflict, NotFound
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry, Memory
+from tests.cases import each
 
 CURATOR = Actor("user:cleo", Clearance(frozenset({"public"}), owner="cleo"))
 
@@ -35,7 +36,7 @@ def test_a_repair_does_not_make_a_memory_look_new(four_levels):
     assert Memory.objects.get(pk=four_levels["cosmic"].pk).updated_at == before
 
 
-@pytest.mark.parametrize("level", ["public", "private", "secret"])
+@each("level", ["public", "private", "secret"])
 def test_a_known_level_cannot_be_repaired(four_levels, level):
     assert memories.repair_sensitivity([four_levels[level].uid], Sensitivity.PUBLIC, CURATOR) == []
     assert Memory.objects.get(pk=four_levels[level].pk).sensitivity == level

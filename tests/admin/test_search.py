@@ -169,8 +169,8 @@ def states(remember, actor):
     memories.trash_memories([remember("thrown away", title="trashed", ttl_days=0).uid], actor)
 
 
-@pytest.mark.parametrize(
-    ("state", "titles"),
+@each(
+    "state, titles",
     [
         (None, ["live", "soon"]),
         ("expiring", ["soon"]),
@@ -226,7 +226,7 @@ def test_memories_are_filtered_by_level_and_scope(boss, remember):
     assert found(boss, level="secret") == []
 
 
-@pytest.mark.parametrize(
+@each(
     "query",
     [
         {"content__regex": "("},
@@ -249,9 +249,7 @@ def test_a_lookup_that_no_filter_offers_is_refused(boss, remember, query):
     assert boss.get(response.url).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "query", [{"o": "99"}, {"o": "-"}, {"o": "a.b"}, {"p": "x"}, {"all": ""}, {"p": "9" * 100}]
-)
+@each("query", [{"o": "99"}, {"o": "-"}, {"o": "a.b"}, {"p": "x"}, {"all": ""}, {"p": "9" * 100}])
 def test_other_odd_parameters_are_no_error(boss, remember, query):
     remember("x")
     assert boss.get(page(Memory), query).status_code == 200

@@ -35,13 +35,13 @@ def main_part(response) -> str:
     return response.content.decode().partition("<main")[2].partition("</main>")[0]
 
 
-@pytest.mark.parametrize("permissions", SEES)
+@each("permissions", SEES)
 def test_a_list_shows_the_levels_that_are_permitted_and_switched_on(staff, four_levels, permissions):
     client = turn_on_levels(staff(*CURATOR, *permissions), "private", "secret")
     assert levels_in(client.get(page(Memory))) == SEES[permissions]
 
 
-@pytest.mark.parametrize("permissions", SEES)
+@each("permissions", SEES)
 def test_without_switches_a_list_shows_public_memories_only(staff, four_levels, permissions):
     assert levels_in(staff(*CURATOR, *permissions).get(page(Memory))) == {"public"}
 
@@ -57,8 +57,8 @@ def test_an_unknown_level_stays_hidden_from_a_superuser_with_every_switch(boss, 
         assert "cosmic" not in levels_in(boss.get(page(Memory) + state))
 
 
-@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
-@pytest.mark.parametrize("view", ["change", "history", "delete"])
+@each("level", ["private", "secret", "cosmic"])
+@each("view", ["change", "history", "delete"])
 def test_the_pages_of_a_hidden_memory_are_not_found(boss, four_levels, level, view):
     address = page(Memory, view, four_levels[level].pk)
     assert boss.get(address).status_code == 404
@@ -66,7 +66,7 @@ def test_the_pages_of_a_hidden_memory_are_not_found(boss, four_levels, level, vi
     assert Memory.objects.get(pk=four_levels[level].pk).deleted_at is None
 
 
-@pytest.mark.parametrize("view", ["change", "history", "delete"])
+@each("view", ["change", "history", "delete"])
 def test_hidden_and_missing_rows_get_the_same_answer(boss, four_levels, view):
     hidden = boss.get(page(Memory, view, four_levels["secret"].pk))
     missing = boss.get(page(Memory, view, 10_000_000))
@@ -115,7 +115,7 @@ def test_filters_offer_no_value_of_a_hidden_memory(boss, remember):
     assert "fission" not in text
 
 
-@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
+@each("level", ["private", "secret", "cosmic"])
 def test_completion_offers_no_hidden_memory(boss, four_levels, level):
     query = {"app_label": "memoryhub", "model_name": "fact", "field_name": "memory"}
     for term in ("", "zebra", f"{level}words", four_levels[level].uid):
@@ -183,8 +183,8 @@ def test_a_fact_shows_no_more_widely_than_its_memory(boss, four_facts):
     }
 
 
-@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
-@pytest.mark.parametrize("view", ["change", "history", "delete"])
+@each("level", ["private", "secret", "cosmic"])
+@each("view", ["change", "history", "delete"])
 def test_the_pages_of_a_hidden_fact_are_not_found(boss, four_facts, level, view):
     address = page(Fact, view, four_facts[level].pk)
     assert boss.get(address).status_code == 404

@@ -176,7 +176,7 @@ class TestMerging:
         [revision] = bot.get(f"/memories/{one.uid}/history").json()["revisions"]
         assert revision["before"]["content"] == SAYING
 
-    @pytest.mark.parametrize(
+    @each(
         "body",
         [{}, {"others": []}, {"others": ["x"] * 101}, {"others": "x"}, {"others": ["x"], "content": " "}],
     )
@@ -193,7 +193,7 @@ class TestMerging:
         is_problem(reader.post(f"/memories/{remember().uid}/merge", {"others": ["x"]}), 403)
         is_problem(reader.post("/merges/x/undo"), 403)
 
-    @pytest.mark.parametrize("clearance", LEVELS)
+    @each("clearance", LEVELS)
     def test_hidden_memories_look_like_missing_ones(self, agent, four_levels, clearance):
         someone, public = agent(clearance), four_levels["public"]
         absent = is_problem(someone.post(f"/memories/{public.uid}/merge", {"others": ["nothing"]}), 422)

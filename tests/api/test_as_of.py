@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from memoryhub.models import Fact, Memory
 from tests.api.conftest import bad_fields, stored
+from tests.cases import each
 
 NOW = timezone.now()
 BEFORE = (NOW - timedelta(days=30)).isoformat()
@@ -83,7 +84,7 @@ def asked(agent, path, **fields):
     return sorted(FOUND[path](answer.json()))
 
 
-@pytest.mark.parametrize("path", FOUND)
+@each("path", FOUND)
 def test_answer_is_what_was_not_in_the_trash_then(bot, valves, path):
     assert asked(bot, path, as_of=BEFORE) == ["The valve is gone"]
     assert asked(bot, path, as_of=(NOW - timedelta(days=50)).isoformat()) == [
@@ -94,7 +95,7 @@ def test_answer_is_what_was_not_in_the_trash_then(bot, valves, path):
     assert set(Memory.objects.exclude(content="The valve is back").values_list("accessed_count")) == {(0,)}
 
 
-@pytest.mark.parametrize("path", FOUND)
+@each("path", FOUND)
 def test_answer_of_the_past_shows_no_more_than_the_token_may_see(bot, agent, valves, path):
     assert asked(bot, path, as_of=BEFORE, allow_secret=True) == [
         "The valve code is 4711",
@@ -104,7 +105,7 @@ def test_answer_of_the_past_shows_no_more_than_the_token_may_see(bot, agent, val
     assert asked(agent("secret", projects=["other"], name="limited"), path, as_of=BEFORE) == []
 
 
-@pytest.mark.parametrize("path", [path for path in FOUND if "tools" in path])
+@each("path", [path for path in FOUND if "tools" in path])
 def test_tools_answer_with_the_text_of_that_time(bot, old, path):
     assert asked(bot, path, as_of=BEFORE) == ["The valve opens at noon"]
     assert asked(bot, path, as_of=(NOW - timedelta(days=70)).isoformat()) == []
@@ -147,7 +148,7 @@ def replaced(bot):
     return new
 
 
-@pytest.mark.parametrize("path", FOUND)
+@each("path", FOUND)
 def test_hidden_replacement_does_not_hide_the_memory_of_that_time(bot, agent, replaced, path):
     assert asked(agent("public"), path, as_of=BEFORE) == ["The valve opens at noon"]
 

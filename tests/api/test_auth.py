@@ -12,6 +12,7 @@ from memoryhub.accounts import tokens
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import AgentToken, JournalEntry
 from tests.api.conftest import Agent, is_problem
+from tests.cases import each
 
 BOSS = system_actor("tests")
 
@@ -31,7 +32,7 @@ def test_a_token_is_recognised_in_either_header(issue, header):
     assert Agent(headers={name: value}).get("/memories").status_code == 200
 
 
-@pytest.mark.parametrize(
+@each(
     "headers",
     [
         {},
@@ -120,7 +121,7 @@ READS = [
 ]
 
 
-@pytest.mark.parametrize("path", READS)
+@each("path", READS)
 def test_reading_needs_the_right_to_read(agent, path):
     problem = is_problem(agent(rights=["write", "maintain"]).http.get(f"/api/v1{path}"), 403, "missing_right")
     assert "'read'" in problem["detail"]
@@ -203,8 +204,8 @@ def test_create_token_grants_little_by_default(db, capsys):
     assert abs(token.expires_at - timezone.now() - timedelta(days=7)) < timedelta(minutes=1)
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
+@each(
+    "options, named",
     [
         (["--clearance=cosmic"], "clearance"),
         (["--rights=read,fly"], "rights"),

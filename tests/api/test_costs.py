@@ -8,6 +8,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.core.database import is_postgres
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Fact, Session
+from tests.cases import each
 
 ENDPOINTS = {
     "list": ("/memories", {"limit": 200}),
@@ -79,8 +80,8 @@ def test_query_counts_do_not_grow_with_rows(bot):
         assert len(many[name]) == len(few[name]), f"{name}: {more}"
 
 
-@pytest.mark.parametrize(
-    ("order", "filters"),
+@each(
+    "order, filters",
     [
         ("updated_at", {}),
         ("updated_at", {"project": "zoo"}),

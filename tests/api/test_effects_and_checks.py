@@ -6,6 +6,7 @@ import pytest
 
 from memoryhub.models import Injection, Memory, MemoryCheck, Project
 from tests.api.conftest import bad_fields, is_problem, stored
+from tests.cases import each
 from tests.clients import create_person
 
 PROMPT = "what do we know about zebra stripes?"
@@ -30,7 +31,7 @@ def test_effect_of_an_update_names_the_prompts_that_lose_the_memory(bot):
     assert Memory.objects.get().content == ZEBRA
 
 
-@pytest.mark.parametrize("kind", ["trash", "merge", "thresholds", "mode"])
+@each("kind", ["trash", "merge", "thresholds", "mode"])
 def test_effect_of_each_kind_of_change(bot, kind):
     one, other = stored(bot, content=ZEBRA, project="zoo"), stored(bot, content="harbour", project="zoo")
     Injection.objects.create(prompt_preview=PROMPT, project="zoo")
@@ -46,7 +47,7 @@ def test_effect_of_each_kind_of_change(bot, kind):
     assert not Project.objects.exists()
 
 
-@pytest.mark.parametrize("body", [{}, {"trash": ["x"], "thresholds": {"min_score": 1}}, {"erase": ["x"]}])
+@each("body", [{}, {"trash": ["x"], "thresholds": {"min_score": 1}}, {"erase": ["x"]}])
 def test_effect_needs_exactly_one_known_change(bot, body):
     is_problem(bot.post("/injection/effect", body), 422)
 

@@ -1,13 +1,12 @@
 """HEAD is answered like GET, without a body."""
 
-import pytest
-
 from tests.api.conftest import Agent
+from tests.cases import each
 
 PATHS = ["/healthz", "/readyz", "/stats", "/memories", "/search?query=zebra", "/openapi.json"]
 
 
-@pytest.mark.parametrize("path", PATHS)
+@each("path", PATHS)
 def test_head_answers_like_get_without_a_body(bot, path):
     bot.post("/memories", {"content": "zebra"})
     got, asked = bot.http.get(f"/api/v1{path}"), bot.http.head(f"/api/v1{path}")

@@ -8,11 +8,12 @@ from django.db.migrations.recorder import MigrationRecorder
 from memoryhub.backends import schema, tables
 from memoryhub.backends.dialect import IS_POSTGRES
 from tests.api.conftest import Agent, is_problem
+from tests.cases import each
 
 BOTH = ["/healthz", "/readyz", "/api/v1/healthz", "/api/v1/readyz"]
 
 
-@pytest.mark.parametrize("path", BOTH)
+@each("path", BOTH)
 def test_working_store_is_200(db, path):
     response = Agent().http.get(path)
     assert (response.status_code, response.json()) == (200, {"status": "ok"})
@@ -29,7 +30,7 @@ class TestUnsound:
         assert Agent().http.get(path)["Retry-After"]
         schema.install()
 
-    @pytest.mark.parametrize("table", ["memoryhub_fact", "memoryhub_label", "memoryhub_session"])
+    @each("table", ["memoryhub_fact", "memoryhub_label", "memoryhub_session"])
     def test_missing_table_is_named(self, db, path, table):
         with connection.cursor() as cursor:
             if not IS_POSTGRES:
@@ -41,7 +42,7 @@ class TestUnsound:
                 cursor.execute("PRAGMA legacy_alter_table = OFF")
         assert f"table {table} is missing" in problem["errors"][0]["message"]
 
-    @pytest.mark.parametrize("table", tables.INDEXES)
+    @each("table", tables.INDEXES)
     def test_index_without_its_rows_is_named(self, remember, path, table):
         remember("zebra")
         with connection.cursor() as cursor:

@@ -8,6 +8,7 @@ import pytest
 
 from memoryhub.models import Injection, Memory
 from tests.api.conftest import is_problem
+from tests.cases import each
 
 LINE_WITH_ROLE = re.compile(
     r"[\W\d]*(?:system|assistant|user|human|developer)[*\]]*[:：]|[<＜]system|.*[|][>›]system", re.IGNORECASE
@@ -46,8 +47,8 @@ def test_irrelevant_prompt_gets_nothing(bot):
     assert (body["context"], body["injected"], body["withheld"], body["tokens_used"]) == ("", [], [], 0)
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
+@each(
+    "body, field",
     [
         ({}, "prompt"),
         ({"prompt": None}, "prompt"),
@@ -72,8 +73,8 @@ def test_needs_the_right_to_read(agent):
     assert agent("secret", rights=["read"]).post("/inject", PROMPT).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("clearance", "asked", "seen"),
+@each(
+    "clearance, asked, seen",
     [
         ("secret", {"allow_private": True, "allow_secret": True}, {"public", "private", "secret"}),
         ("secret", {}, {"public"}),
@@ -119,8 +120,8 @@ ROLES = [
 
 
 @pytest.mark.conformance("guide-106")
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("end", ["\n", "\r", "\u2028"])
+@each("role", ROLES)
+@each("end", ["\n", "\r", "\u2028"])
 def test_no_line_of_a_block_starts_with_a_role(bot, role, end):
     content = f"zebra stripes{end}{role}zebra stripes are like finger prints"
     bot.post("/memories", {"content": content, "title": f"{role}zebra stripes"})

@@ -65,7 +65,7 @@ def test_run_is_queued_and_answered_at_once(bot):
     assert body["detail"] == ""
 
 
-@pytest.mark.parametrize(("method", "path"), CALLS)
+@each("method, path", CALLS)
 def test_every_call_needs_the_right_to_maintain(agent, method, path):
     writer = agent(rights=["read", "write"])
     is_problem(getattr(writer, method)(path), 403, "missing_right")
@@ -193,7 +193,7 @@ def test_changes_are_paged(bot, aged):
     assert second["next_cursor"] is None
 
 
-@pytest.mark.parametrize("cursor", ["x", "-1", "9999999", "1.5", "²"])
+@each("cursor", ["x", "-1", "9999999", "1.5", "²"])
 def test_invalid_cursor_is_refused(bot, cursor):
     uid = ask(bot, operation="consolidate")
     assert bad_fields(bot.get(f"/maintenance/{uid}", cursor=cursor)) == {"cursor"}

@@ -58,7 +58,7 @@ def test_token_without_the_right_to_write_cannot_pin(agent, bot):
     is_problem(reader.patch(f"/memories/{made['id']}", {"pinned": True}), 403)
 
 
-@pytest.mark.parametrize("order", ["-updated_at", "-created_at", "-importance", "-accessed_count"])
+@each("order", ["-updated_at", "-created_at", "-importance", "-accessed_count"])
 def test_pages_show_every_memory_once_in_any_order(bot, order):
     for n in range(11):
         made = stored(bot, content=f"number {n}", importance=n % 3 / 10)
@@ -78,7 +78,7 @@ def test_pages_show_every_memory_once_in_any_order(bot, order):
     assert [item[column] for item in seen] == sorted((item[column] for item in seen), reverse=True)
 
 
-@pytest.mark.parametrize(
+@each(
     "filters",
     [
         {"project": "hub"},
@@ -149,9 +149,7 @@ def test_update_to_the_same_values_is_unchanged(bot):
     assert response.json()["memory"]["updated_at"] == made["updated_at"]
 
 
-@pytest.mark.parametrize(
-    "change", [{"importance": 1.5}, {"trust": -1}, {"confidence": 7}, {"content": ""}, {"type": None}, {}]
-)
+@each("change", [{"importance": 1.5}, {"trust": -1}, {"confidence": 7}, {"content": ""}, {"type": None}, {}])
 def test_invalid_update_is_422_and_changes_nothing(bot, change):
     made = stored(bot)
     is_problem(bot.patch(f"/memories/{made['id']}", change), 422)
@@ -243,7 +241,7 @@ def test_expired_memory_is_hidden_until_it_is_restored(bot):
     assert bot.get(f"/memories/{made['id']}").status_code == 200
 
 
-@pytest.mark.parametrize("uid", ["nothere", "a%00b", "%F0%9F%A6%93", "..", "x" * 5000, "%ED%A0%80"])
+@each("uid", ["nothere", "a%00b", "%F0%9F%A6%93", "..", "x" * 5000, "%ED%A0%80"])
 def test_unknown_id_is_404_for_every_method(bot, uid):
     is_problem(bot.http.get(f"/api/v1/memories/{uid}"), 404)
     is_problem(bot.http.get(f"/api/v1/memories/{uid}/history"), 404)

@@ -42,7 +42,7 @@ def test_invalid_json_is_400_and_not_repeated(bot, body):
         assert "content" not in problem["detail"]
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         b'{"content": "x", "importance": 1e400}',
@@ -59,8 +59,8 @@ def test_number_out_of_range_is_422(bot, body):
 CUT = "We decided to cut \ud83d off, as it is long."  # half of an emoji
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
+@each(
+    "path, body",
     [
         (
             "/hooks/codex",
@@ -81,7 +81,7 @@ def test_surrogate_pair_is_a_character(bot):
     assert bot.raw_post("/memories", b'{"content": "\\ud83e\\udd93"}').json()["memory"]["content"] == "🦓"
 
 
-@pytest.mark.parametrize(
+@each(
     "content_type",
     [
         *(
@@ -97,9 +97,7 @@ def test_body_of_another_type_is_415(bot, content_type):
     is_problem(bot.raw_post("/memories", b'{"content": "x"}', content_type), 415, "unsupported_media_type")
 
 
-@pytest.mark.parametrize(
-    "content_type", ["application/json; charset=UTF-8", "Application/JSON", "application/vnd.hub+json"]
-)
+@each("content_type", ["application/json; charset=UTF-8", "Application/JSON", "application/vnd.hub+json"])
 def test_json_with_other_media_types_is_accepted(bot, content_type):
     assert bot.raw_post("/memories", b'{"content": "x"}', content_type).status_code == 201
 

@@ -13,6 +13,7 @@ from memoryhub.memories import undo_last_change
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry, Memory
 from tests.api.conftest import Agent, is_problem
+from tests.cases import each
 
 Remember = Callable[..., Memory]
 PATH = "/projects/shop/page"
@@ -115,8 +116,8 @@ def test_new_line_is_a_pinned_memory_of_its_section(bot: Agent) -> None:
     assert bot.get(PATH).json()["sections"][0]["key"] == "questions"
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "name"),
+@each(
+    "body, status, name",
     [
         ({"action": "add", "section": "nonsense", "text": "x"}, 422, "section"),
         ({"action": "add", "section": "purpose", "text": "  "}, 422, "text"),

@@ -13,6 +13,7 @@ from django.utils import timezone
 from memoryhub.core.dates import format_iso
 from memoryhub.models import Event, Injection, Memory, Profile, Project, Session
 from tests.api.conftest import Agent, is_problem
+from tests.cases import each
 
 Remember = Callable[..., Memory]
 PROMPT = "How does the importer read the ledger files?"
@@ -76,7 +77,7 @@ def test_settings_of_a_closed_project_are_not_found(agent: Callable[..., Agent],
     assert other.get("/journal", object_type="project").json()["items"] == []
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         {"mode": "loud"},

@@ -20,6 +20,7 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.recall import RecallRequest, recall_memories
 from tests.api.conftest import bad_fields, is_problem
+from tests.cases import each
 
 EVERYTHING = {"allow_private": True, "allow_secret": True}
 
@@ -173,8 +174,8 @@ def test_filters_are_those_of_search(bot, remember):
     assert ids(ask(bot, project="park", tag="striped", category="animals")["index"]) == [wanted.uid]
 
 
-@pytest.mark.parametrize(
-    ("clearance", "flags", "levels"),
+@each(
+    "clearance, flags, levels",
     [
         ("secret", {}, {"public"}),
         ("secret", {"allow_private": True}, {"public", "private"}),
@@ -227,12 +228,12 @@ def test_a_summary_of_emoji_leaves_room_for_other_entries(bot, remember):
     assert len(ask(bot, max_tokens=700)["index"]) == 5
 
 
-@pytest.mark.parametrize("query", ["日本語" * 300, "🦓" * 900, '"\\' * 500, "\u0007" * 900, "ééé" * 400])
+@each("query", ["日本語" * 300, "🦓" * 900, '"\\' * 500, "\u0007" * 900, "ééé" * 400])
 def test_no_query_exceeds_the_smallest_budget(bot, query):
     assert ask(bot, query, max_tokens=100)["tokens_used"] <= 100
 
 
-@pytest.mark.parametrize("tokens", [99, 100_001, 0, -1, "many", 1.5, None])
+@each("tokens", [99, 100_001, 0, -1, "many", 1.5, None])
 def test_budget_out_of_range_is_refused(bot, tokens):
     assert bad_fields(bot.post("/recall", {"query": "zebra", "max_tokens": tokens})) == {"max_tokens"}
 

@@ -54,7 +54,7 @@ def read(agent: Any, path: str, memory: Memory) -> Any:
     return agent.get(address, allow_private="true", allow_secret="true", **asked)
 
 
-@pytest.mark.parametrize("path", READS)
+@each("path", READS)
 def test_reading_a_secret_is_journaled_with_the_reader(agent, giraffe, path):
     memory = giraffe("secret")
     assert read(agent("secret", "reader"), path, memory).status_code == 200

@@ -127,7 +127,7 @@ def test_a_snippet_marks_hits_and_escapes_the_rest(bot):
     assert "&lt;mark&gt;fake" in hit["snippet"]
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
+@each("mode", ["hybrid", "lexical", "semantic"])
 def test_every_mode_is_accepted_and_the_response_says_what_ran(bot, mode):
     bot.post("/memories", {"content": "zebra"})
     body = bot.get("/search", query="zebra", mode=mode).json()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
-import pytest
 from django.utils import timezone
 
 from memoryhub.maintenance.operations.summarize_old import summarise_old
 from memoryhub.models import Fact, JournalEntry, Memory
 from tests.api.conftest import is_problem
+from tests.cases import each
 
 TOKEN = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
 MESSAGE = "line 2 of content contains what looks like a GitHub token; remove it and store again"
@@ -63,7 +63,7 @@ def test_every_tool_refuses_a_credential(bot):
     assert problem["detail"] == MESSAGE
 
 
-@pytest.mark.parametrize("field", ["subject", "predicate", "object"])
+@each("field", ["subject", "predicate", "object"])
 def test_fact_with_a_credential_is_refused(bot, field):
     response = bot.post("/facts", {"subject": "a", "predicate": "b", "object": "c", field: TOKEN})
     assert is_problem(response, 422, "secret_detected")["errors"][0]["field"] == field

@@ -64,7 +64,7 @@ def test_unknown_fields_are_named_and_ignored(bot):
 
 
 @pytest.mark.conformance("store-35")
-@pytest.mark.parametrize(("ttl", "days"), [(3, 3), (0, None), (None, None), ("absent", 90)])
+@each("ttl, days", [(3, 3), (0, None), (None, None), ("absent", 90)])
 def test_ttl_sets_the_expiry(bot, ttl, days):
     body = {"content": "x"} if ttl == "absent" else {"content": "x", "ttl_days": ttl}
     expires = bot.post("/memories", body).json()["memory"]["expires_at"]
@@ -136,7 +136,7 @@ def test_error_never_repeats_a_value(bot):
         assert b"hunter2" not in bot.post("/facts", body).content
 
 
-@pytest.mark.parametrize("body", [[], "text", 5, None, True])
+@each("body", [[], "text", 5, None, True])
 def test_body_other_than_an_object_is_422(bot, body):
     is_problem(bot.raw_post("/memories", json.dumps(body).encode()), 422)
 

@@ -97,7 +97,7 @@ def test_list_shows_requested_and_cleared_levels(zoo, agent, endpoint, clearance
         assert seen(response, zoo) == expected(clearance, flags), flags
 
 
-@pytest.mark.parametrize("clearance", LEVELS)
+@each("clearance", LEVELS)
 def test_totals_count_only_listed_rows(zoo, agent, clearance):
     caller = agent(clearance)
     for flags in FLAGS:
@@ -114,7 +114,7 @@ def test_totals_count_only_listed_rows(zoo, agent, clearance):
         assert inserts["total"] == len(inserts["items"]) == count
 
 
-@pytest.mark.parametrize("clearance", LEVELS)
+@each("clearance", LEVELS)
 def test_statistics_count_only_visible_rows(zoo, agent, clearance):
     caller = agent(clearance)
     for flags in FLAGS:
@@ -126,7 +126,7 @@ def test_statistics_count_only_visible_rows(zoo, agent, clearance):
         assert stats["facts"] == 2 * len(visible)
 
 
-@pytest.mark.parametrize("clearance", LEVELS)
+@each("clearance", LEVELS)
 def test_hidden_memory_and_its_history_are_404(zoo, agent, clearance):
     caller = agent(clearance)
     for level, flags in product(WORDS, FLAGS):
@@ -145,8 +145,8 @@ def test_hidden_memory_and_its_history_are_404(zoo, agent, clearance):
                 assert {**body, "request_id": ""} == {**absent, "request_id": ""}
 
 
-@pytest.mark.parametrize("level", WORDS)
-@pytest.mark.parametrize("clearance", LEVELS)
+@each("level", WORDS)
+@each("clearance", LEVELS)
 def test_writes_cover_the_clearance_without_flags(zoo, agent, clearance, level):
     caller, uid = agent(clearance), zoo[level].uid
     fact = Fact.objects.get(subject="horse", sensitivity=level)
@@ -168,7 +168,7 @@ def test_writes_cover_the_clearance_without_flags(zoo, agent, clearance, level):
         assert Fact.objects.filter(pk=fact.pk).exists()
 
 
-@pytest.mark.parametrize("word", ["privatewords", "secretwords", "unknownwords", "cretwor"])
+@each("word", ["privatewords", "secretwords", "unknownwords", "cretwor"])
 def test_word_of_hidden_memories_finds_nothing(zoo, agent, word):
     answer = agent("public").get("/search", query=word, min_score=0, **FLAGS[3]).json()
     assert (answer["results"], answer["total"]) == ([], 0)
@@ -291,9 +291,7 @@ class TestConfinement:
         Fact.objects.create(subject="zebra", predicate="lives", object="in the zoo", project="zoo")
         return agent("secret", "farmer", projects=["farm"])
 
-    @pytest.mark.parametrize(
-        "endpoint", [d for d in LIST_ENDPOINTS if d not in ("session", "list by project")]
-    )
+    @each("endpoint", [d for d in LIST_ENDPOINTS if d not in ("session", "list by project")])
     def test_other_projects_are_hidden(self, confined, four_levels, endpoint):
         method, path, arguments = LIST_ENDPOINTS[endpoint]
         response = request(confined, method, path, {**arguments, **FLAGS[3]})

@@ -14,6 +14,7 @@ from memoryhub.backends.sqlite import schema as sqlite_schema
 from memoryhub.backends.tables import MEMORY_TABLE, TRIGRAM_CHARACTERS
 from memoryhub.memories.schemas import MAX_CONTENT, MemoryPatch
 from memoryhub.models import Memory
+from tests.cases import each
 
 FILLER = "lorem ipsum "
 END = TRIGRAM_CHARACTERS["content"]
@@ -45,7 +46,7 @@ def test_word_at_the_end_of_a_long_text_is_found(remember: Any) -> None:
     assert Memory.objects.search("xylophone").get() == memory
 
 
-@pytest.mark.parametrize(("at", "found"), [(100, 1), (END - 100, 1), (END + 100, 0)])
+@each("at, found", [(100, 1), (END - 100, 1), (END + 100, 0)])
 def test_part_of_a_word_is_found_at_the_beginning_of_a_long_text(remember: Any, at: int, found: int) -> None:
     remember(text_with("xylophone", at))
     assert Memory.objects.containing(["yloph"]).count() == found

@@ -119,6 +119,14 @@ def test_cache_has_a_limit(remember: Remember, monkeypatch: pytest.MonkeyPatch) 
     assert word_keys._cache._size == 0
 
 
+@pytest.mark.parametrize(("last", "bits"), [(2**31 - 1, 32), (2**31, 64)])
+def test_cached_keys_have_32_bits_if_they_fit(last: int, bits: int) -> None:
+    compact = word_keys._compact(np.array([1, last], np.int64))
+    assert (compact.tolist(), 8 * compact.itemsize) == ([1, last], bits)
+    found = word_keys._bring_up_to_date(compact, np.array([2**32]), np.array([2**32]))
+    assert found.tolist() == [1, last, 2**32]
+
+
 @pytest.mark.parametrize(
     ("known", "changed", "matching", "expected"),
     [

@@ -106,6 +106,7 @@ LOOKS_IN_A_STABLE_PAGE = f"async () => {{ await ({WAIT_FOR_FRAMES})(); return ({
 ALL_RULES_AND_FOCUS = f"""async (given) => {{
   return [await ({RUN_AXE})(given), ({UNSEEN_FOCUS})({ENDS_OF_ROWS}), ({TOO_WIDE})(), ({WIDE_TABLES})()];
 }}"""
+DEFAULT_RULES = f"async (given) => [await ({RUN_AXE})(given), ({TOO_WIDE})()]"
 SPACED_PROBLEMS = f"""() => {{
   const wide = ({TOO_WIDE})();
   ({SPACED})(true);
@@ -193,24 +194,35 @@ class PageChecks:
         if page.viewport_size == WIDE:
             yield from tables
 
+    def find_default_problems(self, page: Page, theme: Theme) -> list[str]:
+        """Apply axe's default rules, and the rules on colours to new looks of text; check the width.
+
+        Without the size of targets: what opens may cover a part of other targets.
+        """
+        new = self._new_looks(page, theme)
+        violations, wide = page.evaluate(DEFAULT_RULES, [new, ONLY_VIOLATIONS])
+        if not violations:  # the next test finds a defect of the same text too
+            self.compared[theme].update(new)
+        return [*map(describe, violations), *wide]
+
     def _new_looks(self, page: Page, theme: Theme) -> list[int]:
         looks = page.evaluate(LOOKS_IN_A_STABLE_PAGE)
         return [look for look in looks if look not in self.compared[theme]]
 
 
-def find_state_problems(page: Page) -> list[str]:
-    """Check a state that no address opens: light on a large screen, and dark on a small one.
+STATES = PageChecks()  # of all tests in this process: text that looks the same is compared once
 
-    With axe's default rules: what opens may cover a part of other targets.
-    """
+
+def find_state_problems(page: Page) -> list[str]:
+    """Check a state that no address opens: light on a large screen, and dark on a small one."""
     before = page.viewport_size or WIDE
     load_axe(page)
-    found = []
-    for viewport, theme in ((WIDE, "light"), (PHONE, "dark")):
+    found: list[str] = []
+    for viewport, theme in ALL_RULES:
         page.set_viewport_size(viewport)
         set_theme(page, theme)
-        problems = (*axe_problems(page, {}), *page.evaluate(TOO_WIDE))
-        found += [f"{theme}, {viewport['width']} px: {problem}" for problem in problems]
+        problems = STATES.find_default_problems(page, theme)
+        found += (f"{theme}, {viewport['width']} px: {problem}" for problem in problems)
     page.set_viewport_size(before)
     set_theme(page, "light")
     return found

@@ -29,20 +29,17 @@ def bob(person: Any) -> User:
     return User.objects.get(pk=user.pk)
 
 
-@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
-def test_a_new_colleague_is_let_in_to_one_project(
-    open_page: Any, chief: User, remember: Any, scripts: bool
-) -> None:
+def test_a_new_colleague_is_let_in_to_one_project(open_page: Any, chief: User, remember: Any) -> None:
     remember("hay in the barn", title="hay in the barn", project="farm")
     remember("lions in the zoo", title="lions in the zoo", project="zoo")
-    page = open_page("/people/", chief, java_script_enabled=scripts)
+    page = open_page("/people/", chief)
     page.locator("#id_username").fill("dora")
     page.get_by_label("Role", exact=True).select_option("curator")
     page.locator("#id_projects").fill("farm")
     page.get_by_role("button", name="Invite").click()
     link = page.get_by_label("Link", exact=True).input_value()
 
-    theirs = open_page("/invitation/" + link.partition("/invitation/")[2], java_script_enabled=scripts)
+    theirs = open_page("/invitation/" + link.partition("/invitation/")[2])
     theirs.locator("#id_password").fill("quite another phrase")
     theirs.locator("#id_again").fill("quite another phrase")
     theirs.get_by_role("button", name="Set password").click()

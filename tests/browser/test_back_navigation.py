@@ -11,26 +11,51 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
+from memoryhub import memories
 from memoryhub.facts import services
-from memoryhub.memories.schemas import FactDraft
-from memoryhub.models import Injection, Session
+from memoryhub.memories.schemas import FactDraft, MemoryDraft
+from memoryhub.models import Injection, Memory, Session
 from tests.browser.page_checks import WAIT_FOR_FRAMES
+from tests.cases import in_case
 
 MANY = 56  # more than a page of each list
 # Functions: the pages' security policy refuses the ``eval`` of an expression that is not true at once.
 FOCUS_IS_ON = "name => document.activeElement.textContent.trim() === name"
 SCROLL_IS = "y => Math.abs(scrollY - y) < 3"
+LISTS = (  # and the links in their rows
+    ("/memories/?project=zoo&order=-created_at", ".row-title a"),
+    ("/memories/?q=zebra&project=zoo&min_score=0", ".row-title a"),
+    ("/sessions/?project=zoo", "tbody th a"),
+    ("/timeline/entries/?project=zoo", ".timeline-title a"),
+    ("/facts/?predicate=eats", "td[data-label=Where] a"),
+    ("/injections/?project=zoo", ".injection .row-meta a"),
+    ("/journal/?operation=insert", "td[data-label=Object] a"),
+)
 
 
 @pytest.fixture
-def many(remember: Any, actor: Any) -> None:
-    """Enough rows for two pages of each list and a scrollbar."""
+def many(actor: Any) -> list[Memory]:
+    """Enough memories and sessions for two pages of each list and a scrollbar."""
     now = timezone.now()
-    for number in range(MANY):
-        at, name = now - timedelta(minutes=number), f"zebra {number:03}"
-        about = remember(name, project="zoo", session_id=f"night-{number:03}", created_at=at, importance=0.9)
-        draft = FactDraft(subject=name, predicate="eats", object="oats", memory_id=about.uid)
+    drafts = [
+        MemoryDraft(
+            content=f"zebra {number:03}",
+            project="zoo",
+            session_id=f"night-{number:03}",
+            created_at=now - timedelta(minutes=number),
+            importance=0.9,
+        )
+        for number in range(MANY)
+    ]
+    return [result.memory for result in memories.create_memories(drafts, actor)]
+
+
+@pytest.fixture
+def facts_and_injections(many: list[Memory], actor: Any) -> None:
+    for memory in many:
+        draft = FactDraft(subject=memory.title, predicate="eats", object="oats", memory_id=memory.uid)
         services.create_fact(draft, actor)
+    now = timezone.now()
     Injection.objects.bulk_create(
         Injection(session=session, project="zoo", at=now, prompt_preview="zebra?", took_ms=1)
         for session in Session.objects.all()
@@ -52,44 +77,35 @@ def there_and_back(page: Page, link: Any, back: Callable[[], Any]) -> None:
     page.wait_for_function(SCROLL_IS, arg=scrolled)
 
 
-@pytest.mark.parametrize(
-    ("path", "row"),
-    [
-        ("/memories/?project=zoo&order=-created_at", ".row-title a"),
-        ("/memories/?q=zebra&project=zoo&min_score=0", ".row-title a"),
-        ("/sessions/?project=zoo", "tbody th a"),
-        ("/timeline/entries/?project=zoo", ".timeline-title a"),
-        ("/facts/?predicate=eats", "td[data-label=Where] a >> nth=0"),
-        ("/injections/?project=zoo", ".injection .row-meta a"),
-        ("/journal/?operation=insert", "td[data-label=Object] a"),
-    ],
-)
+@pytest.mark.usefixtures("facts_and_injections")
 class TestEachList:
-    def test_the_browsers_back_button_restores_it(
-        self, open_page: Any, reader: Any, many: None, path: str, row: str
-    ) -> None:
-        page = open_page(path, reader)
-        rows = page.locator(f"main {row.removesuffix(' >> nth=0')}")
-        there_and_back(page, rows.nth(min(18, rows.count() - 1)), page.go_back)
+    def test_the_browsers_back_button_restores_it(self, open_page: Any, reader: Any) -> None:
+        page = open_page("about:blank", reader)
+        for path, row in LISTS:
+            with in_case(path):
+                page.goto(path)
+                rows = page.locator(f"main {row}")
+                there_and_back(page, rows.nth(min(18, rows.count() - 1)), page.go_back)
 
-    def test_the_next_page_has_its_own_address_without_scripts_too(
-        self, open_page: Any, reader: Any, many: None, path: str, row: str
-    ) -> None:
-        page = open_page(path, reader, java_script_enabled=False)
-        rows = page.locator(f"main {row.removesuffix(' >> nth=0')}")
-        page.locator("main .pages a[rel=next]").click()
-        page.wait_for_url(re.compile("cursor=|page=2"))
-        at, name, href = page.url, rows.nth(3).inner_text(), str(rows.nth(3).get_attribute("href"))
-        rows.nth(3).click()
-        page.wait_for_url(lambda url: url != at)
-        page.go_back()
-        page.wait_for_url(at)
-        expect(rows.nth(3)).to_have_text(name, use_inner_text=True)
-        expect(rows.nth(3)).to_have_attribute("href", href)
-        assert "zoo" in at or "predicate=eats" in at or "operation=insert" in at
+    def test_the_next_page_has_its_own_address_without_scripts_too(self, open_page: Any, reader: Any) -> None:
+        page = open_page("about:blank", reader, java_script_enabled=False)
+        for path, row in LISTS:
+            with in_case(path):
+                page.goto(path)
+                rows = page.locator(f"main {row}")
+                page.locator("main .pages a[rel=next]").click()
+                page.wait_for_url(re.compile("cursor=|page=2"))
+                at, name, href = page.url, rows.nth(3).inner_text(), str(rows.nth(3).get_attribute("href"))
+                rows.nth(3).click()
+                page.wait_for_url(lambda url, at=at: url != at)
+                page.go_back()
+                page.wait_for_url(at)
+                expect(rows.nth(3)).to_have_text(name, use_inner_text=True)
+                expect(rows.nth(3)).to_have_attribute("href", href)
+                assert "zoo" in at or "predicate=eats" in at or "operation=insert" in at
 
 
-def test_pages_and_facets_that_htmx_fetched_survive_too(open_page: Any, reader: Any, many: None) -> None:
+def test_pages_and_facets_that_htmx_fetched_survive_too(open_page: Any, reader: Any, many: Any) -> None:
     page = open_page("/memories/", reader)
     page.get_by_label("Sort").select_option("Most important")
     page.wait_for_url("**order=-importance**")
@@ -126,7 +142,7 @@ def test_the_clusters_of_duplicates_survive_too(open_page: Any, reader: Any, rem
     there_and_back(page, links.last, page.go_back)
 
 
-def test_a_memory_links_back_to_the_list_it_was_opened_from(open_page: Any, reader: Any, many: None) -> None:
+def test_a_memory_links_back_to_the_list_it_was_opened_from(open_page: Any, reader: Any, many: Any) -> None:
     page = open_page("/memories/?project=zoo&order=-created_at", reader)
     there_and_back(
         page,
@@ -135,7 +151,7 @@ def test_a_memory_links_back_to_the_list_it_was_opened_from(open_page: Any, read
     )
 
 
-def test_back_from_the_edit_shortcut_returns_to_the_row(open_page: Any, insider: Any, many: None) -> None:
+def test_back_from_the_edit_shortcut_returns_to_the_row(open_page: Any, insider: Any, many: Any) -> None:
     page = open_page("/memories/?project=zoo", insider)
     for _ in range(12):
         page.keyboard.press("j")
@@ -153,7 +169,7 @@ def test_a_memory_opened_directly_has_no_back_link(open_page: Any, reader: Any, 
     expect(page.locator(".back")).to_be_hidden()
 
 
-def test_a_list_that_is_opened_again_starts_at_the_top(open_page: Any, reader: Any, many: None) -> None:
+def test_a_list_that_is_opened_again_starts_at_the_top(open_page: Any, reader: Any, many: Any) -> None:
     page = open_page("/memories/", reader)
     page.locator("main .row-title a").nth(14).click()
     page.wait_for_url(lambda url: not url.endswith("/memories/"))
@@ -175,7 +191,7 @@ def test_times_stay_true_while_a_page_is_open(open_page: Any, reader: Any, remem
 
 
 def test_the_second_page_of_a_list_has_no_link_back_to_the_list(
-    open_page: Any, reader: Any, many: None
+    open_page: Any, reader: Any, many: Any
 ) -> None:
     page = open_page("/memories/", reader)
     page.get_by_role("link", name="Next page").click()

@@ -14,19 +14,22 @@ from memoryhub.access.policy import Actor
 from memoryhub.accounts import tokens
 from memoryhub.facts import services as fact_store
 from memoryhub.maintenance import executor
-from memoryhub.memories.schemas import FactDraft
+from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.models import Fact, MaintenanceRun, Memory
 from memoryhub.web.memories import selection, views
 from memoryhub.web.templatetags import hub
 from tests.browser.conftest import PHONE, OpenPage, Watch
 from tests.browser.page_checks import find_state_problems
+from tests.cases import in_case
 
 Remember = Callable[..., Memory]
 
 
 @pytest.fixture
-def ten(live_server: Any, remember: Remember) -> list[Memory]:
-    return [remember(f"memory number {n}", importance=0.8, session_id="s", project="p") for n in range(10)]
+def ten(live_server: Any, actor: Actor) -> list[Memory]:
+    fields = {"importance": 0.8, "session_id": "s", "project": "p"}
+    drafts = [MemoryDraft(content=f"memory number {n}", **fields) for n in range(10)]
+    return [result.memory for result in memories.create_memories(drafts, actor)]
 
 
 def boxes(page: Page) -> list[bool]:
@@ -174,19 +177,21 @@ def test_more_than_a_request_may_change_is_confirmed_and_run(
     assert live() == 10
 
 
-@pytest.mark.parametrize("where", ["/memories/?q=memory", "/timeline/entries/", "/sessions/s/"])
 def test_other_lists_of_memories_have_the_bar_too(
-    open_page: OpenPage, insider: User, ten: list[Memory], where: str
+    open_page: OpenPage, insider: User, ten: list[Memory]
 ) -> None:
-    page = open_page(where, insider)
-    page.locator(".row-check").nth(0).check()
-    page.locator(".row-check").nth(2).click(modifiers=["Shift"])
-    page.locator("#bulk").get_by_role("button", name="Demote").click()
-    expect(page.locator("#messages")).to_contain_text("3 memories demoted")
-    assert Memory.objects.filter(importance=0.4).count() == 3
-    page.locator("#messages").get_by_role("button", name="Undo").click()
-    expect(page.locator("#messages")).to_contain_text("Undone")
-    assert Memory.objects.filter(importance=0.8).count() == 10
+    page = open_page("about:blank", insider)
+    for path in ("/memories/?q=memory", "/timeline/entries/", "/sessions/s/"):
+        with in_case(path):
+            page.goto(path)
+            page.locator(".row-check").nth(0).check()
+            page.locator(".row-check").nth(2).click(modifiers=["Shift"])
+            page.locator("#bulk").get_by_role("button", name="Demote").click()
+            expect(page.locator("#messages")).to_contain_text("3 memories demoted")
+            assert Memory.objects.filter(importance=0.4).count() == 3
+            page.locator("#messages").get_by_role("button", name="Undo").click()
+            expect(page.locator("#messages")).to_contain_text("Undone")
+            assert Memory.objects.filter(importance=0.8).count() == 10
 
 
 def test_the_trash_gives_back_and_erases_after_asking(
@@ -238,8 +243,9 @@ def test_everything_works_without_scripts(open_page: OpenPage, insider: User, te
 def test_people_without_actions_see_no_checkboxes(
     open_page: OpenPage, reader: User, ten: list[Memory]
 ) -> None:
-    for where in ("/memories/", "/memories/?q=memory", "/timeline/entries/", "/sessions/s/", "/trash/"):
-        page = open_page(where, reader)
+    page = open_page("about:blank", reader)
+    for path in ("/memories/", "/memories/?q=memory", "/timeline/entries/", "/sessions/s/", "/trash/"):
+        page.goto(path)
         expect(page.locator(".row-check, #bulk, [data-check-all]")).to_have_count(0)
 
 
@@ -255,19 +261,21 @@ def test_bar_and_message_are_accessible_and_fit(
     assert not find_state_problems(page)
 
 
-@pytest.mark.parametrize("where", ["/trash/", "/facts/", "/you/"])
 def test_the_bar_is_accessible_where_other_things_are_ticked_too(
-    open_page: OpenPage, insider: User, ten: list[Memory], actor: Actor, where: str
+    open_page: OpenPage, insider: User, ten: list[Memory], actor: Actor
 ) -> None:
     memories.trash_memories([memory.uid for memory in ten[:3]], actor)
     for n in range(3):
         fact_store.create_fact(FactDraft(subject=f"s{n}", predicate="is", object="o"), actor)
     for name in ("laptop", "server"):
         tokens.issue_token(name, insider.username, actor=actor)
-    page = open_page(where, insider, viewport=PHONE)
-    page.locator(".row-check").first.check()
-    expect(page.locator("#bulk")).to_be_visible()
-    assert not find_state_problems(page)
+    page = open_page("about:blank", insider, viewport=PHONE)
+    for path in ("/trash/", "/facts/", "/you/"):
+        with in_case(path):
+            page.goto(path)
+            page.locator(".row-check").first.check()
+            expect(page.locator("#bulk")).to_be_visible()
+            assert not find_state_problems(page)
 
 
 def test_a_row_is_edited_in_place_by_keyboard_and_undone(

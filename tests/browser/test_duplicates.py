@@ -16,6 +16,7 @@ from tests.browser.page_checks import find_state_problems
 from .conftest import DESKTOP, PHONE, OpenPage, Watch, no_sideways_scrolling
 
 Remember = Callable[..., Memory]
+SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["with JavaScript", "without JavaScript"])
 pytestmark = pytest.mark.usefixtures("embedding")
 SAYING = "The build cache lives on the runner and is emptied every night"
 
@@ -41,10 +42,9 @@ def trashed() -> int:
     return Memory.objects.trashed().count()
 
 
-@pytest.mark.parametrize("scripts", [True, False], ids=["with JavaScript", "without JavaScript"])
 class TestJourney:
-    def test_merge_and_undo(self, open_page: OpenPage, ada: User, alike: list[Memory], scripts: bool) -> None:
-        page = open_page("/memories/", ada, java_script_enabled=scripts)
+    def test_merge_and_undo(self, open_page: OpenPage, ada: User, alike: list[Memory]) -> None:
+        page = open_page("/memories/", ada)
         page.get_by_role("link", name="Duplicates").click()
         expect(page.get_by_text("2 clusters among 5 memories")).to_be_visible()
         mine = cluster(page, SAYING)
@@ -60,6 +60,7 @@ class TestJourney:
         assert trashed() == 0
         assert Memory.objects.get(pk=alike[0].pk).labels.count() == 1
 
+    @SCRIPTS
     def test_another_one_is_kept_and_one_is_left_out(
         self, open_page: OpenPage, ada: User, alike: list[Memory], scripts: bool
     ) -> None:
@@ -74,6 +75,7 @@ class TestJourney:
         expect(page.get_by_text("Merged 2 memories")).to_be_visible()
         assert Memory.objects.trashed().get().merged_into == alike[1]
 
+    @SCRIPTS
     def test_not_duplicates_does_not_come_back(
         self, open_page: OpenPage, ada: User, alike: list[Memory], scripts: bool
     ) -> None:
@@ -84,6 +86,7 @@ class TestJourney:
         expect(page.get_by_text("1 cluster among 5 memories")).to_be_visible()
         assert trashed() == 0
 
+    @SCRIPTS
     def test_a_text_of_ones_own(
         self, open_page: OpenPage, ada: User, alike: list[Memory], scripts: bool
     ) -> None:

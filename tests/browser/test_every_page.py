@@ -31,6 +31,7 @@ from tests.browser.page_checks import (
     Requests,
     axe_on_each_page,
     find_excess_height,
+    find_state_problems,
     load_axe,
     unfold,
 )
@@ -124,6 +125,7 @@ def look_at(page: Page, addresses: Iterable[str]) -> None:
     assert not wrong, "\n" + "\n".join(f"{what}\n    on {places}" for what, places in wrong.items())
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("embedding")
 def test_every_page_passes_all_checks(
     open_page: OpenPage, live_server: Any, watch: Watch, settings: Any
@@ -140,6 +142,7 @@ def test_every_page_passes_all_checks(
     look_at(page, SiteWalk(client, boss).addresses())
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("embedding")
 def test_pages_of_the_demo_load_little_and_are_short_on_a_phone(open_page: OpenPage) -> None:
     full_store.run_demo()
@@ -172,12 +175,12 @@ def _check_weight_of_first_visits(open_page: OpenPage, boss: User) -> None:
         assert len(weights) <= page_weight.MAX_REQUESTS
 
 
-def test_nor_for_a_member_of_two_projects(open_page: OpenPage, watch: Watch) -> None:
+def test_pages_of_a_member_of_two_projects_pass_all_checks(open_page: OpenPage, watch: Watch) -> None:
     """A user whose pages show limits of rights, which the administrator never sees."""
     look_at(open_page("/you/", full_store.create_people()), [HERE])
 
 
-def test_nor_where_an_organisation_signs_people_in(
+def test_pages_of_single_sign_on_pass_all_checks(
     open_page: OpenPage, watch: Watch, person: Any, settings: Any
 ) -> None:
     """Bound to one of its people, known to it by an address only, and unknown to it."""
@@ -194,7 +197,7 @@ def test_nor_where_an_organisation_signs_people_in(
         look_at(page, [HERE])
 
 
-def test_nor_where_a_card_of_the_review_shows_all_of_its_text(
+def test_review_card_with_its_whole_text_passes_all_checks(
     open_page: OpenPage, person: Any, watch: Watch, remember: Any
 ) -> None:
     remember(full_store.MARKDOWN * 10)
@@ -204,7 +207,8 @@ def test_nor_where_a_card_of_the_review_shows_all_of_its_text(
     look_at(page, [HERE])
 
 
-def test_nor_where_nothing_was_stored_yet(open_page: OpenPage, reader: User, watch: Watch) -> None:
+@pytest.mark.long
+def test_pages_of_an_empty_store_pass_all_checks(open_page: OpenPage, reader: User, watch: Watch) -> None:
     """Also for a user without any permission."""
     watch.expect(404, 422)
     client = Client()
@@ -221,7 +225,7 @@ def test_nor_where_nothing_was_stored_yet(open_page: OpenPage, reader: User, wat
         (BadRequest("which one?"), 400),
     ],
 )
-def test_nor_where_a_page_cannot_be_shown(
+def test_error_pages_pass_all_checks(
     open_page: OpenPage, reader: User, watch: Watch, monkeypatch: Any, caplog: Any, raised: Any, status: int
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
@@ -238,7 +242,9 @@ def test_address_that_shows_another_page_is_found(open_page: OpenPage, watch: Wa
         look_at(open_page("/login/"), ["/memories/"])
 
 
-def test_nor_under_an_unknown_name(open_page: OpenPage, live_server: Any, watch: Watch) -> None:
+def test_page_of_an_unknown_host_passes_all_checks(
+    open_page: OpenPage, live_server: Any, watch: Watch
+) -> None:
     watch.expect(400)
     watch.host = f"strange.localhost:{urlsplit(live_server.url).port}"
     page = open_page(f"http://{watch.host}/")
@@ -246,12 +252,14 @@ def test_nor_under_an_unknown_name(open_page: OpenPage, live_server: Any, watch:
     look_at(page, [HERE])
 
 
-def test_nor_where_an_address_only_takes_forms(open_page: OpenPage, reader: User, watch: Watch) -> None:
+def test_page_of_an_address_that_only_takes_forms_passes_all_checks(
+    open_page: OpenPage, reader: User, watch: Watch
+) -> None:
     watch.expect(405)
     look_at(open_page("/acts/", reader), [HERE])
 
 
-def test_nor_where_someone_is_refused(open_page: OpenPage, reader: User, watch: Watch) -> None:
+def test_pages_of_refusals_pass_all_checks(open_page: OpenPage, reader: User, watch: Watch) -> None:
     watch.expect(403)
     look_at(open_page("/login/"), [HERE])
     look_at(open_page("/people/", reader), [HERE])
@@ -309,6 +317,17 @@ def test_defects_of_rows_are_found(open_page: OpenPage, watch: Watch) -> None:
     page.evaluate(HIDE_THE_RINGS)
     found = [one for one in checks.find_problems(page) if "no ring: button" in one]
     assert {one.rpartition(" ")[2] for one in found} >= {"1", "5"}
+
+
+def test_state_problems_are_found_in_text_that_was_compared(open_page: OpenPage, watch: Watch) -> None:
+    page = open_page("/login/")
+    assert not find_state_problems(page)
+    page.evaluate(MAKE_LABELS_FAINT, "@media all")
+    found = find_state_problems(page)
+    assert [one.partition(" (")[0] for one in found] == [
+        "light, 1280 px: color-contrast",
+        "dark, 390 px: color-contrast",
+    ]
 
 
 def test_contrast_is_checked_again_over_another_background(open_page: OpenPage, watch: Watch) -> None:

@@ -77,14 +77,6 @@ def test_switches_show_and_hide_what_is_private(open_page: Any, insider: Any, re
     expect(page.get_by_text("No memories yet")).to_be_visible()
 
 
-def test_the_keyboard_skips_to_the_content(open_page: Any, reader: Any) -> None:
-    page = open_page("/memories/", reader)
-    page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
-    page.keyboard.press("Enter")
-    expect(page.locator("#main")).to_be_focused()
-
-
 def test_on_a_phone_the_menu_opens_over_the_page(open_page: Any, reader: Any) -> None:
     page = open_page("/", reader, viewport=PHONE)
     link = page.get_by_role("navigation", name="Main").get_by_role("link", name="Memories")

@@ -9,8 +9,9 @@ from playwright.sync_api import Page, expect
 
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
-from tests.browser.conftest import DESKTOP, PHONE, OpenPage
+from tests.browser.conftest import DESKTOP, PHONE, OpenPage, press_tab
 from tests.browser.page_checks import EVERYTHING, Requests, axe_problems, load_axe
+from tests.cases import in_case
 
 PATHS = [
     "/",
@@ -40,13 +41,16 @@ FROM_THE_TOP = """() => {
   document.body.removeAttribute("tabindex");
 }"""
 # Records where the focus is after each Tab: -1 outside of the page, -2 at an element that is no stop itself.
-# To ask after each key takes longer.
+# To ask after each key takes longer. A repeated key has not moved the focus yet.
 RECORD_STOPS = """() => {
   window.stopsOfTab = [];
-  window.addEventListener("keyup", ({ key }) => {
+  const record = ({ key, type, repeat }) => {
     const { activeElement, body } = document;
-    if (key === "Tab") window.stopsOfTab.push(activeElement === body ? -1 : activeElement.stop ?? -2);
-  }, true);
+    if (key !== "Tab" || (type === "keydown" && !repeat)) return;
+    window.stopsOfTab.push(activeElement === body ? -1 : activeElement.stop ?? -2);
+  };
+  window.addEventListener("keydown", record, true);
+  window.addEventListener("keyup", record, true);
 }"""
 
 
@@ -66,8 +70,7 @@ def tab_over(page: Page) -> None:
     page.evaluate(RECORD_STOPS)
     pressed: list[int] = []
     for keys in [len(stops) + 1, *[1] * 19]:
-        for _ in range(keys):
-            page.keyboard.press("Tab")
+        press_tab(page, keys)
         pressed = page.evaluate("() => window.stopsOfTab")
         if (end := _end_of_page(pressed)) is not None:
             break
@@ -96,28 +99,28 @@ def test_tab_visits_everything_in_order_and_leaves_every_page(
         tab_over(page)
 
 
-@pytest.mark.parametrize("path", ["/memories/", "/facts/", "/timeline/entries/"])
-def test_nor_is_the_bar_of_the_ticked_left_out(
-    open_page: OpenPage, insider: Any, uid: str, path: str
-) -> None:
-    page = open_page(path, insider)
-    page.locator(".row-check").first.focus()
-    page.keyboard.press("Space")
-    expect(page.locator("#bulk")).to_be_visible()
-    tab_over(page)
+def test_tab_visits_the_bar_of_ticked_rows(open_page: OpenPage, insider: Any, uid: str) -> None:
+    page = open_page("about:blank", insider)
+    for path in ("/memories/", "/facts/", "/timeline/entries/"):
+        page.goto(path)
+        page.locator(".row-check").first.focus()
+        page.keyboard.press("Space")
+        expect(page.locator("#bulk")).to_be_visible()
+        tab_over(page)
 
 
-@pytest.mark.parametrize("label", ["Change the title", "Change the tags", "Change the importance"])
-def test_nor_is_a_field_that_opened_in_its_place(
-    open_page: OpenPage, insider: Any, uid: str, label: str
-) -> None:
-    page = open_page(f"/memories/{uid}/", insider)
+def test_tab_visits_fields_that_open_in_place(open_page: OpenPage, insider: Any, uid: str) -> None:
+    """Each of them in a page of its own."""
+    page = open_page("about:blank", insider)
     requests = Requests(page)
-    page.get_by_role("link", name=label).focus()
-    page.keyboard.press("Enter")
-    expect(page.locator("[data-inline-form] :focus")).to_be_visible()
-    requests.settle()  # until the browser has handled the field's autofocus, too
-    tab_over(page)
+    for name in ("title", "tags", "importance"):
+        with in_case(name):
+            page.goto(f"/memories/{uid}/")
+            page.get_by_role("link", name=f"Change the {name}").focus()
+            page.keyboard.press("Enter")
+            expect(page.locator("[data-inline-form] :focus")).to_be_visible()
+            requests.settle()  # until the browser has handled the field's autofocus, too
+            tab_over(page)
 
 
 @pytest.mark.usefixtures("embedding")
@@ -145,12 +148,15 @@ def test_the_first_tab_offers_to_skip_to_the_content(open_page: OpenPage, inside
     assert page.evaluate("Boolean(document.activeElement.closest('main'))")
 
 
-@pytest.mark.parametrize(("key", "name"), [("Control+k", "Go to"), ("?", "Keyboard")])
-def test_a_dialog_keeps_the_focus_and_gives_it_back(
-    open_page: OpenPage, insider: Any, uid: str, key: str, name: str
-) -> None:
+def test_a_dialog_keeps_the_focus_and_gives_it_back(open_page: OpenPage, insider: Any, uid: str) -> None:
     page = open_page("/memories/", insider)
     page.keyboard.press("j")
+    for key, name in (("Control+k", "Go to"), ("?", "Keyboard")):
+        with in_case(name):
+            _enter_and_leave_dialog(page, key, name)
+
+
+def _enter_and_leave_dialog(page: Page, key: str, name: str) -> None:
     before = page.evaluate("document.activeElement.textContent")
     page.keyboard.press(key)
     dialog = page.get_by_role("dialog", name=name, exact=True)
@@ -165,19 +171,18 @@ def test_a_dialog_keeps_the_focus_and_gives_it_back(
     page.wait_for_function("(before) => document.activeElement.textContent === before", arg=before)
 
 
-@pytest.mark.parametrize("button", ["Account of insider", "Menu"])
-def test_a_menu_opens_closes_and_gives_the_focus_back(
-    open_page: OpenPage, insider: Any, uid: str, button: str
-) -> None:
+def test_a_menu_opens_closes_and_gives_the_focus_back(open_page: OpenPage, insider: Any, uid: str) -> None:
     page = open_page("/memories/", insider, viewport=PHONE)
-    opener = page.get_by_role("button", name=button, exact=True)
-    opener.focus()
-    page.keyboard.press("Enter")
-    page.keyboard.press("Tab")
-    assert page.evaluate("Boolean(document.activeElement.closest(':popover-open'))")
-    page.keyboard.press("Escape")
-    expect(opener).to_be_focused()
-    expect(page.locator(":popover-open")).to_have_count(0)
+    for button in ("Account of insider", "Menu"):
+        with in_case(button):
+            opener = page.get_by_role("button", name=button, exact=True)
+            opener.focus()
+            page.keyboard.press("Enter")
+            page.keyboard.press("Tab")
+            assert page.evaluate("Boolean(document.activeElement.closest(':popover-open'))")
+            page.keyboard.press("Escape")
+            expect(opener).to_be_focused()
+            expect(page.locator(":popover-open")).to_have_count(0)
 
 
 def test_the_other_actions_of_a_memory_close_by_escape(open_page: OpenPage, insider: Any, uid: str) -> None:

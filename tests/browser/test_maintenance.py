@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from django.utils import timezone
 from playwright.sync_api import Page, expect
@@ -20,6 +19,7 @@ from memoryhub.maintenance.worker import Worker, stop_workers
 from memoryhub.models import MaintenanceRun, Memory
 
 from .conftest import OpenPage
+from .page_checks import find_state_problems
 
 Status = MaintenanceRun.Status
 
@@ -163,7 +163,7 @@ def test_permanent_loss_is_confirmed_first(
     press(page, "Purge expired", "Run…")
     expect(page.get_by_role("heading", level=1)).to_have_text("Permanently remove 1 memory?")
     assert not MaintenanceRun.objects.exists()
-    assert Axe().run(page).violations_count == 0
+    assert not find_state_problems(page)
     page.get_by_role("button", name="Remove permanently").click()
     executor.execute(newest())
     expect(page.get_by_text("permanently removed")).to_be_visible()

@@ -21,6 +21,7 @@ from memoryhub.models import Event, Memory, Session
 from .conftest import PHONE, OpenPage, Watch
 
 Remember = Callable[..., Memory]
+SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["with JavaScript", "without JavaScript"])
 RIGHTS = ("add_memory", "change_memory", "delete_memory", "erase_memory", "add_fact", "delete_fact")
 HOSTILE = "<script>alert(1)</script> <img src=x onerror=alert(1)> [x](javascript:alert(1))"
 
@@ -44,8 +45,8 @@ def too_wide(page: Page) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("scripts", [True, False], ids=["with JavaScript", "without JavaScript"])
 class TestJourney:
+    @SCRIPTS
     def test_a_memory_is_created_edited_trashed_and_restored(
         self, open_page: OpenPage, ada: User, scripts: bool
     ) -> None:
@@ -75,6 +76,7 @@ class TestJourney:
         expect(page.get_by_role("heading", level=1)).to_have_text("The boiler")
         assert Memory.objects.live().filter(title="The boiler").exists()
 
+    @SCRIPTS
     def test_a_refused_form_keeps_what_was_typed(
         self, open_page: OpenPage, ada: User, watch: Watch, scripts: bool
     ) -> None:
@@ -91,6 +93,7 @@ class TestJourney:
         page.get_by_role("button", name="Save", exact=True).click()
         expect(page.get_by_text("Stored.", exact=True)).to_be_visible()
 
+    @SCRIPTS
     def test_the_stored_text_can_be_shown(
         self, open_page: OpenPage, ada: User, remember: Remember, scripts: bool
     ) -> None:
@@ -102,11 +105,11 @@ class TestJourney:
         expect(page.locator(".view-read")).to_be_hidden()
 
     def test_erasing_asks_for_a_word(
-        self, open_page: OpenPage, ada: User, remember: Remember, watch: Watch, scripts: bool
+        self, open_page: OpenPage, ada: User, remember: Remember, watch: Watch
     ) -> None:
         watch.expect(422)
         memory = remember("to be gone")
-        page = open_page(f"/memories/{memory.uid}/", ada, java_script_enabled=scripts)
+        page = open_page(f"/memories/{memory.uid}/", ada)
         page.locator(".more > summary").click()
         page.get_by_role("link", name="Erase").click()
         page.get_by_label("Type “erase”").fill("no")

@@ -16,6 +16,7 @@ from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, Memory
 from tests.browser.page_checks import find_state_problems
+from tests.cases import in_case
 
 from .conftest import PHONE, OpenPage, no_sideways_scrolling
 
@@ -229,20 +230,19 @@ class TestByKeys:
 
 
 class TestWithoutScripts:
-    @pytest.mark.parametrize(
-        ("button", "said"), [("Approve", "Approved"), ("Demote", "Demoted"), ("Trash", "In the trash")]
-    )
     def test_a_button_decides_and_another_undoes_it(
-        self, open_page: OpenPage, ada: User, three: list[Memory], button: str, said: str
+        self, open_page: OpenPage, ada: User, three: list[Memory]
     ) -> None:
         page = open_page("/review/?tab=new", ada, java_script_enabled=False)
-        card(page, three[0]).get_by_role("button", name=button).click()
-        expect(page.get_by_text(f"{said}: Begin of the story")).to_be_visible()
-        expect(card(page, three[0])).to_have_count(0)
-        left(page, 2)
-        page.get_by_role("button", name="Undo").click()
-        expect(page.get_by_text("Undone.")).to_be_visible()
-        left(page, 3)
+        for button, said in (("Approve", "Approved"), ("Demote", "Demoted"), ("Trash", "In the trash")):
+            with in_case(button):
+                card(page, three[0]).get_by_role("button", name=button).click()
+                expect(page.get_by_text(f"{said}: Begin of the story")).to_be_visible()
+                expect(card(page, three[0])).to_have_count(0)
+                left(page, 2)
+                page.get_by_role("button", name="Undo").click()
+                expect(page.get_by_text("Undone.")).to_be_visible()
+                left(page, 3)
 
     @pytest.mark.usefixtures("embedding")
     def test_merging_has_a_page_of_its_own(self, open_page: OpenPage, ada: User, remember: Remember) -> None:

@@ -97,15 +97,6 @@ def test_hostile_text_stays_text(open_page: Any, reader: Any, remember: Any) -> 
     assert page.locator("#found script, #found img").count() == 0
 
 
-def test_slash_goes_to_the_search_box(open_page: Any, reader: Any, remember: Any) -> None:
-    remember("Feed the zebra.")
-    page = open_page("/", reader)
-    page.keyboard.press("/")
-    search = page.get_by_role("searchbox", name="Search memories")
-    expect(search).to_be_focused()
-    expect(search).to_have_value("")
-
-
 def test_keyboard_skips_the_filters(open_page: Any, reader: Any, zoo: None) -> None:
     page = open_page("/memories/?q=zebra", reader)
     skip = page.get_by_role("link", name="Skip the filters")
@@ -145,16 +136,6 @@ def test_an_unreachable_hub_is_reported(open_page: Any, reader: Any, zoo: None, 
     expect(page.get_by_role("link", name="Zebra crossing")).to_be_visible()
     expect(page.locator("#failure")).to_be_hidden()
     watch.problems[:] = [one for one in watch.problems if "Response Status Error Code 500" not in one]
-
-
-def test_on_a_phone_the_facets_open_as_a_sheet(open_page: Any, reader: Any, zoo: None) -> None:
-    page = open_page("/memories/?q=zebra", reader, viewport=PHONE)
-    facet = page.get_by_role("navigation", name="Filters by value").get_by_role("link", name="bugfix")
-    expect(facet).to_be_hidden()
-    page.get_by_role("button", name="Filters", exact=True).click()
-    facet.click()
-    expect(page).to_have_url(re.compile(r"type=bugfix"))
-    expect(page.get_by_role("link", name="Zebra feeding")).to_have_count(0)
 
 
 class TestFiltersByKeyboard:

@@ -38,11 +38,8 @@ def world(remember: Any, actor: Any) -> None:
         memories.create_memory(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
 
 
-@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
-def test_line_of_the_health_report_links_to_its_memories(
-    open_page: Any, reader: Any, world: None, scripts: bool
-) -> None:
-    page = open_page("/glance/", reader, java_script_enabled=scripts)
+def test_line_of_the_health_report_links_to_its_memories(open_page: Any, reader: Any, world: None) -> None:
+    page = open_page("/glance/", reader)
     expect(page.get_by_role("row", name="Stale").get_by_role("cell").first).to_have_text("9")
     page.get_by_role("link", name="Stale").click()
     expect(page.locator(".list-head").get_by_text("9 memories")).to_be_visible()

@@ -143,6 +143,7 @@ def visit(client: Any) -> dict[str, tuple[dict[str, str], str]]:
     return {address: found[address] for address in found if address not in walk.fragments}
 
 
+@pytest.mark.long
 def test_stored_markup_runs_loads_and_redirects_nothing(witness, monkeypatch):
     _check_every_page(witness, monkeypatch)
     _check_inserted_content(witness)

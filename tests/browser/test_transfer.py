@@ -52,11 +52,10 @@ def send(page: Page, path: Path, button: str) -> None:
     page.get_by_role("button", name=button, exact=True).click()
 
 
-@pytest.mark.parametrize("javascript", [True, False])
-def test_a_file_is_looked_through_and_then_imported(
-    open_page: OpenPage, writer: User, workers: None, notes: Path, javascript: bool
+def test_a_file_is_checked_and_then_imported(
+    open_page: OpenPage, writer: User, workers: None, notes: Path
 ) -> None:
-    page = open_page("/transfer/", writer, java_script_enabled=javascript)
+    page = open_page("/transfer/", writer)
     send(page, notes, "Check the file")
     expect(page.get_by_text("Nothing was stored.")).to_be_visible(timeout=20_000)
     expect(page.get_by_text("line 31: content:")).to_be_visible()

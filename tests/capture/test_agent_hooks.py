@@ -15,6 +15,7 @@ from memoryhub.core.agent_hooks import AGENTS, from_claude_code, hooks_configura
 from memoryhub.models import Event, Injection, Memory, Session
 from tests.api.conftest import bad_fields, is_problem
 from tests.capture.conftest import DATABASE, FIX
+from tests.cases import each
 
 PROMPT = "why does the planner scan the ledger partition index?"
 COMMAND = f'git commit -m "{FIX}"'
@@ -128,7 +129,7 @@ def context_of(key: str, answer: dict[str, Any]) -> str:
     return str(text)
 
 
-@pytest.mark.parametrize("key", PROMPTS)
+@each("key", PROMPTS)
 def test_commit_becomes_a_memory_of_the_project(bot, key):
     assert send(bot, key, COMMITS[key], "tool") == {}
     memory = Memory.objects.get()
@@ -136,7 +137,7 @@ def test_commit_becomes_a_memory_of_the_project(bot, key):
     assert Event.objects.get().tool_name == "Bash"
 
 
-@pytest.mark.parametrize("key", PROMPTS)
+@each("key", PROMPTS)
 def test_prompt_is_recorded_in_its_session(bot, key):
     send(bot, key, PROMPTS[key], "prompt")
     event = Event.objects.get()
@@ -144,7 +145,7 @@ def test_prompt_is_recorded_in_its_session(bot, key):
     assert Session.objects.get().cwd == "/home/ada/shop"
 
 
-@pytest.mark.parametrize("key", ["codex", "gemini", "opencode"])
+@each("key", ["codex", "gemini", "opencode"])
 def test_prompt_gets_memories_in_the_form_of_the_agent(bot, remember, key):
     memory = remember(DATABASE, project="shop", importance=1)
     answer = send(bot, key, PROMPTS[key], "prompt")
@@ -166,14 +167,14 @@ def test_answer_names_the_event_as_the_agent_does(bot, remember):
     assert answer["hookSpecificOutput"]["hookEventName"] == "BeforeAgent"
 
 
-@pytest.mark.parametrize("key", AGENTS)
+@each("key", AGENTS)
 def test_pinned_memory_is_shown_at_the_start(bot, remember, key):
     memory = remember("Deploys need two reviews", project="shop", pinned=True)
     assert memory.uid in context_of(key, send(bot, key, STARTS[key], "start"))
 
 
-@pytest.mark.parametrize("key", AGENTS)
-@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
+@each("key", AGENTS)
+@each("level", ["private", "secret", "cosmic"])
 def test_hidden_memory_is_not_shown(bot, remember, key, level):
     memory = remember(DATABASE, project="shop", importance=1, pinned=True)
     Memory.objects.filter(pk=memory.pk).update(sensitivity=level)
@@ -181,7 +182,7 @@ def test_hidden_memory_is_not_shown(bot, remember, key, level):
     assert send(bot, key, PROMPTS.get(key, STARTS[key]), "prompt") == {}
 
 
-@pytest.mark.parametrize("key", AGENTS)
+@each("key", AGENTS)
 def test_memory_of_another_project_is_not_shown_to_a_confined_token(agent, remember, key):
     memory = remember(DATABASE, project="bank", importance=1, pinned=True)
     confined = agent("public", projects=["shop"])
@@ -189,7 +190,7 @@ def test_memory_of_another_project_is_not_shown_to_a_confined_token(agent, remem
     assert memory.uid not in json.dumps(send(confined, key, PROMPTS.get(key, STARTS[key]), "prompt"))
 
 
-@pytest.mark.parametrize("key", PROMPTS)
+@each("key", PROMPTS)
 def test_private_part_of_a_prompt_is_not_stored(bot, key):
     send(bot, key, {**PROMPTS[key], "prompt": "see <private>the fox key</private> here"}, "prompt")
     assert "fox" not in Event.objects.get().preview
@@ -218,7 +219,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("key", FAILURES)
+@each("key", FAILURES)
 def test_failed_command_stores_no_commit(bot, key):
     send(bot, key, FAILURES[key], "tool")
     assert Event.objects.count() == 1
@@ -284,7 +285,7 @@ def test_edit_of_opencode_names_its_file(bot):
     assert (event.tool_name, event.files) == ("Edit", ["src/ledger.py"])
 
 
-@pytest.mark.parametrize("number", [1, 7, None, "0", [0]])
+@each("number", [1, 7, None, "0", [0]])
 def test_later_calls_of_the_model_of_antigravity_start_no_session(bot, remember, number):
     remember("Deploys need two reviews", project="shop", pinned=True)
     assert send(bot, "antigravity", {**ANTIGRAVITY, "invocationNum": number}, "start") == {}
@@ -297,7 +298,7 @@ def test_end_of_a_codex_session_makes_a_summary(bot):
     assert Session.objects.get().summary
 
 
-@pytest.mark.parametrize("key", ["codex", "gemini", "cursor"])
+@each("key", ["codex", "gemini", "cursor"])
 def test_command_to_pause_stops_the_prompt_with_its_answer(bot, key):
     answer = send(bot, key, {**PROMPTS[key], "prompt": "/memoryhub:pause 1"})
     reason = answer.pop(AGENTS[key].reason)
@@ -305,8 +306,8 @@ def test_command_to_pause_stops_the_prompt_with_its_answer(bot, key):
     assert answer == AGENTS[key].refusal
 
 
-@pytest.mark.parametrize("key", PROMPTS)
-@pytest.mark.parametrize("name", ["Stop", "", None, 5, ["SessionStart"], "x" * 10_000])
+@each("key", PROMPTS)
+@each("name", ["Stop", "", None, 5, ["SessionStart"], "x" * 10_000])
 def test_other_event_is_ignored(bot, key, name):
     assert send(bot, key, {**PROMPTS[key], "hook_event_name": name}) == {}
     assert not Event.objects.exists()

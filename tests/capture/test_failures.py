@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from memoryhub.models import Event, Memory
 from tests.capture.conftest import FIX
 from tests.capture.test_claude_code import hook, send
+from tests.cases import each
 
 
 def failure(command: str, error: Any, **more: Any) -> dict[str, Any]:
@@ -36,7 +35,7 @@ def test_interrupted_call_is_no_failure(bot):
     assert (event.event, event.skip_reason) == ("tool:post", "routine")
 
 
-@pytest.mark.parametrize("error", [None, 7, [], {"a": [1]}, "", True])
+@each("error", [None, 7, [], {"a": [1]}, "", True])
 def test_failed_call_accepts_any_error(bot, error):
     assert send(bot, failure("make", error)) == {}
     assert Event.objects.get().skip_reason == "routine"

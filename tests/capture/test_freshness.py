@@ -14,6 +14,7 @@ from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import CodeReference, Event, JournalEntry, Memory
 from tests.capture.conftest import AgentSession
 from tests.capture.test_costs import counted
+from tests.cases import each
 
 PATH = "src/client.py"
 LINES = [
@@ -106,8 +107,8 @@ def test_removed_file_marks_the_memory(memory, later):
     assert is_marked(memory)
 
 
-@pytest.mark.parametrize(
-    ("command", "cwd"),
+@each(
+    "command, cwd",
     [
         ("rm -rf src", "/shop"),
         ("cd src && rm client.py", "/shop"),
@@ -121,7 +122,7 @@ def test_removal_is_noticed_by_folder_and_from_any_folder(memory, later, command
     assert is_marked(memory)
 
 
-@pytest.mark.parametrize("command", [f"git rm --cached {PATH}", "rm src/other.py", "rm -rf build"])
+@each("command", [f"git rm --cached {PATH}", "rm src/other.py", "rm -rf build"])
 def test_other_removals_mark_nothing(memory, later, command):
     later.tool("Bash", {"command": command}, {"stdout": ""})
     assert not is_marked(memory)
@@ -267,7 +268,7 @@ class TestDecisions:
 
 
 class TestAccess:
-    @pytest.mark.parametrize("level", ["private", "secret", "unknown"])
+    @each("level", ["private", "secret", "unknown"])
     def test_agent_marks_no_memory_that_it_may_not_see(self, memory, open_session, level):
         Memory.objects.update(sensitivity=level)
         public = open_session("s2", clearance="public")
@@ -335,7 +336,7 @@ class TestCost:
         assert "could not be compared" in caplog.text
 
 
-@pytest.mark.parametrize(
+@each(
     "response",
     [
         None,
@@ -346,9 +347,7 @@ class TestCost:
         {"file": {"content": 7}},
     ],
 )
-@pytest.mark.parametrize(
-    "given", [None, {"file_path": PATH, "edits": [3, {"old_string": 5}]}, {"file_path": PATH}]
-)
+@each("given", [None, {"file_path": PATH, "edits": [3, {"old_string": 5}]}, {"file_path": PATH}])
 def test_calls_of_any_shape_are_taken(memory, later, given, response):
     for tool in ("Read", "Edit", "MultiEdit", "Write", "NotebookEdit"):
         later.tool(tool, given, response)

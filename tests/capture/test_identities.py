@@ -12,6 +12,7 @@ from memoryhub.capture import projects
 from memoryhub.capture.identities import normalise_remote
 from memoryhub.models import JournalEntry, Memory, Project, ProjectIdentity, Session
 from tests.api.conftest import Agent, is_problem
+from tests.cases import each
 
 ROOT, OTHER_ROOT = "a" * 40, "b" * 40
 APP = {"name": "app", "remote": "git@example.org:owner/app.git", "root": ROOT}
@@ -135,7 +136,7 @@ def test_other_endpoints_take_the_repository(bot: Agent) -> None:
     assert Session.objects.get(session_id="s3").project == "p"
 
 
-@pytest.mark.parametrize(
+@each(
     "repository",
     [
         "text",

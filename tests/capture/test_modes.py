@@ -16,6 +16,7 @@ from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.models import Event, EventCount, Injection, JournalEntry, Memory, Project, Session
 from tests.api.conftest import Agent, is_problem, stored
 from tests.capture.conftest import DATABASE, DESIGN, FIX, AgentSession
+from tests.cases import each
 
 ADMIN = system_actor("tests")
 TITLE = "Read each file once"
@@ -302,8 +303,8 @@ def test_settings_that_changed_since_are_not_undone(db: None) -> None:
         project_changes.undo_project_change(changed.undo, ADMIN)
 
 
-@pytest.mark.parametrize(
-    ("values", "field"),
+@each(
+    "values, field",
     [
         ({"mode": "loud"}, "mode"),
         ({"pause_hours": -1}, "pause_hours"),

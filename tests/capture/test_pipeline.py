@@ -11,6 +11,7 @@ from memoryhub import capture as hooks
 from memoryhub.models import Event, Fact, Session
 from tests.api.conftest import bad_fields, is_problem
 from tests.capture.conftest import DATABASE, FIX
+from tests.cases import each
 
 
 def named(answer):
@@ -201,8 +202,8 @@ def test_identical_calls_without_time_are_separate_events(agent_session):
 # --- What is refused ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
+@each(
+    "body, field",
     [
         ({"event": "tool:pre"}, "event"),
         ({"event": "session:checkpoint"}, "event"),

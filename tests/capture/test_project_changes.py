@@ -38,6 +38,7 @@ from memoryhub.models import (
 )
 from tests.api.conftest import Agent, bad_fields, is_problem
 from tests.capture.test_identities import APP, OTHER, next_project_of, project_of
+from tests.cases import each
 
 ADMIN = system_actor("tests")
 MOVED = (Memory, Fact, Session, Injection, Event, ProjectIdentity, Membership, AgentToken, MemoryCheck)
@@ -82,7 +83,7 @@ def forbidden() -> list[list[str]]:
     return list(MemoryCheck.objects.order_by("pk").values_list("never_projects", flat=True))
 
 
-@pytest.mark.parametrize("operation", ["merge", "split"])
+@each("operation", ["merge", "split"])
 def test_checks_still_refuse_memories_that_move_to_another_project(work: Agent, operation: str) -> None:
     if operation == "merge":
         change = project_changes.merge_projects("app", "other/app", ADMIN)
@@ -113,7 +114,7 @@ def test_rename_is_undone_exactly(work: Agent) -> None:
         undo(changed)
 
 
-@pytest.mark.parametrize("operation", ["rename", "merge"])
+@each("operation", ["rename", "merge"])
 def test_undo_restores_former_names_that_were_replaced(work: Agent, operation: str) -> None:
     """Another project has had both names before, for everyone and for one person's agents."""
     other = Project.objects.create(name="older")
@@ -151,7 +152,7 @@ def test_rename_takes_memberships_tokens_and_saved_searches_along(work: Agent) -
     assert user_clearance(User.objects.get(username="bob")).projects == {"app"}
 
 
-@pytest.mark.parametrize("name", ["other/app", "of-a-member", "of-a-token", "configured"])
+@each("name", ["other/app", "of-a-member", "of-a-token", "configured"])
 def test_rename_to_a_used_name_is_refused(work: Agent, name: str) -> None:
     Membership.objects.create(user=User.objects.create_user("bob"), project="of-a-member")
     tokens.issue_token("bot", "bob", "public", projects=["of-a-token"], actor=ADMIN)
@@ -188,7 +189,7 @@ def test_undo_of_a_merge_leaves_what_was_added_or_erased_since(work: Agent) -> N
     assert (counts("other/app")[0], counts("app")[0]) == (3, 5)
 
 
-@pytest.mark.parametrize("operation", ["rename", "merge"])
+@each("operation", ["rename", "merge"])
 def test_undo_is_refused_until_a_later_rename_or_merge_is_undone(work: Agent, operation: str) -> None:
     memories.create_memory(MemoryDraft(content="a note", project="notes"), ADMIN)
     before = picture()
@@ -232,7 +233,7 @@ def test_merged_project_has_the_stricter_settings(work: Agent) -> None:
     assert (merged.sends_page, merged.off_page_facts) == (True, ["f1"])
 
 
-@pytest.mark.parametrize(("source", "target"), [(2, None), (2, 1), (None, 2)])
+@each("source, target", [(2, None), (2, 1), (None, 2)])
 def test_merged_project_is_paused_as_long_as_either(
     work: Agent, source: float | None, target: float | None
 ) -> None:
@@ -268,7 +269,7 @@ def test_split_project_has_the_settings_of_the_first(work: Agent) -> None:
     assert (part.mode, part.sends_page, part.off_page_facts) == ("approve", False, ["f1"])
 
 
-@pytest.mark.parametrize("levels", [None, ("public", "private"), ("", "private")])
+@each("levels", [None, ("public", "private"), ("", "private")])
 def test_merge_that_would_show_a_member_more_is_refused(work: Agent, levels: tuple[str, str] | None) -> None:
     bob = User.objects.create_user("bob")
     Membership.objects.create(user=bob, project="app", clearance=levels[1] if levels else "private")
@@ -378,7 +379,7 @@ def test_split_by_filter_moves_the_matching_memories(work: Agent) -> None:
     assert Session.objects.filter(project="part", session_id="of app").exists()
 
 
-@pytest.mark.parametrize("folder", ["", "/home/ada/ap", "/home/ada/app/x", "/%", "/_"])
+@each("folder", ["", "/home/ada/ap", "/home/ada/app/x", "/%", "/_"])
 def test_split_of_nothing_is_refused(work: Agent, folder: str) -> None:
     Session.objects.filter(project="app").update(cwd="/home/ada/app")
     with pytest.raises(StoreError):
@@ -449,8 +450,8 @@ def test_api_refuses_bad_moves(work: Agent, agent: Callable[..., Agent]) -> None
     is_problem(limited.post("/project-merges", {"project": "app", "into": "other"}), 403)
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "merged"),
+@each(
+    "source, target, merged",
     [(None, None, None), (20, None, 20), (7, None, None), (None, 9, None), (30, 20, 30), (0, 30, 0)],
 )
 def test_merged_project_has_the_higher_cap_until_the_undo(

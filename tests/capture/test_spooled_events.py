@@ -12,6 +12,7 @@ from memoryhub.models import AgentToken, Event, Injection, Memory, Session
 from tests.api.conftest import is_problem
 from tests.capture.conftest import DATABASE, FIX
 from tests.capture.test_claude_code import HOOK, commit, hook, send
+from tests.cases import each
 
 QUESTION = "why does the planner scan the ledger partition index?"
 EARLIER = "2026-08-01T10:00:00Z"
@@ -45,7 +46,7 @@ def test_late_events_keep_their_times(bot):
     assert Session.objects.get().started_at.minute == 1
 
 
-@pytest.mark.parametrize("ahead", [timedelta(hours=2), timedelta(days=2), timedelta(days=365 * 20)])
+@each("ahead", [timedelta(hours=2), timedelta(days=2), timedelta(days=365 * 20)])
 def test_late_event_of_a_clock_that_is_ahead_is_recorded_now(bot, ahead):
     at = timezone.now() + ahead
     query = f"?event_id=a1&at={at:%Y-%m-%dT%H:%M:%SZ}&late=true"
@@ -53,7 +54,7 @@ def test_late_event_of_a_clock_that_is_ahead_is_recorded_now(bot, ahead):
     assert Event.objects.get().at <= timezone.now()
 
 
-@pytest.mark.parametrize("at", ["nonsense", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00"])
+@each("at", ["nonsense", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00"])
 def test_late_event_with_a_time_that_no_clock_has_is_refused_or_recorded(bot, at):
     path = f"{HOOK}?event_id=a1&late=true&at={at}"
     answer = bot.post(path, hook("UserPromptSubmit", prompt=QUESTION))
@@ -86,7 +87,7 @@ def test_secret_in_a_late_event_is_not_stored(bot):
     assert not Memory.objects.exists()
 
 
-@pytest.mark.parametrize("event_id", ["x" * 65, "a b", "é", "a%00"])
+@each("event_id", ["x" * 65, "a b", "é", "a%00"])
 def test_event_id_of_another_form_is_refused(bot, event_id):
     is_problem(bot.post(f"{HOOK}?event_id={event_id}", hook("SessionStart")), 422)
 

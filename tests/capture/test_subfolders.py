@@ -6,6 +6,7 @@ import pytest
 
 from memoryhub.capture.paths import working_subfolder
 from tests.capture.conftest import agent_session, bot
+from tests.cases import each
 
 __all__ = ["agent_session", "bot"]
 
@@ -57,7 +58,7 @@ def test_subfolder_must_be_the_end_of_the_working_folder(cwd, given, found):
     assert working_subfolder([given], cwd) is None
 
 
-@pytest.mark.parametrize("pattern", ["/packages/api/private/", "/private/", "private/"])
+@each("pattern", ["/packages/api/private/", "/private/", "private/"])
 def test_ignored_files_are_matched_from_the_top_and_from_the_subfolder(agent_session, bot, pattern):
     assert bot.patch("/projects/shop", {"ignored_paths": pattern}).status_code == 200
     agent_session.ok("session:start", cwd=CWD, repository=REPOSITORY)

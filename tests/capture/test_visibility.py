@@ -13,6 +13,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.models import Event, Fact, Injection, JournalEntry, MaintenanceRun, Memory
 from tests.capture.conftest import DATABASE, DESIGN, FIX, AgentSession
+from tests.cases import each
 
 LEVELS = ("public", "private", "secret")
 WORDS = {"public": "heron", "private": "osprey", "secret": "bittern"}
@@ -46,8 +47,8 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize(("clearance", "asked", "seen"), [ASKED[1], ASKED[2], ASKED[4], ASKED[5]])
-@pytest.mark.parametrize("path", ["/sessions/four", "/timeline", "/memories", "/search?query=counter+index"])
+@each("clearance, asked, seen", [ASKED[1], ASKED[2], ASKED[4], ASKED[5]])
+@each("path", ["/sessions/four", "/timeline", "/memories", "/search?query=counter+index"])
 def test_each_endpoint_shows_requested_and_allowed_levels(four, agent, clearance, asked, seen, path):
     answer = agent(clearance, "reader").get(path.partition("?")[0], **asked, **dict(_query(path)))
     assert answer.status_code == 200
@@ -60,7 +61,7 @@ def _query(path):
     return [tuple(part.replace("+", " ").split("=")) for part in query.split("&")] if query else []
 
 
-@pytest.mark.parametrize(("clearance", "asked", "seen"), ASKED)
+@each("clearance, asked, seen", ASKED)
 def test_prompt_injects_requested_and_allowed_levels(four, agent, clearance, asked, seen, configure):
     configure(injection_min_score=0.0)
     reader = AgentSession(agent(clearance, "reader"), "other")
@@ -205,7 +206,7 @@ def test_one_guarded_event_hides_the_session_id(open_session, remember):
     assert JournalEntry.objects.get(operation="consolidate").object_id != "hidden-one"
 
 
-@pytest.mark.parametrize("level", ["public", "private", "secret", "cosmic"])
+@each("level", ["public", "private", "secret", "cosmic"])
 def test_old_journal_row_with_a_session_id_is_visible_with_the_session(open_session, agent, level):
     open_session("old-one").ok("prompt:submit", {"prompt": "what is due?"})
     Event.objects.update(sensitivity=level)

@@ -4,12 +4,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from memoryhub.models import AgentToken
+from tests.cases import each
 
 
-@pytest.mark.parametrize(
-    ("option", "field"),
-    [("--projects=", "projects"), ("--projects= , ", "projects"), ("--rights=", "rights")],
-)
+@each("option, field", [("--projects=", "projects"), ("--projects= , ", "projects"), ("--rights=", "rights")])
 def test_a_list_that_names_nothing_is_refused(db, option, field):
     with pytest.raises(CommandError, match=f"^{field}: .*at least one"):
         call_command("create_token", "claude", option)

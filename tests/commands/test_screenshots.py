@@ -89,7 +89,7 @@ def test_a_real_store_in_the_environment_is_not_taken(tmp_path):
 
 
 @pytest.mark.browser
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(installed() is None, reason="needs Chromium")
 def test_it_takes_pictures_in_both_themes_and_widths_and_leaves_no_store_behind(tmp_path):
     from PIL import Image

@@ -34,16 +34,20 @@ def test_arguments_and_exit_code_are_those_of_pytest(given):
 
 
 @pytest.mark.parametrize(("processors", "processes"), [(2, 3), (64, MAX_PROCESSES)])
-def test_default_leaves_out_served_and_uses_all_processors(given, monkeypatch, processors, processes):
+def test_default_leaves_out_served_and_long_tests(given, monkeypatch, processors, processes):
     monkeypatch.setattr("os.cpu_count", lambda: processors)
     with pytest.raises(SystemExit):
         Command().run_from_argv(["manage.py", "test"])
-    assert given == [["-n", str(processes), "--dist", "worksteal", "-m", "not served"]]
+    assert given == [["-n", str(processes), "--dist", "worksteal", "-m", "not served and not long"]]
 
 
 @pytest.mark.parametrize(
     ("option", "selection"),
-    [("--fast", "not browser and not served and not slow"), ("--served", "served")],
+    [
+        ("--fast", "not browser and not served and not long and not slow"),
+        ("--long", "long"),
+        ("--served", "served"),
+    ],
 )
 def test_option_selects_tests_by_their_markers(given, option, selection):
     with pytest.raises(SystemExit):
@@ -79,7 +83,7 @@ def test_tests_use_their_own_settings(monkeypatch, name, module):
     assert os.environ["DJANGO_SETTINGS_MODULE"] == module
 
 
-@pytest.mark.slow
+@pytest.mark.served
 def test_tests_in_one_process_use_the_database_that_is_named(tmp_path):
     (tmp_path / "test_vendor.py").write_text(
         "import pytest\n\n\n@pytest.mark.django_db\ndef test_vendor():\n"

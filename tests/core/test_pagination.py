@@ -15,7 +15,7 @@ from memoryhub.core.pagination import InvalidCursor, paginate, seal, unseal
 from memoryhub.memories.filters import ORDERS, MemoryFilter
 from memoryhub.models import Event, JournalEntry, Memory, Session
 from memoryhub.stats import timeline as timelines
-from tests.cases import rolled_back
+from tests.cases import each, rolled_back
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 # Few distinct moments, so that many rows share one.
@@ -145,8 +145,8 @@ def test_invalid_cursor_is_refused(db, cursor):
         paginate(Memory.objects.all(), "updated_at", 5, cursor)
 
 
-@pytest.mark.parametrize(
-    ("column", "value"),
+@each(
+    "column, value",
     [
         ("importance", None),
         ("importance", "x"),
@@ -266,8 +266,8 @@ def test_end_is_above_and_start_below_at_the_same_moment(db):
     ]
 
 
-@pytest.mark.parametrize(
-    ("filters", "kinds"),
+@each(
+    "filters, kinds",
     [
         ({}, {"memory", "event", "boundary", "session_start", "session_end"}),
         ({"project": "p"}, {"memory", "event", "boundary", "session_start", "session_end"}),

@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from memoryhub.models import Digest, JournalEntry, Memory
+from tests.cases import each
 from tests.clients import create_person, signed_in_client
 from tests.digests.mail_server import MailServer
 from tests.embeddings import servers
@@ -75,8 +76,8 @@ def test_secret_of_a_webhook_is_shown_once(browser: Client) -> None:
     assert not JournalEntry.objects.filter(detail__icontains="whsec").exists()
 
 
-@pytest.mark.parametrize(
-    ("values", "problem"),
+@each(
+    "values, problem",
     [
         ({"channel": "webhook", "url": "https://10.0.0.5/x"}, "Leads to a private address"),
         ({"channel": "webhook", "url": ""}, "Must be an address"),

@@ -9,6 +9,7 @@ import pytest
 from memoryhub.extraction import queue
 from memoryhub.models import Extraction, Memory
 from tests.api.conftest import is_problem
+from tests.cases import each
 from tests.extraction.conftest import SAID
 
 
@@ -107,8 +108,8 @@ def test_personal_memories_belong_to_the_owner(bot: Any) -> None:
     assert set(Memory.objects.values_list("scope", "owner")) == {("personal", "ada")}
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
+@each(
+    "body, field",
     [
         ({}, "messages"),
         ({"messages": "hello"}, "messages"),

@@ -14,6 +14,7 @@ from memoryhub.extraction.comparison import Decision, Verdict
 from memoryhub.extraction.deduplication import DedupDecision, create_deduplicated
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Embedding, JournalEntry, Memory, Revision
+from tests.cases import each
 
 Remember = Callable[..., Memory]
 TEXT = "Ada leads the billing team"
@@ -54,7 +55,7 @@ class TestEitherWay:
         assert "billing" not in str(row.detail)
         assert Memory.objects.count() == 1
 
-    @pytest.mark.parametrize("level", ["public", "private", "secret"])
+    @each("level", ["public", "private", "secret"])
     def test_skip_is_journaled_at_the_stricter_level(
         self, remember: Remember, again: Any, level: str
     ) -> None:
@@ -79,7 +80,7 @@ class TestEitherWay:
         remember(TEXT)
         assert again(OTHER).outcome == "created"
 
-    @pytest.mark.parametrize("category", ["events", "cases"])
+    @each("category", ["events", "cases"])
     def test_events_and_cases_are_never_merged(self, remember: Remember, again: Any, category: str) -> None:
         remember(TEXT, category=category)
         assert again(MORE, category=category).outcome == "created"

@@ -12,6 +12,7 @@ from memoryhub.facts import queries, services
 from memoryhub.memories import Conflict, NotFound
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry
+from tests.cases import each
 
 
 def store(actor, object="SQLite", subject="hub", predicate="runs on", **fields):
@@ -31,7 +32,7 @@ def test_same_triple_updates_its_confidence(db, actor):
     ]
 
 
-@pytest.mark.parametrize("other", [{"project": "p"}, {"sensitivity": "private"}, {"object": "sqlite"}])
+@each("other", [{"project": "p"}, {"sensitivity": "private"}, {"object": "sqlite"}])
 def test_other_project_level_or_word_is_another_fact(db, actor, other):
     store(actor)
     assert store(actor, **other)[1] is True
@@ -45,8 +46,8 @@ def test_repeated_fact_keeps_its_memory_and_session(remember, actor):
 
 
 @pytest.mark.conformance("store-10")
-@pytest.mark.parametrize(
-    ("filters", "found"),
+@each(
+    "filters, found",
     [
         ({}, {"SQLite", "PostgreSQL", "Linux"}),
         ({"subject": "hub"}, {"SQLite", "PostgreSQL"}),

@@ -14,6 +14,7 @@ from django.contrib.staticfiles import finders
 from django.test import Client
 
 from memoryhub.http.middleware import SECURITY_HEADERS
+from tests.cases import each
 from tests.csp import parse_policy
 from tests.http.url_walk import patterns
 
@@ -49,7 +50,7 @@ def not_kept(response):
     return "no-store" in response["Cache-Control"]
 
 
-@pytest.mark.parametrize("method", ["get", "post", "put", "delete", "head", "options", "trace"])
+@each("method", ["get", "post", "put", "delete", "head", "options", "trace"])
 def test_every_url_has_headers_for_anonymous_visitors(db, method):
     client = Client(raise_request_exception=False)
     for address, pattern in patterns():
@@ -61,8 +62,8 @@ def test_every_url_has_headers_for_anonymous_visitors(db, method):
         assert not_kept(response), address
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
+@each(
+    "path, status",
     [
         ("/nowhere/", 404),
         ("/memories", 301),

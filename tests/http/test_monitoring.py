@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.core.logs import JsonFormatter
 from tests.api.conftest import is_problem
+from tests.cases import each
 
 TOKEN = "a-token-for-prometheus"
 
@@ -41,7 +42,7 @@ class TestAccess:
         settings.METRICS_TOKEN = ""
         assert scrape().status_code == 404
 
-    @pytest.mark.parametrize("sent", ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x"])
+    @each("sent", ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x"])
     def test_other_tokens_are_refused(self, db, sent):
         problem = is_problem(scrape(Authorization=sent), 401, "unauthenticated")
         assert "MEMORYHUB_METRICS_TOKEN" in problem["detail"]

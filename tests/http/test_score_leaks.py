@@ -23,7 +23,7 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.lexical import count_terms
 from tests.api.conftest import Agent, agent
-from tests.cases import rolled_back
+from tests.cases import each, rolled_back
 
 __all__ = ["agent"]
 
@@ -68,8 +68,9 @@ CONTROL = "brontosnap"
 CONTROLS = (
     f"{CONTROL} gluvarin pexatron wimbolux sarvondel nektabor jurplexi fandrolic ubrenyth cyblomar".split()
 )
-# Numbers of crafted memories, and how many of the words the attacker asks for then.
-STEPS = {63: 4, 256: 4, 512: 8}
+# The words that the attacker asks for: one of a hidden memory of each kind, and one of none.
+ASKED = [*GUESSES[:3], CONTROL]
+STEPS = (63, 256, 512)  # numbers of crafted memories
 
 
 @pytest.fixture(autouse=True)
@@ -134,11 +135,11 @@ def test_crafted_memories_do_not_show_which_words_are_hidden(agent, remember, ac
         for one in ("", GUESS, CONTROL)
     ]
     bot = agent("public", **ATTACKERS[attacker])
-    words = [word for pair in zip(GUESSES, CONTROLS, strict=True) for word in pair]
+    words = " ".join([*GUESSES, *CONTROLS])
     stored = 0
 
     def ask() -> Answers:
-        found = answers(bot, [f"{word} quokka" for word in words[: STEPS[stored]]])
+        found = answers(bot, [f"{word} quokka" for word in ASKED])
         for uid in probes:
             related = answer(lambda bot, uid=uid: bot.get(f"/memories/{uid}/related", limit=50), bot)
             found["related", uid] = related
@@ -146,7 +147,7 @@ def test_crafted_memories_do_not_show_which_words_are_hidden(agent, remember, ac
         return found
 
     for size in STEPS:
-        texts = [f"{' '.join(words)} note {n:05}" for n in range(stored, size)]
+        texts = [f"{words} note {n:05}" for n in range(stored, size)]
         drafts = [MemoryDraft(content=text, created_at=PAST, project="a") for text in texts]
         memories.create_memories(drafts, actor)
         stored = size
@@ -173,7 +174,7 @@ def test_hidden_memory_does_not_choose_among_more_matches_than_are_compared(agen
     assert different(ask, [hidden]) == []
 
 
-@pytest.mark.parametrize("count", [0, 1, 64, 65, 257, 512])
+@each("count", [0, 1, 64, 65, 257, 512])
 def test_frequency_is_the_number_of_visible_memories_with_the_word(remember, actor, count):
     remember("quokka habitat")
     store_many(actor, count)

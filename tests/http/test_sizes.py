@@ -13,6 +13,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.test.client import MULTIPART_CONTENT
 
+from tests.cases import each
 from tests.http.url_walk import enter
 
 JSON = "application/json"
@@ -30,7 +31,7 @@ def person(db):
     return enter(User.objects.create_superuser("boss", password="a good password"))
 
 
-@pytest.mark.parametrize("path", [*ENDPOINTS, HOOK])
+@each("path", [*ENDPOINTS, HOOK])
 def test_large_body_is_refused_before_it_is_read(agent, path):
     class Unread(BytesIO):
         def read(self, *args):
@@ -42,13 +43,13 @@ def test_large_body_is_refused_before_it_is_read(agent, path):
     assert response.json()["code"] == "body_too_large"
 
 
-@pytest.mark.parametrize("path", [*ENDPOINTS, HOOK])
-@pytest.mark.parametrize("nested", [b"[" * 100_000, b'{"a":' * 50_000 + b"1" + b"}" * 50_000])
+@each("path", [*ENDPOINTS, HOOK])
+@each("nested", [b"[" * 100_000, b'{"a":' * 50_000 + b"1" + b"}" * 50_000])
 def test_deeply_nested_json_is_refused(agent, path, nested):
     assert agent.post(path, nested, JSON).status_code == 400
 
 
-@pytest.mark.parametrize("path", [*ENDPOINTS, HOOK])
+@each("path", [*ENDPOINTS, HOOK])
 def test_compressed_body_is_never_unpacked(agent, path):
     bomb = gzip.compress(b" " * 5_000_000 + b"{}")
     for encoding in ("gzip", "deflate", "br", "zstd", "GZIP, identity"):
@@ -118,8 +119,8 @@ class Unread(BytesIO):
         pytest.fail("it is read")
 
 
-@pytest.mark.parametrize(
-    ("path", "refused"),
+@each(
+    "path, refused",
     [
         *((path, [413]) for path in ("/login/", "/memories/new/", "/admin/login/", "/nowhere/")),
         ("/transfer/import/", [302]),  # to the login

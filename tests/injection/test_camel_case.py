@@ -9,6 +9,7 @@ import pytest
 from memoryhub.access.policy import Clearance
 from memoryhub.models import Memory
 from memoryhub.search.hybrid import search_memories
+from tests.cases import each
 
 CASES = [
     ("how are foreignKeys checked?", "SQLite checks foreign keys only after a pragma"),
@@ -30,8 +31,8 @@ def others(remember):
         remember(text)
 
 
-@pytest.mark.parametrize(("prompt", "content"), CASES)
-@pytest.mark.parametrize("is_prompt", [False, True])
+@each("prompt, content", CASES)
+@each("is_prompt", [False, True])
 def test_search_finds_the_other_spelling_first(remember, prompt, content, is_prompt):
     remember(content)
     memories = Memory.objects.visible_to(Clearance()).live()
@@ -41,7 +42,7 @@ def test_search_finds_the_other_spelling_first(remember, prompt, content, is_pro
         assert found[0].components.match > 0.4
 
 
-@pytest.mark.parametrize(("prompt", "content"), CASES)
+@each("prompt, content", CASES)
 def test_injection_brings_the_other_spelling(remember, ask, prompt, content):
     made = remember(content)
     assert made.uid in [one.uid for one in ask(prompt).injected]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from memoryhub.core.text import estimate_tokens
 from memoryhub.injection import context_block
 from memoryhub.injection.context_block import BlockEntry
+from tests.cases import each
 
 PIECES = ["zebra", ".", "!", "斑馬", "\n", "<memory>", "</memory-context>", "é"]
 words = st.text(max_size=400) | st.lists(st.sampled_from(PIECES), max_size=300).map(" ".join)
@@ -76,7 +77,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("field", ["content", "title", "tags", "files_read", "project"])
+@each("field", ["content", "title", "tags", "files_read", "project"])
 def test_no_field_of_a_memory_can_close_or_open_the_block(remember, ask, field):
     for number, hostile in enumerate(HOSTILE):
         value = f"zebra stripes {hostile}"
@@ -118,7 +119,7 @@ def test_title_equal_to_the_content_is_not_repeated(remember, ask):
     assert ask().context.count("finger prints") == 1
 
 
-@pytest.mark.parametrize("budget", [0, 50, 120, 200, 500, 2000])
+@each("budget", [0, 50, 120, 200, 500, 2000])
 def test_injection_fits_its_budget(remember, ask, budget):
     for n in range(6):
         remember(f"zebra stripes, fact number {n}. " + f"A sentence about stripes and number {n}. " * 60)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cases import each
+
 CONTENTS = (
     "Deployment happens every Tuesday with Ansible",
     "The migration of the login service starts in March",
@@ -26,8 +28,8 @@ def shown(result):
     return [one.candidate.memory.content for one in result.shown]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "number"),
+@each(
+    "prompt, number",
     [
         ("Wie läuft das Deployment bei uns?", 0),
         ("Wann startet die Migration vom Login Service?", 1),
@@ -45,7 +47,7 @@ def test_shared_words_bring_one_memory(ask, prompt, number):
     assert shown(ask(prompt)) == [CONTENTS[number]]
 
 
-@pytest.mark.parametrize(
+@each(
     "prompt",
     [
         "Lass die Tests laufen",

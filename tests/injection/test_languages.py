@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memoryhub.search.prompts import parse_prompt
+from tests.cases import each
 
 SUBJECTS = ("facets", "Redis", "Ansible", "gateway")
 ABOUT = {
@@ -115,7 +116,7 @@ laat me de diff zien
 COMMON = ("Fix tests", "Temporary files", "Commit hooks", "Error messages", "The next line of code")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def project(remember):
     for number in range(300):
         remember(f"{COMMON[number % 5]} in part {number}.", title=f"{COMMON[number % 5]} {number}")
@@ -128,8 +129,8 @@ def titles(ask, prompts):
     return {prompt: [one.candidate.memory.title for one in ask(prompt).shown] for prompt in prompts}
 
 
-@pytest.mark.parametrize("language", ABOUT)
-def test_a_subject_is_found_in_a_prompt_in_another_language(ask, language):
+@each("language", ABOUT)
+def test_a_subject_is_found_in_a_prompt_in_another_language(ask, project, language):
     prompts = ABOUT[language].strip().splitlines()
     subjects = [subject for subject in SUBJECTS for _ in range(2)]
     found = titles(ask, prompts)
@@ -138,8 +139,8 @@ def test_a_subject_is_found_in_a_prompt_in_another_language(ask, language):
         assert all(subject in title for title in shown), found
 
 
-@pytest.mark.parametrize("language", WITHOUT_SUBJECT)
-def test_a_prompt_without_subject_in_another_language_brings_nothing(ask, language):
+@each("language", WITHOUT_SUBJECT)
+def test_a_prompt_without_subject_in_another_language_brings_nothing(ask, project, language):
     found = titles(ask, WITHOUT_SUBJECT[language].strip().splitlines())
     assert not any(found.values()), found
 

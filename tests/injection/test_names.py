@@ -7,13 +7,14 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
 from memoryhub.injection.candidates import find_candidates, injectable_memories
+from tests.cases import each
 
 
 def shown(result):
     return [one.candidate.memory.title for one in result.shown]
 
 
-@pytest.mark.parametrize(
+@each(
     "prompt",
     ["#2831", "fix #2831", "What did we do for #2831?", "continue with issue 2831", "GH-2831 (again)"],
 )

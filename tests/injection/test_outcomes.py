@@ -16,6 +16,7 @@ from memoryhub.search.scoring import helpfulness
 from memoryhub.transfer import jsonl
 from memoryhub.transfer.schema import MemoryLine, memory_history
 from tests.capture.conftest import agent, agent_session, bot, no_injection_deadline, open_session
+from tests.cases import each
 from tests.clients import create_person, signed_in_client
 
 __all__ = ["agent", "agent_session", "bot", "no_injection_deadline", "open_session"]
@@ -232,9 +233,7 @@ def ask(bot, command, session_id="s1"):
     return bot.post("/hooks/claude-code?project=shop", hook).json()
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"), [("", (1, 1)), (" no", (1, 0)), (" 1", (1, 1)), (" no 1", (1, 0))]
-)
+@each("command, expected", [("", (1, 1)), (" no", (1, 0)), (" 1", (1, 1)), (" no 1", (1, 0))])
 def test_command_rates_what_the_session_was_shown_last(bot, shown, command, expected):
     answer = ask(bot, f"/memoryhub:useful{command}")
     assert answer["decision"] == "block"

@@ -12,6 +12,7 @@ from memoryhub.injection.selection import ALREADY_SHOWN, BLOCKED, CUT_SHORT, OVE
 from memoryhub.injection.services import inject_at_session_start, inject_pinned
 from memoryhub.models import Injection, Memory
 from tests.api.conftest import agent, bot  # noqa: F401 fixtures
+from tests.cases import each
 from tests.injection.conftest import reasons, uids
 
 LONG = "The shop is deployed with make ship. " * 60  # about 550 tokens
@@ -235,8 +236,8 @@ def test_pin_below_the_floor_of_a_recall_is_not_listed(pinned, remember, bot):  
     assert [one["memory"]["id"] for one in found] == [match.uid, weak.uid]  # it does match a little
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "first"),
+@each(
+    "tool, arguments, first",
     [
         ("memory-mcp/memory_recall", {}, lambda found: found["details"][0]),
         ("mira/memory", {"action": "recall", "limit": 1}, lambda found: found[0]),

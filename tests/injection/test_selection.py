@@ -11,6 +11,7 @@ from memoryhub.core.text import stem
 from memoryhub.injection import candidates
 from memoryhub.models import Memory
 from memoryhub.search import prompts
+from tests.cases import each
 from tests.injection.conftest import reasons, uids
 
 CHAT = [
@@ -40,7 +41,7 @@ def notes(remember):
     return {name: remember(text, project="shop") for name, text in texts.items()}
 
 
-@pytest.mark.parametrize("prompt", CHAT)
+@each("prompt", CHAT)
 def test_irrelevant_prompt_gets_nothing(notes, ask, prompt):
     found = ask(prompt)
     assert found.context == ""
@@ -48,8 +49,8 @@ def test_irrelevant_prompt_gets_nothing(notes, ask, prompt):
     assert found.tokens_used == 0
 
 
-@pytest.mark.parametrize(
-    ("prompt", "name"),
+@each(
+    "prompt, name",
     [
         ("Which database do we use for billing, and where does it live?", "database"),
         ("How should I configure retry and backoff for the webhook sender in the billing service?", "retry"),

@@ -13,6 +13,7 @@ from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory
 from memoryhub.search.hybrid import search_memories
 from memoryhub.search.prompts import parse_prompt, without_actions
+from tests.cases import each
 
 RAMBLING = (
     "Good morning! I hope you slept better than I did, because the neighbours had a party until three. "
@@ -64,7 +65,7 @@ LONG = (
 )
 
 
-@pytest.mark.parametrize("name", ["PgBouncer", "the pooler", "Redis"])
+@each("name", ["PgBouncer", "the pooler", "Redis"])
 def test_long_prompt_with_a_name_does_not_bring_what_its_other_words_name(ask, remember, recalled, name):
     remember("Cards and bank transfers.", title="Customers pay in advance", created_at="2021-01-01T00:00:00Z")
     prompt = LONG.format(f"Keycloak, or {name},")
@@ -105,17 +106,14 @@ def test_prompt_that_names_several_subjects_brings_all_of_them(ask):
     assert titles(result) == ["Fastly", "Keycloak", "Loki", "Restic", "Vitest"]
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    ["any open questions?", "ok continue", "what tools do we use?", "What did we decide last time?"],
+@each(
+    "prompt", ["any open questions?", "ok continue", "what tools do we use?", "What did we decide last time?"]
 )
 def test_prompt_without_a_content_word_brings_nothing(ask, prompt):
     assert ask(prompt).context == ""
 
 
-@pytest.mark.parametrize(
-    "prompt", ["continue", "ok continue", "please proceed", "carry on", "Yes, continue."]
-)
+@each("prompt", ["continue", "ok continue", "please proceed", "carry on", "Yes, continue."])
 def test_prompt_to_continue_finds_no_memory_by_its_words(ask, remember, prompt):
     remember("Proceed with the import: agents carry the cursor and continue after a pause", title="Continue")
     assert ask(prompt).context == ""
@@ -136,7 +134,7 @@ def test_question_about_a_replaced_memory_brings_its_replacement(ask, team, reme
     assert shown(ask("what about pgpool?")) == [team.uid]
 
 
-@pytest.mark.parametrize("place", ["", ":88", ":88:4"])
+@each("place", ["", ":88", ":88:4"])
 def test_memory_that_contains_a_path_is_found_by_the_path_with_a_line(ask, remember, place):
     about = remember("Fixed in firmware/src/dog.rs by a comparison.", created_at="2021-01-01T00:00:00Z")
     prompt = f"firmware/src/dog.rs{place} panics with overflow"
@@ -177,7 +175,7 @@ def recalled(db):
     return recall
 
 
-@pytest.mark.parametrize("prompt", ["go on", "Anything else?", "Thanks!! Great"])
+@each("prompt", ["go on", "Anything else?", "Thanks!! Great"])
 def test_two_words_of_conversation_recall_nothing(recalled, remember, prompt):
     remember("Everything else goes on to the channel, thanks to a great script, or anything like it")
     assert recalled(prompt) == []
@@ -188,7 +186,7 @@ def test_one_word_of_conversation_is_a_search_query(recalled, remember):
     assert recalled("issue") == [memory.uid]
 
 
-@pytest.mark.parametrize("prompt", ["yes", "Yes!", "got", "look"])
+@each("prompt", ["yes", "Yes!", "got", "look"])
 def test_one_word_of_conversation_recalls_no_part_of_a_word(recalled, remember, prompt):
     remember("A classifier by Bayes, gotcha and outlook")
     assert recalled(prompt) == []
@@ -212,8 +210,8 @@ def test_word_of_a_hidden_title_is_no_correction(ask, remember):
     assert before != injected()
 
 
-@pytest.mark.parametrize(
-    ("alias", "prompt", "is_named"),
+@each(
+    "alias, prompt, is_named",
     [
         ("グラファナ", "グラファナの設定ファイルはどこにありますか", True),
         ("グラファナ", "新しいグラファナをどうやって起動するのか教えてください", True),
@@ -243,7 +241,7 @@ def habits(remember):
     remember("テストを実行してからコミットしてください", title="テスト環境の実行モード")
 
 
-@pytest.mark.parametrize(
+@each(
     "prompt",
     [
         "what's the next step?",
@@ -266,8 +264,8 @@ def test_order_without_a_subject_brings_nothing(ask, recalled, habits, prompt):
     assert len(prompt.split()) == 1 or recalled(prompt) == []
 
 
-@pytest.mark.parametrize(
-    ("prompt", "text"),
+@each(
+    "prompt, text",
     [
         ("clean this up", "Clean up unused imports before a release"),
         ("is this correct?", "Corrected the indentation of the guide"),
@@ -287,8 +285,8 @@ def test_remark_or_usual_order_brings_nothing(ask, recalled, remember, prompt, t
     assert (ask(prompt).context, recalled(prompt)) == ("", [])
 
 
-@pytest.mark.parametrize(
-    ("prompt", "title"),
+@each(
+    "prompt, title",
     [
         ("how do we write commit messages?", "Commit messages"),
         ("Should we commit here?", "Commit messages"),
@@ -302,8 +300,8 @@ def test_question_or_order_with_a_subject_brings_it(ask, habits, prompt, title):
     assert title in [one.candidate.memory.title for one in ask(prompt).shown]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "count"),
+@each(
+    "prompt, count",
     [
         ("バックアップの保存期間を教えてください", 1),
         ("新しいデータベースはバックアップされますか", 1),
@@ -321,9 +319,7 @@ def test_subject_in_japanese_is_kanji_and_katakana(ask, remember, prompt, count)
     assert shown(ask(prompt)) == [about.uid] * count
 
 
-@pytest.mark.parametrize(
-    "prompt", ["What did we change last week?", "Last week was long, thanks", "What was 2 years ago?"]
-)
+@each("prompt", ["What did we change last week?", "Last week was long, thanks", "What was 2 years ago?"])
 def test_time_counted_from_now_is_no_subject(ask, remember, prompt):
     remember(
         "Probes are calibrated every six weeks, the last ones after a year", title="Weeks between two changes"

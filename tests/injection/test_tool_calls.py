@@ -13,6 +13,7 @@ from django.utils import timezone
 from memoryhub.models import Event, Injection, Memory
 from tests.api.conftest import Agent, agent, bot
 from tests.capture.conftest import AgentSession, agent_session, no_injection_deadline, open_session
+from tests.cases import each
 from tests.injection.test_deadline import run_endless_query
 
 __all__ = ["agent", "agent_session", "bot", "no_injection_deadline", "open_session"]
@@ -193,8 +194,8 @@ def test_repair_of_the_same_failure_is_shown(agent_session, bot):
     assert uid in fail(agent_session)
 
 
-@pytest.mark.parametrize(
-    ("known", "failure"),
+@each(
+    "known, failure",
     [
         (
             "ImportError: cannot import name 'Cart' from 'shop.cart' (/home/ada/shop/shop/cart.py)",
@@ -232,8 +233,8 @@ def test_repair_of_another_failure_is_not_shown(agent_session, bot):
     assert fail(agent_session, "ImportError: cannot import name 'Ledger' from 'shop.books'") == ""
 
 
-@pytest.mark.parametrize(
-    ("known", "failure"),
+@each(
+    "known, failure",
     [
         (
             "ModuleNotFoundError: No module named 'yaml'\n\nPyYAML was missing in the image.",
@@ -278,7 +279,7 @@ def test_handlers_of_the_chain_are_unchanged_without_a_memory(agent_session, db)
     assert names == ["boundaries", "capture"]
 
 
-@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
+@each("level", ["private", "secret", "cosmic"])
 def test_memory_of_a_hidden_level_is_not_shown(agent_session, bot, level):
     uid = store(bot, **DECISION)
     Memory.objects.filter(uid=uid).update(sensitivity=level)
@@ -303,7 +304,7 @@ def test_requested_level_is_shown(agent_session, bot):
     assert uid in touch(agent_session, allow_private=True)
 
 
-@pytest.mark.parametrize(("level", "is_shown"), [("public", False), ("secret", True), ("cosmic", True)])
+@each("level, is_shown", [("public", False), ("secret", True), ("cosmic", True)])
 def test_replaced_memory_is_shown_only_if_its_replacement_is_hidden(agent_session, bot, level, is_shown):
     new = Memory.objects.get(uid=store(bot, content="Invoices are rounded by line", project="shop"))
     old = store(bot, **DECISION)

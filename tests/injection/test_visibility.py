@@ -10,14 +10,15 @@ from django.test.utils import CaptureQueriesContext
 
 from memoryhub.access.policy import Clearance
 from memoryhub.models import Injection
+from tests.cases import each
 from tests.injection.conftest import reasons, uids
 
 ASKED = {"allow_private": True, "allow_secret": True}
 
 
 @pytest.mark.conformance("guide-107")
-@pytest.mark.parametrize(
-    ("clearance", "asked", "seen"),
+@each(
+    "clearance, asked, seen",
     [
         ("secret", {}, {"public"}),
         ("secret", {"allow_private": True}, {"public", "private"}),

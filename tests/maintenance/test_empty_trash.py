@@ -8,7 +8,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.facts import services
 from memoryhub.maintenance.operations import OPERATIONS
-from memoryhub.memories.schemas import FactDraft, MemoryPatch
+from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Event, JournalEntry, Memory, Session
 from tests.database import index_is_sound
 from tests.maintenance.conftest import DAY, whole_store
@@ -84,8 +84,11 @@ def test_resumed_run_repeats_the_cleanup(aged, actor, now):
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("compact", [False, True])
 def test_no_byte_is_left_in_the_file(remember, actor, run, now, compact):
-    for n in range(300):
-        remember(f"filler number {n} with words of its own {n * 7919}", tags=[f"filler{n}"])
+    fillers = [
+        MemoryDraft(content=f"filler number {n} with words of its own {n * 7919}", tags=[f"filler{n}"])
+        for n in range(300)
+    ]
+    memories.create_memories(fillers, actor)
     for n in range(40):
         memory = remember(
             f"the xylophonequark{n} content of old " + "xylophonequark padding " * (n * 20),

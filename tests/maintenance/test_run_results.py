@@ -8,6 +8,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.maintenance import executor, results, runs
 from memoryhub.models import Memory
+from tests.cases import each
 from tests.maintenance.fixtures import execute_run
 
 
@@ -23,7 +24,7 @@ def test_viewer_with_less_clearance_sees_only_visible_changes(four_levels, lifti
     assert shown.memory == four_levels["public"]
 
 
-@pytest.mark.parametrize(("level", "seen"), [("public", 1), ("private", 2), ("secret", 3), ("cosmic", 0)])
+@each("level, seen", [("public", 1), ("private", 2), ("secret", 3), ("cosmic", 0)])
 def test_changes_of_hidden_memories_are_hidden(four_levels, lifting, actor, level, seen):
     run = execute_run(runs.enqueue("lift", {}, actor))
     assert len(results.list_changes(run, Clearance.up_to(level, "ada"))) == seen

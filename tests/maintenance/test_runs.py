@@ -10,6 +10,7 @@ from memoryhub.access.policy import Clearance, system_actor
 from memoryhub.maintenance import executor, results, runs
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.models import JournalEntry, MaintenanceRun, RunChanges
+from tests.cases import each
 from tests.maintenance.fixtures import execute_run, importances, seconds_ago
 
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
@@ -267,7 +268,7 @@ def test_run_cannot_resume_during_another(five, actor):
         runs.resume(run.uid, actor)
 
 
-@pytest.mark.parametrize("action", [runs.stop, runs.resume, runs.undo])
+@each("action", [runs.stop, runs.resume, runs.undo])
 def test_missing_run_is_not_found(db, actor, action):
     with pytest.raises(memories.NotFound):
         action("nothing", actor)

@@ -130,7 +130,7 @@ def test_search_shows_each_caller_what_the_api_shows(
                 assert ask(transport, caller, toolset, tool, {**arguments, **flags}) == known, (name, which)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @each("toolset, tool, arguments", [("letsgo", "get_memory", FLAGS), *ENDINGS, *CHANGES])
 def test_call_by_id_answers_each_caller_as_the_api_does(
     zoo: dict[str, Memory], callers: dict[str, Agent], toolset: str, tool: str, arguments: dict[str, Any]

@@ -19,6 +19,7 @@ from memoryhub.accounts import tokens
 from memoryhub.mcp import http
 from memoryhub.models import AgentToken
 from tests.api.conftest import is_problem
+from tests.cases import each
 from tests.mcp.conftest import META, STATELESS, McpAgent, Served
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -32,7 +33,7 @@ class TestMethods:
         assert response.json() == {"jsonrpc": "2.0", "id": 1, "result": {}}
         assert response["Cache-Control"] == "no-store"
 
-    @pytest.mark.parametrize("method", ["get", "put", "patch", "head", "options"])
+    @each("method", ["get", "put", "patch", "head", "options"])
     def test_no_stream_and_no_other_method_is_served(self, bot: McpAgent, method: str) -> None:
         response = getattr(bot.http, method)(bot.path)
         assert response.status_code == 405
@@ -47,7 +48,7 @@ class TestMethods:
         bot.path = "/mcp/letsgo/"
         assert bot.send(PING).status_code == 200
 
-    @pytest.mark.parametrize("path", ["", "/", "/nothing", "/Letsgo", "/letsgo%00", "/<script>"])
+    @each("path", ["", "/", "/nothing", "/Letsgo", "/letsgo%00", "/<script>"])
     def test_unknown_toolset_is_404(self, bot: McpAgent, path: str) -> None:
         bot.path = f"/mcp{path}"
         body = is_problem(bot.send(PING), 404, "unknown_toolset")
@@ -56,7 +57,7 @@ class TestMethods:
 
 
 class TestTokens:
-    @pytest.mark.parametrize("raw", ["", "mh_wrong", "\N{SNOWMAN}"])
+    @each("raw", ["", "mh_wrong", "\N{SNOWMAN}"])
     def test_request_without_token_is_401(self, db: None, raw: str) -> None:
         for message in (PING, NOTE, b"no json"):
             response = McpAgent(raw.encode().decode("latin-1")).send(message)
@@ -79,9 +80,7 @@ class TestTokens:
 
 
 class TestHeaders:
-    @pytest.mark.parametrize(
-        "origin", ["http://evil.example", "null", "http://testserver.evil.example", "x", "http://[::1"]
-    )
+    @each("origin", ["http://evil.example", "null", "http://testserver.evil.example", "x", "http://[::1"])
     def test_foreign_origin_is_refused(self, bot: McpAgent, origin: str) -> None:
         is_problem(bot.send(PING, Origin=origin), 403, "foreign_origin")
 
@@ -92,7 +91,7 @@ class TestHeaders:
         response = bot.send(PING, Host="evil.example", Origin="http://evil.example")
         assert response.status_code == 400
 
-    @pytest.mark.parametrize("accept", ["application/json, text/event-stream", "*/*", "application/*"])
+    @each("accept", ["application/json, text/event-stream", "*/*", "application/*"])
     def test_client_that_accepts_json_gets_it(self, bot: McpAgent, accept: str) -> None:
         assert bot.send(PING, Accept=accept).status_code == 200
 
@@ -100,9 +99,7 @@ class TestHeaders:
     def test_client_that_does_not_accept_json_is_406(self, bot: McpAgent, accept: str) -> None:
         is_problem(bot.send(PING, Accept=accept), 406, "not_acceptable")
 
-    @pytest.mark.parametrize(
-        "kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1"]
-    )
+    @each("kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1"])
     def test_body_of_another_type_is_refused(self, bot: McpAgent, kind: str) -> None:
         is_problem(bot.send(PING, Content_Type=kind), 415, "unsupported_media_type")
 
@@ -122,7 +119,7 @@ class TestHeaders:
         assert error["data"]["supported"][0] == STATELESS
         assert len(error["data"]["requested"]) <= 100
 
-    @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+    @each("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
     def test_supported_version_is_accepted(self, bot: McpAgent, version: str) -> None:
         assert bot.send(PING, MCP_Protocol_Version=version).status_code == 200
 
@@ -139,7 +136,7 @@ class TestSessions:
     def test_session_is_optional(self, bot: McpAgent) -> None:
         assert bot.send(PING).status_code == 200
 
-    @pytest.mark.parametrize("raw", ["x", "", "a:b:c", "W10:1uX:x", "é"])
+    @each("raw", ["x", "", "a:b:c", "W10:1uX:x", "é"])
     def test_invented_session_is_unknown(self, bot: McpAgent, raw: str) -> None:
         is_problem(bot.send(PING, Mcp_Session_Id=raw), 404, "unknown_session")
 
@@ -194,7 +191,7 @@ class TestStatelessHeaders:
         response = bot.post_stateless("tools/call", params, Mcp_Name="=?base64?bGlzdF9tZW1vcmllcw==?=")
         assert response.status_code == 200
 
-    @pytest.mark.parametrize(
+    @each(
         "headers",
         [
             {"Mcp_Method": ""},
@@ -223,8 +220,8 @@ class TestStatelessHeaders:
         assert response.json()["error"]["code"] == -32022
         assert response.json()["error"]["data"]["requested"] == "2099-01-01"
 
-    @pytest.mark.parametrize(
-        ("method", "params", "status", "code"),
+    @each(
+        "method, params, status, code",
         [
             ("no/method", {}, 404, -32601),
             ("ping", {}, 404, -32601),
@@ -239,7 +236,7 @@ class TestStatelessHeaders:
         response = bot.post_stateless(method, params)
         assert (response.status_code, response.json()["error"]["code"]) == (status, code)
 
-    @pytest.mark.parametrize(
+    @each(
         "meta",
         [
             None,

@@ -16,6 +16,7 @@ from mcp_types import version as sdk
 from memoryhub.mcp import http, jsonrpc
 from memoryhub.mcp.jsonrpc import Request, RpcError
 from memoryhub.toolsets import TOOLSETS
+from tests.cases import each
 from tests.mcp.conftest import McpAgent
 
 JSON = st.recursive(
@@ -157,7 +158,7 @@ class TestArrays:
     def test_batch_size_is_limited(self, bot: McpAgent) -> None:
         assert bot.send([ping(n) for n in range(51)]).json()["error"]["code"] == -32600
 
-    @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"])
+    @each("version", ["2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"])
     def test_other_versions_have_no_batches(self, bot: McpAgent, version: str) -> None:
         assert bot.send([ping(1)], MCP_Protocol_Version=version).status_code == 400
 
@@ -173,7 +174,7 @@ def ping(id: Any) -> dict[str, Any]:
 class TestShapes:
     """Responses parsed by the strict types of the SDK."""
 
-    @pytest.mark.parametrize("toolset", sorted(TOOLSETS))
+    @each("toolset", sorted(TOOLSETS))
     def test_the_handshake(self, bot: McpAgent, toolset: str) -> None:
         mcp_agent = McpAgent(bot.raw, toolset)
         params = {
@@ -186,7 +187,7 @@ class TestShapes:
         assert found.instructions
         assert TOOLSETS[toolset].description in found.instructions
 
-    @pytest.mark.parametrize("toolset", sorted(TOOLSETS))
+    @each("toolset", sorted(TOOLSETS))
     def test_the_list_of_tools(self, bot: McpAgent, toolset: str) -> None:
         mcp_agent = McpAgent(bot.raw, toolset)
         before = handshake.ListToolsResult.model_validate(mcp_agent.ask("tools/list")["result"])

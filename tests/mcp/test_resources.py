@@ -15,6 +15,7 @@ from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.toolsets import TOOLSETS
+from tests.cases import each
 from tests.mcp.conftest import McpAgent
 
 Remember = Callable[..., Memory]
@@ -88,7 +89,7 @@ def test_pinned_memories_of_a_project_are_a_resource(bot: McpAgent, remember: Re
     assert "Lunch" not in text
 
 
-@pytest.mark.parametrize(
+@each(
     "uri",
     [
         "memory://nothing",
@@ -117,7 +118,7 @@ def test_address_with_an_invalid_query_is_not_found(bot: McpAgent, remember: Rem
     assert is_missing(bot, f"memory://{remember('zebra').uid}?{query}")
 
 
-@pytest.mark.parametrize("clearance", ["public", "private", "secret"])
+@each("clearance", ["public", "private", "secret"])
 def test_level_is_shown_only_if_requested_and_cleared(
     mcp_agent: Callable[..., McpAgent], remember: Remember, state: Callable[..., None], clearance: str
 ) -> None:
@@ -186,7 +187,7 @@ def test_templates_name_every_address(bot: McpAgent) -> None:
     ]
 
 
-@pytest.mark.parametrize("toolset", TOOLSETS)
+@each("toolset", TOOLSETS)
 def test_recall_prompt_contains_what_the_toolset_finds(
     bot: McpAgent, remember: Remember, toolset: str
 ) -> None:
@@ -199,7 +200,7 @@ def test_recall_prompt_contains_what_the_toolset_finds(
     assert f"the tool {TOOLSETS[toolset].recall[0]}" in message["content"]["text"]
 
 
-@pytest.mark.parametrize("toolset", TOOLSETS)
+@each("toolset", TOOLSETS)
 def test_remember_prompt_names_the_tool_and_stores_nothing(bot: McpAgent, toolset: str) -> None:
     agent = McpAgent(bot.raw, toolset)
     given = {"name": "remember", "arguments": {"content": "Deploy on {Mondays}"}}
@@ -209,8 +210,8 @@ def test_remember_prompt_names_the_tool_and_stores_nothing(bot: McpAgent, toolse
     assert not Memory.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("params", "words"),
+@each(
+    "params, words",
     [
         ({"name": "recal"}, "did you mean recall?"),
         ({}, "Unknown prompt"),

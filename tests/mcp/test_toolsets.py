@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.toolsets.base import Tool
+from tests.cases import each
 from tests.mcp.conftest import RIGHTS, McpAgent
 from tests.mcp.test_messages import JSON
 
@@ -47,7 +48,7 @@ def test_mcp_answers_and_refuses_like_http(bot: McpAgent, toolset: str, tool: To
             assert over_mcp["structuredContent"].keys() == body["result"].keys()
 
 
-@pytest.mark.parametrize(("toolset", "tool"), [one for one in TOOLS if one[1].right])
+@each("toolset, tool", [one for one in TOOLS if one[1].right])
 def test_tool_without_its_right_does_nothing(mcp_agent: Any, toolset: str, tool: Tool[Any]) -> None:
     lacking = mcp_agent(rights=[right for right in RIGHTS if right != tool.right])
     over_mcp = McpAgent(lacking.raw, toolset).call(tool.name)

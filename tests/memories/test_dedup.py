@@ -14,6 +14,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.backends import tables
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
+from tests.cases import each
 
 
 def store(actor, content="same words", **fields):
@@ -28,8 +29,8 @@ def test_same_content_is_the_same_memory(remember, actor):
     assert Memory.objects.count() == 1
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
+@each(
+    "one, other",
     [
         ({"project": "a"}, {"project": "b"}),
         ({"scope": "project"}, {"scope": "team"}),
@@ -69,9 +70,7 @@ def test_repeat_with_old_date_does_not_make_a_memory_older(remember, actor):
     assert again.updated_at == first.updated_at
 
 
-@pytest.mark.parametrize(
-    ("was", "comes"), [("public", "private"), ("private", "public"), ("public", "secret")]
-)
+@each("was, comes", [("public", "private"), ("private", "public"), ("public", "secret")])
 def test_repeat_keeps_the_stricter_level(remember, was, comes):
     first = remember("same words", sensitivity=was)
     again = remember("same words", sensitivity=comes)

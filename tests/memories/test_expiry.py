@@ -17,7 +17,7 @@ from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Entity, Fact, FileLink, JournalEntry, Label, Memory, Revision
 from memoryhub.search.hybrid import search_memories
 from memoryhub.stats.timeline import load_timeline
-from tests.cases import rolled_back
+from tests.cases import each, rolled_back
 from tests.database import index_is_sound
 
 DAY = timedelta(days=1)
@@ -40,7 +40,7 @@ def test_default_ttl_of_zero_means_never(remember, configure):
     assert remember("x").expires_at is None
 
 
-@pytest.mark.parametrize("never", [0, None, 0.0])
+@each("never", [0, None, 0.0])
 def test_ttl_of_zero_or_null_means_never(remember, never):
     memory = remember("x", ttl_days=never)
     assert (memory.ttl_days, memory.expires_at) == (None, None)

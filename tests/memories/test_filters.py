@@ -103,8 +103,8 @@ def test_blank_filter_is_ignored(remember, select):
     assert select(**blank) == select(**dict.fromkeys(blank, "")) == select() == {memory}
 
 
-@pytest.mark.parametrize(
-    ("fields", "filters"),
+@each(
+    "fields, filters",
     [
         ({"tags": ["x"]}, {"tag": "x"}),
         ({"concepts": ["gotcha"]}, {"concept": "gotcha"}),

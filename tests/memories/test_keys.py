@@ -12,6 +12,7 @@ from memoryhub import memories
 from memoryhub.memories import Conflict
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
+from tests.cases import each
 
 
 def store(actor, content, **fields):
@@ -46,7 +47,7 @@ def test_upsert_never_lowers_the_level(remember, actor):
     assert store(actor, "new words", key="k", sensitivity="public").memory.sensitivity == "secret"
 
 
-@pytest.mark.parametrize("other", [{"project": "b"}, {"scope": "team"}, {"scope": "personal"}])
+@each("other", [{"project": "b"}, {"scope": "team"}, {"scope": "personal"}])
 def test_same_key_in_another_place_is_another_memory(remember, other):
     assert remember("words", key="k").uid != remember("other words", key="k", **other).uid
 
@@ -91,7 +92,7 @@ def test_hidden_key_is_not_revealed(remember, low):
     assert store(low, "newer words", key="k").memory.uid == own.memory.uid
 
 
-@pytest.mark.parametrize("level", ["public", "private", "secret"])
+@each("level", ["public", "private", "secret"])
 def test_hidden_key_is_not_revealed_at_any_level(remember, low, level):
     remember("hidden words", key="k", sensitivity="private")
     remember("hidden words too", key="k", sensitivity="secret", project="p")

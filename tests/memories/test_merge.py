@@ -16,6 +16,7 @@ from memoryhub.memories.rows import LIST_FIELDS, list_values
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.memories.versions import visible_revisions
 from memoryhub.models import JournalEntry, Memory
+from tests.cases import each
 from tests.memories.merge_scenarios import public, uids, whole
 
 Remember = Callable[..., Memory]
@@ -117,9 +118,7 @@ class TestMerging:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
-        ("field", "value"), [("project", "elsewhere"), ("scope", "team"), ("scope", "personal")]
-    )
+    @each("field, value", [("project", "elsewhere"), ("scope", "team"), ("scope", "personal")])
     def test_different_place_is_refused(
         self, remember: Remember, actor: Actor, field: str, value: str
     ) -> None:

@@ -11,7 +11,7 @@ from memoryhub import memories
 from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import MAX_CONTENT, MAX_LIST, FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Memory
-from tests.cases import rolled_back
+from tests.cases import each, rolled_back
 
 
 def refused(kind=MemoryDraft, **fields) -> set[str]:
@@ -109,9 +109,7 @@ def test_unknown_fields_are_reported_and_ignored():
 
 
 @pytest.mark.conformance("guide-53")
-@pytest.mark.parametrize(
-    "name", ["owner", "uid", "author", "copy", "content_hash", "deleted_at", "accessed_count"]
-)
+@each("name", ["owner", "uid", "author", "copy", "content_hash", "deleted_at", "accessed_count"])
 def test_internal_fields_cannot_be_set(remember, name):
     plain = getattr(remember("one"), name)
     given_in = getattr(remember("two", **{name: "7"}), name)

@@ -13,6 +13,7 @@ from memoryhub.memories import Conflict, NotFound
 from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory, Revision, Session
+from tests.cases import each
 from tests.database import index_is_sound
 
 
@@ -56,7 +57,7 @@ def test_every_settable_field_is_covered():
 
 
 @pytest.mark.conformance("pigo-25")
-@pytest.mark.parametrize("name", NEW_VALUES)
+@each("name", NEW_VALUES)
 def test_field_is_set_and_a_revision_stores_the_old_value(remember, actor, name):
     memory = remember("old content")
     was = getattr(memory, name)
@@ -69,7 +70,7 @@ def test_field_is_set_and_a_revision_stores_the_old_value(remember, actor, name)
     assert name in JournalEntry.objects.get(operation="update").detail["fields"]
 
 
-@pytest.mark.parametrize("name", NEW_LISTS)
+@each("name", NEW_LISTS)
 def test_list_is_replaced_and_a_revision_stores_the_old_value(remember, actor, name):
     old = [{"entity": "Bob", "entity_type": "person"}] if name == "entities" else ["old"]
     memory = remember("content", **{name: old})
@@ -189,7 +190,7 @@ def test_content_of_a_hidden_memory_is_no_conflict(remember, low):
     assert Memory.objects.filter(content="one", sensitivity="private").count() == 2
 
 
-@pytest.mark.parametrize("move", [{"project": "b"}, {"scope": "team"}, {"sensitivity": "secret"}])
+@each("move", [{"project": "b"}, {"scope": "team"}, {"sensitivity": "secret"}])
 def test_move_to_the_place_of_an_equal_memory_is_a_conflict(remember, actor, move):
     place = {"project": "a", "scope": "project", "sensitivity": "public"}
     level = move.get("sensitivity", "public")

@@ -15,6 +15,7 @@ from memoryhub.audit.verification import verify
 from memoryhub.memories.schemas import EntityDraft, MemoryPatch
 from memoryhub.memories.versions import VERSIONED_FIELDS, HiddenValue, current_value, load_versions
 from memoryhub.models import JournalEntry, Memory
+from tests.cases import each
 
 Remember = Callable[..., Memory]
 ALL = Clearance.up_to("secret", "ada")
@@ -139,7 +140,7 @@ class TestRestoring:
         assert JournalEntry.objects.count() == rows
         assert memory.revisions.count() == 2
 
-    @pytest.mark.parametrize("number", [0, -1, 4, 99])
+    @each("number", [0, -1, 4, 99])
     def test_missing_version_is_not_found(
         self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor, number: int
     ) -> None:

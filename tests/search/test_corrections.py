@@ -8,6 +8,7 @@ from memoryhub.models import Memory
 from memoryhub.search.fallback import correct_spelling, search_or_correct
 from memoryhub.search.hybrid import search_memories
 from tests.api.conftest import Agent
+from tests.cases import each
 from tests.toolsets.conftest import agent, bot, result, run
 
 __all__ = ["agent", "bot"]
@@ -26,8 +27,8 @@ def notes(embedding, remember):
     return [remember(text) for text in TEXTS]
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant", "number"),
+@each(
+    "typed, meant, number",
     [
         ("facest", "facets", 0),
         ("authentification", "authentication", 1),
@@ -37,16 +38,14 @@ def notes(embedding, remember):
         ("pefers", "prefers", 4),
     ],
 )
-@pytest.mark.parametrize("mode", ["hybrid", "lexical"])
+@each("mode", ["hybrid", "lexical"])
 def test_misspelt_word_finds_the_memory_with_the_word(bot: Agent, notes, typed, meant, number, mode):
     body = bot.get("/search", query=typed, mode=mode).json()
     assert body["suggestions"] == [meant]
     assert body["results"][0]["memory"]["id"] == notes[number].uid
 
 
-@pytest.mark.parametrize(
-    "typed", ["facets", "facet", "authentic", "uthenticat", "the deployment", "go", "zzzzqqqq", "", "認証"]
-)
+@each("typed", ["facets", "facet", "authentic", "uthenticat", "the deployment", "go", "zzzzqqqq", "", "認証"])
 def test_query_without_a_misspelt_word_has_no_suggestion(bot: Agent, notes, typed):
     body = bot.get("/search", query=typed).json()
     assert (body["suggestions"], body["corrected"]) == ([], False)

@@ -12,6 +12,7 @@ from memoryhub.backends.fts_query import parse_query
 from memoryhub.models import Memory
 from memoryhub.search.hybrid import search_memories
 from memoryhub.search.text_matching import extract_snippet, highlight_text
+from tests.cases import each
 
 CODE = [
     ('foo::bar("x")', ["foo bar x: the foo and the bar of x", "foo::baz is bar x", "bar foo"]),
@@ -34,8 +35,8 @@ def marks(typed, text):
     ]
 
 
-@pytest.mark.parametrize(("code", "others"), CODE)
-@pytest.mark.parametrize("mode", ["hybrid", "lexical"])
+@each("code, others", CODE)
+@each("mode", ["hybrid", "lexical"])
 def test_old_memory_with_the_exact_code_comes_before_new_ones_with_its_words(
     embedding, remember, code, others, mode
 ):
@@ -79,7 +80,7 @@ def test_single_characters_do_not_count_next_to_other_words():
     assert parse_query("zebra 🦓").literals == ("🦓",)
 
 
-@pytest.mark.parametrize("typed", ["C", "c", "R", '"R"', "7"])
+@each("typed", ["C", "c", "R", '"R"', "7"])
 def test_query_of_one_character_finds_whole_words(remember, typed):
     bare = typed.strip('"')
     wanted = remember(f"Written in {bare.upper()} by hand", title="Old")
@@ -88,7 +89,7 @@ def test_query_of_one_character_finds_whole_words(remember, typed):
     assert marks(typed, f"Rust Clojure {bare} 77") == [bare]
 
 
-@pytest.mark.parametrize("typed", ["go", "Go", '"go"', "go!", "n.go"])
+@each("typed", ["go", "Go", '"go"', "go!", "n.go"])
 def test_short_word_does_not_match_inside_a_word(remember, typed):
     mango = remember("The mango, the logo and the ergonomic chair", title="Fruit")
     assert mango not in [hit.memory for hit in search(typed)]
@@ -121,7 +122,7 @@ SENTENCES = [
 ]
 
 
-@pytest.mark.parametrize(("sentence", "typed", "marked"), SENTENCES)
+@each("sentence, typed, marked", SENTENCES)
 def test_sentence_in_any_script_is_found_and_highlighted(remember, sentence, typed, marked):
     wanted = remember(sentence, title="One")
     remember("The database was moved to a new server", title="Two")

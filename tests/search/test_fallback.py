@@ -15,6 +15,7 @@ from memoryhub.search.fallback import (
     search_with_fallback,
 )
 from memoryhub.search.hybrid import MIN_MATCH
+from tests.cases import each
 
 
 def everything():
@@ -28,8 +29,8 @@ def test_known_words_are_not_corrected(remember):
     assert correct_spelling(everything(), "") is None
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"),
+@each(
+    "typed, meant",
     [
         ("authentcation", "authentication"),
         ("atuhentication", "authentication"),
@@ -46,7 +47,7 @@ def test_misspelt_words_are_corrected(remember, typed, meant):
     assert 0.75 < corrected.similarity < 1
 
 
-@pytest.mark.parametrize("typed", ["zebra", "xyzzyplugh", "auth", "認証", "12345678", '"', "a" * 3000])
+@each("typed", ["zebra", "xyzzyplugh", "auth", "認証", "12345678", '"', "a" * 3000])
 def test_word_without_a_similar_one_is_not_corrected(remember, typed):
     remember("The authentication of tokens")
     corrected = correct_spelling(everything(), typed)
@@ -81,8 +82,8 @@ def test_results_are_unique_and_ordered_by_similarity(embedding, remember):
     assert all(one.similarity >= MIN_SHARE_OF_BEST * found[0].similarity for one in found)
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"),
+@each(
+    "typed, meant",
     [
         ("login credentials", "JWT"),
         ("authentication decisions", "JWT"),
@@ -126,16 +127,14 @@ def test_minimum_similarity_rises_with_the_number_of_memories():
     assert floors[-1] == pytest.approx(MIN_MATCH["semantic"])
 
 
-@pytest.mark.parametrize(
-    "typed", ["foo.bar", "C++", '"', "AND OR NOT", "*", "漢字", "🦓", "", " ", "x\x00y", "a" * 5000]
-)
+@each("typed", ["foo.bar", "C++", '"', "AND OR NOT", "*", "漢字", "🦓", "", " ", "x\x00y", "a" * 5000])
 def test_any_query_is_answered(embedding, remember, typed):
     remember("foo.bar in C++ with 漢字 and a 🦓")
     assert isinstance(search_with_fallback(everything(), typed, limit=5), list)
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"),
+@each(
+    "typed, meant",
     [
         ("how do users sign in", "JWT"),
         ("login", "JWT"),

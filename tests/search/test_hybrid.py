@@ -15,6 +15,7 @@ from memoryhub.models import Memory
 from memoryhub.search import hybrid
 from memoryhub.search.hybrid import search_memories
 from memoryhub.search.visible_rows import load_visible_rows
+from tests.cases import each
 
 pytestmark = [pytest.mark.usefixtures("embedding"), pytest.mark.django_db]
 
@@ -120,7 +121,7 @@ def test_exact_title_comes_first(corpus):
         assert found.hits[0].components.match == 1.0
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
+@each("mode", ["hybrid", "lexical", "semantic"])
 def test_each_mode_is_reported_and_ordered_by_score(corpus, mode):
     found = search_memories(seen(), "payment webhook time zone", mode=mode, min_score=0)
     scores = [hit.score for hit in found.hits]
@@ -163,8 +164,8 @@ def test_failing_provider_is_logged_once(corpus, monkeypatch, caplog):
     assert record.getMessage() == "searched by words only: the endpoint did not answer in time"
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
-@pytest.mark.parametrize("level", ["public", "private", "secret"])
+@each("mode", ["hybrid", "lexical", "semantic"])
+@each("level", ["public", "private", "secret"])
 def test_no_mode_finds_hidden_memories(four_levels, mode, level):
     levels = {
         "public": {"public"},

@@ -8,6 +8,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.models import Memory
 from memoryhub.search.fallback import search_with_fallback
 from memoryhub.search.hybrid import search_memories
+from tests.cases import each
 
 
 def found(typed, **options):
@@ -179,8 +180,8 @@ def test_diacritics_and_case_do_not_matter(remember):
 
 
 @pytest.mark.conformance("mcp-36")
-@pytest.mark.parametrize(
-    ("written", "typed"),
+@each(
+    "written, typed",
     [
         ("the index was rebuilt while indexing", "indexes"),
         ("configured the caches", "configuration cache"),

@@ -14,6 +14,7 @@ from memoryhub.models import Memory
 from memoryhub.search import semantic
 from memoryhub.search.hybrid import search_memories
 from memoryhub.search.semantic import find_nearest
+from tests.cases import each
 from tests.vectors import MODEL, cosines, insert_vectors, make_memories, random_units, stored_vectors, unit
 
 
@@ -42,8 +43,8 @@ def many(db):
     return rows
 
 
-@pytest.mark.parametrize("centred", [True, False])
-@pytest.mark.parametrize(
+@each("centred", [True, False])
+@each(
     "clearance",
     [
         Clearance(),
@@ -68,7 +69,7 @@ def test_hidden_memories_do_not_change_scores(many):
     assert find_nearest(rows, unit(1), MODEL, 5) == before
 
 
-@pytest.mark.parametrize("hidden", [1, 20, 50, 200, 700])
+@each("hidden", [1, 20, 50, 200, 700])
 def test_hidden_memories_do_not_change_the_mean_of_a_sample(many, sampled, hidden):
     rows = Memory.objects.visible_to(Clearance()).live()
     before = find_nearest(rows, unit(1), MODEL, 5)
@@ -122,8 +123,8 @@ def sampled(monkeypatch):
     monkeypatch.setattr(semantic, "MIN_SAMPLE", 20)
 
 
-@pytest.mark.parametrize("projects", [["a"], ["a", "b", "c"]])
-@pytest.mark.parametrize("most", [1, 30, 400])
+@each("projects", [["a"], ["a", "b", "c"]])
+@each("most", [1, 30, 400])
 def test_search_is_exact_with_a_sample(many, sampled, projects, most):
     rows = Memory.objects.visible_to(Clearance.up_to("secret", projects=projects))
     query = random_units(1, most)[0]

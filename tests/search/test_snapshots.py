@@ -21,6 +21,7 @@ from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.versions import load_snapshot
 from memoryhub.models import AbsenceSpan, Memory, Revision
 from memoryhub.search.snapshots import search_snapshot
+from tests.cases import each
 
 CLEARANCE = Clearance.up_to("secret", "ada")
 NOW = timezone.now()
@@ -84,7 +85,7 @@ def test_memory_that_was_trashed_or_expired_then_is_not_found(stored_in_march):
     assert search("valve") == []
 
 
-@pytest.mark.parametrize("way", ["restore", "store again", "undo"])
+@each("way", ["restore", "store again", "undo"])
 def test_memory_that_came_back_from_the_trash_is_not_found_in_between(stored_in_march, remember, actor, way):
     memory = stored_in_march("The valve is closed at night")
     if way == "undo":

@@ -14,6 +14,7 @@ from memoryhub.memories.bulk_undo import undo_bulk_action
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory, Revision
 from memoryhub.search.hybrid import search_memories
+from tests.cases import each
 
 CLEARANCE = Clearance.up_to("secret", "ada")
 
@@ -47,7 +48,7 @@ def test_chain_of_replacements_returns_the_last(replaced, remember, actor):
     assert found("InfluxDB readings") == [last.content]
 
 
-@pytest.mark.parametrize("length", [22, 33, 70])
+@each("length", [22, 33, 70])
 def test_oldest_of_a_long_chain_returns_the_last(remember, actor, length):
     chain = [remember(f"Broker number {n} was chosen: brand{n}x") for n in range(length)]
     for old, new in itertools.pairwise(chain):

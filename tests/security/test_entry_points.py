@@ -18,6 +18,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.security.secrets import RedactSecretsFilter
 from tests.api.conftest import Agent
+from tests.cases import each
 from tests.security.conftest import TOKEN, URL
 
 FIELDS = {
@@ -48,7 +49,7 @@ REFUSING = [
 ]
 
 
-@pytest.mark.parametrize(("path", "body"), REFUSING)
+@each("path, body", REFUSING)
 def test_api_call_is_refused_and_journaled(
     bot: Agent, assert_nowhere: Callable[..., None], path: str, body: dict[str, Any]
 ) -> None:
@@ -104,7 +105,7 @@ ACCEPTED = [
 ]
 
 
-@pytest.mark.parametrize(("path", "body"), ACCEPTED)
+@each("path, body", ACCEPTED)
 def test_accepted_call_is_stored_without_the_secret(
     bot: Agent, assert_nowhere: Callable[..., None], path: str, body: dict[str, Any]
 ) -> None:
@@ -113,7 +114,7 @@ def test_accepted_call_is_stored_without_the_secret(
     assert_nowhere(response)
 
 
-@pytest.mark.parametrize("field", ["content", "project", "tags", "aliases", "entities"])
+@each("field", ["content", "project", "tags", "aliases", "entities"])
 def test_update_is_refused(bot: Agent, assert_nowhere: Callable[..., None], field: str) -> None:
     uid = bot.post("/memories", {"content": "words"}).json()["memory"]["id"]
     response = bot.patch(f"/memories/{uid}", {field: FIELDS[field]})

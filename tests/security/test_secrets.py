@@ -19,6 +19,7 @@ from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.security.secrets import DetectedSecret, find_secrets, redact
+from tests.cases import each
 
 _SIGNS = "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF"
 
@@ -199,7 +200,7 @@ class TestStore:
             field,
         )
 
-    @pytest.mark.parametrize("field", SECRETIVE)
+    @each("field", SECRETIVE)
     def test_update_is_refused_and_the_memory_stays_unchanged(
         self, remember: Callable[..., Memory], actor: Actor, field: str
     ) -> None:

@@ -104,7 +104,7 @@ def test_features_of_an_empty_text_are_none():
     assert extract_units("") == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_command_reproduces_the_weights_in_use(tmp_path):
     path = tmp_path / "weights.npz"
     out = StringIO()

@@ -12,11 +12,12 @@ from django.utils import timezone
 
 from memoryhub.models import Memory
 from memoryhub.stats import calendar
+from tests.cases import each
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(
-    ("zone", "moment", "day"),
+@each(
+    "zone, moment, day",
     [
         # Half an hour behind and ahead of the offset that the zone has now.
         ("Asia/Pyongyang", datetime(2018, 4, 8, 15, 15, tzinfo=UTC), date(2018, 4, 8)),

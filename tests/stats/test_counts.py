@@ -30,6 +30,7 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Memory, Session
 from memoryhub.stats import calendar, counts
 from memoryhub.stats.counts import COUNTED_COLUMNS, MAX_CACHED, VisibleCounts, _cache, load_visible_counts
+from tests.cases import each
 
 pytestmark = pytest.mark.django_db
 
@@ -137,7 +138,7 @@ WRITES: dict[str, Callable[[dict[str, Memory], Actor, Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("write", WRITES)
+@each("write", WRITES)
 def test_counts_are_correct_after(
     write: str,
     world: dict[str, Memory],

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from memoryhub.models import Fact, Memory
 from tests.api.conftest import bad_fields, is_problem
+from tests.cases import each
 from tests.toolsets.conftest import result, run
 
 NAMES = [
@@ -187,14 +188,14 @@ def test_summarize_old_condenses_a_category(bot):
     assert {m["type"] for m in bot.tool("list_memories")["memories"]} == {"change", "compressed_summary"}
 
 
-@pytest.mark.parametrize("name", ["nothing", "STORE_MEMORY", "store_memory%00", "__class__"])
+@each("name", ["nothing", "STORE_MEMORY", "store_memory%00", "__class__"])
 def test_an_unknown_tool_or_toolset_is_404(bot, name):
     is_problem(bot.post(f"/tools/letsgo/{name}", {}), 404, "unknown_tool")
     is_problem(bot.post(f"/tools/{name}/store_memory", {}), 404, "unknown_toolset")
     is_problem(bot.get(f"/tools/{name}"), 404, "unknown_toolset")
 
 
-@pytest.mark.parametrize("tool", NAMES)
+@each("tool", NAMES)
 def test_missing_arguments_are_named(bot, tool):
     response = bot.post(f"/tools/letsgo/{tool}")
     if tool in REQUIRED:

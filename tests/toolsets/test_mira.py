@@ -8,6 +8,7 @@ import pytest
 
 from memoryhub.models import Embedding, Memory
 from tests.api.conftest import is_problem
+from tests.cases import each
 from tests.toolsets.conftest import id_in, result, run
 
 STRICT = "We use TypeScript strict mode with noImplicitAny"
@@ -51,7 +52,7 @@ ERRORS = [
 @pytest.mark.conformance(
     "mira-3", "mira-7", "mira-13", "mira-16", "mira-36", "mira-37", "mira-38", "mira-39", "mira-40", "mira-41"
 )
-@pytest.mark.parametrize(("arguments", "words", "field"), ERRORS)
+@each("arguments, words, field", ERRORS)
 def test_refusals_use_the_words_of_the_document(bot, arguments, words, field):
     problem = is_problem(bot.post("/tools/mira/memory", arguments), 422)
     assert problem["detail"] == words
@@ -223,10 +224,7 @@ def test_forgotten_memory_is_stored_again(mira, key):
     assert [one["id"] for one in mira("recall", query=STRICT)] == [uid]
 
 
-@pytest.mark.parametrize(
-    ("rights", "allowed"),
-    [(["read"], {"recall"}), (["write"], {"remember", "forget"}), (["maintain"], set())],
-)
+@each("rights, allowed", [(["read"], {"recall"}), (["write"], {"remember", "forget"}), (["maintain"], set())])
 def test_each_action_needs_its_right(agent, rights, allowed):
     caller = agent(rights=rights)
     calls = {

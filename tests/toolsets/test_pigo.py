@@ -4,6 +4,7 @@ import pytest
 
 from memoryhub.models import Memory
 from tests.api.conftest import bad_fields, is_problem
+from tests.cases import each
 from tests.llm import servers
 from tests.toolsets.conftest import run
 
@@ -31,8 +32,8 @@ def test_missing_layers_are_computed(pigo):
 
 
 @pytest.mark.conformance("pigo-14", "pigo-39")
-@pytest.mark.parametrize(
-    ("arguments", "field"),
+@each(
+    "arguments, field",
     [
         ({"content": "x", "category": "rumours"}, "category"),
         ({"content": "x"}, "category"),

@@ -4,6 +4,7 @@ import pytest
 
 from memoryhub.models import Memory
 from tests.api.conftest import bad_fields
+from tests.cases import each
 
 
 def prompt(caller, **query):
@@ -65,7 +66,7 @@ def test_memory_that_reads_like_an_instruction_is_withheld(bot, remember):
     assert "previous instructions" not in listed["prompt"]
 
 
-@pytest.mark.parametrize(
+@each(
     "hostile",
     [
         "line one\n# A heading\n- a bullet",

@@ -131,8 +131,8 @@ def test_hidden_memory_looks_missing(agent, zoo, toolset, tool, arguments, optio
     assert (left.deleted_at, left.content) == (None, hidden.content)
 
 
-@pytest.mark.parametrize(
-    ("toolset", "tool", "arguments"),
+@each(
+    "toolset, tool, arguments",
     [
         ("letsgo", "store_memory", {"content": "x"}),
         ("memory-mcp", "memory_store", {"content": "x"}),
@@ -147,8 +147,8 @@ def test_confined_token_writes_only_to_its_projects(agent, toolset, tool, argume
     assert Memory.objects.get().project == "zoo"
 
 
-@pytest.mark.parametrize(
-    ("toolset", "tool", "arguments"),
+@each(
+    "toolset, tool, arguments",
     [
         ("memory-mcp", "memory_store", {"content": "zebra"}),
         ("mira", "memory", {"action": "remember", "content": "zebra"}),
@@ -164,7 +164,7 @@ def test_hidden_copy_reveals_nothing(agent, remember, toolset, tool, arguments):
     assert Memory.objects.count() == 2
 
 
-@pytest.mark.parametrize("name", ["letsgo", "memory-mcp", "pigo"])
+@each("name", ["letsgo", "memory-mcp", "pigo"])
 def test_tool_needs_its_right(agent, name):
     for tool in TOOLSETS[name].tools:
         if tool.right is None:  # the right depends on the arguments

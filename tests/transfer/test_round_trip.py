@@ -24,6 +24,7 @@ from memoryhub.models import (
     Revision,
     Session,
 )
+from tests.cases import each
 from tests.transfer.conftest import ADA, OPERATOR, of_kind, out, raw_out, wipe
 
 pytestmark = pytest.mark.django_db
@@ -198,9 +199,7 @@ def test_export_of_one_project_has_no_identities_of_others(full_store):
     assert not of_kind(lines, "check")
 
 
-@pytest.mark.parametrize(
-    "clearance", [Clearance.up_to("private", "ada"), Clearance.up_to("secret", "bob", projects=["mall"])]
-)
+@each("clearance", [Clearance.up_to("private", "ada"), Clearance.up_to("secret", "bob", projects=["mall"])])
 def test_export_shows_no_more_than_the_actor_may_see(full_store, clearance):
     lines = out(Actor("token:limited", clearance))
     assert not {"identity", "count", "project", "reference", "check"} & {line["kind"] for line in lines}

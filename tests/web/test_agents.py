@@ -18,6 +18,7 @@ from memoryhub.accounts.actor_names import actor_label
 from memoryhub.audit import journal
 from memoryhub.models import AgentToken, Event, Injection, Memory, Session
 from memoryhub.web import agents
+from tests.cases import each
 from tests.web.markup import PAYLOAD, find_dangers, main
 
 Remember = Callable[..., Memory]
@@ -118,7 +119,7 @@ class TestAgent:
             assert visitor.get(page).status_code == 404
         assert "Claude Code" not in main(visitor.get("/agents/")).words
 
-    @pytest.mark.parametrize("on", [(), ("private",), ("private", "secret")])
+    @each("on", [(), ("private",), ("private", "secret")])
     def test_each_level_needs_its_switch(
         self, sign_in: Any, remember: Remember, agent: Actor, session: Session, on: tuple[str, ...]
     ) -> None:

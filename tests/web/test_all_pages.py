@@ -18,6 +18,7 @@ from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Event, Memory, Session
 from memoryhub.web.memories.forms import FactForm, MemoryForm
+from tests.cases import each
 from tests.web.markup import Page, page
 
 PAGES = [
@@ -143,7 +144,7 @@ class TestInvalidRequests:
         "/duplicates/": "project category similarity page",
     }
 
-    @pytest.mark.parametrize("path", QUERIES)
+    @each("path", QUERIES)
     def test_odd_query_strings_do_not_break_pages(
         self, curator: Client, names: dict[str, str], path: str
     ) -> None:
@@ -159,9 +160,7 @@ class TestInvalidRequests:
         for odd in self.ODD:
             assert curator.get(f"/sessions/{quote(odd, safe='')}/").status_code == 404, odd
 
-    @pytest.mark.parametrize(
-        "path", ["/memories/new/", "/memories/{uid}/edit/", "/memories/{uid}/erase/", "/facts/"]
-    )
+    @each("path", ["/memories/new/", "/memories/{uid}/edit/", "/memories/{uid}/erase/", "/facts/"])
     def test_odd_form_values_do_not_break_forms(
         self, curator: Client, names: dict[str, str], path: str
     ) -> None:
@@ -170,7 +169,7 @@ class TestInvalidRequests:
             response = curator.post(path.format(**names), dict.fromkeys(fields, odd))
             assert response.status_code in (302, 422), odd
 
-    @pytest.mark.parametrize("path", ["/duplicates/cluster/", "/duplicates/decide/", "/duplicates/undo/"])
+    @each("path", ["/duplicates/cluster/", "/duplicates/decide/", "/duplicates/undo/"])
     def test_odd_form_values_do_not_break_duplicates(
         self, curator: Client, names: dict[str, str], path: str
     ) -> None:
@@ -254,7 +253,7 @@ CHECKS = (
 )
 
 
-@pytest.mark.parametrize("path", PAGES)
+@each("path", PAGES)
 def test_every_page_is_private_accessible_and_without_inline_code(
     curator: Client, names: dict[str, str], path: str
 ) -> None:

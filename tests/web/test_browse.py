@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from memoryhub.models import Memory
 from memoryhub.web.memories import views
+from tests.cases import each
 
 
 def titles(response: Any) -> list[str]:
@@ -54,7 +55,7 @@ class TestPages:
     def small_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(views, "PAGE_SIZE", 3)
 
-    @pytest.mark.parametrize("order", ["", "-updated_at", "-created_at", "-importance", "-accessed_count"])
+    @each("order", ["", "-updated_at", "-created_at", "-importance", "-accessed_count"])
     def test_pages_show_every_memory_once(self, visitor: Client, remember: Any, order: str) -> None:
         for number in range(8):
             remember(f"memory {number}", importance=number % 3 / 10)
@@ -83,7 +84,7 @@ class TestPages:
         second = visitor.get("/memories/" + next_page(first))
         assert '<a class="button" href="?project=zoo">' in second.content.decode()
 
-    @pytest.mark.parametrize("cursor", ["x", "e30", "WyJjcmVhdGVkX2F0IiwgMSwgMV0"])
+    @each("cursor", ["x", "e30", "WyJjcmVhdGVkX2F0IiwgMSwgMV0"])
     def test_invalid_cursor_is_reported_with_a_link_to_the_first_page(
         self, visitor: Client, remember: Any, cursor: str
     ) -> None:

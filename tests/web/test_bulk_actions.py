@@ -22,6 +22,7 @@ from memoryhub.models import Memory
 from memoryhub.search.hybrid import SearchResults
 from memoryhub.web.memories import filters, selection
 from memoryhub.web.memories.selection import PERMISSIONS
+from tests.cases import each
 from tests.web.markup import Page
 
 Remember = Callable[..., Memory]
@@ -99,8 +100,8 @@ def test_one_field_is_set_whatever_other_fields_contain(editor: Client, three: l
     assert set(Memory.objects.values_list("category", "importance", "project")) == {("patterns", 0.8, "p")}
 
 
-@pytest.mark.parametrize(
-    ("act", "values", "words"),
+@each(
+    "act, values, words",
     [
         ("set-importance", {"importance": "7"}, "importance: "),
         ("set-importance", {}, "importance: "),
@@ -136,7 +137,7 @@ def test_refusals_are_named_and_counted(editor: Client, three: list[Memory], rem
     assert "<li>and 1 more</li>" in page
 
 
-@pytest.mark.parametrize("kind", sorted(ACTION_KINDS))
+@each("kind", sorted(ACTION_KINDS))
 def test_action_requires_the_permission_of_the_single_page(
     visitor: Client, three: list[Memory], kind: str
 ) -> None:
@@ -183,13 +184,13 @@ def test_undo_without_the_permission_is_refused(
     assert editor.post(address, fields).status_code == 403
 
 
-@pytest.mark.parametrize("first", ["", "0", "-1", "x", "9" * 40, "٣", "1e3"])
+@each("first", ["", "0", "-1", "x", "9" * 40, "٣", "1e3"])
 def test_invalid_journal_numbers_are_not_found(editor: Client, three: list[Memory], first: str) -> None:
     address, fields = undo_of(do(editor, "trash", three))
     assert editor.post(address, {**fields, "first": first}).status_code == 404
 
 
-@pytest.mark.parametrize(
+@each(
     "elsewhere",
     ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)", "x", ""],
 )
@@ -259,12 +260,12 @@ def test_every_excludes_memories_stored_after_the_list_was_shown(
     assert set(Memory.objects.live().values_list("uid", flat=True)) == {late.uid, brought.uid}
 
 
-@pytest.mark.parametrize("moment", ["", "never", "2026-02-31T00:00:00Z", "2026-02-01T00:00:00"])
+@each("moment", ["", "never", "2026-02-31T00:00:00Z", "2026-02-01T00:00:00"])
 def test_list_without_as_of_is_selected_as_it_is_now(three: list[Memory], moment: str) -> None:
     assert len(matching(f"/memories/?project=p&as_of={moment}")) == 3
 
 
-@pytest.mark.parametrize(
+@each(
     "address",
     [
         "",

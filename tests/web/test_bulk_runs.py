@@ -20,6 +20,7 @@ from memoryhub.maintenance.operations.base import Pace
 from memoryhub.memories.rows import list_values
 from memoryhub.models import MaintenanceRun, Membership, Memory
 from memoryhub.web.memories import bulk_actions, selection
+from tests.cases import each
 from tests.clients import create_person, signed_in_client
 from tests.web.markup import Page
 
@@ -93,8 +94,8 @@ def test_more_rows_than_confirmed_need_a_new_confirmation(editor: Client, three:
     assert not MaintenanceRun.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("act", "values", "changed"),
+@each(
+    "act, values, changed",
     [
         ("trash", {}, {"deleted_at__isnull": False}),
         ("demote", {}, {"importance": 0.4}),
@@ -137,8 +138,8 @@ def test_trash_is_restored_and_its_undo_trashes_again(
     assert live() == 0
 
 
-@pytest.mark.parametrize(
-    ("address", "name"),
+@each(
+    "address, name",
     [
         ("/memories/?project=p&type=change", "Memories"),
         ("/memories/", "Memories"),
@@ -190,8 +191,8 @@ def test_person_with_read_access_starts_no_run(sign_in: SignIn, three: list[Memo
     assert not MaintenanceRun.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("act", "values", "words"),
+@each(
+    "act, values, words",
     [
         ("explode", {}, "unknown action"),
         ("tag", {}, "tags: "),

@@ -8,6 +8,7 @@ import pytest
 
 from memoryhub.checks import services
 from memoryhub.models import Membership, MemoryCheck
+from tests.cases import each
 from tests.web.markup import submitted_fields
 from tests.web.test_recall_test import text
 
@@ -190,7 +191,7 @@ def test_viewer_without_permission_can_run_but_not_change(sign_in, remember):
     assert bob.post(f"/checks/{uid}/run/").status_code == 302
 
 
-@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
+@each("level", ["private", "secret", "cosmic"])
 def test_hidden_check_is_not_found(sign_in, level):
     check = MemoryCheck.objects.create(owner="ada", prompt=PROMPT, sensitivity=level)
     client = sign_in("change_memory")

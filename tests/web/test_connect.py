@@ -16,6 +16,7 @@ from memoryhub.accounts import tokens
 from memoryhub.models import AgentToken, Event, JournalEntry, Memory, Session
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import HubConnection
+from tests.cases import each
 from tests.web.markup import PAYLOAD, find_dangers, main
 
 TILES, FORM_PAGE, PAGE, ARRIVED = (
@@ -115,8 +116,8 @@ class TestSettings:
         assert (token.owner, token.name, token.clearance) == ("ada", "claude-code", "public")
         assert (token.rights, token.projects) == (["read", "write"], [])
 
-    @pytest.mark.parametrize(
-        ("level", "asked"),
+    @each(
+        "level, asked",
         [
             ("public", ""),
             ("private", "?allow_private=true"),
@@ -177,8 +178,8 @@ class TestSettings:
         manager.post(PAGE, FORM | {"project": "zoo"})
         assert AgentToken.objects.get().projects == ["zoo"]
 
-    @pytest.mark.parametrize(
-        ("held", "offered"),
+    @each(
+        "held, offered",
         [
             ((), ["public"]),
             (("view_private",), ["public", "private"]),
@@ -232,7 +233,7 @@ class TestTexts:
         )
         return {one.key: one.text for one in found}
 
-    @pytest.mark.parametrize("key", ["claude-code", "cursor", "python"])
+    @each("key", ["claude-code", "cursor", "python"])
     def test_texts_contain_the_address_of_the_hub_and_the_chosen_tools(
         self, visitor: Client, key: str
     ) -> None:

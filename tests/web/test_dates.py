@@ -23,6 +23,7 @@ from memoryhub.models import Event, Injection, Memory, Profile, Session
 from memoryhub.stats import calendar
 from memoryhub.web.base import charts
 from memoryhub.web.templatetags.hub import when
+from tests.cases import each
 
 TEMPLATES = Path(settings.BASE_DIR) / "templates"
 # Formats that are the same in every language: ISO, clock times, numbers, names of zones.
@@ -79,8 +80,8 @@ def test_date_without_time_is_the_same_in_every_zone() -> None:
     assert when(date(2026, 3, 4), "month") == '<time datetime="2026-03-04" data-format="month">2026-03</time>'
 
 
-@pytest.mark.parametrize(
-    ("zone", "day"),
+@each(
+    "zone, day",
     [
         ("UTC", date(2026, 3, 4)),
         ("Europe/Helsinki", date(2026, 3, 5)),
@@ -131,7 +132,7 @@ def test_bars_are_labelled_in_iso_format(first: date, last: date, label: str) ->
     assert chart.bars[0].label == label
 
 
-@pytest.mark.parametrize(
+@each(
     "path", ["/timeline/entries/", "/timeline/?month=2026-03", "/sessions/night/", "/reports/sessions/night/"]
 )
 def test_pages_show_days_in_the_readers_zone(reader: Client, remember: Any, path: str) -> None:
@@ -163,9 +164,7 @@ def test_chosen_zone_overrides_the_browser(sign_in: Any, remember: Any) -> None:
     assert shown_by(client, "Asia/Tokyo") == "EAT"
 
 
-@pytest.mark.parametrize(
-    "expected", ["Nowhere/At_all", "Asia/../../etc/passwd", "Asia/Nowhere", "Asia", "Asia/" + "x" * 900]
-)
+@each("expected", ["Nowhere/At_all", "Asia/../../etc/passwd", "Asia/Nowhere", "Asia", "Asia/" + "x" * 900])
 def test_server_zone_applies_without_a_browser_zone(sign_in: Any, remember: Any, expected: str) -> None:
     remember("words")
     assert shown_by(sign_in("view_private"), expected) == "UTC"

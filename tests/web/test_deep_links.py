@@ -16,6 +16,7 @@ from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Event, Fact, Injection, JournalEntry, Session
 from memoryhub.stats.timeline import TimelineEntry
 from memoryhub.web.sessions import views
+from tests.cases import each
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ class TestPagesOfOne:
         assert "zebra?" in page
         assert f"entry=injection-{made.uid}#injection-{made.uid}" in page
 
-    @pytest.mark.parametrize("path", ["/facts/none/", "/journal/0/", "/journal/99999999999999999999/"])
+    @each("path", ["/facts/none/", "/journal/0/", "/journal/99999999999999999999/"])
     def test_missing_rows_are_not_found(self, visitor: Client, path: str) -> None:
         assert visitor.get(path).status_code == 404
         assert visitor.get("/injections/none/").status_code == 404

@@ -12,6 +12,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory
+from tests.cases import each
 from tests.web.duplicates_page import (
     DUPLICATE_TEXT,
     HTMX,
@@ -125,7 +126,7 @@ class TestMerging:
         assert "Select at least one memory to merge." in Page(response).words
         assert "<form" not in response
 
-    @pytest.mark.parametrize("decision", ["", "erase", None])
+    @each("decision", ["", "erase", None])
     def test_unknown_decision_does_nothing(
         self, curator: Client, alike: list[Memory], decision: str | None
     ) -> None:
@@ -135,7 +136,7 @@ class TestMerging:
         assert "Nothing was changed: choose to merge" in Page(response.content.decode()).words
         assert trashed_uids() == set()
 
-    @pytest.mark.parametrize("moment", ["2020-13-45T00:00:00", "2020-01-01T00:00:00", "soon", ""])
+    @each("moment", ["2020-13-45T00:00:00", "2020-01-01T00:00:00", "soon", ""])
     def test_invalid_version_counts_as_changed(
         self, curator: Client, alike: list[Memory], moment: str
     ) -> None:
@@ -159,7 +160,7 @@ class TestMerging:
         curator.post("/duplicates/decide/", cluster_form(alike, do="text", content="My own\r\nwords"))
         assert Memory.objects.get(uid=alike[0].uid).content == "My own\nwords"
 
-    @pytest.mark.parametrize("content", ["", "  ", "x" * 100_001, "a\x00b"])
+    @each("content", ["", "  ", "x" * 100_001, "a\x00b"])
     def test_invalid_text_is_refused(self, curator: Client, alike: list[Memory], content: str) -> None:
         form = cluster_form(alike, do="text", content=content)
         assert curator.post("/duplicates/decide/", form, headers=HTMX).status_code == 422
@@ -197,7 +198,7 @@ class TestMerging:
         assert "Undo the last merge" not in main(response).words
         assert trashed_uids() == set()
 
-    @pytest.mark.parametrize("rights", [(), ("change_memory",), ("delete_memory",)])
+    @each("rights", [(), ("change_memory",), ("delete_memory",)])
     def test_merge_requires_permission_to_change_and_delete(
         self, sign_in: Any, alike: list[Memory], rights: tuple[str, ...]
     ) -> None:
@@ -210,7 +211,7 @@ class TestMerging:
         for name in ("merge", "apart"):
             assert curator.post("/duplicates/undo/", {name: "nothing"}).status_code == 404
 
-    @pytest.mark.parametrize("elsewhere", ["https://elsewhere.example/", "//elsewhere.example", "/admin/"])
+    @each("elsewhere", ["https://elsewhere.example/", "//elsewhere.example", "/admin/"])
     def test_redirect_stays_on_this_host(self, curator: Client, alike: list[Memory], elsewhere: str) -> None:
         response = curator.post("/duplicates/decide/", cluster_form(alike, next=elsewhere))
         assert response["Location"] == "/duplicates/"

@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.web.duplicates import presenters, views
 from memoryhub.web.duplicates.presenters import MAX_UNITED_LINES, unite_texts
+from tests.cases import each
 from tests.web.duplicates_page import (
     CURATOR_PERMISSIONS,
     DUPLICATE_TEXT,
@@ -194,7 +195,7 @@ class TestVisibility:
             Memory.objects.filter(pk=made[level].pk).update(sensitivity=level)
         return made
 
-    @pytest.mark.parametrize("on", [(), ("private",), ("secret",), ("private", "secret")])
+    @each("on", [(), ("private",), ("secret",), ("private", "secret")])
     def test_each_level_shows_with_its_own_switch(
         self, sign_in: Any, levels: dict[str, Memory], remember: Remember, on: tuple[str, ...]
     ) -> None:

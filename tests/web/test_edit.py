@@ -12,6 +12,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.rows import list_values
 from memoryhub.models import JournalEntry, Memory
+from tests.cases import each
 from tests.web.edit_form import form_data, page_text
 from tests.web.markup import main, page
 
@@ -70,8 +71,8 @@ class TestRaisingTheLevel:
 
 
 class TestPermissions:
-    @pytest.mark.parametrize(
-        ("right", "path"),
+    @each(
+        "right, path",
         [
             ("add_memory", "/memories/new/"),
             ("change_memory", "/memories/{uid}/edit/"),
@@ -108,7 +109,7 @@ class TestPermissions:
             response = sign_in(right, name=name).post(f"/memories/{memory.uid}/restore/")
             assert response.status_code == status
 
-    @pytest.mark.parametrize("path", ["edit", "trash", "restore", "erase"])
+    @each("path", ["edit", "trash", "restore", "erase"])
     def test_hidden_memory_cannot_be_written(
         self, sign_in: Any, four_levels: dict[str, Memory], path: str
     ) -> None:
@@ -387,7 +388,7 @@ class TestEdit:
         assert "restore it first" in page_text(response, 422)
         assert response.context["form"]["content"].value() == "what I typed"
 
-    @pytest.mark.parametrize("stamp", ["", "yesterday", "2020-01-01T00:00:00"])
+    @each("stamp", ["", "yesterday", "2020-01-01T00:00:00"])
     def test_form_without_its_version_is_refused(
         self, writer: Client, remember: Remember, stamp: str
     ) -> None:
@@ -408,7 +409,7 @@ class TestReplacement:
         self.edit(writer, old, superseded_by="")
         assert Memory.objects.get(pk=old.pk).superseded_by is None
 
-    @pytest.mark.parametrize("typed", ["nothing-has-this-id", "itself", "hidden"])
+    @each("typed", ["nothing-has-this-id", "itself", "hidden"])
     def test_an_id_that_cannot_be_used_is_refused_at_its_field(
         self, writer: Client, remember: Remember, typed: str
     ) -> None:

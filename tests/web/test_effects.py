@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memoryhub.models import Injection, JournalEntry, Memory, Project
+from tests.cases import each
 from tests.web.duplicates_page import cluster_form
 from tests.web.edit_form import form_data
 from tests.web.test_recall_test import text
@@ -63,7 +64,7 @@ def test_prompt_is_escaped(sign_in, remember):
     assert "&lt;script&gt;" in response.content.decode()
 
 
-@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
+@each("level", ["private", "secret", "cosmic"])
 def test_hidden_prompts_are_not_counted(sign_in, remember, level):
     Injection.objects.create(prompt_preview=PROMPT, sensitivity=level)
     response = post_edit(sign_in("change_memory"), remember(ZEBRA), HTMX, content="harbour lights")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
+from django import forms
 from django.conf import settings
 from django.db import OperationalError
 from django.test import Client
 
 from memoryhub import memories
 from memoryhub.core.database_errors import LostCommit
+from memoryhub.web.base.forms import ListFilter, PlainForm
+from memoryhub.web.base.requests import TEXT_FIELDS
+from tests.cases import each
 from tests.csp import parse_policy
 
 pytestmark = pytest.mark.django_db
@@ -31,7 +36,7 @@ def test_unknown_host_page_names_the_setting_but_no_hosts():
         assert name not in shown
 
 
-@pytest.mark.parametrize("path", ["/memories/a%00b/", "/sessions/a%00b/", "/a%00b"])
+@each("path", ["/memories/a%00b/", "/sessions/a%00b/", "/a%00b"])
 def test_path_with_nul_is_not_found(visitor, path):
     assert visitor.get(path).status_code == 404
 
@@ -64,8 +69,8 @@ def test_early_failure_has_the_security_policy(monkeypatch):
     assert parse_policy(answer)["style-src"] == ["'self'"]
 
 
-@pytest.mark.parametrize(
-    ("address", "allowed"),
+@each(
+    "address, allowed",
     [
         ("/acts/", "POST"),
         ("/switch/", "POST"),
@@ -162,6 +167,34 @@ def test_single_words_that_were_typed_are_shown(path, typed):
         *(True for _ in typed),
         False,
     ]
+
+
+# Text inputs with an id, a label or what the page filled in. Where several words were typed, they are shown.
+SHORT_FIELDS = frozenset(
+    "category key memory_id must_bring never_bring project session_id superseded_by".split()
+)
+
+
+def forms_below(form: type[forms.BaseForm]) -> Iterator[type[forms.BaseForm]]:
+    for below in form.__subclasses__():
+        yield below
+        yield from forms_below(below)
+
+
+def is_text_input(widget: forms.Widget) -> bool:
+    return isinstance(widget, forms.Textarea) or type(widget) in (
+        forms.TextInput,
+        forms.EmailInput,
+        forms.URLInput,
+    )
+
+
+def test_every_text_input_of_a_form_is_shown_or_known_to_be_short():
+    posted = [form for form in forms_below(PlainForm) if not issubclass(form, ListFilter)]
+    fields = [field for form in posted for field in form.base_fields.items()]
+    typed = {name for name, field in fields if is_text_input(field.widget)}
+    assert {"content", "subject", "ignored_paths"} <= typed  # the modules of the pages are loaded
+    assert typed <= TEXT_FIELDS | SHORT_FIELDS
 
 
 def test_an_edit_of_an_erased_memory_shows_its_text(curator, remember, actor):

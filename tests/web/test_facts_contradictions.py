@@ -16,6 +16,7 @@ from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.web.facts import contradictions
+from tests.cases import each
 from tests.web.markup import PAYLOAD, find_dangers, main
 
 Say = Callable[..., Fact]
@@ -267,8 +268,8 @@ class TestTable:
 
 
 class TestNarrowing:
-    @pytest.mark.parametrize(
-        ("query", "shown"),
+    @each(
+        "query, shown",
         [
             ({"subject": "HUB"}, ["hub", "hub"]),
             ({"predicate": "Led By"}, ["dock", "hub"]),

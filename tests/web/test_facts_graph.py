@@ -17,6 +17,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.facts import contradictions
 from memoryhub.models import Fact, Memory
 from memoryhub.web.facts import graph
+from tests.cases import each
 from tests.web.fact_graph_pages import GRAPH, Say, fact_storer, nodes, panel_of
 from tests.web.markup import PAYLOAD, find_dangers, main
 
@@ -164,7 +165,7 @@ class TestFinding:
         say("harbor-app")
         say("tide", object="SQLite")
 
-    @pytest.mark.parametrize("typed", ["tide", "TIDE", " ti", "sqlite"])
+    @each("typed", ["tide", "TIDE", " ti", "sqlite"])
     def test_the_only_thing_found_is_opened(self, visitor: Client, typed: str) -> None:
         assert visitor.get(GRAPH, {"find": typed}).context["panel"].text in ("tide", "SQLite")
 
@@ -192,8 +193,8 @@ class TestFilters:
         say("c", "knows", "d", project="sun", confidence=0.4)
         say("session:s1", "boundary_at", "{}")
 
-    @pytest.mark.parametrize(
-        ("query", "shown"),
+    @each(
+        "query, shown",
         [
             ({}, {"a", "b", "c", "d"}),
             ({"predicate": "knows"}, {"c", "d"}),
@@ -265,7 +266,7 @@ class TestMemories:
 
 class TestPage:
     @pytest.mark.slow
-    @pytest.mark.parametrize("name", ["node", "find", "predicate", "project", "min_confidence"])
+    @each("name", ["node", "find", "predicate", "project", "min_confidence"])
     def test_no_query_breaks_it(self, say: Say, visitor: Client, name: str) -> None:
         say("api")
         for odd in ("\x00", "'", '"><', "%", "~", "~0", "\\", "𝕏" * 300, "\u202e", " ", "a\r\nb: c"):

@@ -13,6 +13,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.facts import contradictions, services
 from memoryhub.models import Fact
 from memoryhub.web.facts import filters, graph
+from tests.cases import each
 from tests.web.fact_graph_pages import GRAPH, Say, fact_storer, nodes, panel_of
 from tests.web.markup import Page, main
 
@@ -32,7 +33,7 @@ class TestSpelling:
     def test_a_thing_in_other_letters_is_one_node(self, visitor: Client) -> None:
         assert set(nodes(visitor.get(GRAPH))) == {"Redis", "Oslo", "Bergen", "8.8"}
 
-    @pytest.mark.parametrize("key", ["redis", "REDIS", " Redis "])
+    @each("key", ["redis", "REDIS", " Redis "])
     def test_an_address_opens_it_in_any_letters(self, visitor: Client, key: str) -> None:
         response = visitor.get(GRAPH, {"node": key})
         assert set(nodes(response)) == {"Redis", "Oslo", "Bergen", "8.8"}
@@ -55,13 +56,13 @@ class TestSpelling:
         services.end_facts([say("REDIS", "led_by", "Mara").uid], actor)
         assert "Mara" in panel_of(visitor.get(GRAPH, {"node": "Redis"})).words
 
-    @pytest.mark.parametrize("query", ["thing=Redis", "subject=redis", "predicate=Located+In"])
+    @each("query", ["thing=Redis", "subject=redis", "predicate=Located+In"])
     def test_the_table_finds_it_in_any_letters_too(self, visitor: Client, query: str) -> None:
         words = main(visitor.get(f"/facts/?{query}")).words
         assert "Oslo" in words
         assert "Bergen" in words
 
-    @pytest.mark.parametrize("typed", ["Located In", "locatedIn", "LOCATED_IN"])
+    @each("typed", ["Located In", "locatedIn", "LOCATED_IN"])
     def test_a_predicate_is_found_however_it_is_written(self, visitor: Client, typed: str) -> None:
         assert set(nodes(visitor.get(GRAPH, {"predicate": typed}))) == {"Redis", "Oslo", "Bergen"}
 
@@ -178,7 +179,7 @@ class TestSuggestedPredicates:
         )
         return [one["value"] for one in Page(listed).all("option")]
 
-    @pytest.mark.parametrize("address", [GRAPH, "/facts/", "/facts/contradictions/"])
+    @each("address", [GRAPH, "/facts/", "/facts/contradictions/"])
     def test_visible_predicates_are_suggested_most_common_first(
         self, say: Say, visitor: Client, address: str
     ) -> None:

@@ -20,6 +20,7 @@ from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.web.facts import views
+from tests.cases import each
 from tests.web.markup import PAYLOAD, find_dangers, main, page
 
 Remember = Callable[..., Memory]
@@ -108,7 +109,7 @@ class TestVisibility:
     def test_a_fact_links_to_its_memory(self, visitor: Client, four_levels: dict[str, Memory]) -> None:
         assert f"/memories/{four_levels['public'].uid}/" in main(visitor.get("/facts/")).links()
 
-    @pytest.mark.parametrize("subject", ["private", "of-secret", "cosmic", "of-cosmic"])
+    @each("subject", ["private", "of-secret", "cosmic", "of-cosmic"])
     def test_a_hidden_one_cannot_be_deleted(self, sign_in: Any, subject: str) -> None:
         client = sign_in("delete_fact", name="cleaner")
         hidden = Fact.objects.get(subject=subject)
@@ -123,8 +124,8 @@ class TestFilters:
         fact("s2", "owns", "boat", confidence=0.4, project="sun")
         fact("s3", "sails", "a 100% boat", confidence=0.6, project="sun")
 
-    @pytest.mark.parametrize(
-        ("query", "found"),
+    @each(
+        "query, found",
         [
             ({}, ["s3", "s2", "s1"]),
             ({"subject": "s1"}, ["s1"]),
@@ -142,8 +143,8 @@ class TestFilters:
     def test_each_narrows(self, visitor: Client, query: dict[str, str], found: list[str]) -> None:
         assert subjects(visitor, **query) == found
 
-    @pytest.mark.parametrize(
-        ("field", "value"),
+    @each(
+        "field, value",
         [("min_confidence", "2"), ("min_confidence", "x"), ("how", "x"), ("subject", "x" * 1001)],
     )
     def test_a_wrong_one_is_shown_at_its_field(self, visitor: Client, field: str, value: str) -> None:
@@ -347,9 +348,7 @@ class TestMarks:
         assert subjects(visitor) == ["zebra"]
         assert 'href="?marks=on"' in visitor.get("/facts/").content.decode()
 
-    @pytest.mark.parametrize(
-        "query", [{"marks": "on"}, {"predicate": "boundary_at"}, {"subject": "session:night"}]
-    )
+    @each("query", [{"marks": "on"}, {"predicate": "boundary_at"}, {"subject": "session:night"}])
     def test_marks_are_shown_on_request(self, visitor: Client, query: dict[str, str]) -> None:
         assert "session:night" in subjects(visitor, **query)
         assert "Show them" not in visitor.get("/facts/", query).content.decode()

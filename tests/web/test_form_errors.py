@@ -9,6 +9,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from tests.cases import each
+
 POSTED = [
     ("/memories/new/", {"content": ""}, 422),
     ("/facts/", {"subject": ""}, 422),
@@ -58,7 +60,7 @@ def test_rejected_form_has_an_error_title_and_summary(
     says_it_first(response)
 
 
-@pytest.mark.parametrize("address", FILTER_URLS)
+@each("address", FILTER_URLS)
 def test_invalid_filter_has_an_error_title(admin: Client, address: str) -> None:
     response = admin.get(address)
     assert response.status_code == 422

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from memoryhub.models import Fact, Memory
+from tests.cases import each
 from tests.web.markup import main
 
 TOKEN = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
 NEW = {"content": "new words", "type": "change", "sensitivity": "public", "scope": "project"}
 
 
-@pytest.mark.parametrize(
-    ("field", "typed", "place"),
+@each(
+    "field, typed, place",
     [
         ("content", f"one\n{TOKEN}", "Line 2 of content"),
         ("tags", f"fine, {TOKEN}", "Item 2 of tags"),

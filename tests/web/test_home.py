@@ -23,6 +23,7 @@ from memoryhub.facts import services
 from memoryhub.maintenance import executor, runs
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Injection, JournalEntry, Membership, Memory
+from tests.cases import each
 from tests.database import cut_journal
 from tests.web.markup import main
 
@@ -333,7 +334,7 @@ class TestLostJournalRows:
         assert client.post(self.ACKNOWLEDGE, {"through": lost.recorded_in}).status_code == 403
         assert journal.pending() == lost
 
-    @pytest.mark.parametrize("through", ["", "x", "-1", "9" * 30, "²"])
+    @each("through", ["", "x", "-1", "9" * 30, "²"])
     def test_invalid_number_is_refused(self, administrator: Client, lost: Any, through: str) -> None:
         assert administrator.post(self.ACKNOWLEDGE, {"through": through}).status_code == 400
         assert administrator.get(self.ACKNOWLEDGE).status_code == 405

@@ -17,6 +17,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.injection.queries import load_reports
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.web import injections as view
+from tests.cases import each
 from tests.web.markup import Page, list_title, main
 
 Remember = Callable[..., Memory]
@@ -88,8 +89,8 @@ class TestLog:
             )
             assert visitor.get("/injections/").status_code == 200
 
-    @pytest.mark.parametrize(
-        ("query", "seen"),
+    @each(
+        "query, seen",
         [
             ({}, {"early", "late", "other"}),
             ({"q": "LATE"}, {"late"}),
@@ -108,9 +109,7 @@ class TestLog:
         words = main(visitor.get("/injections/", query)).words
         assert {name for name in ("early", "late", "other") if f"{name} prompt" in words} == seen
 
-    @pytest.mark.parametrize(
-        ("query", "status"), [({"since": "never"}, 422), ({"cursor": "zzz"}, 400), ({"q": "x" * 1001}, 422)]
-    )
+    @each("query, status", [({"since": "never"}, 422), ({"cursor": "zzz"}, 400), ({"q": "x" * 1001}, 422)])
     def test_an_invalid_address_is_refused(self, visitor: Client, query: dict[str, str], status: int) -> None:
         assert visitor.get("/injections/", query).status_code == status
 
@@ -148,7 +147,7 @@ class TestVisibility:
         for level in LEVELS:
             inject(session, prompt_preview=f"{level} prompt", sensitivity=level)
 
-    @pytest.mark.parametrize("path", ["/injections/", "/sessions/s/", "/sessions/s/?kind=injection"])
+    @each("path", ["/injections/", "/sessions/s/", "/sessions/s/?kind=injection"])
     def test_injections_obey_their_own_level(self, sign_in: Any, four: None, path: str) -> None:
         visitor = sign_in("view_private", "view_secret")
         insider = sign_in("view_private", "view_secret", on=["private", "secret"], name="bob")

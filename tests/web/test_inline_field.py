@@ -14,6 +14,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
+from tests.cases import each
 from tests.web.markup import PAYLOAD, Page, find_dangers, main
 
 Remember = Callable[..., Memory]
@@ -50,7 +51,7 @@ def memory(remember: Remember) -> Memory:
 
 
 class TestOpening:
-    @pytest.mark.parametrize("name", FIELDS)
+    @each("name", FIELDS)
     def test_form_contains_the_stored_value(self, editor: Client, memory: Memory, name: str) -> None:
         page = opened(editor, memory, name)
         held = {"title": "A title", "tags": "old", "importance": "0.25"}
@@ -63,7 +64,7 @@ class TestOpening:
             f"field-{name}"
         ]
 
-    @pytest.mark.parametrize("name", FIELDS)
+    @each("name", FIELDS)
     def test_link_without_htmx_opens_the_field_of_the_edit_form(
         self, editor: Client, memory: Memory, name: str
     ) -> None:
@@ -91,7 +92,7 @@ class TestOpening:
 
 
 class TestSaving:
-    @pytest.mark.parametrize("name", FIELDS)
+    @each("name", FIELDS)
     def test_saved_value_is_shown_and_can_be_undone(self, editor: Client, memory: Memory, name: str) -> None:
         response = send(editor, memory, name, VALUES[name])
         assert response.status_code == 200
@@ -169,8 +170,8 @@ class TestSaving:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
-        ("name", "value", "shown"),
+    @each(
+        "name, value, shown",
         [
             ("importance", "7", "at most 1"),
             ("importance", "", "Enter a number"),
@@ -194,7 +195,7 @@ class TestRefusals:
             assert page.value_of(name) == value
         assert memory.revisions.count() == 0
 
-    @pytest.mark.parametrize("moment", ["", "now", "2026-01-01T00:00:00"])
+    @each("moment", ["", "now", "2026-01-01T00:00:00"])
     def test_form_without_its_version_is_refused(self, editor: Client, memory: Memory, moment: str) -> None:
         response = send(editor, memory, "title", "T", unchanged_since=moment)
         assert response.status_code == 422
@@ -211,7 +212,7 @@ class TestRefusals:
         assert response.status_code == 422
         assert "restore it first" in response.content.decode()
 
-    @pytest.mark.parametrize("name", FIELDS)
+    @each("name", FIELDS)
     def test_permission_is_required(self, visitor: Client, memory: Memory, name: str) -> None:
         assert visitor.get(address(memory, name), headers=HTMX).status_code == 403
         assert send(visitor, memory, name, VALUES[name]).status_code == 403

@@ -13,6 +13,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
+from tests.cases import each
 from tests.web.conftest import SignIn
 from tests.web.markup import Page, main
 
@@ -91,8 +92,8 @@ def test_unchanged_form_writes_nothing(editor: Client, memory: Memory) -> None:
     assert not JournalEntry.objects.filter(operation="update").exists()
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
+@each(
+    "field, value",
     [("importance", "2"), ("importance", "much"), ("title", "x" * 1001), ("sensitivity", "secret")],
 )
 def test_errors_replace_the_form(editor: Client, memory: Memory, field: str, value: str) -> None:

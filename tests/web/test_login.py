@@ -8,6 +8,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from tests.cases import each
+
 PAGES = [
     "home",
     "journal-health",
@@ -23,7 +25,7 @@ PAGES = [
 HTMX = {"HX-Request": "true", "HX-Current-URL": "http://testserver/memories/?q=zebra"}
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each("name", PAGES)
 def test_every_page_requires_a_login_and_returns_after_it(db: None, client: Client, name: str) -> None:
     response = client.get(reverse(name), {"q": "zebra"})
     assert response.status_code == 302
@@ -68,7 +70,7 @@ def test_signing_out_takes_a_form(visitor: Client) -> None:
     assert visitor.get("/").status_code == 302
 
 
-@pytest.mark.parametrize("path", ["/", "/memories/", "/trash/", "/nowhere/", "/login/"])
+@each("path", ["/", "/memories/", "/trash/", "/nowhere/", "/login/"])
 def test_no_cache_keeps_a_page(visitor: Client, path: str) -> None:
     response = visitor.get(path)
     assert {"private", "no-store"} <= set(response["Cache-Control"].split(", "))

@@ -14,6 +14,7 @@ from memoryhub import memories
 from memoryhub.access.policy import system_actor
 from memoryhub.maintenance import executor, runs
 from memoryhub.models import Event, JournalEntry, MaintenanceRun, Memory, Session
+from tests.cases import each
 from tests.web.maintenance_pages import completed_run, importances, set_age, start_run, text_of
 from tests.web.markup import Page, main, page
 
@@ -139,7 +140,7 @@ class TestStarting:
         assert "Consolidate was not started" in text_of(response)
         assert not MaintenanceRun.objects.exists()
 
-    @pytest.mark.parametrize("values", [{"operation": "dance"}, {"do": "both"}, {"do": ""}])
+    @each("values", [{"operation": "dance"}, {"do": "both"}, {"do": ""}])
     def test_fields_that_the_page_never_sends_are_a_bad_request(
         self, keeper: Client, db: None, values: dict[str, str]
     ) -> None:

@@ -15,6 +15,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.maintenance import executor, runs
 from memoryhub.models import MaintenanceRun, Memory
+from tests.cases import each
 from tests.web.maintenance_pages import completed_run, importances, set_age, start_run, text_of
 from tests.web.markup import PAYLOAD, find_dangers, list_title, main, page
 
@@ -174,8 +175,8 @@ class TestVisibility:
         executor.execute(run)
         return f"/maintenance/runs/{run.uid}/"
 
-    @pytest.mark.parametrize(
-        ("on", "seen"),
+    @each(
+        "on, seen",
         [
             ((), ["public"]),
             (("private",), ["public", "private"]),
@@ -279,7 +280,7 @@ class TestList:
         assert keeper.get(f"{address}?page=7").status_code == 200
 
 
-@pytest.mark.parametrize("address", ["/maintenance/", "/maintenance/runs/", "run"])
+@each("address", ["/maintenance/", "/maintenance/runs/", "run"])
 def test_the_number_of_queries_does_not_grow(keeper: Client, remember: Any, address: str) -> None:
     counted = []
     for many in (2, 20):

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from django.test import Client
 from django.utils import timezone
 
@@ -15,6 +14,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.schemas import EntityDraft, MemoryPatch
 from memoryhub.models import Memory
 from memoryhub.web.memories import versions
+from tests.cases import each
 from tests.web.markup import main
 
 Remember = Callable[..., Memory]
@@ -139,7 +139,7 @@ class TestPage:
         assert "title 0" in shown
         assert "title 7" not in shown
 
-    @pytest.mark.parametrize("before", ["x", "-1", "1e3", "9" * 30, "", "１"])
+    @each("before", ["x", "-1", "1e3", "9" * 30, "", "１"])
     def test_invalid_number_is_refused(self, visitor: Client, remember: Remember, before: str) -> None:
         assert visitor.get(f"/memories/{remember().uid}/history/", {"before": before}).status_code == 400
 

@@ -18,6 +18,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.facts import services
 from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryPatch
 from memoryhub.models import Event, Injection, JournalEntry, Memory, Session
+from tests.cases import each
 from tests.clients import turn_on_levels
 from tests.web.markup import main, submitted_fields
 
@@ -423,7 +424,7 @@ class TestHiding:
         client, memory = sign_in("change_memory", "view_private", on=["private"]), remember()
         assert self.hide(client, memory).redirect_chain[-1][0] == url(memory)
 
-    @pytest.mark.parametrize("referer", ["https://elsewhere.test/a", "not a url", "//elsewhere.test"])
+    @each("referer", ["https://elsewhere.test/a", "not a url", "//elsewhere.test"])
     def test_other_sites_are_not_returned_to(self, person: Any, remember: Remember, referer: str) -> None:
         client = Client()
         client.force_login(person("ada", "change_memory", "view_private"))

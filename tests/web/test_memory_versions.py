@@ -14,6 +14,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
+from tests.cases import each
 from tests.web.markup import main
 
 Remember = Callable[..., Memory]
@@ -43,8 +44,8 @@ def send(client: Client, memory: Memory, action: str, **more: str) -> Any:
 
 
 class TestComparing:
-    @pytest.mark.parametrize(
-        ("requested", "there", "absent"),
+    @each(
+        "requested, there, absent",
         [
             ({}, ["second", "third", "Version 3"], ["first", "Title"]),
             ({"from": "1", "to": "now"}, ["first", "third", "Title", "Tags"], ["second"]),
@@ -76,7 +77,7 @@ class TestComparing:
             assert address in links
             assert visitor.get(address).status_code == 200
 
-    @pytest.mark.parametrize("invalid", ["x", "-1", "0", "1e3", "9" * 30, "", "１"])
+    @each("invalid", ["x", "-1", "0", "1e3", "9" * 30, "", "１"])
     def test_invalid_number_is_refused(self, visitor: Client, story: Memory, invalid: str) -> None:
         assert compared(visitor, story, **{"from": invalid}).status_code == 400
 
@@ -232,15 +233,15 @@ class TestRestoring:
         assert send(visitor, story, action, version="1").status_code == 403
         assert b"versions/restore" not in visitor.get(f"/memories/{story.uid}/").content
 
-    @pytest.mark.parametrize("action", ["restore", "undo"])
-    @pytest.mark.parametrize("number", ["", "x", "0", "-1", "9" * 12])
+    @each("action", ["restore", "undo"])
+    @each("number", ["", "x", "0", "-1", "9" * 12])
     def test_invalid_version_number_is_refused(
         self, sign_in: Any, story: Memory, action: str, number: str
     ) -> None:
         client = sign_in(RIGHT)
         assert send(client, story, action, version=number).status_code == 400
 
-    @pytest.mark.parametrize("moment", ["", "yesterday", "2026-01-01T00:00:00"])
+    @each("moment", ["", "yesterday", "2026-01-01T00:00:00"])
     def test_invalid_unchanged_since_is_refused(self, sign_in: Any, story: Memory, moment: str) -> None:
         answer = send(sign_in(RIGHT), story, "restore", version="1", unchanged_since=moment)
         assert answer.status_code == 400

@@ -11,6 +11,7 @@ from django.test import Client
 from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.models import JournalEntry, Memory
+from tests.cases import each
 from tests.web.duplicates_page import CURATOR_PERMISSIONS, DUPLICATE_TEXT, trashed_uids
 from tests.web.markup import Page, main
 
@@ -91,14 +92,14 @@ def test_filter_and_limit_apply(curator: Client, sure: list[Memory], monkeypatch
     assert len(trashed_uids()) == 1
 
 
-@pytest.mark.parametrize("permissions", [(), CURATOR_PERMISSIONS[:1], CURATOR_PERMISSIONS[1:]])
+@each("permissions", [(), CURATOR_PERMISSIONS[:1], CURATOR_PERMISSIONS[1:]])
 def test_both_permissions_are_needed(sign_in: Any, sure: list[Memory], permissions: tuple[str, ...]) -> None:
     client = sign_in(*permissions)
     assert URL not in client.get("/duplicates/").content.decode()
     assert client.get(URL).status_code == client.post(URL).status_code == 403
 
 
-@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
+@each("level", ["private", "secret", "cosmic"])
 def test_hidden_memories_are_not_listed_or_merged(curator: Client, sure: list[Memory], level: str) -> None:
     Memory.objects.filter(pk__in=[sure[0].pk, sure[1].pk]).update(sensitivity=level)
     shown = curator.get(URL)

@@ -19,6 +19,7 @@ from memoryhub.injection import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, Injection, JournalEntry, Membership, Memory, Project
 from tests.api.conftest import Agent
+from tests.cases import each
 from tests.clients import signed_in_client
 from tests.web.conftest import SignIn
 from tests.web.test_projects import undo
@@ -66,8 +67,8 @@ def test_page_shows_each_line_with_its_reason_and_source(curator: Client, decisi
     assert f'href="/memories/{decision.uid}/"' in page
 
 
-@pytest.mark.parametrize(
-    ("draft", "reason"),
+@each(
+    "draft, reason",
     [
         ({"type": "context"}, "Background of the project"),
         ({"type": "session_summary", "session_id": "s"}, "Summary of a session"),
@@ -96,8 +97,8 @@ def test_lines_are_shown_without_markdown_and_corrected_with_it(curator: Client,
     assert preview.count("**SQLite**") == 1  # the block, as the agent reads it
 
 
-@pytest.mark.parametrize(
-    ("fields", "after"),
+@each(
+    "fields, after",
     [
         ({"action": "reword", "text": "Use PostgreSQL"}, ["Use PostgreSQL"]),
         ({"action": "leave_out"}, []),
@@ -177,7 +178,7 @@ def test_reader_sees_the_page_without_forms(sign_in: SignIn, decision: Memory) -
     assert reader.post(f"{PAGE}settings/", {"sends": "no"}).status_code == 403
 
 
-@pytest.mark.parametrize("fields", [{}, {"action": "dance"}, {"action": "pin", "kind": "session"}])
+@each("fields", [{}, {"action": "dance"}, {"action": "pin", "kind": "session"}])
 def test_unknown_correction_is_a_bad_request(curator: Client, fields: dict[str, str]) -> None:
     assert curator.post(f"{PAGE}correct/", fields).status_code == 400
 

@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from memoryhub.models import Membership, Memory
+from tests.cases import each
 
 PATHS = ["/", "/memories/", "/memories/?q=lions+geese&min_score=0", "/timeline/entries/"]
 HTMX = {"HX-Request": "true", "HX-Current-URL": "http://testserver/memories/?type=fact"}
@@ -31,7 +32,7 @@ def two_projects(remember: Any) -> None:
 
 @pytest.mark.usefixtures("two_projects")
 class TestScope:
-    @pytest.mark.parametrize("path", PATHS)
+    @each("path", PATHS)
     def test_pages_show_only_the_chosen_project(self, visitor: Client, path: str) -> None:
         assert choose(visitor, "zoo").status_code == 302
         page = words(visitor, path)
@@ -55,8 +56,8 @@ class TestScope:
             "Search: geese",
         ]
 
-    @pytest.mark.parametrize(
-        ("path", "filters"),
+    @each(
+        "path, filters",
         [
             ("/facts/?predicate=is&state=all", "predicate: is · state: all of them · project: zoo"),
             ("/sessions/?q=lions", "lions · project: zoo"),

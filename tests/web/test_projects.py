@@ -14,6 +14,7 @@ from memoryhub.capture import projects
 from memoryhub.memories import create_memory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, Membership, Memory, Project, Session
+from tests.cases import each
 from tests.web.conftest import SignIn
 
 ADMIN = system_actor("tests")
@@ -61,8 +62,8 @@ def test_pause_for_an_hour_and_resume(maintainer: Client) -> None:
     assert "Pause for an hour" in page
 
 
-@pytest.mark.parametrize(
-    ("permission", "save", "pause"),
+@each(
+    "permission, save, pause",
     [("view_memory", 403, 403), ("change_memory", 403, 302), ("add_maintenancerun", 302, 403)],
 )
 def test_settings_require_permission(sign_in: SignIn, permission: str, save: int, pause: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from memoryhub.models import Injection, JournalEntry, Memory
+from tests.cases import each
 
 PROMPT = "what do we know about zebra stripes?"
 HTMX = {"HX-Request": "true", "HX-Target": "recalled"}
@@ -117,7 +118,7 @@ def test_htmx_gets_the_fragment(visitor, remember):
     assert "HX-Request" in response.headers["Vary"]
 
 
-@pytest.mark.parametrize(
+@each(
     "fields",
     [
         {"prompt": ""},

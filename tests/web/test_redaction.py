@@ -10,6 +10,7 @@ from django.test import Client
 
 from memoryhub.access.policy import LEVELS
 from memoryhub.models import Event, JournalEntry, Memory, Session
+from tests.cases import each
 from tests.web.markup import list_title
 
 ALL = (*LEVELS, "cosmic")
@@ -57,7 +58,7 @@ def words(level: str) -> list[str]:
     return [f"{level}{part}" for part in ("leaves", "title", "abstract", "preview")]
 
 
-@pytest.mark.parametrize("path", PAGES)
+@each("path", PAGES)
 def test_secret_content_is_only_on_its_own_page(insider: Client, herd: Any, path: str) -> None:
     answer = insider.get(path)
     assert answer.status_code == 200
@@ -67,7 +68,7 @@ def test_secret_content_is_only_on_its_own_page(insider: Client, herd: Any, path
     assert not JournalEntry.objects.filter(operation="reveal").exists()
 
 
-@pytest.mark.parametrize("path", [path for path in PAGES if path not in ("/facts/", "/sessions/")])
+@each("path", [path for path in PAGES if path not in ("/facts/", "/sessions/")])
 def test_lists_name_visible_memories_and_mention_a_secret(insider: Client, herd: Any, path: str) -> None:
     shown = insider.get(path).content.decode().replace("<mark>", "").replace("</mark>", "")
     expected = {"secret"} if "sensitivity=secret" in path else {"public", "private", "secret"}

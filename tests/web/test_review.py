@@ -19,7 +19,7 @@ from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import CodeReference, JournalEntry, Memory
 from memoryhub.web.review import queue
-from tests.cases import clear_caches
+from tests.cases import clear_caches, each
 from tests.web.conftest import SignIn
 from tests.web.markup import Page
 from tests.web.review_page import EVE, HTMX, get_page, post_action, undo_fields
@@ -252,7 +252,7 @@ class TestBadge:
         assert about == []
 
 
-@pytest.mark.parametrize("tab", ["new", "unsure", "flagged", "contradictions"])
+@each("tab", ["new", "unsure", "flagged", "contradictions"])
 def test_number_of_queries_does_not_grow(sign_in: SignIn, remember: Remember, tab: str) -> None:
     client = sign_in("change_memory", "delete_memory")
     counts = []

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.models import JournalEntry, Memory, Profile
+from tests.cases import each
 from tests.web.conftest import MakePerson, SignIn
 from tests.web.review_page import EVE, HTMX, get_page, post_action, undo_fields
 
@@ -24,7 +25,7 @@ class TestDecisions:
     def client(self, sign_in: SignIn) -> Client:
         return sign_in("change_memory", "delete_memory")
 
-    @pytest.mark.parametrize("action", ["approve", "demote", "trash"])
+    @each("action", ["approve", "demote", "trash"])
     def test_decided_memory_leaves_the_queue_and_undo_returns_it(
         self, client: Client, unsure: Memory, action: str
     ) -> None:
@@ -88,7 +89,7 @@ class TestDecisions:
     def test_unknown_action_is_refused(self, client: Client, unsure: Memory, fields: dict[str, str]) -> None:
         assert client.post("/review/act/", {"uid": unsure.uid, **fields}).status_code == 400
 
-    @pytest.mark.parametrize("undo", ["", "x", "x 1", "x 1 -", "x 1 9999999999999999999", " 1 1"])
+    @each("undo", ["", "x", "x 1", "x 1 -", "x 1 9999999999999999999", " 1 1"])
     def test_invalid_undo_is_refused(self, client: Client, unsure: Memory, undo: str) -> None:
         response = client.post("/review/undo/", {"undo": undo, "uid": unsure.uid})
         assert response.status_code in (400, 404)
@@ -102,19 +103,19 @@ class TestDecisions:
         unsure.refresh_from_db()
         assert unsure.reviewed_at
 
-    @pytest.mark.parametrize("action", ["approve", "demote", "trash"])
+    @each("action", ["approve", "demote", "trash"])
     def test_permission_is_required(self, sign_in: SignIn, unsure: Memory, action: str) -> None:
         right = "change_memory" if action == "trash" else "delete_memory"
         assert post_action(sign_in(right, name="bob"), action, unsure).status_code == 403
 
-    @pytest.mark.parametrize("address", ["https://elsewhere.example/review/", "//elsewhere.example", "/you/"])
+    @each("address", ["https://elsewhere.example/review/", "//elsewhere.example", "/you/"])
     def test_redirect_stays_in_the_queue(self, client: Client, unsure: Memory, address: str) -> None:
         assert post_action(client, "approve", unsure, next=address)["Location"] == "/review/"
 
 
 class TestEditing:
-    @pytest.mark.parametrize(
-        ("address", "leads_to"),
+    @each(
+        "address, leads_to",
         [
             ("/review/?tab=new", "/review/?tab=new"),
             ("https://elsewhere.example/review/", None),

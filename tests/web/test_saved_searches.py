@@ -14,6 +14,7 @@ from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import SavedSearch
 from memoryhub.web import saved_searches
 from memoryhub.web.saved_searches import LISTS, list_address_at, to_list_address, without_position
+from tests.cases import each
 from tests.web.markup import PAYLOAD, Page, find_dangers, main
 
 HTMX = {"HX-Request": "true"}
@@ -63,7 +64,7 @@ class TestSaving:
         assert f"/memories/?{QUERY}" in links
         assert client.get(f"/memories/?{QUERY}").status_code == 200
 
-    @pytest.mark.parametrize("page", LISTS)
+    @each("page", LISTS)
     def test_every_list_offers_to_be_saved_and_opens(self, client: Client, page: str) -> None:
         whole = to_list_address(page, "project=p&cursor=abc&page=3")
         assert whole is not None
@@ -74,14 +75,12 @@ class TestSaving:
         form = main(client.get(whole.save_href))
         assert (form.value_of("page"), form.value_of("query")) == (page, "project=p")
 
-    @pytest.mark.parametrize(
-        "page", ["", "home", "memory", "logout", "https://elsewhere.example", "//x", "admin:index"]
-    )
+    @each("page", ["", "home", "memory", "logout", "https://elsewhere.example", "//x", "admin:index"])
     def test_only_lists_can_be_saved(self, client: Client, page: str) -> None:
         assert save(client, page=page).status_code == 400
         assert not SavedSearch.objects.exists()
 
-    @pytest.mark.parametrize(
+    @each(
         "query",
         [
             "//elsewhere.example",
@@ -120,8 +119,8 @@ class TestSaving:
         assert save(client, name="  Tides ").status_code == 200
         assert SavedSearch.objects.count() == 1
 
-    @pytest.mark.parametrize(
-        ("name", "message"),
+    @each(
+        "name, message",
         [
             ("", "The name must be"),
             (" ", "The name must be"),
@@ -164,7 +163,7 @@ class TestOnesOwn:
             assert "Harvest" not in response.content.decode()
 
     @pytest.mark.parametrize("action", ["rename", "delete"])
-    def test_nor_can_it_be_touched(self, client: Client, theirs: SavedSearch, action: str) -> None:
+    def test_searches_of_others_cannot_be_changed(self, client: Client, theirs: SavedSearch, action: str) -> None:
         answer = client.post(f"/searches/{theirs.uid}/{action}/", {"name": "mine"})
         assert answer.status_code == 404
         assert SavedSearch.objects.get().name == "Harvest of Bob"
@@ -188,7 +187,7 @@ class TestChanging:
         assert "Low water" in main(page).words
         assert SavedSearch.objects.get().name == "Low water"
 
-    @pytest.mark.parametrize("name", ["", "Other", "x" * 101])
+    @each("name", ["", "Other", "x" * 101])
     def test_an_invalid_name_is_reported_at_its_field(
         self, client: Client, search: SavedSearch, ada: User, name: str
     ) -> None:
@@ -234,7 +233,7 @@ class TestMenu:
         assert hrefs == {"/memories/?q=1": "true", "/memories/?q=2": "", "/searches/": ""}
         assert (page.value_of("page"), page.value_of("query")) == ("memories", "q=1")
 
-    @pytest.mark.parametrize(
+    @each(
         "address",
         [
             "",

@@ -21,6 +21,7 @@ from memoryhub.memories import restore_memories, trash_memories, update_memory
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory, SavedSearch
 from memoryhub.web.memories import views
+from tests.cases import each
 
 HTMX = {"HX-Request": "true", "HX-Target": "found"}
 TYPING = {**HTMX, "HX-Trigger": "search-fields"}
@@ -134,7 +135,7 @@ class TestResults:
         assert [len(one) for one in titles] == [2, 2, 1]
         assert len({title for one in titles for title in one}) == 5
 
-    @pytest.mark.parametrize("page", ["0", "-1", "x", "²", "9" * 30])
+    @each("page", ["0", "-1", "x", "²", "9" * 30])
     def test_invalid_page_number_is_no_error(self, visitor: Client, zoo: None, page: str) -> None:
         assert visitor.get("/memories/", {"q": "zebra", "page": page}).status_code == 200
 
@@ -245,8 +246,8 @@ class TestFacets:
 
 
 class TestFilters:
-    @pytest.mark.parametrize(
-        ("name", "value", "found"),
+    @each(
+        "name, value, found",
         [
             ("project", "town", {"Zebra crossing"}),
             ("type", "feature", {"Zebra stable", "Zebra fence"}),
@@ -267,8 +268,8 @@ class TestFilters:
         for name, value in (("concept", "gotcha"), ("file", "app.py"), ("session_id", "s 1/2")):
             assert _titles(visitor.get("/memories/", {"q": "zebra", name: value})) == ["zebra one"], name
 
-    @pytest.mark.parametrize(
-        ("name", "value", "label"),
+    @each(
+        "name, value, label",
         [
             ("type", "poem", "Type"),
             ("since", "yesterday", "From"),
@@ -458,7 +459,7 @@ class TestSemanticFailure:
         assert "Meaning" not in text(visitor.get("/memories/", {"q": "zebra"}))
 
 
-@pytest.mark.parametrize("q", ['"', "AND", "*", "C++", "foo.bar", "NEAR(", "🦓", "'; --", "%", "漢"])
+@each("q", ['"', "AND", "*", "C++", "foo.bar", "NEAR(", "🦓", "'; --", "%", "漢"])
 def test_any_query_is_safe(visitor: Client, zoo: None, q: str) -> None:
     assert visitor.get("/memories/", {"q": q}).status_code == 200
 
@@ -545,9 +546,7 @@ class TestPast:
         assert "Type words to search the memories of that day." in text(response)
         assert _titles(response) == []
 
-    @pytest.mark.parametrize(
-        ("name", "value"), [("expiring", "1"), ("worth", "high"), ("ends", "2030-01-01")]
-    )
+    @each("name, value", [("expiring", "1"), ("worth", "high"), ("ends", "2030-01-01")])
     def test_day_refuses_filters_of_the_present(
         self, visitor: Client, zoo: None, name: str, value: str
     ) -> None:

@@ -11,6 +11,7 @@ from django.test import Client
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.models import Memory
+from tests.cases import each
 from tests.web.conftest import MakePerson, SignIn
 from tests.web.edit_form import form_data
 from tests.web.markup import Page
@@ -53,9 +54,7 @@ def undone(client: Client, markup: str) -> Any:
 
 
 class TestOfferedLevels:
-    @pytest.mark.parametrize(
-        "where", ["/memories/{}/edit/", "/memories/{}/fields/sensitivity/", "/memories/{}/row/"]
-    )
+    @each("where", ["/memories/{}/edit/", "/memories/{}/fields/sensitivity/", "/memories/{}/row/"])
     def test_every_permitted_level_is_offered_with_switches_off(
         self, cleared_writer: Client, remember: Remember, where: str
     ) -> None:

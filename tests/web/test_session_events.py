@@ -16,7 +16,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.web.sessions import picture as sessions_picture
-from tests.cases import clear_caches
+from tests.cases import clear_caches, each
 from tests.web.markup import PAYLOAD, Page, find_dangers, list_title, main
 
 Remember = Callable[..., Memory]
@@ -268,9 +268,7 @@ class TestWhy:
         add_event(session, 5, "Grep", segment=2, boundary=True, handlers=said)
         assert "Processing log ok boundaries @100 segment 2" in listed(visitor, tool="Grep")
 
-    @pytest.mark.parametrize(
-        "odd", [None, [], "text", 7, {"substance": "high"}, [1, None, {"name": 2, "detail": []}]]
-    )
+    @each("odd", [None, [], "text", 7, {"substance": "high"}, [1, None, {"name": 2, "detail": []}]])
     def test_stored_parts_of_another_shape_break_nothing(
         self, visitor: Client, session: Session, odd: Any
     ) -> None:
@@ -304,8 +302,8 @@ class TestChips:
             "below the memorability threshold": 1,
         }
 
-    @pytest.mark.parametrize(
-        ("query", "seen"),
+    @each(
+        "query, seen",
         [
             ({"tool": "Read"}, ["12:00", "12:03"]),
             ({"tool": "prompt:submit"}, ["12:04"]),
@@ -446,7 +444,7 @@ def test_decisions_tab_leaves_out_events_without_a_decision(visitor: Client, db:
     assert "Plain" not in html
 
 
-@pytest.mark.parametrize(("stored", "shown"), [(0.485, "0.49"), (0.725, "0.73"), (0.475, "0.48")])
+@each("stored, shown", [(0.485, "0.49"), (0.725, "0.73"), (0.475, "0.48")])
 def test_memorability_is_rounded_the_same_everywhere(
     visitor: Client, db: None, stored: float, shown: str
 ) -> None:

@@ -17,6 +17,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.models import Event, Memory, Session
 from memoryhub.web.sessions import views
+from tests.cases import each
 from tests.web.markup import Page, main
 
 Remember = Callable[..., Memory]
@@ -88,7 +89,7 @@ class TestList:
         assert row(visitor, "mixed")[4:6] == ["1", "1"]
         assert row(insider, "mixed")[4:6] == ["3", "3"]
 
-    @pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
+    @each("level", ["private", "secret", "cosmic"])
     def test_a_session_of_hidden_things_alone_is_hidden(
         self, visitor: Client, remember: Remember, level: str
     ) -> None:
@@ -146,7 +147,7 @@ class TestList:
         assert "No sessions yet" in main(visitor.get("/sessions/")).words
         assert "No sessions match" in main(visitor.get("/sessions/?q=zzz")).words
 
-    @pytest.mark.parametrize("cursor", ["x", "e30", "W10", "ÿ", "W251bGwsbnVsbCxudWxsXQ"])
+    @each("cursor", ["x", "e30", "W10", "ÿ", "W251bGwsbnVsbCxudWxsXQ"])
     def test_an_invalid_cursor_is_refused(self, visitor: Client, cursor: str) -> None:
         assert visitor.get("/sessions/", {"cursor": cursor}).status_code == 400
 
@@ -216,8 +217,8 @@ class TestTimeline:
     def test_the_order_can_be_reversed(self, visitor: Client, busy: Session) -> None:
         assert self.order(visitor, order="newest") == self.order(visitor)[::-1]
 
-    @pytest.mark.parametrize(
-        ("kind", "seen"),
+    @each(
+        "kind, seen",
         [
             ("memory", ["memory 0", "memory 1", "memory 2"]),
             ("event", ["Tool 3", "Tool 4", "Tool 5"]),
@@ -299,7 +300,7 @@ class TestTimeline:
         remember("bob's own", session_id="busy", project="p", scope="personal", by=bob)
         assert "bob's own" not in main(visitor.get("/sessions/busy/")).words
 
-    @pytest.mark.parametrize("query", [{"kind": "x"}, {"order": "x"}, {"cursor": "x"}])
+    @each("query", [{"kind": "x"}, {"order": "x"}, {"cursor": "x"}])
     def test_an_invalid_address_is_refused(
         self, visitor: Client, busy: Session, query: dict[str, str]
     ) -> None:
@@ -320,7 +321,7 @@ class TestTimeline:
         assert queries() == before
 
 
-@pytest.mark.parametrize("level", ["public", "private", "secret", "unknown"])
+@each("level", ["public", "private", "secret", "unknown"])
 def test_only_a_visible_prompt_makes_its_session_match(visitor: Client, busy: Session, level: str) -> None:
     Event.objects.create(
         session=busy, event="prompt:submit", preview="Repair the zeppelin", sensitivity=level
@@ -329,12 +330,12 @@ def test_only_a_visible_prompt_makes_its_session_match(visitor: Client, busy: Se
     assert found is (level == "public")
 
 
-@pytest.mark.parametrize("query", ["%", "_", "\"' OR NEAR(*", "a\0b", "x " * 5000])
+@each("query", ["%", "_", "\"' OR NEAR(*", "a\0b", "x " * 5000])
 def test_a_hostile_query_does_not_fail(visitor: Client, busy: Session, query: str) -> None:
     assert visitor.get("/sessions/", {"q": query}).status_code in (200, 422)
 
 
-@pytest.mark.parametrize("level", ["public", "private", "secret", "unknown"])
+@each("level", ["public", "private", "secret", "unknown"])
 def test_only_a_visible_summary_makes_its_session_match(
     visitor: Client, busy: Session, remember: Remember, level: str
 ) -> None:
@@ -343,7 +344,7 @@ def test_only_a_visible_summary_makes_its_session_match(
     assert found is (level == "public")
 
 
-@pytest.mark.parametrize("level", ["public", "private", "secret", "unknown"])
+@each("level", ["public", "private", "secret", "unknown"])
 def test_only_a_visible_summary_names_its_session(
     visitor: Client, busy: Session, remember: Remember, level: str
 ) -> None:
@@ -352,7 +353,7 @@ def test_only_a_visible_summary_names_its_session(
     assert name == ("Repair the propeller" if level == "public" else "memory 0")
 
 
-@pytest.mark.parametrize("level", ["private", "secret", "unknown"])
+@each("level", ["private", "secret", "unknown"])
 def test_session_without_a_prompt_is_named_by_its_first_visible_memory(
     visitor: Client, remember: Remember, level: str
 ) -> None:
@@ -362,7 +363,7 @@ def test_session_without_a_prompt_is_named_by_its_first_visible_memory(
     assert row(visitor, "imported")[0] == "Paint dries in two days"
 
 
-@pytest.mark.parametrize("level", ["public", "private", "secret", "unknown"])
+@each("level", ["public", "private", "secret", "unknown"])
 def test_first_visible_prompt_is_shown(visitor: Client, busy: Session, level: str) -> None:
     for words, shown in (("Look at the propeller", level), ("Now paint it", "public")):
         Event.objects.create(session=busy, event="prompt:submit", preview=words, sensitivity=shown)
@@ -371,9 +372,7 @@ def test_first_visible_prompt_is_shown(visitor: Client, busy: Session, level: st
     assert ("Now paint it" in words) is (level != "public")
 
 
-@pytest.mark.parametrize(
-    ("title", "is_shown"), [("Look at the propeller", False), ("Look at…", False), ("Paint", True)]
-)
+@each("title, is_shown", [("Look at the propeller", False), ("Look at…", False), ("Paint", True)])
 def test_prompt_is_not_shown_below_a_title_that_repeats_it(
     visitor: Client, busy: Session, remember: Remember, title: str, is_shown: bool
 ) -> None:

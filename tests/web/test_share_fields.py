@@ -12,6 +12,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory
+from tests.cases import each
 from tests.web.markup import Page, submitted_fields
 
 HTMX = {"HX-Request": "true"}
@@ -46,12 +47,12 @@ def stored(memory: Memory) -> float:
     return Memory.objects.get(pk=memory.pk).importance
 
 
-@pytest.mark.parametrize("url", PATHS)
+@each("url", PATHS)
 def test_number_is_shown_with_two_digits(editor: Client, memory: Memory, url: str) -> None:
     assert opened(editor, url.format(memory.uid))["importance"] == "0.49"
 
 
-@pytest.mark.parametrize("url", PATHS)
+@each("url", PATHS)
 def test_untouched_form_writes_nothing(editor: Client, memory: Memory, url: str) -> None:
     path = url.format(memory.uid)
     send(editor, path, opened(editor, path))
@@ -59,7 +60,7 @@ def test_untouched_form_writes_nothing(editor: Client, memory: Memory, url: str)
     assert not memory.revisions.exists()
 
 
-@pytest.mark.parametrize("url", PATHS)
+@each("url", PATHS)
 def test_submitted_number_is_stored_exactly(editor: Client, memory: Memory, url: str) -> None:
     path = url.format(memory.uid)
     send(editor, path, opened(editor, path) | {"importance": "0.505"})

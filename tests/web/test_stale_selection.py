@@ -13,6 +13,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.facts import services as fact_store
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Fact, Memory
+from tests.cases import each
 from tests.web.markup import Page
 
 Remember = Callable[..., Memory]
@@ -59,7 +60,7 @@ def done(client: Client, address: str, **fields: Any) -> str:
     return client.post(address, fields, follow=True).content.decode()
 
 
-@pytest.mark.parametrize("where", ["/memories/", "/memories/?q=memory", "/timeline/entries/", "/sessions/s/"])
+@each("where", ["/memories/", "/memories/?q=memory", "/timeline/entries/", "/sessions/s/"])
 def test_changed_memories_are_skipped_and_the_others_updated(
     editor: Client, three: list[Memory], where: str
 ) -> None:
@@ -106,7 +107,7 @@ def test_read_memory_counts_as_unchanged(editor: Client, three: list[Memory]) ->
     assert "3 memories moved to the trash" in done(editor, "/acts/", act="trash", uid=values)
 
 
-@pytest.mark.parametrize("moment", ["never", "2026-02-31T00:00:00Z", "2026-02-01T00:00:00"])
+@each("moment", ["never", "2026-02-31T00:00:00Z", "2026-02-01T00:00:00"])
 def test_invalid_version_is_not_updated(editor: Client, three: list[Memory], moment: str) -> None:
     assert editor.post("/acts/", {"act": "trash", "uid": f"{three[0].uid} {moment}"}).status_code == 404
     assert Memory.objects.live().count() == 3

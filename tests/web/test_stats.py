@@ -18,6 +18,7 @@ from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, Injection, Membership, Memory
 from memoryhub.stats.usage import HEALTH_ISSUES
+from tests.cases import each
 from tests.web.duplicates_page import DUPLICATE_TEXT
 from tests.web.stats_page import (
     count_listed,
@@ -133,7 +134,7 @@ class TestHealth:
         assert text_of(insider.get("/glance/duplicates/").content.decode()).startswith("2 ")
         assert text_of(sign_in(name="bob").get("/glance/duplicates/").content.decode()) == "none"
 
-    @pytest.mark.parametrize("issue", HEALTH_ISSUES)
+    @each("issue", HEALTH_ISSUES)
     def test_each_issue_links_to_a_list_of_as_many(self, visitor: Client, remember: Any, issue: str) -> None:
         set_age(remember("neglected", title="neglected"), 100)
         healthy = remember("healthy", title="healthy", project="zoo")
@@ -163,7 +164,7 @@ class TestMemories:
         assert table_row(visitor, "0.4–0.6") == "0.4–0.6 0 1 0 0 0 0"
         assert table_row(visitor, "0–0.2") == "0–0.2 0 0 0 0 0 1"
 
-    @pytest.mark.parametrize("days", [0, 6, 7, 30, 365])
+    @each("days", [0, 6, 7, 30, 365])
     def test_each_cell_of_importance_links_to_a_list_of_as_many(
         self, visitor: Client, remember: Any, days: int
     ) -> None:

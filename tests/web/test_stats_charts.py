@@ -17,6 +17,7 @@ from memoryhub.accounts.actor_names import actor_label
 from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.services import inject_context as inject_for
 from memoryhub.memories.schemas import MemoryDraft
+from tests.cases import each
 from tests.web.stats_page import (
     count_listed,
     create_event,
@@ -116,7 +117,7 @@ class TestDays:
         assert response.status_code == 422
         assert "Select one of the choices." in response.content.decode()
 
-    @pytest.mark.parametrize("days", ["7", "30", "90", "365", ""])
+    @each("days", ["7", "30", "90", "365", ""])
     def test_every_offered_period_is_accepted(self, visitor: Client, days: str) -> None:
         response = visitor.get(f"/glance/?days={days}")
         assert response.status_code == 200
@@ -152,8 +153,8 @@ def many(remember: Any) -> None:
         remember(f"memory {number}", project=f"project-{number:02}", category=f"category-{number:02}")
 
 
-@pytest.mark.parametrize(
-    ("page", "chart", "title"),
+@each(
+    "page, chart, title",
     [
         ("/", "project", "Projects"),
         ("/glance/", "project", "By project"),

@@ -15,6 +15,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.facts import services
 from memoryhub.memories.schemas import EntityDraft, FactDraft
 from memoryhub.models import Fact, Memory
+from tests.cases import each
 from tests.web.markup import PAYLOAD, find_dangers, main
 
 Remember = Callable[..., Memory]
@@ -95,7 +96,7 @@ def test_ended_facts_show_until_when_they_were_true(visitor: Client, state: Call
     assert "until 2026-01-05" in " ".join(main(thing(visitor, "Mara")).words.split())
 
 
-@pytest.mark.parametrize("on", [(), ("private",), ("private", "secret")])
+@each("on", [(), ("private",), ("private", "secret")])
 def test_each_level_needs_its_switch(
     sign_in: Any, remember: Remember, state: Callable[..., Fact], on: tuple[str, ...]
 ) -> None:
@@ -129,7 +130,7 @@ def test_facts_of_hidden_memories_and_other_projects_are_not_shown(
     assert "money" not in words
 
 
-@pytest.mark.parametrize("name", ["nothing", "vault", "~0123456789abcdef", "a" * 5000, "\x00", "' OR 1=1"])
+@each("name", ["nothing", "vault", "~0123456789abcdef", "a" * 5000, "\x00", "' OR 1=1"])
 def test_names_without_visible_rows_are_not_found(
     visitor: Client, remember: Remember, state: Callable[..., Fact], name: str
 ) -> None:

@@ -17,6 +17,7 @@ from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Memory, Session
 from memoryhub.stats import timeline
 from memoryhub.web.sessions import timeline as view
+from tests.cases import each
 from tests.web.markup import list_title, main
 
 Remember = Callable[..., Memory]
@@ -64,8 +65,8 @@ class TestFilters:
             "sun note", project="sun", type="bugfix", session_id="s-1", created_at=NOON + timedelta(days=1)
         )
 
-    @pytest.mark.parametrize(
-        ("query", "seen"),
+    @each(
+        "query, seen",
         [
             ({}, {"moon", "sun"}),
             ({"project": "moon"}, {"moon"}),
@@ -81,8 +82,8 @@ class TestFilters:
         words = page_text(visitor, **query)
         assert {name for name in ("moon", "sun") if f"{name} note" in words} == seen
 
-    @pytest.mark.parametrize(
-        ("field", "value"),
+    @each(
+        "field, value",
         [
             ("since", "yesterday"),
             ("until", "2024-13-01"),

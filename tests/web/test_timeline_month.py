@@ -19,6 +19,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.models import Event, Memory, Session
 from memoryhub.stats import calendar
 from memoryhub.web.sessions.timeline import fold_days, make_strip
+from tests.cases import each
 from tests.web.markup import list_title, main
 
 Remember = Callable[..., Memory]
@@ -100,7 +101,7 @@ class TestMonth:
     def test_a_month_without_entries_shows_an_empty_state(self, visitor: Client) -> None:
         assert "No activity in this month" in page_text(visitor, month="2024-02")
 
-    @pytest.mark.parametrize("month", ["yesterday", "2024-13", "2024-03-10", "0001-01", "9999-12"])
+    @each("month", ["yesterday", "2024-13", "2024-03-10", "0001-01", "9999-12"])
     def test_a_wrong_month_is_shown_at_its_field(self, visitor: Client, month: str) -> None:
         response = visitor.get("/timeline/", {"month": month})
         assert response.status_code == 422
@@ -143,7 +144,7 @@ class TestVisibility:
             assert {level for level, memory in four_levels.items() if list_title(memory) in words} == levels
             assert f"change {len(levels)}" in words
 
-    @pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
+    @each("level", ["private", "secret", "cosmic"])
     def test_hidden_things_open_no_month(self, visitor: Client, remember: Remember, level: str) -> None:
         remember("shown", project="p", created_at=NOON)
         for at in (datetime(2020, 1, 1, tzinfo=UTC), datetime(2025, 1, 1, tzinfo=UTC)):

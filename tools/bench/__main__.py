@@ -48,6 +48,7 @@ def main() -> None:
     add = parser.add_argument
     add("--sizes", default="3000,10000", help="memories in the store, comma-separated")
     add("--home", type=Path, help="measure the store in this folder instead; it is changed, so use a copy")
+    add("--data", type=Path, help="the same for the database hub of the PostgreSQL server with this data")
     add("--corpus", type=Path, help="JSONL in the API's shape; default: generated text")
     add("--clients", default="1,8,32", help="numbers of clients, comma-separated")
     add("--requests", type=int, default=200, help="requests of each measurement")
@@ -57,10 +58,11 @@ def main() -> None:
     add("--maintenance", type=float, default=0, metavar="SECONDS", help="also measure stores during runs")
     options = parser.parse_args()
     lines = corpus.read(options.corpus)
-    sizes = [0] if options.home else map(int, options.sizes.split(","))
-    for size, database in itertools.product(sizes, options.databases.split(",")):
+    sizes = [0] if options.home or options.data else map(int, options.sizes.split(","))
+    databases = ["postgres"] if options.data else options.databases.split(",")
+    for size, database in itertools.product(sizes, databases):
         with tempfile.TemporaryDirectory(prefix="memoryhub-bench-") as folder, ExitStack() as running:
-            postgres = running.enter_context(started()) if database == "postgres" else None
+            postgres = running.enter_context(started(options.data)) if database == "postgres" else None
             print(Benchmark(options, lines, Path(folder), size, postgres).run(), flush=True)
 
 
@@ -84,7 +86,9 @@ class Benchmark:
         self.home.mkdir(exist_ok=True)
         self.environment = store_environment(self.home)
         if postgres:
-            self.environment["DATABASE_URL"] = postgres.create_database("hub")
+            is_ready = options.data is not None
+            url = postgres.url("hub") if is_ready else postgres.create_database("hub")
+            self.environment["DATABASE_URL"] = url
         self.clients = list(map(int, options.clients.split(",")))
         self.workloads = [one for one in workloads(lines) if re.search(options.only, one.name)]
         searches = [one.name for one in self.workloads if one.mode]
@@ -131,9 +135,9 @@ class Benchmark:
         return count_memories(self.database)
 
     def _import(self) -> None:
-        """Import the memories, or some new ones into the store of ``--home``. Measure the whole command."""
+        """Import the memories, or some new ones into a ready store. Measure the whole command."""
         count, memories = self.size, corpus.memories(self.lines, self.size)
-        if self.options.home:
+        if not self.size:
             count = IMPORTED_INTO_READY_STORE
             varied = corpus.memories(self.lines, len(self.lines) + count, time.time_ns())
             memories = islice(varied, len(self.lines), None)
@@ -144,7 +148,8 @@ class Benchmark:
         manage(self.environment, "import_memories", str(source))
         rate = count / (time.perf_counter() - began)
         self.notes.append(f"Import: {rate:,.0f} lines per second, start-up included.")
-        run_in_process(self.environment, {}, {})  # inspects the memories
+        if not self.options.data:  # a million would take hours
+            run_in_process(self.environment, {}, {})  # inspects the memories
         if self.postgres:
             self.notes += describe_database(self.postgres)
 
@@ -216,11 +221,16 @@ class Benchmark:
         row.server_cpu = 1000 * (other.server.cpu_seconds() - began) / sent
 
     def _measure_in_process(self) -> None:
-        """Fill in CPU time and SQL statements of each kind of request, in a copy of the store."""
+        """Fill in CPU time and SQL statements of each kind of request, in a copy of the store.
+
+        Not of the database of ``--data``, which may be large.
+        """
         copy = self.folder / "copy"
         shutil.copytree(self.home, copy)
         environment = store_environment(copy)
-        if self.postgres:
+        if self.options.data:
+            environment["DATABASE_URL"] = self.environment["DATABASE_URL"]
+        elif self.postgres:
             environment["DATABASE_URL"] = self.postgres.create_database("copy", template="hub")
         for headers, is_page in ((self.headers, False), (self.page_headers, True)):
             made = {
@@ -228,17 +238,18 @@ class Benchmark:
                 for one in self.workloads
                 if one.is_page is is_page
             }
-            for name, found in run_in_process(environment, headers, made).items():
+            inspects = self.options.data is None
+            for name, found in run_in_process(environment, headers, made, inspects=inspects).items():
                 self.rows[name].cpu, self.rows[name].statements = found["cpu"], found["statements"]
 
 
 def run_in_process(
-    environment: dict[str, str], headers: dict[str, str], requests: dict[str, Any]
+    environment: dict[str, str], headers: dict[str, str], requests: dict[str, Any], *, inspects: bool = True
 ) -> dict[str, Any]:
     """Return CPU time and statements by name, measured in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "tools.bench.in_process"],
-        input=json.dumps({"headers": headers, "requests": requests}),
+        input=json.dumps({"headers": headers, "requests": requests, "inspects": inspects}),
         env=environment,
         cwd=ROOT,
         stdout=subprocess.PIPE,

@@ -1,9 +1,9 @@
 """CPU time and SQL statements of requests in this process: ``python -m tools.bench.in_process < JOB``.
 
-The job is JSON: ``headers`` of all requests, and ``requests`` by name of the workload. First, memories are
-inspected for injected instructions. The last :data:`COUNTED` requests of each workload are not timed;
-their statements are captured. Prints JSON: by name, ``cpu`` in milliseconds and ``statements`` of each
-request.
+The job is JSON: ``headers`` of all requests, and ``requests`` by name of the workload. If it ``inspects``,
+memories are inspected for injected instructions first. The last :data:`COUNTED` requests of each workload are
+not timed; their statements are captured. Prints JSON: by name, ``cpu`` in milliseconds and ``statements`` of
+each request.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ def main() -> None:
     from memoryhub.ops import worker
 
     worker.load()  # as a process of the server does before its first request
-    inspect_memories()
     job = json.load(sys.stdin)
+    if job["inspects"]:
+        inspect_memories()
     client = Client(headers=job["headers"], raise_request_exception=False)
     found = {name: measure(client, requests) for name, requests in job["requests"].items()}
     json.dump(found, sys.stdout)

@@ -11,7 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import SubprocessError
 from typing import Any
@@ -153,10 +153,14 @@ class LockWatch:
 
 
 @contextmanager
-def started() -> Iterator[Postgres]:
-    """Start a server, and stop it at the end. Its user could not open a folder made by pytest."""
-    with tempfile.TemporaryDirectory(prefix="postgres-") as folder:
-        server = Postgres(Path(folder))
+def started(data: Path | None = None) -> Iterator[Postgres]:
+    """Start a server, and stop it at the end. Its user could not open a folder made by pytest.
+
+    ``data``: the folder of its data, which stays; by default a temporary one.
+    """
+    with ExitStack() as folders:
+        folder = data or Path(folders.enter_context(tempfile.TemporaryDirectory(prefix="postgres-")))
+        server = Postgres(folder)
         try:
             yield server
         finally:

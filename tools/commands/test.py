@@ -15,8 +15,12 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 # The marker expression of each option.
-SELECTIONS = {"--fast": "not browser and not served and not slow", "--served": "served"}
-DEFAULT_SELECTION = "not served"
+SELECTIONS = {
+    "--fast": "not browser and not served and not long and not slow",
+    "--long": "long",
+    "--served": "served",
+}
+DEFAULT_SELECTION = "not served and not long"
 # The plugin is slow to load and its only module is slow to collect; no browser test is selected.
 NOT_COLLECTED = ["-p", "no:schemathesis", "--ignore", "tests/api/test_schema.py", "--ignore", "tests/browser"]
 MAX_PROCESSES = 4  # each starts its own browser
@@ -25,8 +29,8 @@ MEMORY_FOLDER, MIN_FREE_BYTES = Path("/dev/shm"), 4 << 30
 
 class Command(BaseCommand):
     help = (
-        "Run the tests with pytest: --served those of served processes, --fast the quick ones;"
-        " --database postgres on a PostgreSQL server that it starts."
+        "Run the tests with pytest: --served those of served processes, --long the longest, --fast the quick"
+        " ones; --database postgres on a PostgreSQL server that it starts."
     )
     requires_system_checks = []
 

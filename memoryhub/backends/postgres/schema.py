@@ -13,11 +13,7 @@ from django.db import DatabaseError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from memoryhub.backends import change_blocks, change_log, release
-from memoryhub.backends.dialect.postgres import (
-    CONFIGURATION,
-    JOURNAL_COPIES,
-    RELEASE_TABLE,
-)
+from memoryhub.backends.dialect.postgres import CONFIGURATION, JOURNAL_COPIES, RELEASE_TABLE
 from memoryhub.backends.postgres import reindexing, vectors
 from memoryhub.backends.postgres.schema_objects import (
     ERASING_TABLE,

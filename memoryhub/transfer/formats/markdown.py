@@ -19,6 +19,7 @@ from markdown_it.token import Token
 
 from memoryhub.backends.statements import key_list
 from memoryhub.core.database import batched
+from memoryhub.core.text import normalize_newlines
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.records import (
@@ -29,6 +30,7 @@ from memoryhub.transfer.records import (
     UnmappedField,
     UnreadableFile,
     make_record,
+    memory_draft,
 )
 
 if TYPE_CHECKING:
@@ -88,8 +90,8 @@ class MarkdownFormat:
         is_local = Path(options.name or path.name).name.lower() == "claude.local.md"
         imports = 0
         for item in _read_items(text, Scope.PERSONAL if is_local else Scope.PROJECT):
-            if isinstance(item, Record) and isinstance(item.draft, MemoryDraft):
-                imports += len(_IMPORT.findall(_CODE.sub("", item.draft.content)))
+            if draft := memory_draft(item):
+                imports += len(_IMPORT.findall(_CODE.sub("", draft.content)))
             yield item
         ignored["imports of other files (@path): kept as text, not followed; import those files too"] = (
             imports
@@ -109,7 +111,7 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         raise UnreadableFile(f"{path.name}: cannot be read: {error.strerror or error}") from None
     try:
-        return raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        return normalize_newlines(raw.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise UnreadableFile(f"{path.name}: is not UTF-8 text; save it as UTF-8") from None
 

@@ -11,12 +11,12 @@ from django.views.decorators.http import require_http_methods
 
 from memoryhub.accounts import oauth
 from memoryhub.accounts.clearance import request_actor
+from memoryhub.accounts.permissions import ADD_TOKEN, CHANGE_TOKEN
 from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import RIGHTS
 from memoryhub.http.middleware import page_policy
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.web.accounts.forms import ConsentForm
-from memoryhub.web.accounts.profile import ISSUE_PERMISSION
 from memoryhub.web.base.requests import signed_in_user
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ def _allow(request: HttpRequest, asked: Authorization) -> HttpResponse:
 
 def _obstacle(request: HttpRequest, asked: Authorization) -> str:
     """Return why this person may not allow it; empty if they may."""
-    if not request.user.has_perm(ISSUE_PERMISSION):
+    if not request.user.has_perm(ADD_TOKEN):
         return "You do not have permission to give apps access. Ask an administrator of the hub."
-    if asked.client.approved_at is None and not request.user.has_perm(oauth.APPROVE_PERMISSION):
+    if asked.client.approved_at is None and not request.user.has_perm(CHANGE_TOKEN):
         return "No one has approved this app yet. Ask a maintainer of the hub to connect it first."
     return ""
 

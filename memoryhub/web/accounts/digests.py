@@ -10,7 +10,6 @@ from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.template.loader import render_to_string
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -22,7 +21,7 @@ from memoryhub.memories.errors import StoreError
 from memoryhub.models import Digest
 from memoryhub.models.account import CHANNELS, PERIODS
 from memoryhub.web.base.forms import PlainForm, ProjectField
-from memoryhub.web.base.requests import signed_in_user
+from memoryhub.web.base.requests import show_success, signed_in_user
 
 _LEVELS = [("public", "Public memories"), ("private", "Public and private memories")]
 
@@ -42,10 +41,7 @@ class DigestForm(PlainForm):
     period = forms.ChoiceField(label="How often", choices=PERIODS)
     project = ProjectField(help_text="Leave empty for all projects that you can see.")
     level = forms.ChoiceField(
-        label="E-mails contain",
-        choices=_LEVELS,
-        required=False,
-        help_text="Never secret memories.",
+        label="E-mails contain", choices=_LEVELS, required=False, help_text="Never secret memories."
     )
     enabled = forms.BooleanField(label="Send this digest", required=False)
 
@@ -132,7 +128,7 @@ def digest_delete(request: HttpRequest, uid: str) -> HttpResponse:
     """Delete a digest, with a message that can create it again."""
     digest = _find(request, uid)
     services.delete_digest(signed_in_user(request), uid)
-    messages.success(request, render_to_string("you/digests.html#undo", {"digest": digest}, request=request))
+    show_success(request, "you/digests.html#undo", {"digest": digest})
     return redirect("digests")
 
 

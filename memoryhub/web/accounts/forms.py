@@ -19,7 +19,7 @@ from memoryhub.accounts.clearance import grantable_clearances, is_confined, user
 from memoryhub.accounts.roles import grantable_rights
 from memoryhub.accounts.tokens import suggest_name
 from memoryhub.core import dates
-from memoryhub.core.form_fields import LinesField
+from memoryhub.core.form_fields import ProjectsField
 from memoryhub.core.text import format_count
 from memoryhub.models import OAuthClient
 from memoryhub.models.account import default_rights
@@ -46,10 +46,7 @@ class PreferencesForm(PlainForm):
     )
     time_zone = forms.ChoiceField(required=False, widget=LongSelect)
     language = forms.ChoiceField(
-        label="Dates",
-        choices=list(dates.LANGUAGES.items()),
-        required=False,
-        help_text="The format of dates.",
+        label="Dates", choices=list(dates.LANGUAGES.items()), required=False, help_text="The format of dates."
     )
 
     def __init__(self, data: Mapping[str, Any] | None = None, **options: Any) -> None:
@@ -112,11 +109,6 @@ class PasswordForm(FirstPasswordForm):
         return self.cleaned_data["old"], self.cleaned_data["password"]
 
 
-def _projects_field() -> LinesField:
-    widget = forms.Textarea(attrs={"rows": 3})
-    return LinesField(widget=widget, help_text="One per line. Leave empty for all projects.")
-
-
 RIGHT_LABELS = {
     "read": "Read: search and list memories and facts",
     "write": "Write: store, change and delete them",
@@ -130,7 +122,7 @@ class TokenForm(PlainForm):
     name = forms.CharField(max_length=100, help_text="The agent's name in the journal.")
     clearance = forms.ChoiceField(label="Can see", help_text="At most what you can see yourself.")
     rights = forms.MultipleChoiceField(label="Permissions", widget=forms.CheckboxSelectMultiple)
-    projects = _projects_field()
+    projects = ProjectsField(forms.Textarea({"rows": 3}))
     days = forms.IntegerField(
         label="Expires after (days)",
         required=False,
@@ -190,13 +182,11 @@ class InviteForm(PlainForm):
 
     username = forms.CharField(max_length=150, label="Username", help_text="Letters, digits and @ . + - _")
     email = forms.EmailField(
-        label="E-mail address",
-        required=False,
-        help_text="Optional. For digests that the person turns on.",
+        label="E-mail address", required=False, help_text="Optional. For digests that the person turns on."
     )
     role = forms.ChoiceField(required=False, help_text=_ROLE_HINT, initial="viewer")
     level = forms.ChoiceField(label="Can see")
-    projects = _projects_field()
+    projects = ProjectsField(forms.Textarea({"rows": 3}))
     clearance = forms.ChoiceField(label="Can see in these projects", required=False)
 
     def __init__(self, inviter: User, data: Mapping[str, Any] | None = None) -> None:
@@ -224,18 +214,13 @@ def _including(grantable: Iterable[str], current: str) -> list[str]:
 
 
 class RightsForm(PlainForm):
-    role = forms.ChoiceField(
-        required=False,
-        help_text=_ROLE_HINT,
-    )
+    role = forms.ChoiceField(required=False, help_text=_ROLE_HINT)
     level = forms.ChoiceField(
         label="Can see", help_text="The default. A project can have its own level, set below."
     )
     is_staff = forms.BooleanField(label="Can use the admin", required=False)
     is_active = forms.BooleanField(
-        label="Active",
-        required=False,
-        help_text="The person can sign in, and their tokens work.",
+        label="Active", required=False, help_text="The person can sign in, and their tokens work."
     )
 
     def __init__(self, manager: User, user: User, data: Mapping[str, Any] | None = None) -> None:

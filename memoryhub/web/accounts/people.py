@@ -16,16 +16,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from memoryhub.accounts import identities, invitations, people, roles, second_factors
-from memoryhub.accounts.clearance import ADD_PERMISSION, is_confined, may_manage_people
+from memoryhub.accounts.clearance import is_confined, may_manage_people
+from memoryhub.accounts.permissions import ADD_USER
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import JournalEntry, Membership
-from memoryhub.web.accounts.forms import (
-    AddressForm,
-    InviteForm,
-    JoinForm,
-    NewPasswordForm,
-    RightsForm,
-)
+from memoryhub.web.accounts.forms import AddressForm, InviteForm, JoinForm, NewPasswordForm, RightsForm
 from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.requests import cursor_page, require, signed_in_user
 
@@ -104,7 +99,7 @@ def people_list(request: HttpRequest) -> HttpResponse:
         ],
         "q": query,
         "form": form,
-        "may_add": request.user.has_perm(ADD_PERMISSION),
+        "may_add": request.user.has_perm(ADD_USER),
         "failed": JournalEntry.objects.failed_logins()[:MAX_FAILED_LOGINS],
     }
     return render(request, "people/list.html", context, status=422 if form.errors else 200)

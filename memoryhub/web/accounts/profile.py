@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
-from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -20,15 +19,15 @@ from django.views.decorators.http import require_POST, require_safe
 from memoryhub.access.policy import AGENT_PREFIX, LEVELS
 from memoryhub.accounts import identities, oauth, people, roles, second_factors, sign_in, tokens
 from memoryhub.accounts.clearance import is_confined, request_actor, request_clearance, user_clearance
+from memoryhub.accounts.permissions import ADD_TOKEN, CHANGE_TOKEN
 from memoryhub.core.text import count_with_verb, format_count
 from memoryhub.injection.queries import count_helped
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, OAuthClient, Profile
 from memoryhub.web.accounts.forms import PasswordForm, PreferencesForm, TokenForm
 from memoryhub.web.base.forms import PlainForm
-from memoryhub.web.base.requests import signed_in_user
+from memoryhub.web.base.requests import numbered_page, signed_in_user
 
-ISSUE_PERMISSION = "memoryhub.add_agenttoken"
 SESSIONS_PER_PAGE = 20  # on a page
 MAX_TOKENS = 100  # listed; also the number of remembered forms
 _USED_FORMS_KEY = "token_forms_used"  # session key of the forms that issued a token
@@ -71,7 +70,7 @@ def password(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@permission_required(ISSUE_PERMISSION, raise_exception=True)
+@permission_required(ADD_TOKEN, raise_exception=True)
 def token_new(request: HttpRequest) -> HttpResponse:
     """Issue a token and show it once. A redirect would have to store the token somewhere."""
     user = signed_in_user(request)
@@ -96,7 +95,7 @@ def token_new(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@permission_required(ISSUE_PERMISSION, raise_exception=True)
+@permission_required(ADD_TOKEN, raise_exception=True)
 def token_rotate(request: HttpRequest, uid: str) -> HttpResponse:
     """Replace a token by a new one that is shown once. The old one stops working."""
     user = signed_in_user(request)
@@ -139,7 +138,7 @@ def tokens_revoke(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@permission_required(oauth.APPROVE_PERMISSION, raise_exception=True)
+@permission_required(CHANGE_TOKEN, raise_exception=True)
 def app_remove(request: HttpRequest, uid: str) -> HttpResponse:
     """Withdraw the approval of an app for everyone, which revokes all its tokens."""
     client = oauth.remove_client(uid, signed_in_user(request), request_actor(request))
@@ -163,7 +162,7 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
     user = signed_in_user(request)
     profile = getattr(user, "profile", None) or Profile()
     kept = {name: getattr(profile, name) for name in ("theme", "time_zone", "language")}
-    may_issue = user.has_perm(ISSUE_PERMISSION)
+    may_issue = user.has_perm(ADD_TOKEN)
     role_name = roles.user_role(user)
     factors = second_factors.list_second_factors(user)
     identity = identities.find_identity(user)
@@ -198,21 +197,16 @@ def _tokens_with_results(request: HttpRequest) -> list[Any]:
 
 def _approved_apps(user: User) -> QuerySet[OAuthClient] | None:
     """Return the approved OAuth clients; None for people without permission to remove them."""
-    if not user.has_perm(oauth.APPROVE_PERMISSION):
+    if not user.has_perm(CHANGE_TOKEN):
         return None
     return oauth.usable_clients().filter(approved_at__isnull=False)[:MAX_TOKENS]
 
 
 def _sessions_context(request: HttpRequest) -> dict[str, Any]:
-    """Return one page of the user's sessions; an invalid page number selects the nearest page."""
-    pages = Paginator(sign_in.list_sessions(request), SESSIONS_PER_PAGE)
-    page = pages.get_page(request.GET.get("page"))
-    return {
-        "sessions": page.object_list,
-        "sessions_count": pages.count,
-        "number": page.number,
-        "last": pages.num_pages,
-    }
+    """Return one page of the user's sessions."""
+    sessions = sign_in.list_sessions(request)
+    shown, numbers = numbered_page(request, sessions, SESSIONS_PER_PAGE)
+    return {"sessions": shown, "sessions_count": len(sessions), **numbers}
 
 
 def _project_levels(user: User) -> list[tuple[str, list[str]]] | None:

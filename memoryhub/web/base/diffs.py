@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import islice
 
-from memoryhub.core.text import CJK
+from memoryhub.core.text import CJK, normalize_newlines
 
 # Unchanged lines shown around a change; longer stretches become one row with their number.
 CONTEXT_LINES = 3
@@ -91,7 +91,7 @@ def compare_words(old: str, new: str) -> tuple[tuple[DiffPiece, ...], tuple[Diff
 
 def _split_lines(text: str) -> list[str]:
     """Split into lines as an editor counts them: a final line break starts no other line."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = normalize_newlines(text).split("\n")
     return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
 
 

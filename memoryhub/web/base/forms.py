@@ -20,18 +20,13 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memoryhub.core.dates import start_of_day
-from memoryhub.core.form_fields import LinesField, ListField, normalize_newlines
+from memoryhub.core.form_fields import LinesField, ListField, show_error
+from memoryhub.core.text import normalize_newlines
 from memoryhub.core.vocabulary import TYPES
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.filters import MemoryFilter
 
 T = TypeVar("T")
-
-
-def to_sentence(text: str) -> str:
-    """Return an error message with a capital letter and a full stop."""
-    text = text[:1].upper() + text[1:]
-    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def parse_whole_number(text: str, digits: int = 15) -> int | None:
@@ -67,11 +62,11 @@ class PlainForm(forms.Form):
             self.refuse(refusal)
             return None
 
+    def refuse(self, refusal: StoreError) -> None:
+        show_error(self, refusal.field, refusal.message)
+
     def set_choices(self, name: str, choices: Iterable[tuple[str, str]]) -> None:
         cast("forms.ChoiceField", self.fields[name]).choices = list(choices)
-
-    def refuse(self, refusal: StoreError) -> None:
-        self.add_error(refusal.field if refusal.field in self.fields else None, to_sentence(refusal.message))
 
 
 class LongSelect(forms.Select):

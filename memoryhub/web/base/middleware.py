@@ -125,9 +125,7 @@ class PersonMiddleware:
     def process_view(
         self, request: HttpRequest, view_func: Callable[..., Any], view_args: Any, view_kwargs: Any
     ) -> None:
-        match = request.resolver_match
-        in_admin = match is not None and match.app_name == "admin"
-        if not (in_admin or view_func.__module__.startswith(_PAGES)) or not request.user.is_authenticated:
+        if not _is_page_or_admin(request) or not request.user.is_authenticated:
             return
         if not caching.is_poll(request):
             sign_in.touch_session(request)

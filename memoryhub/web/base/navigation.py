@@ -18,12 +18,11 @@ from memoryhub.accounts.clearance import (
     may_manage_people,
     may_view_level,
 )
-
-VIEW_RUN, ADD_RUN = "memoryhub.view_maintenancerun", "memoryhub.add_maintenancerun"
+from memoryhub.accounts.permissions import ADD_RUN, CHANGE_FACT, CHANGE_MEMORY, VIEW_RUN
 
 
 def may_review(user: Any) -> bool:
-    return any(user.has_perm(f"memoryhub.change_{model}") for model in ("memory", "fact"))
+    return any(map(user.has_perm, (CHANGE_MEMORY, CHANGE_FACT)))
 
 
 @dataclass(frozen=True)

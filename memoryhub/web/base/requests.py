@@ -6,18 +6,21 @@ and never widens it. An address with a project of its own shows that one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from django.contrib import messages
 from django.contrib.auth.decorators import user_passes_test
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied, TooManyFieldsSent
+from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.http import push_url, replace_url
@@ -29,6 +32,7 @@ from memoryhub.core.pagination import paginate
 from memoryhub.stats.counts import facets_and_days
 
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
+Rows = TypeVar("Rows", bound=Sequence[Any])
 
 
 def require(test: Callable[[Any], bool]) -> Callable[[View], View]:
@@ -75,6 +79,16 @@ def cursor_page(request: HttpRequest, rows: QuerySet[Any], column: str, limit: i
     return {"page": page, "next_cursor": page.next_cursor, "first": not cursor}
 
 
+def numbered_page(request: HttpRequest, rows: Rows, size: int) -> tuple[Rows, dict[str, int]]:
+    """Return the rows of the page that the address names, and the context of a list with page numbers.
+
+    An invalid number selects the first page or the last one.
+    """
+    page = Paginator(rows, size).get_page(request.GET.get("page"))
+    shown: Any = page.object_list
+    return shown, {"number": page.number, "last": page.paginator.num_pages}
+
+
 def update_address_bar(
     request: HtmxHttpRequest, response: HttpResponse, address: str, *, replace: bool
 ) -> HttpResponse:
@@ -117,7 +131,7 @@ def referring_page(request: HttpRequest, own: str) -> str:
     return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
 
-_TEXT_FIELDS = frozenset(
+TEXT_FIELDS = frozenset(
     """abstract aliases concepts content email entities files_modified files_read folder ignored_paths into
     must_words name never_projects never_words object overview predicate projects prompt subject subtitle tag
     tags text title url username""".split()
@@ -139,8 +153,13 @@ def submitted_texts(request: HttpRequest) -> list[tuple[str, str]]:
     return [
         (name.replace("_", " ").capitalize(), text)
         for name, text in fields
-        if text and name != "seen" and (name in _TEXT_FIELDS or len(text.split()) > 1 or not text.isascii())
+        if text and name != "seen" and (name in TEXT_FIELDS or len(text.split()) > 1 or not text.isascii())
     ]
+
+
+def show_success(request: HttpRequest, template: str, context: dict[str, Any]) -> None:
+    """Show a rendered message on the next page, such as one with a button that undoes the action."""
+    messages.success(request, render_to_string(template, context, request=request))
 
 
 def signed_in_user(request: HttpRequest) -> User:

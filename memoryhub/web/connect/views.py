@@ -23,11 +23,12 @@ from memoryhub.accounts.clearance import (
     request_clearance,
     user_clearance,
 )
+from memoryhub.accounts.permissions import ADD_TOKEN
 from memoryhub.core import agent_hooks
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, Event
 from memoryhub.models.account import default_rights
-from memoryhub.web.accounts.profile import ISSUE_PERMISSION, own_tokens
+from memoryhub.web.accounts.profile import own_tokens
 from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.requests import chosen_project
 from memoryhub.web.base.session_titles import name_sessions
@@ -49,10 +50,7 @@ class ConnectForm(PlainForm):
     ``once`` differs in each rendered form, so that a form sent twice issues one token.
     """
 
-    name = forms.CharField(
-        max_length=100,
-        help_text="The agent's name in memories and in the journal.",
-    )
+    name = forms.CharField(max_length=100, help_text="The agent's name in memories and in the journal.")
     project = forms.CharField(
         max_length=200,
         required=False,
@@ -111,7 +109,7 @@ def connect_snippet(request: HttpRequest, client: str) -> HttpResponse:
     choice = _choice(client)
     if request.method != "POST":
         return _render_snippet(request, choice, _own_token(request))
-    if not request.user.has_perm(ISSUE_PERMISSION):
+    if not request.user.has_perm(ADD_TOKEN):
         raise PermissionDenied
     form = ConnectForm(request, choice, request.POST)
     used = request.session.get(_USED_FORMS_KEY, {})
@@ -183,7 +181,7 @@ def _render_step(
     common = {
         "step": step,
         "choice": choice,
-        "may_issue": request.user.has_perm(ISSUE_PERMISSION),
+        "may_issue": request.user.has_perm(ADD_TOKEN),
         "toolsets": snippets.TOOLSETS,
         "variable": agent_hooks.TOKEN_VARIABLE,
     }

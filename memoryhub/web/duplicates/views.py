@@ -7,7 +7,6 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
@@ -19,17 +18,20 @@ from pydantic import ValidationError
 from memoryhub import memories
 from memoryhub.access import policy
 from memoryhub.accounts.clearance import request_actor, request_clearance, reveal_secrets
-from memoryhub.core.form_fields import normalize_newlines
-from memoryhub.core.text import format_count
+from memoryhub.accounts.permissions import CHANGE_MEMORY, DELETE_MEMORY
+from memoryhub.core.form_fields import to_sentence
+from memoryhub.core.text import format_count, normalize_newlines
 from memoryhub.duplicates import MAX_MEMBERS, Cluster, DuplicateClusters
 from memoryhub.injection.effects import preview_change
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
-from memoryhub.web.base.forms import parse_aware_datetime, to_sentence
+from memoryhub.web.base.forms import parse_aware_datetime
 from memoryhub.web.base.requests import (
     HtmxHttpRequest,
+    numbered_page,
     page_or_fragment,
     return_url,
+    show_success,
     wants_fragment,
 )
 from memoryhub.web.duplicates.presenters import (
@@ -49,8 +51,8 @@ from memoryhub.web.memories.queries import live_memories
 
 PAGE_SIZE, MAX_MEMBERS_ON_PAGE = 5, 25  # clusters, and memories in them unless a single one has more
 MAX_MERGED_CLUSTERS = 25  # of one "Merge all"
-_MERGE_PERMISSIONS = ("memoryhub.change_memory", "memoryhub.delete_memory")
-_DISMISS_PERMISSIONS = ("memoryhub.change_memory",)
+_MERGE_PERMISSIONS = (CHANGE_MEMORY, DELETE_MEMORY)
+_DISMISS_PERMISSIONS = (CHANGE_MEMORY,)
 _DECISIONS = ("merge", "text", "apart")
 _PREVIEWS = {"effect": "merge", "text-effect": "text"}  # the decisions whose effect is shown instead
 _MAX_TITLE_CHARS = 80  # in a message
@@ -83,12 +85,10 @@ def duplicates_page(request: HtmxHttpRequest) -> HttpResponse:
 
 
 def _clusters_context(request: HttpRequest, found: DuplicateClusters) -> dict[str, Any]:
-    page = Paginator(_split_into_pages(found.clusters), 1).get_page(request.GET.get("page"))
-    clusters = page.object_list[0] if page.object_list else []
-    cards = build_cards(clusters, live_memories(request_clearance(request)))
+    pages, numbers = numbered_page(request, _split_into_pages(found.clusters), 1)
+    cards = build_cards(pages[0] if pages else [], live_memories(request_clearance(request)))
     _reveal_secrets(request, cards)
-    last = page.paginator.num_pages
-    return {"clusters": cards, "number": page.number, "last": last, **decision_rights(request)}
+    return {"clusters": cards, **numbers, **decision_rights(request)}
 
 
 def _split_into_pages(clusters: list[Cluster]) -> list[list[Cluster]]:
@@ -307,7 +307,7 @@ def _done_response(request: HtmxHttpRequest, undo: dict[str, str], members: list
     context = {"undo": undo, "memory": memory, "members": members, "card": card, "back": _return_url(request)}
     if request.htmx:
         return _announce_change(render(request, "duplicates/page.html#done", context))
-    messages.success(request, render_to_string("duplicates/page.html#undo", context, request=request))
+    show_success(request, "duplicates/page.html#undo", context)
     return redirect(_return_url(request))
 
 

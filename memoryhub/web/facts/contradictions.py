@@ -6,26 +6,24 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
-from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub import memories
 from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.accounts.permissions import CHANGE_FACT
 from memoryhub.facts import contradictions
 from memoryhub.facts.contradictions import Contradiction, ContradictionReport
 from memoryhub.facts.queries import node_key
 from memoryhub.models import Fact
-from memoryhub.web.base.requests import HtmxHttpRequest, return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, numbered_page, return_url, show_success
 from memoryhub.web.facts.filters import ContradictionFilter, GraphAddress, suggested_predicates
 from memoryhub.web.memories.filters import filter_url
 
 PAGE_SIZE = 20
 _TABS = {"open": "To decide", "together": "Possibly compatible"}
-_CHANGE_PERMISSION = "memoryhub.change_fact"
 
 
 @require_safe
@@ -39,7 +37,7 @@ def contradiction_list(request: HttpRequest) -> HttpResponse:
     tab = request.GET.get("tab", "open")
     tab = tab if tab in _TABS else "open"
     groups = survey.open if tab == "open" else survey.together
-    page = Paginator(groups, PAGE_SIZE).get_page(request.GET.get("page"))
+    groups, numbers = numbered_page(request, groups, PAGE_SIZE)
     address, subject = GraphAddress(request.GET), form.value("subject")
     context = {
         "form": form,
@@ -49,9 +47,8 @@ def contradiction_list(request: HttpRequest) -> HttpResponse:
             for name, title in _TABS.items()
         ],
         "counts": _tab_counts(survey),
-        "groups": contradiction_cards(request, list(page.object_list)),
-        "number": page.number,
-        "last": page.paginator.num_pages,
+        "groups": contradiction_cards(request, groups),
+        **numbers,
         "back": request.get_full_path(),
         "graph": address.of([node_key(subject)] if subject else []),
         "table": address.table(**({"subject": subject} if subject else {})),
@@ -83,7 +80,7 @@ def contradiction_cards(request: HttpRequest, groups: list[Contradiction]) -> li
 
 
 @require_POST
-@permission_required(_CHANGE_PERMISSION, raise_exception=True)
+@permission_required(CHANGE_FACT, raise_exception=True)
 def decide_contradiction(request: HtmxHttpRequest) -> HttpResponse:
     """Settle a contradiction. ``fact``: the ids of its facts; ``keep``: the true one; empty: all are."""
     uids, keep = request.POST.getlist("fact"), request.POST.get("keep", "")
@@ -103,7 +100,7 @@ def decide_contradiction(request: HtmxHttpRequest) -> HttpResponse:
 
 
 @require_POST
-@permission_required(_CHANGE_PERMISSION, raise_exception=True)
+@permission_required(CHANGE_FACT, raise_exception=True)
 def undo_decision(request: HtmxHttpRequest) -> HttpResponse:
     """Undo a decision. ``gone``: the ids of superseded facts, or ``decision``: that all are true."""
     gone = request.POST.getlist("gone")
@@ -125,7 +122,7 @@ def _decided_response(request: HtmxHttpRequest, context: dict[str, Any]) -> Http
     context |= {"back": _back_address(request)}
     if request.htmx:
         return render(request, "facts/conflicts.html#decided", context | _current_counts(request))
-    messages.success(request, render_to_string("facts/page.html#undo", context, request=request))
+    show_success(request, "facts/page.html#undo", context)
     return redirect(_back_address(request))
 
 

@@ -12,12 +12,12 @@ from django.contrib.auth.decorators import permission_required
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
+from memoryhub.accounts.permissions import ADD_FACT, CHANGE_FACT, DELETE_FACT
 from memoryhub.capture import segments
 from memoryhub.capture.segments import BOUNDARY_FACTS
 from memoryhub.core.text import count_with_verb
@@ -28,14 +28,19 @@ from memoryhub.facts.queries import GraphIndex, node_key, query_facts
 from memoryhub.memories import StoreError
 from memoryhub.models import Entity, Fact, FileLink, Memory
 from memoryhub.models.querysets import FactQuerySet
-from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, narrow_to_project, return_url
+from memoryhub.web.base.requests import (
+    HtmxHttpRequest,
+    cursor_page,
+    narrow_to_project,
+    return_url,
+    show_success,
+)
 from memoryhub.web.facts.filters import FactFilter, GraphAddress, suggested_predicates
 from memoryhub.web.memories.bulk_actions import parse_journal_number, warn_changed_since
 from memoryhub.web.memories.forms import FactForm
 from memoryhub.web.memories.selection import parse_ticked
 
 PAGE_SIZE = 30
-_CHANGE_PERMISSION = "memoryhub.change_fact"
 _FACTS_URL = "/facts/"
 _PREFILLED_FIELDS = ("subject", "predicate", "object", "project", "session_id", "memory_id")
 
@@ -48,7 +53,7 @@ def facts(request: HttpRequest) -> HttpResponse:
     return _render_table(request, FactForm(None, full_clearance(request), initial=_initial_values(request)))
 
 
-@permission_required("memoryhub.add_fact", raise_exception=True)
+@permission_required(ADD_FACT, raise_exception=True)
 def _add_fact(request: HttpRequest) -> HttpResponse:
     form = FactForm(request.POST, full_clearance(request))
     stored = form.submit(lambda: fact_store.create_fact(form.draft, request_actor(request)))
@@ -89,7 +94,7 @@ def _render_table(request: HttpRequest, add: FactForm, status: int = 200) -> Htt
         "predicates": suggested_predicates(
             request_clearance(request), form.value("project") if valid else ""
         ),
-        "may_reinstate": valid and bool(form.value("state")) and request.user.has_perm(_CHANGE_PERMISSION),
+        "may_reinstate": valid and bool(form.value("state")) and request.user.has_perm(CHANGE_FACT),
         "past": form.moment() if valid else None,
     }
     return render(request, "facts/page.html", context, status=status if valid else 422)
@@ -110,12 +115,12 @@ def fact(request: HttpRequest, uid: str) -> HttpResponse:
     """Show one fact with links to its subject, object and memory."""
     visible = Fact.objects.visible_to(request_clearance(request)).select_related("memory", "superseded_by")
     found = get_object_or_404(visible, uid=uid)
-    context = {"fact": found, "facts": [found], "may_reinstate": request.user.has_perm(_CHANGE_PERMISSION)}
+    context = {"fact": found, "facts": [found], "may_reinstate": request.user.has_perm(CHANGE_FACT)}
     return render(request, "facts/one.html", context)
 
 
 @require_POST
-@permission_required("memoryhub.delete_fact", raise_exception=True)
+@permission_required(DELETE_FACT, raise_exception=True)
 def fact_delete(request: HttpRequest, uid: str) -> HttpResponse:
     """Ask for confirmation before one fact is deleted; the form posts to ``facts_delete``."""
     found = get_object_or_404(Fact.objects.visible_to(request_clearance(request)), uid=uid)
@@ -124,7 +129,7 @@ def fact_delete(request: HttpRequest, uid: str) -> HttpResponse:
 
 
 @require_POST
-@permission_required(_CHANGE_PERMISSION, raise_exception=True)
+@permission_required(CHANGE_FACT, raise_exception=True)
 def facts_end(request: HtmxHttpRequest) -> HttpResponse:
     """End the facts in ``uid``: they are no longer true from now on."""
     back = return_url(request, _FACTS_URL)
@@ -140,7 +145,7 @@ def facts_end(request: HtmxHttpRequest) -> HttpResponse:
             "summary": count_with_verb(len(ended.facts), "fact", "has ended", "have ended"),
             "back": back,
         }
-        messages.success(request, render_to_string("facts/page.html#ended", context, request=request))
+        show_success(request, "facts/page.html#ended", context)
     elif not ended.outdated:
         messages.warning(request, "No current fact was selected. Select the facts to end.")
     warn_changed_since(request, len(ended.outdated), "fact")
@@ -148,7 +153,7 @@ def facts_end(request: HtmxHttpRequest) -> HttpResponse:
 
 
 @require_POST
-@permission_required(_CHANGE_PERMISSION, raise_exception=True)
+@permission_required(CHANGE_FACT, raise_exception=True)
 def facts_end_undo(request: HttpRequest, uid: str) -> HttpResponse:
     """Undo the end of facts. ``first`` and ``last`` are journal numbers; only the same person may do it."""
     first, last = (parse_journal_number(request.POST.get(name, "")) for name in ("first", "last"))
@@ -162,7 +167,7 @@ def facts_end_undo(request: HttpRequest, uid: str) -> HttpResponse:
 
 
 @require_POST
-@permission_required("memoryhub.delete_fact", raise_exception=True)
+@permission_required(DELETE_FACT, raise_exception=True)
 def facts_delete(request: HttpRequest) -> HttpResponse:
     """Delete the facts in ``uid`` after a confirmation page that lists them."""
     back = return_url(request, _FACTS_URL)

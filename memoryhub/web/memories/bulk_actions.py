@@ -16,7 +16,6 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Subquery
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
@@ -46,7 +45,7 @@ from memoryhub.memories.undo import CHUNK_SIZE, Undo
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.web.base.forms import parse_whole_number
-from memoryhub.web.base.requests import return_url
+from memoryhub.web.base.requests import return_url, show_success
 from memoryhub.web.memories import queries
 from memoryhub.web.memories.selection import PERMISSIONS, TooManySelected, matching_memories, parse_selection
 
@@ -141,7 +140,7 @@ def add_result_messages(request: HttpRequest, acted: BulkResult, back: str) -> N
             "back": back,
             "hidden": hidden,
         }
-        messages.success(request, render_to_string("acts/done.html", context, request=request))
+        show_success(request, "acts/done.html", context)
     if acted.same:
         words = _UNCHANGED_TEXTS.get(acted.kind, "unchanged")
         messages.info(request, f"{format_count(len(acted.same), 'memory')} {words}.")

@@ -18,10 +18,11 @@ from django.views.decorators.http import require_http_methods, require_POST
 from memoryhub import memories
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance, reveal_if_secret
+from memoryhub.accounts.permissions import ADD_MEMORY, CHANGE_MEMORY, DELETE_MEMORY, ERASE_MEMORY
+from memoryhub.core.form_fields import to_sentence
 from memoryhub.injection import effects
 from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
-from memoryhub.web.base.forms import to_sentence
 from memoryhub.web.base.requests import HtmxHttpRequest, return_url
 from memoryhub.web.injections import PREVIEW, effect_context, render_panel, render_refusal
 from memoryhub.web.memories import queries
@@ -38,7 +39,7 @@ OVER_CAP = (
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@permission_required("memoryhub.add_memory", raise_exception=True)
+@permission_required(ADD_MEMORY, raise_exception=True)
 def memory_new(request: HttpRequest) -> HttpResponse:
     """Create a memory; the query string may prefill project, session, type and category."""
     if request.method == "POST":
@@ -51,10 +52,9 @@ def memory_new(request: HttpRequest) -> HttpResponse:
 
 def _created(request: HttpRequest, result: memories.StoreResult) -> HttpResponse:
     """Redirect to the page of a stored memory, or to the list if it is hidden now."""
-    text = {
-        "created": "Stored.",
-        "updated": "A memory with this key existed already. It was updated.",
-    }.get(result.outcome, "This content was already stored. The existing memory has been refreshed.")
+    text = {"created": "Stored.", "updated": "A memory with this key existed already. It was updated."}.get(
+        result.outcome, "This content was already stored. The existing memory has been refreshed."
+    )
     if result.memory.over_cap:
         messages.warning(request, OVER_CAP)
     if hidden := queries.hidden_notice(request, [result.memory]):
@@ -65,7 +65,7 @@ def _created(request: HttpRequest, result: memories.StoreResult) -> HttpResponse
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@permission_required("memoryhub.change_memory", raise_exception=True)
+@permission_required(CHANGE_MEMORY, raise_exception=True)
 def memory_edit(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     """Edit a memory; changes that someone else made meanwhile are shown, never overwritten unseen.
 
@@ -168,7 +168,7 @@ def _form_page(
 
 
 @require_POST
-@permission_required("memoryhub.delete_memory", raise_exception=True)
+@permission_required(DELETE_MEMORY, raise_exception=True)
 def memory_trash(request: HttpRequest, uid: str) -> HttpResponse:
     """Move to the trash, with a message that can undo it."""
     memory = queries.get_visible_memory(request, uid)
@@ -194,7 +194,7 @@ def memory_restore(request: HttpRequest, uid: str) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@permission_required("memoryhub.erase_memory", raise_exception=True)
+@permission_required(ERASE_MEMORY, raise_exception=True)
 def memory_erase(request: HttpRequest, uid: str) -> HttpResponse:
     """Erase a memory permanently once the word ``erase`` is entered."""
     memory = queries.get_visible_memory(request, uid)

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.conf import settings
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from memoryhub.access.policy import LEVELS, Clearance
-from memoryhub.core.form_fields import LinesField, ShareField, TextField
+from memoryhub.core.form_fields import LinesField, ShareField, TextField, make_draft
 from memoryhub.core.vocabulary import CONCEPTS, SCOPES, TYPES
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import current_value
@@ -23,19 +23,9 @@ from memoryhub.web.base.forms import (
     NumberField,
     PlainForm,
     parse_aware_datetime,
-    to_sentence,
 )
 
 _HTML_ATTRIBUTES = {"maxLength": "maxlength", "minimum": "min", "maximum": "max"}
-_ERROR_MESSAGES = {
-    "string_too_long": "Use at most {max_length} characters.",
-    "string_too_short": "Enter some text.",
-    "too_long": "Enter at most {max_length} items.",
-    "less_than_equal": "Enter a number of at most {le:g}.",
-    "greater_than_equal": "Enter a number of at least {ge:g}.",
-    "float_type": "Enter a number.",
-    "missing": "This field is required.",
-}
 
 
 class DraftForm(PlainForm):
@@ -66,27 +56,6 @@ class DraftForm(PlainForm):
             never = f"You cannot see {level} memories. " if level in LEVELS else ""
             raise forms.ValidationError(f"{never}Choose one of: {', '.join(self.levels)}.")
         return level
-
-    def make_draft(self, model: type[BaseModel], values: Mapping[str, Any]) -> None:
-        """Validate the draft; errors are added to the fields."""
-        try:
-            self.draft = model(**values)
-        except ValidationError as invalid:
-            for error in invalid.errors():
-                self._add_schema_error(error)
-
-    def _add_schema_error(self, error: Any) -> None:
-        name = str(error["loc"][0]) if error["loc"] else ""
-        if name in self.errors:
-            return
-        kind = error["type"]
-        if kind == "too_long" and isinstance(error["input"], str):
-            kind = "string_too_long"
-        message = _ERROR_MESSAGES.get(kind, "").format(**error.get("ctx", {}))
-        message = message or to_sentence(error["msg"].removeprefix("Value error, "))
-        if len(error["loc"]) > 1:
-            message = f"Item {int(error['loc'][1]) + 1}: {message}"
-        self.add_error(name if name in self.fields else None, message)
 
 
 class MemoryForm(DraftForm):
@@ -164,11 +133,10 @@ class MemoryForm(DraftForm):
             name: value for name, value in self.cleaned_data.items() if name in MemoryDraft.model_fields
         }
         if self.memory is None:
-            self.make_draft(
-                MemoryDraft, {name: value for name, value in values.items() if _is_given(name, value)}
-            )
+            given = {name: value for name, value in values.items() if _is_given(name, value)}
+            self.draft = make_draft(self, MemoryDraft, given)
         elif altered := {name: values[name] for name in self.changed_data if name in values}:
-            self.make_draft(MemoryPatch, altered)
+            self.draft = make_draft(self, MemoryPatch, altered)
         return self.cleaned_data
 
 
@@ -211,9 +179,8 @@ class FactForm(DraftForm):
 
     def clean(self) -> dict[str, Any]:
         needed = ("subject", "predicate", "object")
-        self.make_draft(
-            FactDraft, {n: v for n, v in self.cleaned_data.items() if n in needed or v not in ("", None)}
-        )
+        given = {n: v for n, v in self.cleaned_data.items() if n in needed or v not in ("", None)}
+        self.draft = make_draft(self, FactDraft, given)
         return self.cleaned_data
 
 

@@ -15,6 +15,7 @@ from django_htmx.http import HttpResponseClientRedirect, reselect, reswap, retar
 
 from memoryhub import memories
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance, reveal_if_secret
+from memoryhub.accounts.permissions import CHANGE_MEMORY
 from memoryhub.memories.rows import list_values
 from memoryhub.models import Memory
 from memoryhub.web.base.requests import HtmxHttpRequest, return_url
@@ -28,7 +29,7 @@ _FORM_TEMPLATE = "memory/inline.html#form"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@permission_required("memoryhub.change_memory", raise_exception=True)
+@permission_required(CHANGE_MEMORY, raise_exception=True)
 def memory_field(request: HtmxHttpRequest, uid: str, name: str) -> HttpResponse:
     """Show the form of one field, or its value with ``leave``; POST saves it."""
     memory = queries.get_visible_memory(request, uid)
@@ -122,7 +123,7 @@ def _form_response(
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@permission_required("memoryhub.change_memory", raise_exception=True)
+@permission_required(CHANGE_MEMORY, raise_exception=True)
 def memory_row(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     """Show the form below the row; POST saves it and redirects to ``next``, with an undo message."""
     memory = queries.get_visible_memory(request, uid)

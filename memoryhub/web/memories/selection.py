@@ -11,6 +11,7 @@ from django.http import QueryDict
 from django.urls import Resolver404, ResolverMatch, resolve
 
 from memoryhub.access.policy import Clearance
+from memoryhub.accounts.permissions import CHANGE_MEMORY, DELETE_MEMORY
 from memoryhub.memories import StoreError
 from memoryhub.memories.bulk_actions import MAX_MEMORIES
 from memoryhub.models import Memory
@@ -19,16 +20,15 @@ from memoryhub.web.base.forms import TimelineFilter, parse_aware_datetime
 from memoryhub.web.base.requests import narrow_to_project
 from memoryhub.web.memories.filters import MemoryListFilter
 
-_CHANGE_PERMISSION, _DELETE_PERMISSION = "memoryhub.change_memory", "memoryhub.delete_memory"
 # Any one of these permissions allows an action and its undo.
 PERMISSIONS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("approve", "demote", "demote_and_approve", "promote", "expire"), (_CHANGE_PERMISSION,)),
-    **dict.fromkeys(("pin", "unpin", "useful", "not_useful", "tag", "untag", "set"), (_CHANGE_PERMISSION,)),
-    "still_true": (_CHANGE_PERMISSION,),
-    "trash": (_DELETE_PERMISSION,),
-    "restore": (_DELETE_PERMISSION, _CHANGE_PERMISSION),
-    "accept": (_CHANGE_PERMISSION,),
-    "discard": (_DELETE_PERMISSION,),
+    **dict.fromkeys(("approve", "demote", "demote_and_approve", "promote", "expire"), (CHANGE_MEMORY,)),
+    **dict.fromkeys(("pin", "unpin", "useful", "not_useful", "tag", "untag", "set"), (CHANGE_MEMORY,)),
+    "still_true": (CHANGE_MEMORY,),
+    "trash": (DELETE_MEMORY,),
+    "restore": (DELETE_MEMORY, CHANGE_MEMORY),
+    "accept": (CHANGE_MEMORY,),
+    "discard": (DELETE_MEMORY,),
 }
 
 ListQuery = Callable[[QueryDict, ResolverMatch, Clearance], MemoryQuerySet]

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from memoryhub import memories
 from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.accounts.permissions import ERASE_MEMORY
 from memoryhub.core.pagination import InvalidCursor
 from memoryhub.core.text import format_count
 from memoryhub.memories.rows import is_unchanged
@@ -24,7 +25,6 @@ from memoryhub.web.memories.selection import Selection, ended_memories, parse_se
 PAGE_SIZE = 20
 MAX_ERASED_AT_ONCE = 1000
 _TABS = {"trashed": ("In the trash", "deleted_at"), "expired": ("Expired", "expires_at")}
-ERASE_PERMISSION = "memoryhub.erase_memory"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -34,7 +34,7 @@ def trash_page(request: HttpRequest) -> HttpResponse:
 
 
 def may_erase(request: HttpRequest) -> bool:
-    return bool(request.user.has_perm(ERASE_PERMISSION))
+    return bool(request.user.has_perm(ERASE_MEMORY))
 
 
 def _trash_list(request: HttpRequest) -> HttpResponse:

@@ -24,6 +24,7 @@ from django.views.decorators.http import require_POST, require_safe
 from memoryhub import memories
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance, reveal_if_secret
+from memoryhub.accounts.permissions import CHANGE_MEMORY
 from memoryhub.memories.versions import HiddenValue, Version, current_value, load_versions, walk_revisions
 from memoryhub.models import Memory, Revision
 from memoryhub.web.base import diffs
@@ -158,7 +159,6 @@ def _item_texts(value: Any) -> list[str]:
 
 NOW = "now"
 MAX_VERSIONS = 300  # offered in a form
-_CHANGE_PERMISSION = "memoryhub.change_memory"
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ def _add_missing_choices(offered: list[VersionChoice], chosen: list[VersionChoic
 
 
 @require_POST
-@permission_required(_CHANGE_PERMISSION, raise_exception=True)
+@permission_required(CHANGE_MEMORY, raise_exception=True)
 def version_restore(request: HttpRequest, uid: str) -> HttpResponse:
     """Restore ``version``; ``unchanged_since`` is the ``updated_at`` of the memory as it was shown."""
     before = queries.get_visible_memory(request, uid)
@@ -298,7 +298,7 @@ def version_restore(request: HttpRequest, uid: str) -> HttpResponse:
 
 
 @require_POST
-@permission_required(_CHANGE_PERMISSION, raise_exception=True)
+@permission_required(CHANGE_MEMORY, raise_exception=True)
 def version_undo(request: HttpRequest, uid: str) -> HttpResponse:
     """Undo the change ``version`` if it is the last one, even if it moved the memory to a hidden level."""
     clearance = full_clearance(request)

@@ -10,7 +10,6 @@ from django.contrib import messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST, require_safe
@@ -22,9 +21,9 @@ from memoryhub.facts import contradictions
 from memoryhub.models import Memory, Profile
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import review_items
-from memoryhub.web.base.forms import parse_aware_datetime, parse_whole_number
+from memoryhub.web.base.forms import parse_aware_datetime
 from memoryhub.web.base.navigation import may_review
-from memoryhub.web.base.requests import HtmxHttpRequest, require, return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, numbered_page, require, return_url, show_success
 from memoryhub.web.duplicates import presenters
 from memoryhub.web.duplicates.presenters import Comparison
 from memoryhub.web.duplicates.views import decision_rights
@@ -179,7 +178,7 @@ def review_action(request: HtmxHttpRequest) -> HttpResponse:
     back, tab = _review_url(request), _parse_tab(request.POST.get("tab", ""))
     context = {"memory": memory, "outcome": label, "acted": acted, "tab": tab, "back": back}
     if not request.htmx:
-        messages.success(request, render_to_string("review/page.html#undo", context, request=request))
+        show_success(request, "review/page.html#undo", context)
         return redirect(back)
     context["more"] = _next_card(request)
     return render(request, "review/page.html#done", context | decision_rights(request))
@@ -214,7 +213,7 @@ def review_mark_seen(request: HttpRequest) -> HttpResponse:
         messages.success(request, "Undone.")
     else:
         context = {"before": before, "back": _review_url(request)}
-        messages.success(request, render_to_string("review/page.html#looked", context, request=request))
+        show_success(request, "review/page.html#looked", context)
     return redirect(_review_url(request))
 
 
@@ -231,32 +230,25 @@ def _tab_context(request: HttpRequest, tab: str, project: str, counted: Mapping[
 
 def _waiting_context(request: HttpRequest, project: str, count: int) -> dict[str, Any]:
     """Return a page of memories that wait for approval, whole: a person must read what they approve."""
-    number, last = _page_numbers(request, count)
-    start = (number - 1) * PAGE_SIZE
+    places, numbers = numbered_page(request, range(count), PAGE_SIZE)
     found = review_queue.waiting_memories(request_clearance(request), project)
-    cards = review_queue.build_cards(found[start : start + PAGE_SIZE], whole=True)
+    cards = review_queue.build_cards(found[places.start : places.start + PAGE_SIZE], whole=True)
     for card in cards:
         if card.level == Sensitivity.SECRET:
             record_reveal(request, card.memory, "review")
-    return {"cards": cards, "number": number, "last": last, "may": bulk_actions.allowed_actions(request)}
-
-
-def _page_numbers(request: HttpRequest, count: int) -> tuple[int, int]:
-    last = max(-(-count // PAGE_SIZE), 1)
-    return min(parse_whole_number(request.GET.get("page", ""), 6) or 1, last), last
+    return {"cards": cards, **numbers, "may": bulk_actions.allowed_actions(request)}
 
 
 def _cards_context(request: HttpRequest, tab: str, project: str, count: int) -> dict[str, Any]:
     live = queries.live_memories(request_clearance(request), project)
     found = review_items.select_queue(live, tab, review_queue.current_reviewer(request))
-    number, last = _page_numbers(request, count)
+    places, numbers = numbered_page(request, range(count), PAGE_SIZE)
     uid = request.GET.get("at", "")
     first = _load_cards(request, found.filter(uid=uid)) if uid else []
     rest = found.exclude(pk=first[0].memory.pk) if first else found
-    start = (number - 1) * PAGE_SIZE
-    cards = first + _load_cards(request, rest[start : start + PAGE_SIZE - len(first)])
+    cards = first + _load_cards(request, rest[places.start : places.start + PAGE_SIZE - len(first)])
     missing = queries.get_visible_memory(request, uid) if uid and not first else None
-    return {"cards": cards, "number": number, "last": last, "missing": missing}
+    return {"cards": cards, **numbers, "missing": missing}
 
 
 def _load_cards(request: HttpRequest, memories: MemoryQuerySet, whole: bool = False) -> list[ReviewCard]:

@@ -22,6 +22,7 @@ from django.utils.safestring import SafeString
 from memoryhub.access import policy
 from memoryhub.access.policy import LEVELS
 from memoryhub.accounts.clearance import full_clearance
+from memoryhub.accounts.permissions import ERASE_MEMORY
 from memoryhub.core.dates import format_iso
 from memoryhub.core.text import collapse_whitespace, readable, shorten, without_title_prefix
 from memoryhub.core.vocabulary import SCOPES, TYPES, TrashReason
@@ -248,7 +249,7 @@ def bulk_bar(
         "ended": ended,
         "demote": demote,
         "outdated": outdated,
-        "may_erase": ended and request.user.has_perm("memoryhub.erase_memory"),
+        "may_erase": ended and request.user.has_perm(ERASE_MEMORY),
         "total": total,
         "most": MAX_MEMORIES,
         "list": filter_url(request, as_of=timezone.now().isoformat()),

@@ -10,21 +10,23 @@ from playwright.sync_api import Locator, Page, expect
 
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from tests.browser.conftest import PHONE, OpenPage
+from tests.browser.conftest import PHONE, OpenPage, press_tab
 
 Walk = Callable[..., Page]
 MAX_TABS = 300
 HAS_FOCUS = '(e) => (e.closest("a[href], button, summary, label") ?? e).contains(document.activeElement)'
 # The stops of Tab between the focus and an element, without radio buttons, of which one is a stop.
-STOPS_BEFORE = """(target) => {
+STOPS_BEFORE = f"""(target) => {{
+  if (({HAS_FOCUS})(target)) return 0;
   const here = document.activeElement;
   const isAfter = (one, other) => one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING;
   return [...document.querySelectorAll("a[href], button, input, select, textarea, summary")]
     .filter((one) => isAfter(here, one) && isAfter(one, target) && !one.contains(target))
     .filter((one) => one.tabIndex >= 0 && !one.disabled && one.type !== "radio"
-      && !one.closest(":popover-open") && one.checkVisibility({ visibilityProperty: true })).length;
-}"""
-IS_MARKED = 'document.activeElement.matches(":focus-visible")'
+      && !one.closest(":popover-open") && one.checkVisibility({{ visibilityProperty: true }})).length;
+}}"""
+# Whether the page shows that an element has the focus; null if it has not.
+IS_MARKED = f'(e) => ({HAS_FOCUS})(e) ? document.activeElement.matches(":focus-visible") : null'
 TAKES_SPACE = '(e) => e.matches("input[type=checkbox], input[type=radio]")'
 
 
@@ -80,11 +82,10 @@ def _reach(target: Locator, timeout: float | None = None) -> None:
     """Press Tab until the element has the focus, and the page shows it."""
     target.wait_for(timeout=timeout)
     # To ask after each key takes longer than the key.
-    for _ in range(0 if target.evaluate(HAS_FOCUS) else target.evaluate(STOPS_BEFORE) - 1):
-        target.page.keyboard.press("Tab")
+    press_tab(target.page, target.evaluate(STOPS_BEFORE) - 1)
     for _ in range(MAX_TABS):
-        if target.evaluate(HAS_FOCUS):
-            assert target.page.evaluate(IS_MARKED), f"the focus of {target} cannot be seen"
+        if (is_marked := target.evaluate(IS_MARKED)) is not None:
+            assert is_marked, f"the focus of {target} cannot be seen"
             return
         target.page.keyboard.press("Tab")
     raise AssertionError(f"no Tab leads to {target}")

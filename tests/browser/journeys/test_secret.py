@@ -12,7 +12,7 @@ from django.db import connection
 from playwright.sync_api import expect
 
 from memoryhub.models import JournalEntry, Memory
-from tests.browser.conftest import Watch
+from tests.browser.conftest import OpenPage, Watch
 
 KEY = "AKIA" + "QYLPMN5HHHFPZAM2"
 
@@ -46,11 +46,11 @@ def test_a_memory_with_a_credential_is_found_and_erased(
 
 
 def test_a_scan_hides_what_it_finds_and_the_browser_shows_it_to_no_one(
-    set_out: Any, insider: Any, leaked: Memory, watch: Watch
+    open_page: OpenPage, insider: Any, leaked: Memory, watch: Watch
 ) -> None:
     call_command("scan_secrets", "--quarantine", stdout=StringIO())
     watch.expect(404)
-    page = set_out(f"/memories/{leaked.uid}/", insider)
+    page = open_page(f"/memories/{leaked.uid}/", insider)
     expect(page.get_by_role("heading", level=1)).to_have_text("Page not found")
     page.goto("/memories/?q=uploader&min_score=0")
     expect(page.get_by_role("link", name="Uploader")).to_have_count(0)

@@ -17,6 +17,7 @@ from memoryhub.toolsets import pigo as pigo_toolset
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, WRITERS, detect_format
 from memoryhub.transfer.formats import pigo as pigo_format
+from tests.cases import each
 from tests.transfer.formats.foreign import Read, lines_file
 
 
@@ -113,8 +114,8 @@ def test_exported_line_has_pigos_field_order(actor: Actor, remember: Callable[..
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(
-    ("kind", "category"),
+@each(
+    "kind, category",
     [
         ("self", "profile"),
         ("preference", "preferences"),
