@@ -34,9 +34,9 @@ from memoryhub.security.secrets.secret_rules import (
     split_words,
 )
 
-# The units of a step are proportional to its time. Texts that consist of tokens and passwords alone use at
-# most 2.4 units per character, prose 0.5.
-MIN_UNITS, FREE_UNITS, UNITS_PER_CHARACTER = 500, 140, 2.4
+# The units of a step are proportional to its time. Prose uses at most 0.5 units per character, a list of
+# passwords, tokens or settings with placeholders up to 2.8.
+FREE_UNITS, UNITS_PER_CHARACTER = 300, 3
 UNITS_PER_RULE, CHARACTERS_PER_UNIT = 6, 14  # to search the whole text with a regex
 UNITS_PER_START = 2  # to try a regex at one position
 UNITS_PER_NAME = 11  # to check the name before a value
@@ -69,7 +69,7 @@ class Scan:
 
     def __init__(self, text: str) -> None:
         self.text, self.lowered = text, _lower_case(text)
-        self.limit = max(MIN_UNITS, FREE_UNITS + UNITS_PER_CHARACTER * len(text))
+        self.limit = FREE_UNITS + UNITS_PER_CHARACTER * len(text)
         self.spent = 0
         self._steps = 0
         self._deadline = time.thread_time() + MAX_CPU_SECONDS
