@@ -163,7 +163,9 @@ class TestOnesOwn:
             assert "Harvest" not in response.content.decode()
 
     @pytest.mark.parametrize("action", ["rename", "delete"])
-    def test_searches_of_others_cannot_be_changed(self, client: Client, theirs: SavedSearch, action: str) -> None:
+    def test_searches_of_others_cannot_be_changed(
+        self, client: Client, theirs: SavedSearch, action: str
+    ) -> None:
         answer = client.post(f"/searches/{theirs.uid}/{action}/", {"name": "mine"})
         assert answer.status_code == 404
         assert SavedSearch.objects.get().name == "Harvest of Bob"
