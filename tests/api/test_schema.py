@@ -29,6 +29,7 @@ from schemathesis import checks
 
 from tests.api.conftest import Agent
 
+pytestmark = pytest.mark.long
 CHECKS = (
     checks.not_a_server_error,
     checks.status_code_conformance,
@@ -94,21 +95,18 @@ def documented(busy: Agent, request: pytest.FixtureRequest) -> Any:
     return schema
 
 
-@pytest.mark.slow
 @at_run_time.include(method="GET").parametrize()
 @BOUNDED
 def test_any_read_is_answered_as_documented(case: schemathesis.Case, busy: Agent) -> None:
     case.call_and_validate(headers={"Authorization": f"Bearer {busy.raw}"}, checks=CHECKS)
 
 
-@pytest.mark.slow
 @at_run_time.exclude(method="GET").parametrize()
 @BOUNDED
 def test_any_change_is_answered_as_documented(case: schemathesis.Case, busy: Agent) -> None:
     case.call_and_validate(headers={"Authorization": f"Bearer {busy.raw}"}, checks=CHECKS)
 
 
-@pytest.mark.slow
 def test_any_sequence_of_requests_is_answered_as_documented(busy: Agent) -> None:
     """Later requests use ids from earlier answers: a memory is stored, changed, read and deleted."""
     asked: set[str] = set()

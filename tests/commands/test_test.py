@@ -13,7 +13,7 @@ from django.conf import settings
 
 from memoryhub.ops import bootstrap
 from tools.commands import test as command
-from tools.commands.test import MAX_PROCESSES, MIN_FREE_BYTES, Command
+from tools.commands.test import MAX_PROCESSES, MIN_FREE_BYTES, WITHOUT_SCHEMA, Command
 
 
 @pytest.fixture
@@ -38,7 +38,8 @@ def test_default_leaves_out_served_and_long_tests(given, monkeypatch, processors
     monkeypatch.setattr("os.cpu_count", lambda: processors)
     with pytest.raises(SystemExit):
         Command().run_from_argv(["manage.py", "test"])
-    assert given == [["-n", str(processes), "--dist", "worksteal", "-m", "not served and not long"]]
+    selection = ["-n", str(processes), "--dist", "worksteal", "-m", "not served and not long"]
+    assert given == [[*WITHOUT_SCHEMA, *selection]]
 
 
 @pytest.mark.parametrize(

@@ -379,7 +379,7 @@ TOKENS: dict[str, dict[str, Any]] = {
 SEARCHES = re.compile(r"search|recall|inject|related|duplicates|prompt|tools|hooks|events|checks")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("caller", "notes", "wanted"),
     [("public", 0, re.compile("")), ("public", 230, SEARCHES), ("confined", 230, re.compile(""))],
@@ -401,7 +401,7 @@ def test_api_and_tools_answer_the_same_with_hidden_rows(agent, world, caller, no
     assert differences(without, having) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("caller", TOKENS)
 def test_pages_show_the_same_with_hidden_rows(db, world, caller):
     kim = User.objects.create_user("kim", is_staff=False)

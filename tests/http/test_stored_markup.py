@@ -25,7 +25,7 @@ from tests.http import hostile_store, payloads
 from tests.http.test_headers import has_headers, not_kept
 from tests.http.url_walk import INVITED, PARAMETERS, Walk, body, enter
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db]
+pytestmark = [pytest.mark.long, pytest.mark.django_db]
 
 HTML = "text/html"
 TEXTS = ("application/json", "application/x-ndjson", "text/markdown", "text/plain", "text/javascript")

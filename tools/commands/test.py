@@ -21,8 +21,8 @@ SELECTIONS = {
     "--served": "served",
 }
 DEFAULT_SELECTION = "not served and not long"
-# The plugin is slow to load and its only module is slow to collect; no browser test is selected.
-NOT_COLLECTED = ["-p", "no:schemathesis", "--ignore", "tests/api/test_schema.py", "--ignore", "tests/browser"]
+# The plugin is slow to load, and its only module is slow to collect.
+WITHOUT_SCHEMA = ["-p", "no:schemathesis", "--ignore", "tests/api/test_schema.py"]
 MAX_PROCESSES = 4  # each starts its own browser
 MEMORY_FOLDER, MIN_FREE_BYTES = Path("/dev/shm"), 4 << 30
 
@@ -94,9 +94,11 @@ def _pytest_arguments(given: list[str]) -> list[str]:
     arguments = [argument for argument in given if argument not in SELECTIONS]
     if arguments and not options:
         return arguments
+    if "--long" not in options:
+        arguments += WITHOUT_SCHEMA
     processes = os.cpu_count() or 1
     if "--fast" in options:
-        arguments += NOT_COLLECTED
+        arguments += ["--ignore", "tests/browser"]
     else:
         processes = min(processes + 1, MAX_PROCESSES)
     selection = SELECTIONS[options[-1]] if options else DEFAULT_SELECTION

@@ -30,7 +30,10 @@ IS_MARKED = f'(e) => ({HAS_FOCUS})(e) ? document.activeElement.matches(":focus-v
 TAKES_SPACE = '(e) => e.matches("input[type=checkbox], input[type=radio]")'
 
 
-@pytest.fixture(params=["mouse", "no scripts", "keyboard", "phone"])
+OTHER_WAYS = (pytest.param(way, marks=pytest.mark.long) for way in ("no scripts", "keyboard", "phone"))
+
+
+@pytest.fixture(params=["mouse", *OTHER_WAYS])
 def way(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "keyboard":
         use_keyboard(monkeypatch)
