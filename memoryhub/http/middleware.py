@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -170,10 +171,15 @@ def _is_large_form(request: HttpRequest) -> bool:
     return is_form and declared_length(request) > settings.MEMORYHUB.max_body_bytes
 
 
+_MAX_LENGTH_DIGITS = 18  # of a Content-Length; more are too large in any case, and int() refuses thousands
+
+
 def declared_length(request: HttpRequest) -> int:
     """Return the Content-Length of a request; 0 without a valid one."""
     length = request.META.get("CONTENT_LENGTH") or ""
-    return int(length) if length.isdecimal() else 0
+    if not length.isdecimal():
+        return 0
+    return int(length) if len(length) <= _MAX_LENGTH_DIGITS else sys.maxsize
 
 
 def _may_upload(request: HttpRequest) -> bool:

@@ -32,12 +32,13 @@ def person(db):
 
 
 @each("path", [*ENDPOINTS, HOOK])
-def test_large_body_is_refused_before_it_is_read(agent, path):
+@each("length", [None, "9" * 5000])
+def test_large_body_is_refused_before_it_is_read(agent, path, length):
     class Unread(BytesIO):
         def read(self, *args):
             raise AssertionError("the body was read")
 
-    extra = str(settings.MEMORYHUB.max_body_bytes + 1)
+    extra = length or str(settings.MEMORYHUB.max_body_bytes + 1)
     response = agent.generic("POST", path, b"", JSON, CONTENT_LENGTH=extra, **{"wsgi.input": Unread()})
     assert response.status_code == 413
     assert response.json()["code"] == "body_too_large"
