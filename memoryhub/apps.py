@@ -42,11 +42,12 @@ class MemoryhubConfig(AppConfig):
         operations.register(operations.SEND_DIGESTS, "memoryhub.digests.services.SEND_DIGESTS")
         operations.call_after_changes("memoryhub.checks.services.enqueue_checks")
 
-        database.watch_connections()
         if database.is_postgres():
             from memoryhub.backends.postgres.limits import limit_connections
 
             limit_connections()
+        else:
+            database.watch_files()
         clearance.connect_signals()
         identities.connect_signals()
         second_factors.connect_signals()

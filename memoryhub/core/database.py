@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from django.conf import settings
-from django.db import DatabaseError, InternalError, OperationalError, connection, connections, transaction
+from django.db import DatabaseError, OperationalError, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.backends.utils import CursorWrapper
@@ -28,13 +28,7 @@ from django.db.utils import DatabaseErrorWrapper
 from django.utils import timezone
 
 from memoryhub.core import damage
-from memoryhub.core.database_errors import (
-    IDLE_WRITE_STATE,
-    READ_ONLY_STATE,
-    is_database_busy,
-    is_interrupted,
-    sqlstate,
-)
+from memoryhub.core.database_errors import is_database_busy, is_interrupted, same_errors_as_sqlite
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +79,7 @@ def write_transaction(patience: float | None = None) -> Iterator[None]:
     global _writing_since
     outer = _writing_since
     try:
-        with _same_errors_as_sqlite(), ExitStack() as transactions:
+        with ExitStack() as transactions:
             _begin(transactions, until)
             _writing_since = outer or time.monotonic()
             yield
@@ -108,6 +102,7 @@ def _begin(transactions: ExitStack, until: float) -> None:
     """Enter a transaction when no other process writes. Raise OperationalError at ``until``."""
     connection.ensure_connection()
     if is_postgres():
+        transactions.enter_context(same_errors_as_sqlite())
         transactions.enter_context(transaction.atomic())
         _lock_writers(until - time.monotonic())
         return
@@ -226,8 +221,7 @@ def open_cursor() -> Iterator[CursorWrapper]:
     """Open a cursor for SQL with fixed text.
 
     In a transaction, PostgreSQL prepares a statement that a connection repeats, if ``prepare_threshold`` is
-    set in ``DATABASE_URL``. Not with a deadline: :func:`_limit_statement` adds statements, and only one can
-    be prepared.
+    set in ``DATABASE_URL``. Not with a deadline: that adds statements, and only one can be prepared.
     """
     with connection.cursor() as cursor:
         if is_postgres() and connection.in_atomic_block and _limit.deadline is None:
@@ -395,6 +389,13 @@ def read_timeout(seconds: float) -> Iterator[None]:
         _limit.seconds = before
 
 
+def read_limit() -> float:
+    """Return how many seconds the next read may take on PostgreSQL; 0 means no limit."""
+    if _limit.deadline is not None:
+        return max(_limit.deadline.left(), 0.001)
+    return 0.0 if connection.in_atomic_block else _limit.seconds
+
+
 def answer_limit() -> float:
     """Return how many seconds a statement may remain without an answer of the server; 0 means no limit."""
     seconds = _limit.seconds
@@ -422,39 +423,6 @@ def _start_clock(execute: Callable[..., Any], *arguments: Any) -> Any:
     return execute(*arguments)
 
 
-def _limit_statement(execute: Callable[..., Any], query: str, params: Any, many: bool, context: Any) -> Any:
-    """Cancel a read on the server after the limit. One round trip, and no setting of the session remains.
-
-    A setting for the transaction must end with the statement, so it is reset in the same round trip.
-    """
-    inside = context["connection"].in_atomic_block
-    seconds = 0.0 if inside else _limit.seconds
-    if _limit.deadline is not None:
-        seconds = max(_limit.deadline.left(), 0.001)
-    is_read = not many and query.lstrip()[:6].upper().startswith(("SELECT", "WITH"))
-    if is_read and isinstance(params, list | tuple):  # PostgreSQL refuses NUL, which no stored text contains
-        params = [one.replace("\x00", "\uffff") if isinstance(one, str) else one for one in params]
-    if not is_read or seconds <= 0:
-        with _same_errors_as_sqlite():
-            return execute(query, params, many, context)
-    before = f"SELECT set_config('statement_timeout', '{seconds * 1000:.0f}', true);"
-    after = "; SELECT set_config('statement_timeout', '0', true)" if inside else ""
-    result = execute(f"{before} {query}{after}", params, many, context)
-    context["cursor"].cursor.nextset()
-    return result
-
-
-@contextmanager
-def _same_errors_as_sqlite() -> Iterator[None]:
-    """Raise OperationalError if the server is read-only, as a standby is, or has ended an idle write."""
-    try:
-        yield
-    except InternalError as error:
-        if sqlstate(error) in (READ_ONLY_STATE, IDLE_WRITE_STATE):
-            raise OperationalError(*error.args) from error.__cause__
-        raise
-
-
 class _RecordDamage(DatabaseErrorWrapper):
     """Django's conversion of SQLite's errors, through which every query goes, from execute to fetch."""
 
@@ -464,31 +432,25 @@ class _RecordDamage(DatabaseErrorWrapper):
         super().__exit__(kind, error, traceback)
 
 
-def _watch_connection(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-    if connection.vendor == "postgresql":
-        from psycopg.types.string import TextLoader
-
-        connection.connection.adapters.register_loader("json", TextLoader)  # text, as Django's for jsonb
-        _wrap(connection, _limit_statement)
-        return
+def _watch_file(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
     connection.__dict__["wrap_database_errors"] = _RecordDamage(connection)
     connection.__dict__[_OPENED_FILE] = _identify_file(connection)
     if not os.access(connection.settings_dict["NAME"], os.W_OK):
         # Until all connections of the process are closed, SQLite does not write, even when it could.
         connection.close_at = time.monotonic()  # Django closes it after the request
     connection.connection.set_progress_handler(_is_over_limit, _READ_STEPS)
-    _wrap(connection, _start_clock)
+    wrap_statements(connection, _start_clock)
 
 
-def _wrap(connection: BaseDatabaseWrapper, wrapper: Callable[..., Any]) -> None:
+def wrap_statements(connection: BaseDatabaseWrapper, wrapper: Callable[..., Any]) -> None:
     """Add a wrapper of statements before all others: those of a request remove the last one at its end."""
     if wrapper not in connection.execute_wrappers:
         connection.execute_wrappers.insert(0, wrapper)
 
 
-def watch_connections() -> None:
-    """Limit the reads of every new connection, and record the damage that it finds."""
-    connection_created.connect(_watch_connection, dispatch_uid="deadline")
+def watch_files() -> None:
+    """Limit the reads of every new connection to a file, and record the damage that it finds."""
+    connection_created.connect(_watch_file, dispatch_uid="deadline")
 
 
 T = TypeVar("T")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from django.db import OperationalError, connection
+from django.db import InternalError, OperationalError, connection
 
 STORE_UNAVAILABLE = (
     "the store cannot be used now; /readyz has the reason, and the operator can run: manage.py doctor"
@@ -14,9 +16,9 @@ OUTCOME_UNKNOWN = (
     "the connection to the database ended while the change was saved, so it may be saved or not;"
     " send a write that is safe to repeat again, and check before you repeat another one"
 )
-READ_ONLY_STATE, IDLE_WRITE_STATE = "25006", "25P03"
+_READ_ONLY_STATE, _IDLE_WRITE_STATE = "25006", "25P03"
 # PostgreSQL's codes: no connection, no resources, the server stops, a failing disk, a standby, an idle write.
-_UNAVAILABLE_STATES = ("08", "53", "57P", "58", READ_ONLY_STATE, IDLE_WRITE_STATE)
+_UNAVAILABLE_STATES = ("08", "53", "57P", "58", _READ_ONLY_STATE, _IDLE_WRITE_STATE)
 _STATES_OF_LOSS = ("08", "57P")  # no connection, the server stops: it may have committed
 _BUSY_STATES = ("55P03", "40P01", "40001")  # a lock that is not free, a deadlock, a conflict
 _CANCELLED_STATE = "57014"
@@ -39,6 +41,17 @@ def is_definite(state: str | None) -> bool:
 def sqlstate(error: BaseException) -> str:
     """Return PostgreSQL's code of an error, empty without one."""
     return getattr(error.__cause__, "sqlstate", "") or ""
+
+
+@contextmanager
+def same_errors_as_sqlite() -> Iterator[None]:
+    """Raise OperationalError if the server is read-only, as a standby is, or has ended an idle write."""
+    try:
+        yield
+    except InternalError as error:
+        if sqlstate(error) in (_READ_ONLY_STATE, _IDLE_WRITE_STATE):
+            raise OperationalError(*error.args) from error.__cause__
+        raise
 
 
 def is_store_unavailable(error: BaseException) -> bool:

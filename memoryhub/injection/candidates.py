@@ -25,7 +25,6 @@ from memoryhub.search import scoring
 from memoryhub.search.fallback import correct_spelling
 from memoryhub.search.lexical import (
     RowScorer,
-    ScoredCandidate,
     Scores,
     TermMatches,
     best_positions,
@@ -107,6 +106,16 @@ class CandidateSet:
     ranked: list[Candidate] = field(default_factory=list)
     pinned: list[Candidate] = field(default_factory=list)
     page: list[PageEntry] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ScoredCandidate:
+    """A candidate with its score, the parts of the score, and its text match."""
+
+    pk: int
+    score: float
+    parts: scoring.Components
+    text_match: TextMatch
 
 
 @dataclass(frozen=True)

@@ -89,11 +89,16 @@ class WithheldCandidate:
 
 @dataclass
 class Selection:
-    """The shown memories, best first, the withheld ones, and the shown lines of the project's page."""
+    """The shown memories, best first, the withheld ones, and the shown lines of the project's page.
+
+    ``notes``: steps that were skipped. ``warnings``: for the person, about pinned memories.
+    """
 
     shown: list[InspectedCandidate] = field(default_factory=list)
     withheld: list[WithheldCandidate] = field(default_factory=list)
     page: list[PageEntry] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def withhold(self, candidates: Iterable[Candidate], reason: str) -> None:
         self.withheld += [WithheldCandidate(candidate, reason) for candidate in candidates]
@@ -111,18 +116,14 @@ def select_memories(
     count: int,
     now: datetime,
     deadline: Deadline,
-    notes: list[str],
     min_score: float,
 ) -> Selection:
-    """Select memories for the block.
-
-    ``shown_at``: when the session was last shown each memory. Skipped steps are appended to ``notes``.
-    """
+    """Select memories for the block. ``shown_at``: when the session was last shown each memory."""
     selection = Selection()
     fit = _filter_candidates(candidates, shown_at, selection, min_score)
     inspected: dict[int, InspectedCandidate] = {}
     while True:
-        picked = _pick_by_scale(fit, count, now, notes)
+        picked = _pick_by_scale(fit, count, now, selection.notes)
         _inspect_new(picked, budget, inspected, deadline)
         selection.shown = [inspected[candidate.memory.pk] for candidate, _ in picked]
         blocked = [one for one in selection.shown if one.is_blocked]

@@ -61,6 +61,9 @@ MAX_IMPORTANT = 3  # memories in addition to the last summary
 MIN_IMPORTANCE = 0.6
 MAX_PINNED = 100  # pinned memories at the start of a session, whatever their budget
 PREVIEW_DEADLINE_MS = 5_000
+logger = logging.getLogger(__name__)
+
+CandidateFinder = Callable[[InjectionRequest, Clearance, datetime], CandidateSet]
 
 
 def _live_memories(clearance: Clearance, now: datetime) -> MemoryQuerySet:
@@ -125,11 +128,6 @@ def fit_page(
     lines = [one for one in entries if one.uid not in known]
     fitting, tokens = fit_entries(lines, budget - frame, element_line)
     return fitting, tokens + frame if fitting else 0
-
-
-logger = logging.getLogger(__name__)
-
-CandidateFinder = Callable[[InjectionRequest, Clearance, datetime], CandidateSet]
 
 
 def inject_context(
@@ -224,7 +222,7 @@ def inject_for_tool_call(
 
 def select_for_new_session(candidates: CandidateSet, request: InjectionRequest, now: datetime) -> Selection:
     """Return the selection for a session that was not shown anything yet. Nothing is logged."""
-    return _select(candidates, request, {}, now, Deadline(math.inf), [])[0]
+    return _select(candidates, request, {}, now, Deadline(math.inf))
 
 
 def candidates_for_prompt(request: InjectionRequest, clearance: Clearance, now: datetime) -> CandidateSet:
@@ -274,26 +272,22 @@ def _inject_in_time(
     record: bool | Literal["shown"],
 ) -> InjectionResult:
     clearance = request.clearance(actor)
-    notes: list[str] = []
     with deadline.reading():
         candidates = find(request, clearance, now)
         is_empty = not (candidates.ranked or candidates.pinned)
         shown_at = {} if is_empty else previously_shown(request, clearance, now)
-        chosen, warnings = _select(candidates, request, shown_at, now, deadline, notes)
-    notes = list(dict.fromkeys(notes))
-    result = _build_result(chosen, request.project, notes, warnings, deadline)
+        chosen = _select(candidates, request, shown_at, now, deadline)
+    result = _build_result(chosen, request.project, deadline)
     deadline.check()
     if record == "shown" and not result.injected:
         return result
     if record and not record_injection(request, result, clearance, actor, now, deadline):
         busy = "injection: it could not be logged in time, so nothing is shown"
-        return InjectionResult(skipped=[*notes, busy], took_ms=deadline.elapsed_ms())
+        return InjectionResult(skipped=[*result.skipped, busy], took_ms=deadline.elapsed_ms())
     return result
 
 
-def _build_result(
-    chosen: Selection, project: str, notes: list[str], warnings: list[str], deadline: Deadline
-) -> InjectionResult:
+def _build_result(chosen: Selection, project: str, deadline: Deadline) -> InjectionResult:
     """Render the block and describe what is in it and what was withheld."""
     context = _render(chosen, project)
     return InjectionResult(
@@ -305,8 +299,8 @@ def _build_result(
         withheld=[WithheldItem(one.memory.uid, one.reason, one.detail) for one in chosen.withheld],
         tokens_used=estimate_tokens(context),
         took_ms=deadline.elapsed_ms(),
-        skipped=notes,
-        warnings=warnings,
+        skipped=list(dict.fromkeys(chosen.notes)),
+        warnings=chosen.warnings,
         shown=chosen.shown,
         choice=chosen,
         page=chosen.page,
@@ -319,9 +313,8 @@ def _select(
     shown_at: dict[str, datetime],
     now: datetime,
     deadline: Deadline,
-    notes: list[str],
-) -> tuple[Selection, list[str]]:
-    """Select the pinned memories and the others, each within their budget. Return the warnings too."""
+) -> Selection:
+    """Select the pinned memories and the others, each within their budget."""
     max_tokens = request.max_tokens
     limit, left, pinned = settings.MEMORYHUB.pinned_token_budget, request.budget, Selection()
     if candidates.pinned:
@@ -331,14 +324,16 @@ def _select(
             left = min(left, max_tokens - estimate_tokens(_render(pinned)))
     page, reserved = fit_page(candidates.page, request.project, left, candidates.ranked)
     left -= reserved
-    others = selection.select_memories(
-        candidates.ranked, shown_at, left, request.count, now, deadline, notes, request.floor
+    chosen = selection.select_memories(
+        candidates.ranked, shown_at, left, request.count, now, deadline, request.floor
     )
-    both = Selection(pinned.shown + others.shown, pinned.withheld + others.withheld)
+    chosen.shown = pinned.shown + chosen.shown
+    chosen.withheld = pinned.withheld + chosen.withheld
+    chosen.warnings = selection.pinned_warnings(pinned)
     if page:  # lines of memories that were withheld may fill the rest of the tokens
-        left, shown = reserved + context_block.EMPTY_TOKENS, [one.candidate for one in both.shown]
-        both.page, _ = fit_page(candidates.page, request.project, left, shown)
-    return both, selection.pinned_warnings(pinned)
+        left, shown = reserved + context_block.EMPTY_TOKENS, [one.candidate for one in chosen.shown]
+        chosen.page, _ = fit_page(candidates.page, request.project, left, shown)
+    return chosen
 
 
 def _render(chosen: Selection, project: str = "") -> str:

@@ -16,6 +16,7 @@ from django.utils import timezone
 from memoryhub.access.policy import WAITING_LEVELS, Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
+from memoryhub.core.dates import expiry_time
 from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories import evidence, freshness
@@ -252,7 +253,7 @@ def _expire(memory: Memory, context: ActionContext) -> list[journal.Change]:
     if memory.pinned:
         raise Conflict("this memory is pinned and does not expire; unpin it first", "pinned")
     was = take_snapshot(memory, ["expires_at"])
-    memory.expires_at = context.now
+    memory.expires_at = expiry_time(context.now)
     memory.save(update_fields=["expires_at"])
     return [context.journal_row("expire", memory, was=was)]
 

@@ -133,7 +133,7 @@ def _undo_restore(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journ
 
 
 def _undo_expire(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
-    if memory.deleted_at or memory.expires_at != entry.at:
+    if memory.deleted_at or memory.expires_at is None or memory.expires_at > entry.at:
         raise Conflict(_CHANGED_SINCE)
     memory.expires_at = parse_moment(entry.detail["was"]["expires_at"])
     memory.save(update_fields=["expires_at"])

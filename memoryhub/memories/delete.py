@@ -72,8 +72,7 @@ def restore_memories(uids: Iterable[str], actor: Actor, now: datetime | None = N
     """
     now = now or timezone.now()
     with write_transaction():
-        ended = Q(deleted_at__isnull=False) | Q(expires_at__lte=now)
-        memories = fetch_by_uids(_visible_memories(actor).filter(ended), uids)
+        memories = fetch_by_uids(_visible_memories(actor).ended(now), uids)
         changes = [journal.memory_change("restore", memory) for memory in memories]
         for memory in memories:
             changes += revive_memory(memory, actor, now)

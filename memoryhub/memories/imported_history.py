@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from memoryhub.access.policy import LEVELS, Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import batched
+from memoryhub.core.dates import expiry_time
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.memories.replacements import SUPERSEDED_BY, refuse_cycle
@@ -66,7 +67,8 @@ class ImportedHistory:
 
     def has_ended(self, now: datetime) -> bool:
         """In the trash, or expired."""
-        return self.deleted_at is not None or (self.expires_at is not None and self.expires_at <= now)
+        is_expired = self.expires_at is not None and self.expires_at <= expiry_time(now)
+        return self.deleted_at is not None or is_expired
 
 
 _TIMESTAMP_FIELDS = ("updated_at", "last_accessed_at", "reviewed_at", "consolidated_at", "outdated_at")

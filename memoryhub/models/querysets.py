@@ -115,6 +115,10 @@ class MemoryQuerySet(AccessQuerySet):
         moment = expiry_time(now) if now else CurrentMoment()
         return self.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=moment), deleted_at__isnull=True)
 
+    def ended(self, now: datetime) -> Self:
+        """Return memories in the trash and expired ones: those with ``has_ended(now)``."""
+        return self.filter(Q(deleted_at__isnull=False) | Q(expires_at__lte=expiry_time(now)))
+
     def existed_at(self, moment: datetime) -> Self:
         """Return memories that were stored and neither in the trash nor expired at a moment.
 

@@ -36,24 +36,13 @@ from memoryhub.search.lexical import (
     match_texts,
 )
 from memoryhub.search.prompts import clean_prompt, match_prompt, without_actions
-from memoryhub.search.scoring import (
-    MATCH_CURVE,
-    NEIGHBOUR_WORD_SHARES,
-    Evidence,
-    Pairs,
-    Question,
-    Signals,
-    combine_evidence,
-    cosine_weight,
-    parse_speaker,
-)
 from memoryhub.search.semantic import SemanticMatches, match_meaning, prefer_similar, prefer_times
 from memoryhub.search.text_matching import QueryMatcher, snippet_of_first_match
 from memoryhub.search.time_words import asks_for_time, find_periods
 from memoryhub.search.visible_rows import Positions, VisibleRows
 
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
-MAX_DISTANCE = len(NEIGHBOUR_WORD_SHARES)
+MAX_DISTANCE = len(scoring.NEIGHBOUR_WORD_SHARES)
 POOL_DIVISOR = 5  # each measure finds this part of the pool
 MAX_TITLES = 8  # memories with all words in the title that are candidates in any case
 MAX_LEADERS = 60  # best candidates whose neighbours are read
@@ -188,8 +177,12 @@ def _best_first(
     found = np.flatnonzero((scores >= min_score) & (np.round(match, 4) >= min_match))
     is_best = np.zeros(len(found), np.bool_) if pinned is None else pinned[found]
     is_best[positions_of_highest(scores[found], count)] = True
-    best = found[is_best]
-    return np.concatenate([best[np.lexsort((-best, -match[best], -scores[best]))], found[~is_best]])
+    return np.concatenate([_sort(found[is_best], scores, match), found[~is_best]])
+
+
+def _sort(found: Positions, scores: Scores, match: Scores) -> Positions:
+    """Sort rows by score, then match. The newest of equals is first."""
+    return found[np.lexsort((-found, -match[found], -scores[found]))]
 
 
 def _pinned_first(found: Positions, rows: VisibleRows, match: Scores, min_match: float) -> Positions:
@@ -202,8 +195,7 @@ def _reorder(scorer: RowScorer, found: Positions, match: Scores) -> tuple[Positi
     """Order the best results by the weights of another scorer, and return the scores of all rows by them."""
     best = found[:MAX_REORDERED]
     scores = scorer.scores(match, best)
-    order = np.lexsort((-best, -match[best], -scores[best]))
-    return np.concatenate([best[order], found[MAX_REORDERED:]]), scores
+    return np.concatenate([_sort(best, scores, match), found[MAX_REORDERED:]]), scores
 
 
 def _load_hits(
@@ -237,10 +229,8 @@ class Ranking:
 
     def __init__(self, memories: MemoryQuerySet, words: TermMatches, mode: SearchMode) -> None:
         self._memories, self._words = memories, words
-        rows, query = words.rows, words.query
-        self._rows, self._query = rows, query
-        frequencies = self._words.frequencies
-        phrases = self._words.phrase_frequencies
+        self._rows, self._query = rows, query = words.rows, words.query
+        frequencies, phrases = words.frequencies, words.phrase_frequencies
         self._weights = scoring.term_weights(query, frequencies.of_stems, frequencies.total, phrases)
         self.meaning = SemanticMatches()
         if mode != "lexical":
@@ -250,7 +240,7 @@ class Ranking:
         self.mode: SearchMode = "lexical" if self.meaning.failure else mode
         # In semantic mode words do not count.
         weights = [0.0] * len(self._weights) if self.mode == "semantic" else self._weights
-        self._question = Question.of(query.typed, weights)
+        self._question = scoring.Question.of(query.typed, weights)
         cosines = self.meaning.cosines
         # fmax ignores NaN: rows without a vector have 0.
         self._cosines = np.zeros(len(rows), np.float32) if cosines is None else np.fmax(cosines, 0)
@@ -288,7 +278,7 @@ class Ranking:
         keys: list[int] = self._rows.pks[best].tolist()
         return keys
 
-    def _add_neighbours(self, candidates: Positions, match: Scores) -> tuple[Positions, list[Pairs]]:
+    def _add_neighbours(self, candidates: Positions, match: Scores) -> tuple[Positions, list[scoring.Pairs]]:
         """Return the candidates with the session neighbours of the best ones, and the pairs of neighbours."""
         leaders = candidates[np.argsort(-match[candidates], kind="stable")][:MAX_LEADERS]
         pairs = self._rows.session_pairs(leaders, MAX_DISTANCE)
@@ -299,18 +289,13 @@ class Ranking:
         words = self._scores_by_words
         if self.mode == "semantic":
             words = self._words.add_up(list(enumerate(self._question.weights)))
-        words_alone = words.match
-        match = self._estimate(words, words_alone)
-        by_words = words_alone if self.mode != "semantic" else match
-        candidates = self._select_candidates(match, by_words, scorer)
-        substrings = self._substrings if self.mode != "semantic" else np.empty(0, np.int64)
-        # Reading a text is worthwhile only if its words can match better than the evidence.
-        highest = scoring.max_word_match(words.covered[candidates], words.total)
-        improvable = (highest > match[candidates]) | bool(self._query.literals)
-        closely = np.union1d(candidates[improvable], substrings)
+        by_words = words.match
+        match = self._estimate(words, by_words)
         if self.mode == "semantic":
-            closely = substrings  # none: words do not count
-        candidates, pairs = self._add_neighbours(np.union1d(candidates, substrings), match)
+            by_words = match
+        candidates = self._select_candidates(match, by_words, scorer)
+        closely = self._select_texts(candidates, match, words)
+        candidates, pairs = self._add_neighbours(np.union1d(candidates, closely), match)
         self.is_exact = len(candidates) >= int(np.count_nonzero(match >= MIN_MATCH[self.mode]))
         match[candidates] = self._compare(candidates, closely, by_words, pairs)
         if self._exact_positions:
@@ -327,17 +312,19 @@ class Ranking:
         """Return the match by words and vectors, without phrases, parts of words and neighbours."""
         total = sum(self._question.weights)
         coverage = words.shared / total * self._rows.length_factors if total else words.shared
-        evidence = coverage + cosine_weight(total) * self._cosines
-        by_evidence = 1 - np.exp(-MATCH_CURVE * evidence)
+        evidence = coverage + scoring.cosine_weight(total) * self._cosines
+        by_evidence = 1 - np.exp(-scoring.MATCH_CURVE * evidence)
         match = np.maximum(by_evidence, words_alone)
-        if self._needs_strong_meaning:
-            match[(coverage == 0) & (match < MIN_MATCH["hybrid"])] = 0.0
+        self._drop_weak_meaning(match, coverage)
         return np.asarray(match)
 
-    @property
-    def _needs_strong_meaning(self) -> bool:
-        """Whether no memory contains a word of the query: the vector of such words is hardly evidence."""
-        return self.mode == "hybrid" and not self._words.known_words
+    def _drop_weak_meaning(self, match: Scores, coverage: Scores) -> None:
+        """Set weak matches by meaning alone to 0 if no memory contains a word of the query.
+
+        The vector of such words is hardly evidence.
+        """
+        if self.mode == "hybrid" and not self._words.known_words:
+            match[(coverage == 0) & (match < MIN_MATCH["hybrid"])] = 0.0
 
     def _select_candidates(self, match: Scores, by_words: Scores, scorer: RowScorer) -> Positions:
         """Return the rows whose texts are compared: the best by each measure, and by parts of words."""
@@ -347,13 +334,21 @@ class Ranking:
         # A memory with exactly this title can rank too low among many similar ones.
         return np.unique(np.concatenate([*found, self._words.best_titles(MAX_TITLES)]))
 
+    def _select_texts(self, candidates: Positions, match: Scores, words: lexical.WordScores) -> Positions:
+        """Return the rows whose texts are read: only those whose words can match better than the estimate."""
+        if self.mode == "semantic":
+            return np.empty(0, np.int64)
+        highest = scoring.max_word_match(words.covered[candidates], words.total)
+        improvable = (highest > match[candidates]) | bool(self._query.literals)
+        return np.union1d(candidates[improvable], self._substrings)
+
     @cached_property
     def _substrings(self) -> Positions:
         """Rows that contain terms of the query inside words, or terms without words."""
         return lexical.find_substrings(self._memories, self._words, settings.MEMORYHUB.search_pool)
 
     def _compare(
-        self, candidates: Positions, closely: Positions, by_words: Scores, pairs: Sequence[Pairs]
+        self, candidates: Positions, closely: Positions, by_words: Scores, pairs: Sequence[scoring.Pairs]
     ) -> Scores:
         """Return the match of each candidate by its words, its vector and its neighbours.
 
@@ -371,9 +366,9 @@ class Ranking:
         speakers = self._rows.speakers(candidates)
         exact = self.meaning.exact(self._rows, candidates)
         cosines = self._cosines[candidates] if exact is None else np.fmax(exact, 0)
-        signals = Signals(terms, cosines, columns["chars"], speakers, columns["asks"])
-        links = [Pairs(*(np.searchsorted(candidates, side) for side in pair)) for pair in pairs]
-        evidence = combine_evidence(self._question, signals, links)
+        signals = scoring.Signals(terms, cosines, columns["chars"], speakers, columns["asks"])
+        links = [scoring.Pairs(*(np.searchsorted(candidates, side) for side in pair)) for pair in pairs]
+        evidence = scoring.combine_evidence(self._question, signals, links)
         if self._query.is_literal and self.mode != "semantic":
             self._exact_positions = closely[[found.is_exact for found in compared]].tolist()
         return self._combine(by_words, evidence)
@@ -383,22 +378,21 @@ class Ranking:
         matcher = QueryMatcher(self._query, self._weights)
         found = [matcher.match({name: getattr(one, name) for name in TEXT_COLUMNS}) for one in versions]
         contents = [one.content for one in versions]
-        signals = Signals(
+        signals = scoring.Signals(
             np.array([one.terms for one in found]),
             self.meaning.compare(self._rows, [embedding_text(one) for one in versions]),
             np.array([len(text) for text in contents]),
-            [parse_speaker(text) for text in contents],
+            [scoring.parse_speaker(text) for text in contents],
             np.zeros(len(versions), np.bool_),  # only neighbours of a question have a use for it
         )
-        evidence = combine_evidence(self._question, signals, [])
+        evidence = scoring.combine_evidence(self._question, signals, [])
         return self._combine(np.array([one.match for one in found]), evidence)
 
-    def _combine(self, by_words: Scores, evidence: Evidence) -> Scores:
+    def _combine(self, by_words: Scores, evidence: scoring.Evidence) -> Scores:
         """Return the match, 0..1: that of the evidence, or of the words alone if that is higher."""
         match = evidence.match
         if self.mode == "semantic":
             return match
-        if self._needs_strong_meaning:
-            match[(evidence.coverage == 0) & (match < MIN_MATCH["hybrid"])] = 0.0
+        self._drop_weak_meaning(match, evidence.coverage)
         by_words = np.where(by_words < 1, by_words * evidence.speaker_factor, by_words)
         return np.maximum(by_words, match)

@@ -36,16 +36,6 @@ Scores = NDArray[np.floating[Any]]  # of all rows: 32 bits, which are faster
 
 
 @dataclass(frozen=True)
-class ScoredCandidate:
-    """A candidate with its score, the parts of the score, and its text match."""
-
-    pk: int
-    score: float
-    parts: scoring.Components
-    text_match: TextMatch
-
-
-@dataclass(frozen=True)
 class TermFrequencies:
     """Number of visible memories that contain each stem, and their total."""
 

@@ -229,7 +229,7 @@ def load_visible_rows(memories: MemoryQuerySet, position: LogPosition | None = N
     """
     scope = _Scope.of(memories)
     try:
-        rows = _cache.load(scope, position or change_log.current_position())
+        rows = _load_scope(scope, position or change_log.current_position())
     except OperationalError:
         load_in_background(memories)
         raise
@@ -239,7 +239,7 @@ def load_visible_rows(memories: MemoryQuerySet, position: LogPosition | None = N
 def count_rows(memories: MemoryQuerySet) -> int:
     """Return the number of rows of a queryset: in memory if a search has read them, else in the database."""
     scope = _Scope.of(memories)
-    rows = _cache.find(scope)
+    rows = _cached(scope)
     if rows is None or rows.position != change_log.current_position():
         return memories.count()
     return len(rows if scope.now is None else rows.live_at(scope.now))
@@ -286,7 +286,8 @@ def _load_queued() -> None:
 
 def clear_cache() -> None:
     """Clear the cache, and that of words. For tests, which replace the store."""
-    _cache.clear()
+    with _rows_lock:
+        _rows.clear()
     word_keys.clear_cache()
 
 
@@ -340,42 +341,35 @@ def _current_moment(value: object) -> datetime | None:
     return value if is_current else None  # type: ignore[return-value]
 
 
-class _RowCache:
-    """The rows of the querysets used last. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._rows: OrderedDict[tuple[Any, ...], VisibleRows] = OrderedDict()
-
-    def find(self, scope: _Scope) -> VisibleRows | None:
-        return self._rows.get(scope.key) if scope.key else None
-
-    def load(self, scope: _Scope, position: LogPosition) -> VisibleRows:
-        known = self.find(scope)
-        if known is not None and known.position == position:
-            return known
-        if known is not None and position.follows(known.position):
-            rows = _bring_up_to_date(known, scope, position)
-        else:
-            rows = VisibleRows(position, _read_columns(scope.memories))
-        if scope.key and position.era[0] and not connection.in_atomic_block:
-            self._store(scope.key, rows)
-        return rows
-
-    def clear(self) -> None:
-        with self._lock:
-            self._rows.clear()
-
-    def _store(self, key: tuple[Any, ...], rows: VisibleRows) -> None:
-        with self._lock:
-            self._rows[key] = rows
-            self._rows.move_to_end(key)
-            total = sum(map(len, self._rows.values()))
-            while total > MAX_CACHED_ROWS and len(self._rows) > 1:
-                total -= len(self._rows.popitem(last=False)[1])
+_rows: OrderedDict[tuple[Any, ...], VisibleRows] = OrderedDict()  # by the key of their scope, latest last
+_rows_lock = threading.Lock()
 
 
-_cache = _RowCache()
+def _cached(scope: _Scope) -> VisibleRows | None:
+    return _rows.get(scope.key) if scope.key else None
+
+
+def _load_scope(scope: _Scope, position: LogPosition) -> VisibleRows:
+    """Return the rows of a queryset at a position: from the cache, brought up to date, or read."""
+    known = _cached(scope)
+    if known is not None and known.position == position:
+        return known
+    if known is not None and position.follows(known.position):
+        rows = _bring_up_to_date(known, scope, position)
+    else:
+        rows = VisibleRows(position, _read_columns(scope.memories))
+    if scope.key and position.era[0] and not connection.in_atomic_block:
+        _cache(scope.key, rows)
+    return rows
+
+
+def _cache(key: tuple[Any, ...], rows: VisibleRows) -> None:
+    with _rows_lock:
+        _rows[key] = rows
+        _rows.move_to_end(key)
+        total = sum(map(len, _rows.values()))
+        while total > MAX_CACHED_ROWS and len(_rows) > 1:
+            total -= len(_rows.popitem(last=False)[1])
 
 
 def _bring_up_to_date(known: VisibleRows, scope: _Scope, position: LogPosition) -> VisibleRows:

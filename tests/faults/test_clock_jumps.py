@@ -150,6 +150,24 @@ def test_memories_do_not_expire_by_a_jump(machine, remember):
     assert not Memory.objects.live().exists()
 
 
+def test_restoring_a_live_memory_after_a_jump_changes_nothing(machine, remember, actor):
+    memory = remember("kept", ttl_days=10)
+    machine.at += 135 * DAY
+    clock.check()
+    assert memories.restore_memories([memory.uid], actor) == []
+    assert not JournalEntry.objects.filter(operation="restore").exists()
+
+
+def test_a_person_can_expire_a_memory_after_a_jump(machine, remember, actor):
+    memory = remember("kept", ttl_days=300)
+    machine.at += 135 * DAY
+    clock.check()
+    acted = memories.apply_bulk_action("expire", [memory.uid], actor)
+    assert not Memory.objects.live().exists()
+    memories.undo_bulk_action(acted.id, actor, acted.first, acted.last)
+    assert Memory.objects.live().exists()
+
+
 def test_a_jump_purges_and_fades_nothing(machine, remember, actor):
     remember("expires", ttl_days=10)
     remember("fades", ttl_days=None, importance=0.4)

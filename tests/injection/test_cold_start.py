@@ -44,7 +44,7 @@ def test_missed_injection_loads_the_rows_for_the_next_one(remember, monkeypatch)
     visible_rows.clear_cache()
     assert services._inject(find, InjectionRequest("zebra stripes"), ACTOR, record=False).context == ""
     wait_until_loaded()
-    assert [len(rows) for rows in visible_rows._cache._rows.values()] == [1]
+    assert [len(rows) for rows in visible_rows._rows.values()] == [1]
 
 
 def test_injection_does_not_read_rows_that_another_thread_loads(loading):
@@ -76,4 +76,4 @@ def test_one_thread_loads_the_rows_of_several_querysets(loading):
     assert [thread.name for thread in threading.enumerate()].count("visible-rows") == 1
     loading.set()
     wait_until_loaded()
-    assert sorted(len(rows) for rows in visible_rows._cache._rows.values()) == [0, 1]
+    assert sorted(len(rows) for rows in visible_rows._rows.values()) == [0, 1]

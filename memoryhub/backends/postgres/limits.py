@@ -1,18 +1,22 @@
-"""A connection to PostgreSQL that gives up on a server that does not answer, and reports a lost commit."""
+"""Limits of a connection to PostgreSQL: it cancels long reads, and gives up on a server without an answer."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 from psycopg.abc import PQGen
+from psycopg.types.string import TextLoader
 from psycopg.waiting import Ready
 from psycopg_pool import ConnectionPool
 
-from memoryhub.core.database import answer_limit
-from memoryhub.core.database_errors import LostCommit, is_definite
+from memoryhub.core.database import answer_limit, read_limit, wrap_statements
+from memoryhub.core.database_errors import LostCommit, is_definite, same_errors_as_sqlite
 
 
 class _Silence(psycopg.OperationalError):
@@ -75,7 +79,33 @@ class LimitedConnection(psycopg.Connection[Any]):
             return end.value
 
 
+def _limit_statement(execute: Callable[..., Any], query: str, params: Any, many: bool, context: Any) -> Any:
+    """Cancel a read on the server after the limit. One round trip, and no setting of the session remains.
+
+    A setting for the transaction must end with the statement, so it is reset in the same round trip.
+    """
+    is_read = not many and query.lstrip()[:6].upper().startswith(("SELECT", "WITH"))
+    if is_read and isinstance(params, list | tuple):  # PostgreSQL refuses NUL, which no stored text contains
+        params = [one.replace("\x00", "\uffff") if isinstance(one, str) else one for one in params]
+    seconds = read_limit() if is_read else 0.0
+    if not seconds:
+        with same_errors_as_sqlite():
+            return execute(query, params, many, context)
+    before = f"SELECT set_config('statement_timeout', '{seconds * 1000:.0f}', true);"
+    inside = context["connection"].in_atomic_block
+    after = "; SELECT set_config('statement_timeout', '0', true)" if inside else ""
+    result = execute(f"{before} {query}{after}", params, many, context)
+    context["cursor"].cursor.nextset()
+    return result
+
+
+def _prepare(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+    connection.connection.adapters.register_loader("json", TextLoader)  # text, as Django's for jsonb
+    wrap_statements(connection, _limit_statement)
+
+
 def limit_connections() -> None:
-    """Use this class for the connections of the pools."""
+    """Use this class for the connections of the pools, and limit their statements."""
     for one in connections.all():
         one.settings_dict["OPTIONS"]["pool"]["connection_class"] = LimitedConnection
+    connection_created.connect(_prepare, dispatch_uid="limits")
