@@ -38,9 +38,9 @@ class MemoryhubConfig(AppConfig):
             capabilities.register(name, path)
         operations.register("import", "memoryhub.transfer.jobs.IMPORT_OPERATION")
         operations.register("bulk_action", "memoryhub.web.memories.bulk_actions.BULK_ACTION")
-        operations.register(operations.MEMORY_CHECKS, "memoryhub.checks.services.MEMORY_CHECKS")
+        operations.register(operations.MEMORY_CHECKS, "memoryhub.checks.MEMORY_CHECKS")
         operations.register(operations.SEND_DIGESTS, "memoryhub.digests.services.SEND_DIGESTS")
-        operations.call_after_changes("memoryhub.checks.services.enqueue_checks")
+        operations.call_after_changes("memoryhub.checks.enqueue_checks")
 
         database.watch_connections()
         if database.is_postgres():
