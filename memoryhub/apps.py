@@ -29,7 +29,8 @@ class MemoryhubConfig(AppConfig):
 
     def ready(self) -> None:
         from memoryhub import capabilities
-        from memoryhub.accounts import clearance, identities, roles, second_factors, sign_in, tokens
+        from memoryhub.accounts import clearance, identities, second_factors, sign_in, tokens
+        from memoryhub.accounts.permissions import install_roles
         from memoryhub.core import database
         from memoryhub.maintenance import operations
         from memoryhub.ops import checks  # noqa: F401  checks register themselves
@@ -52,7 +53,7 @@ class MemoryhubConfig(AppConfig):
         second_factors.connect_signals()
         sign_in.connect_signals()
         tokens.connect_signals()
-        post_migrate.connect(roles.install_roles, sender=self)
+        post_migrate.connect(install_roles, sender=self)
         pre_migrate.connect(_require_known_schema, sender=self)
         pre_migrate.connect(_record_migrations_atomically, sender=self)
         pre_migrate.connect(_drop_triggers, sender=self)
