@@ -22,9 +22,9 @@ from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from memoryhub.access.policy import Actor
-from memoryhub.accounts import roles, tokens
+from memoryhub.accounts import tokens
 from memoryhub.accounts.clearance import user_clearance
-from memoryhub.accounts.permissions import CHANGE_TOKEN
+from memoryhub.accounts.permissions import CHANGE_TOKEN, grantable_rights
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
@@ -297,7 +297,7 @@ def find_code(raw: str, client: OAuthClient) -> OAuthCode | None:
 def redeem_code(code: OAuthCode) -> dict[str, Any] | None:
     """Exchange a code for a token, within what its person may grant now. None if that is nothing."""
     now, user, grant = timezone.now(), code.user, dict(code.grant)
-    grant["rights"] = [right for right in grant["rights"] if right in roles.grantable_rights(user)]
+    grant["rights"] = [right for right in grant["rights"] if right in grantable_rights(user)]
     ends = grant.pop("expires_at")
     name = user.get_username()
     clearance = user_clearance(user)
