@@ -130,8 +130,8 @@ class ImportOperation(Operation[ImportParams]):
         self, params: ImportParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         id_map, node = uploads.id_map_path(params.upload), node_name()
-        if not position or position.get("node", node) != node:
-            # Another node started this import and has its id map. Importing an item again changes nothing.
+        if not position or position.get("node", node) != node or not id_map.exists():
+            # Another node or container began it and has its id map. Importing an item again changes nothing.
             position = None
             id_map.unlink(missing_ok=True)
         with _open_upload(params, actor) as reader, closing(IdMap(id_map)) as ids:
