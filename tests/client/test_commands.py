@@ -262,7 +262,7 @@ class TestConnection:
     def test_missing_keyring_is_named(self, home: object, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("MEMORYHUB_TOKEN")
         monkeypatch.setitem(sys.modules, "keyring", None)
-        with pytest.raises(ConfigurationError, match=r"memoryhub\[keyring\]"):
+        with pytest.raises(ConfigurationError, match=r"pip install keyring"):
             credentials.find_token("http://hub")
 
     def test_unusable_keyring_is_reported(
