@@ -98,8 +98,10 @@ Text = Annotated[
 Word = Annotated[
     str, AfterValidator(_check_characters), AfterValidator(_check_not_blank), AfterValidator(str.strip)
 ]
-Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_refuse_boolean)]
-Share = Annotated[Number, Field(ge=0, le=1)]
+NotBoolean = BeforeValidator(
+    _refuse_boolean
+)  # after the limits, which the JSON schema would not have otherwise
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), NotBoolean]
 Labels = Annotated[
     list[Annotated[Word, Field(max_length=100)]],
     Field(max_length=MAX_LIST),
@@ -130,7 +132,7 @@ OptionalId = Annotated[
     BeforeValidator(_blank_as_null),
 ]
 Moment = Annotated[datetime, AfterValidator(_check_moment)]
-TtlDays = Annotated[Number, Field(ge=0, le=36_500)]
+TtlDays = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False), NotBoolean]
 
 
 class EntityDraft(BaseModel):
@@ -188,9 +190,9 @@ class _MemoryFields(BaseModel):
     )
     files_read: Paths = Field(default_factory=list, description="Paths of files that were read.")
     files_modified: Paths = Field(default_factory=list, description="Paths of files that were changed.")
-    discovery_tokens: Annotated[
-        int | None, Field(ge=0, le=2_000_000_000), BeforeValidator(_refuse_boolean)
-    ] = Field(None, description="Number of tokens spent to find this out.")
+    discovery_tokens: Annotated[int | None, Field(ge=0, le=2_000_000_000), NotBoolean] = Field(
+        None, description="Number of tokens spent to find this out."
+    )
     ttl_days: TtlDays | None = Field(
         default=None, description="Days until it expires; 0 or null: never; default: as configured."
     )
