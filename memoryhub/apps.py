@@ -29,7 +29,8 @@ class MemoryhubConfig(AppConfig):
 
     def ready(self) -> None:
         from memoryhub import capabilities
-        from memoryhub.accounts import clearance, identities, roles, second_factors, sign_in, tokens
+        from memoryhub.accounts import clearance, identities, second_factors, sign_in, tokens
+        from memoryhub.accounts.permissions import install_roles
         from memoryhub.core import database
         from memoryhub.maintenance import operations
         from memoryhub.ops import checks  # noqa: F401  checks register themselves
@@ -38,9 +39,9 @@ class MemoryhubConfig(AppConfig):
             capabilities.register(name, path)
         operations.register("import", "memoryhub.transfer.jobs.IMPORT_OPERATION")
         operations.register("bulk_action", "memoryhub.web.memories.bulk_actions.BULK_ACTION")
-        operations.register(operations.MEMORY_CHECKS, "memoryhub.checks.services.MEMORY_CHECKS")
+        operations.register(operations.MEMORY_CHECKS, "memoryhub.checks.MEMORY_CHECKS")
         operations.register(operations.SEND_DIGESTS, "memoryhub.digests.services.SEND_DIGESTS")
-        operations.call_after_changes("memoryhub.checks.services.enqueue_checks")
+        operations.call_after_changes("memoryhub.checks.enqueue_checks")
 
         if database.is_postgres():
             from memoryhub.backends.postgres.limits import limit_connections
@@ -53,7 +54,7 @@ class MemoryhubConfig(AppConfig):
         second_factors.connect_signals()
         sign_in.connect_signals()
         tokens.connect_signals()
-        post_migrate.connect(roles.install_roles, sender=self)
+        post_migrate.connect(install_roles, sender=self)
         pre_migrate.connect(_require_known_schema, sender=self)
         pre_migrate.connect(_record_migrations_atomically, sender=self)
         pre_migrate.connect(_drop_triggers, sender=self)

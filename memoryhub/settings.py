@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import resource
+import sys
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -170,7 +171,8 @@ def _postgres(parsed: dict[str, Any]) -> dict[str, Any]:
     """
     if importlib.util.find_spec("psycopg_pool") is None:
         raise ImproperlyConfigured(
-            "DATABASE_URL: PostgreSQL needs more packages; run: pip install 'memoryhub[postgres]'"
+            "DATABASE_URL: PostgreSQL needs more packages; run:"
+            f" {sys.executable} -m pip install 'psycopg[binary,pool]' pgvector"
         )
     options: dict[str, Any] = {
         "application_name": "memoryhub",

@@ -23,7 +23,7 @@ from memoryhub.ops import checks
 from tests.settings import NODES, POSTGRES
 
 # What a migrated store is made of, besides the models: files and folders of the package.
-_STORE_SOURCES = ("apps.py", "settings.py", "accounts/roles.py", "migrations", "models", "backends")
+_STORE_SOURCES = ("apps.py", "settings.py", "accounts/permissions.py", "migrations", "models", "backends")
 
 
 @pytest.fixture(scope="session")

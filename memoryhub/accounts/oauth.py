@@ -3,7 +3,7 @@
 A client registers itself (RFC 7591) and can do nothing until a person approves it. What a person grants to
 it is an agent token (:mod:`memoryhub.accounts.tokens`), so there is one mechanism for access: owner, rights,
 clearance and projects. A refresh gives the token a new secret. A code or refresh token that is used twice
-may be stolen, so the second use revokes the token.
+may be stolen, so the second use revokes the token, unless it repeats a refresh whose response was lost.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from memoryhub.access.policy import Actor
-from memoryhub.accounts import roles, tokens
+from memoryhub.accounts import tokens
 from memoryhub.accounts.clearance import user_clearance
-from memoryhub.accounts.permissions import CHANGE_TOKEN
+from memoryhub.accounts.permissions import CHANGE_TOKEN, grantable_rights
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
@@ -36,6 +36,7 @@ from memoryhub.models.account import default_rights
 SECRET_LIFETIME = timedelta(hours=1)  # of an access token
 CODE_LIFETIME = timedelta(minutes=1)
 REFRESH_LIFETIME = timedelta(days=30)  # without use
+REFRESH_GRACE = timedelta(minutes=1)  # in which a client may repeat a refresh, because the response was lost
 PENDING_LIFETIME = timedelta(hours=24)  # of a client that no person approved
 MAX_PENDING = 100
 PENDING_LIFETIME_AT_CAP = timedelta(hours=1)
@@ -297,7 +298,7 @@ def find_code(raw: str, client: OAuthClient) -> OAuthCode | None:
 def redeem_code(code: OAuthCode) -> dict[str, Any] | None:
     """Exchange a code for a token, within what its person may grant now. None if that is nothing."""
     now, user, grant = timezone.now(), code.user, dict(code.grant)
-    grant["rights"] = [right for right in grant["rights"] if right in roles.grantable_rights(user)]
+    grant["rights"] = [right for right in grant["rights"] if right in grantable_rights(user)]
     ends = grant.pop("expires_at")
     name = user.get_username()
     clearance = user_clearance(user)
@@ -319,23 +320,33 @@ def redeem_code(code: OAuthCode) -> dict[str, Any] | None:
 
 
 def find_refresh(raw: str) -> OAuthRefresh | None:
-    """Return a valid refresh token. A used one revokes its grant."""
+    """Return a valid refresh token. A used one revokes its grant, unless it may repeat its refresh."""
     found = OAuthRefresh.objects.select_related("token__client").filter(digest=tokens.hash_token(raw)).first()
     if found is None:
         return None
-    if found.used_at is not None:
-        _revoke_reused(found.token, "refresh token")
-        return None
     now, token = timezone.now(), found.token
+    if found.used_at is not None and not _may_repeat(found, found.used_at, now):
+        _revoke_reused(token, "refresh token")
+        return None
     is_owned = User.objects.filter(username=token.owner, is_active=True).exists()
     return found if found.expires_at > now and not token.has_ended(now) and is_owned else None
 
 
+def _may_repeat(found: OAuthRefresh, used_at: datetime, now: datetime) -> bool:
+    """Whether a refresh token was just used, and nothing that it gave was refreshed since."""
+    later = OAuthRefresh.objects.filter(token=found.token, used_at__gt=used_at)
+    return now - REFRESH_GRACE < used_at <= now and not later.exists()
+
+
 def redeem_refresh(found: OAuthRefresh) -> dict[str, Any]:
-    """Exchange a refresh token for new secrets of its grant."""
+    """Exchange a refresh token for new secrets of its grant. A repeat replaces those of the first time."""
     now, token = timezone.now(), found.token
-    found.used_at = now
-    found.save(update_fields=["used_at"])
+    if found.used_at is None:
+        found.used_at = now
+        found.save(update_fields=["used_at"])
+    else:
+        # Used without grace: if a thief repeats the refresh, the next one of the app revokes the grant.
+        OAuthRefresh.objects.filter(token=token, used_at=None).update(used_at=now - REFRESH_GRACE)
     return _token_response(token, tokens.renew_secret(token, now + SECRET_LIFETIME), now)
 
 

@@ -17,9 +17,9 @@ from django.core.exceptions import ValidationError
 from django.db.models import Q
 
 from memoryhub.access.policy import LEVELS, Actor, Sensitivity, level_rank
-from memoryhub.accounts import identities, roles, second_factors, sign_in, tokens
+from memoryhub.accounts import identities, second_factors, sign_in, tokens
 from memoryhub.accounts.clearance import LEVEL_PERMISSIONS, may_manage_people, user_clearance
-from memoryhub.accounts.permissions import ADD_USER
+from memoryhub.accounts.permissions import ADD_USER, ROLE_NAMES, user_role
 from memoryhub.accounts.sign_in import record_account_event
 from memoryhub.core.database import write_transaction
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
@@ -51,9 +51,9 @@ def grantable_levels(by: User) -> list[str]:
 
 def grantable_roles(by: User) -> list[str]:
     """Return the roles whose current permissions the person has themselves."""
-    groups = Group.objects.filter(name__in=roles.ROLE_NAMES).prefetch_related("permissions__content_type")
+    groups = Group.objects.filter(name__in=ROLE_NAMES).prefetch_related("permissions__content_type")
     grantable = {group.name for group in groups if _has_permissions(by, group.permissions.all())}
-    return [name for name in roles.ROLE_NAMES if name in grantable]
+    return [name for name in ROLE_NAMES if name in grantable]
 
 
 def may_change_account(by: User, user: User) -> bool:
@@ -111,7 +111,7 @@ def change_rights(
     Only built-in roles are replaced; other groups stay. StoreError names an invalid value.
     """
     require_may_change(by, user)
-    before = {"role": roles.user_role(user), "level": permitted_level(user), "active": user.is_active}
+    before = {"role": user_role(user), "level": permitted_level(user), "active": user.is_active}
     before["staff"] = user.is_staff
     after = {"role": role, "level": level, "active": is_active, "staff": is_staff}
     changed = [name for name in after if after[name] != before[name]]
@@ -133,7 +133,7 @@ def change_rights(
 
 def _set_rights(user: User, values: Mapping[str, Any], changed: list[str]) -> None:
     if "role" in changed:
-        user.groups.remove(*Group.objects.filter(name__in=roles.ROLE_NAMES))
+        user.groups.remove(*Group.objects.filter(name__in=ROLE_NAMES))
         if values["role"]:
             user.groups.add(Group.objects.get(name=values["role"]))
     if "level" in changed:

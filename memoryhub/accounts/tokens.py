@@ -31,7 +31,7 @@ from memoryhub.access.policy import (
 )
 from memoryhub.accounts import identities
 from memoryhub.accounts.clearance import confined_owner_clearance, user_clearance
-from memoryhub.accounts.roles import grantable_rights
+from memoryhub.accounts.permissions import grantable_rights
 from memoryhub.audit import journal
 from memoryhub.backends.bulk import column_names, to_object
 from memoryhub.core.database import side_write, write_transaction

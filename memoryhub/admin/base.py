@@ -32,6 +32,7 @@ from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.actor_names import actor_label, agent_owners, unambiguous_owners
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.core.form_fields import show_error
+from memoryhub.core.pagination import page_number
 from memoryhub.core.text import shorten
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.versions import visible_revisions
@@ -203,7 +204,7 @@ class VisibleRowsAdmin(_ModelAdmin):
         clearance, uid = request_clearance(request), self.uid_of(obj)
         rows = JournalEntry.objects.visible_to(clearance).filter(object_type=self.journal_type, object_id=uid)
         paginator = Paginator(rows.order_by("-seq"), _HISTORY_PAGE_SIZE)
-        page = paginator.get_page(request.GET.get("p"))
+        page = paginator.page(page_number(request.GET.get("p", ""), paginator.num_pages))
         versions = visible_revisions(obj, clearance)[:_HISTORY_PAGE_SIZE] if isinstance(obj, Memory) else []
         context = {
             **self.admin_site.each_context(request),

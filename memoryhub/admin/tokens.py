@@ -16,9 +16,9 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts import roles, tokens
+from memoryhub.accounts import tokens
 from memoryhub.accounts.clearance import grantable_clearances, is_confined, request_actor, user_clearance
-from memoryhub.accounts.permissions import VIEW_TOKEN
+from memoryhub.accounts.permissions import VIEW_TOKEN, grantable_rights
 from memoryhub.admin.base import (
     DraftAdmin,
     ReadOnlyAdmin,
@@ -147,7 +147,7 @@ class TokenAdmin(DraftAdmin):
             {
                 "owners": _possible_owners(request),
                 "clearances": grantable_clearances(request.user),
-                "may": roles.grantable_rights(request.user),
+                "may": grantable_rights(request.user),
             },
         )
 

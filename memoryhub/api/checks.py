@@ -8,10 +8,10 @@ from django.http import HttpResponse
 from ninja import Query, Router
 from pydantic import BaseModel
 
+from memoryhub import checks
 from memoryhub.access.policy import Clearance
 from memoryhub.api.schemas import documented
-from memoryhub.checks import services
-from memoryhub.checks.services import CheckDraft
+from memoryhub.checks import CheckDraft
 from memoryhub.core.dates import format_iso
 from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest
 from memoryhub.http.problems import json_response
@@ -55,10 +55,10 @@ class DeletedCheck(BaseModel):
 def list_checks(request: ApiRequest, params: Query[CheckQuery]) -> HttpResponse:
     """Returns the memory checks, newest first, with the result of the last run."""
     clearance = params.clearance(request.auth)
-    checks = services.visible_checks(clearance)
+    found = checks.visible_checks(clearance)
     if params.project is not None:
-        checks = checks.filter(project=params.project)
-    return json_response({"items": [_serialize(one, clearance) for one in checks[:MAX_LISTED]]})
+        found = found.filter(project=params.project)
+    return json_response({"items": [_serialize(one, clearance) for one in found[:MAX_LISTED]]})
 
 
 @router.post(
@@ -69,7 +69,7 @@ def list_checks(request: ApiRequest, params: Query[CheckQuery]) -> HttpResponse:
 )
 def create_check(request: ApiRequest, draft: CheckDraft) -> HttpResponse:
     """Stores a check. It runs daily and after maintenance, with the clearance of the owner of the token."""
-    check = services.create_check(draft, request.auth.actor)
+    check = checks.create_check(draft, request.auth.actor)
     return json_response(_serialize(check, request.auth.actor.clearance), status=201)
 
 
@@ -82,7 +82,7 @@ def create_check(request: ApiRequest, draft: CheckDraft) -> HttpResponse:
 def get_check(request: ApiRequest, check_id: str, params: Query[AccessParams]) -> HttpResponse:
     """Returns a check with the result of its last run."""
     clearance = params.clearance(request.auth)
-    return json_response(_serialize(services.get_check(check_id, clearance), clearance))
+    return json_response(_serialize(checks.get_check(check_id, clearance), clearance))
 
 
 @router.put(
@@ -93,7 +93,7 @@ def get_check(request: ApiRequest, check_id: str, params: Query[AccessParams]) -
 )
 def replace_check(request: ApiRequest, check_id: str, draft: CheckDraft) -> HttpResponse:
     """Replaces a check. The owner of the token becomes its owner."""
-    check = services.update_check(check_id, draft, request.auth.actor)
+    check = checks.update_check(check_id, draft, request.auth.actor)
     return json_response(_serialize(check, request.auth.actor.clearance))
 
 
@@ -105,7 +105,7 @@ def replace_check(request: ApiRequest, check_id: str, draft: CheckDraft) -> Http
 )
 def delete_check(request: ApiRequest, check_id: str) -> HttpResponse:
     """Deletes a check."""
-    services.delete_check(check_id, request.auth.actor)
+    checks.delete_check(check_id, request.auth.actor)
     return json_response({"deleted": True})
 
 
@@ -118,21 +118,21 @@ def delete_check(request: ApiRequest, check_id: str) -> HttpResponse:
 def run_check(request: ApiRequest, check_id: str, params: Query[AccessParams]) -> HttpResponse:
     """Runs a check now. It is not logged as an injection and counts as no access."""
     clearance = params.clearance(request.auth)
-    failures = services.run_check(services.get_check(check_id, clearance), clearance)
-    reasons = services.describe_failures(failures, clearance)
+    failures = checks.run_check(checks.get_check(check_id, clearance), clearance)
+    reasons = checks.describe_failures(failures, clearance)
     return json_response({"passed": not failures, "failures": reasons})
 
 
 def _serialize(check: MemoryCheck, clearance: Clearance) -> dict[str, Any]:
-    is_open = check.passed is not None and services.may_see_result(check, clearance)
+    is_open = check.passed is not None and checks.may_see_result(check, clearance)
     failures = check.result.get("failures", []) if is_open else None
-    draft = services.to_draft(check)
+    draft = checks.to_draft(check)
     draft["never_projects"] = [one for one in draft["never_projects"] if clearance.includes_project(one)]
     return {
         "id": check.uid,
         **draft,
         "owner": check.owner,
         "passed": check.passed if is_open else None,
-        "failures": None if failures is None else services.describe_failures(failures, clearance),
+        "failures": None if failures is None else checks.describe_failures(failures, clearance),
         "checked_at": format_iso(check.checked_at) if is_open and check.checked_at else None,
     }

@@ -319,11 +319,12 @@ def make_etag(memory: Memory) -> str:
 
 def _expected_version(request: ApiRequest, uid: str) -> datetime | None:
     """Return the ``updated_at`` that If-Match requires; None if it does not matter."""
-    tags = parse_etags(request.headers.get("If-Match", ""))
-    if not tags or tags == ["*"]:
+    required = request.headers.get("If-Match", "").strip()
+    if required in ("", "*"):
         return None
     memory: Memory = get_object_or_404(_writable_memories(request.auth), uid=uid)
-    if make_etag(memory) not in tags:
+    # A header that is not an entity tag has no tags, so it never matches: the client asked for protection.
+    if make_etag(memory) not in parse_etags(required):
         raise _precondition_failed()
     return memory.updated_at
 

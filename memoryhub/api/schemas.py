@@ -146,13 +146,15 @@ class DenseSide(BaseModel):
 class SearchResults(BaseModel):
     """``total``: number of scored memories; more may match if ``total_is_exact`` is false.
 
-    ``suggestions``: corrected queries if a word is misspelt. ``corrected``: the query found nothing, so the
-    results are those of the first suggestion.
+    ``min_score``: weaker matches were left out; null from an earlier version of the hub. ``suggestions``:
+    corrected queries if a word is misspelt. ``corrected``: the query found nothing, so the results are those
+    of the first suggestion.
     """
 
     results: list[HitShape]
     total: int
     total_is_exact: bool
+    min_score: float | None = None
     mode: Literal["hybrid", "lexical", "semantic"]
     took_ms: float
     suggestions: list[str]

@@ -118,6 +118,7 @@ def _search_response(request: ApiRequest, params: SearchRequest) -> HttpResponse
             "results": serialize_hits(found.hits, clearance),
             "total": found.total,
             "total_is_exact": found.exact,
+            "min_score": params.min_score,
             "mode": found.mode,
             "took_ms": found.took_ms,
             "suggestions": found.suggestions,

@@ -18,14 +18,22 @@ _POSSESSIVE = re.compile(r"^(\w{2,})['’]s$", re.IGNORECASE)  # the owner's nam
 _CONTRACTION = re.compile(r"\w+['’](?:t|re|ve|ll|d|m)")
 _CAMEL_CASE = re.compile(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 MAX_JOINED_WORDS = 3  # of a name in camel case
-_EDGES = "\"'`,;:!?()[]{}<>…“”‘’。，、！？；：（）「」『』"
+_EDGES = "\"'`,;:!?()[]{}<>…“”‘’。，、！？；：（）「」『』؟،؛।"
 _CJK_RUN = re.compile(f"(?:{CJK.pattern})+")
 # Thai, Lao, Tibetan, Burmese and Khmer have letters, of which a pair occurs in many words.
 _LETTERS_WITHOUT_SPACES = re.compile("[\u0e00-\u109f\u1780-\u17ff]")
+# Scripts of India, where the tokenizer splits words at vowel signs.
+_WITH_VOWEL_SIGNS = re.compile("[\u0900-\u0963\u0966-\u0dff]")
 MAX_TERMS = 32  # of one query that are searched for; more would add little
 MAX_WORDS = 2 * MAX_TERMS
 MAX_CHARS = 2000
 MAX_TRIGRAMS = 40  # of one text; the rest is not looked up in the trigram index
+
+
+class WordStart(str):
+    """The beginning of words, where a text counts as a word."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,7 @@ class Term:
     ``stems``: the stems of its words, empty for a literal without words. ``literal``: the folded text that a
     match must contain, empty for a plain word. ``spelling``: the typed text in lower case. ``at_start``: the
     term matches only the start of a longer word. ``variants``: texts that count as its word: "foreign keys"
-    for ``foreignKeys``, and the reverse.
+    for ``foreignKeys``, and the reverse; the beginning of its other forms in languages with many endings.
     """
 
     stems: tuple[str, ...]
@@ -141,6 +149,8 @@ def _chunk_terms(chunk: str) -> list[Term]:
     bare = chunk.strip(_EDGES).rstrip(".") or chunk
     if CJK.search(bare):
         return _cjk_terms(bare)
+    if _WITH_VOWEL_SIGNS.search(bare):
+        return [Term((), (), fold(bare), bare.lower())]
     bare = _POSSESSIVE.sub(r"\1", bare)
     found = WORD.findall(bare)
     if found and _JOINED_WORDS.fullmatch(bare):

@@ -32,7 +32,7 @@ MIN_SHARED_WORDS = 2  # of a memory and a line that was only read
 HASH_CHARS = 10
 _WORD = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]{2,}")
 _IMPORT = re.compile(r"(?:import|from|#include|use|using|require|package|export\s*\{|@import)\b")
-_LINE_NUMBER = re.compile(r"^\s*\d+(?:→|\t)", re.MULTILINE)
+_LINE_NUMBER = re.compile(r"^[^\S\n]*\d+(?:→|\t)", re.MULTILINE)
 _NOISE = str.maketrans({"'": '"', "`": '"', " ": None, "\t": None, "\r": None, "\f": None, "\xa0": None})
 _KEYWORDS = frozenset(
     "return none null true false else elif if try except finally catch throw raise end pass break continue"

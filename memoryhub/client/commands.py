@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from memoryhub.api.schemas import HitShape, SessionShape
+from memoryhub.api.schemas import HitShape, SearchResults, SessionShape
 from memoryhub.client import backfill, connect, page_file, projects, sync
 from memoryhub.client.calls import DEFAULT_SERVER, SERVER_VARIABLE, MemoryFields, NewMemory, TimelineEntry
 from memoryhub.client.clients import Client
@@ -102,10 +102,20 @@ def _count(text: str) -> int:
     return number
 
 
+def _share(text: str) -> float:
+    number = float(text)
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError("must be a number from 0 to 1")
+    return number
+
+
 def _add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", nargs="+", help="words, a phrase in quotes, or part of a name")
     parser.add_argument(
         "--limit", type=_count, default=10, metavar="N", help="number of results (default: 10)"
+    )
+    parser.add_argument(
+        "--min-score", type=_share, metavar="SCORE", help="lowest score, 0 to 1 (default: that of the hub)"
     )
     parser.add_argument("--type", choices=TYPES, metavar="TYPE", help=f"one of: {', '.join(TYPES)}")
     parser.add_argument("--tag", help="only memories with this tag")
@@ -117,7 +127,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 def _search(options: argparse.Namespace) -> int:
     with open_client(options.server) as client:
-        filters = _filters(options, "type", "tag", "file", "as_of")
+        filters = _filters(options, "type", "tag", "file", "as_of", "min_score")
         answer = client.search(" ".join(options.query), limit=options.limit, **filters)
     if options.json:
         return print_json(answer)
@@ -125,10 +135,22 @@ def _search(options: argparse.Namespace) -> int:
         print(f"No memory matches. These match “{make_safe(answer.suggestions[0])}”:\n")
     if not answer.results:
         print("No memory matches.")
-        return 0
-    rows = [_hit_row(hit) for hit in answer.results]
-    print_table(("score", "type", "project", "updated", "id", "memory"), rows)
+    else:
+        rows = [_hit_row(hit) for hit in answer.results]
+        print_table(("score", "type", "project", "updated", "id", "memory"), rows)
+    print(_explain_end(answer), file=sys.stderr)
     return 0
+
+
+def _explain_end(answer: SearchResults) -> str:
+    """Describe the order of the results, and why there are no more. Not a part of the table."""
+    shown, total = len(answer.results), answer.total
+    words = [f"{shown} of {total:,} results, best first."] if shown else []
+    if shown < total:
+        words.append("Raise --limit to see more.")
+    if answer.min_score and shown == total:
+        words.append(f"Scores below {answer.min_score:g} are left out; lower the limit with --min-score.")
+    return " ".join(words)
 
 
 def _hit_row(hit: HitShape) -> tuple[str, ...]:

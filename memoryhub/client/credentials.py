@@ -16,7 +16,7 @@ from memoryhub.core.agent_hooks import TOKEN_VARIABLE
 
 SERVICE = "memoryhub"  # the keyring's name for all tokens; the address of the hub is the user name
 _FILE_VARIABLE = f"{TOKEN_VARIABLE}_FILE"
-INSTALL_KEYRING = "pip install 'memoryhub[keyring]'"
+INSTALL_KEYRING = "pip install keyring"
 
 
 def find_server(option: str | None) -> str:

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 import secrets
+import sys
 import zoneinfo
 from collections.abc import Mapping
 from pathlib import Path
@@ -287,7 +288,8 @@ class Operator(BaseSettings):
         if not self.oidc_client_id or not self.oidc_client_secret:
             raise ConfigError([f"{name}_ISSUER needs {name}_CLIENT_ID and {name}_CLIENT_SECRET too"])
         if importlib.util.find_spec("oauthlib") is None:
-            raise ConfigError([f"{name}_ISSUER needs the extra oidc: pip install 'memoryhub[oidc]'"])
+            command = f"{sys.executable} -m pip install 'django-allauth[socialaccount]'"
+            raise ConfigError([f"{name}_ISSUER needs more packages; run: {command}"])
         return self
 
 

@@ -1,4 +1,7 @@
-"""Keyset pagination: a sealed cursor marks the last row, so a page costs the same at any depth."""
+"""Keyset pagination: a sealed cursor marks the last row, so a page costs the same at any depth.
+
+Lists with page numbers use :func:`page_number`.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 
 MAX_LIMIT = 200
 _TAG_BYTES = 16
+_MAX_PAGE_DIGITS = 9
 
 
 class InvalidCursor(ValueError):
@@ -34,6 +38,17 @@ def parse_offset(cursor: str | None) -> int:
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 6):
         raise InvalidCursor
     return int(cursor)
+
+
+def page_number(typed: str, last: int) -> int:
+    """Return the page that a number names: the first for anything below 1, at most the last one.
+
+    ``Paginator.get_page`` shows the last page for 0 and -1, and the first for thousands of digits.
+    """
+    if not (typed.isascii() and typed.isdecimal()):
+        return 1
+    digits = typed.lstrip("0")
+    return last if len(digits) > _MAX_PAGE_DIGITS else min(max(int(digits or "0"), 1), last)
 
 
 def row_pages(

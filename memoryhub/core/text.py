@@ -52,11 +52,15 @@ class StopWords(RuleSchema):
     stop_words: Words
     negations: Words
     chinese_question_words: tuple[str, ...]
+    chinese_function_words: tuple[str, ...]
 
 
 _WORDS = load_rule_file(Path(__file__).with_name("stop_words.toml"), StopWords)
 STOP_WORDS, NEGATIONS = _WORDS.stop_words, _WORDS.negations
 CHINESE_QUESTION_WORDS = re.compile("|".join(_WORDS.chinese_question_words))
+CHINESE_FUNCTION_WORDS = re.compile(
+    "|".join((*_WORDS.chinese_question_words, *_WORDS.chinese_function_words))
+)
 
 
 def fold(text: str) -> str:

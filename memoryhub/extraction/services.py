@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -28,7 +29,7 @@ from memoryhub.extraction import llm_prompts, rules
 from memoryhub.extraction.comparison import Candidate, Destination, word_overlap
 from memoryhub.extraction.conversation import Turn, split_turns
 from memoryhub.extraction.deduplication import DecisionMaker, DedupDecision, Neighbour, create_deduplicated
-from memoryhub.llm import Chat, Meter, ModelError
+from memoryhub.llm import Chat, ModelError
 from memoryhub.memories import Forbidden, StoreError, StoreResult, create_memory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory, ModelUse, Project
@@ -83,7 +84,7 @@ def configured_model(max_seconds: float = math.inf) -> tuple[Chat | None, str]:
     ``max_seconds`` limits ``llm_timeout_seconds``.
     """
     try:
-        return llm.configured(Budget(), max_seconds), ""
+        return llm.configured(reserve_in_budget, max_seconds), ""
     except ModelError as error:
         return None, str(error)
 
@@ -245,51 +246,40 @@ class DailyUsage:
         return self.prompt_tokens + self.completion_tokens
 
 
-@dataclass
-class BudgetCharge:
-    """A running request. ``tokens`` are reserved as prompt tokens until it is settled."""
+def reserve_in_budget(model: str, tokens: int, now: datetime | None = None) -> llm.Settle:
+    """Reserve a call and tokens for today, as prompt tokens until the returned function is called.
 
-    day: date
-    model: str
-    tokens: int
-
-    def settle(self, prompt_tokens: int, completion_tokens: int, *, failed: bool = False) -> None:
-        """Replace the reserved tokens with the used ones; the call stays counted."""
-        with write_transaction():
-            ModelUse.objects.filter(day=self.day, model=self.model).update(
-                prompt_tokens=Greatest(F("prompt_tokens") - self.tokens, 0) + prompt_tokens,
-                completion_tokens=F("completion_tokens") + completion_tokens,
-                failures=F("failures") + int(failed),
+    Raise ModelError if ``llm_daily_calls`` or ``llm_daily_tokens`` is exhausted; 0 means no limit.
+    """
+    config = settings.MEMORYHUB
+    day = (now or timezone.now()).astimezone(UTC).date()
+    name = model[:200]
+    with write_transaction():
+        spent = usage_on(day)
+        if config.llm_daily_calls and spent.calls >= config.llm_daily_calls:
+            raise ModelError(f"the language model's {config.llm_daily_calls:,} calls of today are used up")
+        if config.llm_daily_tokens and spent.tokens + tokens > config.llm_daily_tokens:
+            raise ModelError(
+                f"the language model's {config.llm_daily_tokens:,} tokens of today are not enough for "
+                f"{tokens:,} more"
             )
+        ModelUse.objects.get_or_create(day=day, model=name)
+        ModelUse.objects.filter(day=day, model=name).update(
+            calls=F("calls") + 1, prompt_tokens=F("prompt_tokens") + tokens
+        )
+    return partial(_settle, day, name, tokens)
 
 
-class Budget(Meter):
-    """Limits ``llm_daily_calls`` and ``llm_daily_tokens``; 0 means no limit."""
-
-    def __init__(self, clock: Callable[[], datetime] = timezone.now) -> None:
-        self._clock = clock
-
-    def reserve(self, model: str, tokens: int) -> BudgetCharge:
-        """Reserve a call and tokens for today. Raise ModelError if the budget is exhausted."""
-        config = settings.MEMORYHUB
-        day = self._clock().astimezone(UTC).date()
-        name = model[:200]
-        with write_transaction():
-            spent = usage_on(day)
-            if config.llm_daily_calls and spent.calls >= config.llm_daily_calls:
-                raise ModelError(
-                    f"the language model's {config.llm_daily_calls:,} calls of today are used up"
-                )
-            if config.llm_daily_tokens and spent.tokens + tokens > config.llm_daily_tokens:
-                raise ModelError(
-                    f"the language model's {config.llm_daily_tokens:,} tokens of today are not enough for "
-                    f"{tokens:,} more"
-                )
-            ModelUse.objects.get_or_create(day=day, model=name)
-            ModelUse.objects.filter(day=day, model=name).update(
-                calls=F("calls") + 1, prompt_tokens=F("prompt_tokens") + tokens
-            )
-        return BudgetCharge(day, name, tokens)
+def _settle(
+    day: date, model: str, reserved: int, prompt_tokens: int, completion_tokens: int, *, failed: bool = False
+) -> None:
+    """Replace the reserved tokens with the used ones; the call stays counted."""
+    with write_transaction():
+        ModelUse.objects.filter(day=day, model=model).update(
+            prompt_tokens=Greatest(F("prompt_tokens") - reserved, 0) + prompt_tokens,
+            completion_tokens=F("completion_tokens") + completion_tokens,
+            failures=F("failures") + int(failed),
+        )
 
 
 def usage_on(day: date | None = None) -> DailyUsage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
@@ -47,6 +47,7 @@ from memoryhub.search.visible_rows import is_loading
 
 # Limits of the parsed prompt.
 MAX_TERMS = 8  # about as many as in a normal search
+MAX_PARTS = 12  # terms together with parts of texts without spaces, of which several are one word
 MAX_UNKNOWN_TERMS = 1  # of these, terms that no memory contains; they lower the match of other topics
 MAX_CLAUSES = 3  # sentences that are matched alone
 MAX_LOOKED_UP_PHRASES = 16  # names such as "foo.bar", together with the words
@@ -125,6 +126,12 @@ class PromptQuery:
     query: Query
     clauses: tuple[Query, ...]
 
+    def without(self, terms: Collection[Term]) -> PromptQuery:
+        """Return the query without some of its terms."""
+        left = (_to_query([one for one in part.terms if one not in terms]) for part in self.clauses)
+        clauses = tuple(part for part in left if len(part.terms) > 1)
+        return PromptQuery(_to_query([one for one in self.query.terms if one not in terms]), clauses)
+
 
 def injectable_memories(clearance: Clearance, project: str, now: datetime) -> MemoryQuerySet:
     """Return the live memories of the project, of the team and of no project; without a project, all.
@@ -195,14 +202,16 @@ def build_query(parsed: ParsedPrompt, frequencies: Mapping[str, int], total: int
         unknown = unknown[:MAX_UNKNOWN_TERMS]
     else:
         unknown = [term for term in unknown if len(term.words[0]) >= MIN_SUBSTRING_LENGTH]
-    chosen = {*known[: MAX_TERMS - MAX_UNKNOWN_TERMS], *unknown[:MAX_TERMS]}
+    parts = [term for term in known if not term.stems][:MAX_PARTS]
+    known = [term for term in known if term.stems][: MAX_TERMS - MAX_UNKNOWN_TERMS]
+    chosen = {*known, *parts[: MAX_PARTS - len(known)], *unknown[:MAX_TERMS]}
     if not chosen:
         return None
     clauses = [[term for term in clause if term in chosen] for clause in parsed.clauses]
-    parts = dict.fromkeys(_to_query(clause) for clause in clauses if 1 < len(clause) < len(chosen))
+    queries = dict.fromkeys(_to_query(clause) for clause in clauses if 1 < len(clause) < len(chosen))
     return PromptQuery(
         _to_query([term for term in terms if term in chosen]),
-        tuple(sorted(parts, key=lambda part: -sum(weights[term] for term in part.terms))[:MAX_CLAUSES]),
+        tuple(sorted(queries, key=lambda part: -sum(weights[term] for term in part.terms))[:MAX_CLAUSES]),
     )
 
 
@@ -285,6 +294,8 @@ def _match_candidates(
     about = rows.find(np.array(about_files, np.int64))
     candidates = np.unique(np.concatenate([best, inside, about]))
     compared = match_texts(matches, candidates, weights, prompt_query.clauses)
+    if unknown := _unknown_parts(query, compared):
+        return _match_candidates(memories, words, prompt_query.without(unknown), subject, about_files, now)
     matched = np.zeros(len(rows))
     matched[candidates] = [text_match.match for text_match in compared]
     matched = np.round(rows.move_to_replacements(np.maximum(matched, subject)), 4)
@@ -302,6 +313,16 @@ def _match_candidates(
             strict=True,
         )
     ]
+
+
+def _unknown_parts(query: Query, compared: Sequence[TextMatch]) -> list[Term]:
+    """Return the parts of texts without spaces that no text contains, except one, which lowers the match.
+
+    Most are no word, but the end of one and the beginning of the next.
+    """
+    found = {number for match in compared for number, share in enumerate(match.terms) if share}
+    unknown = [term for number, term in enumerate(query.terms) if not term.stems and number not in found]
+    return unknown[MAX_UNKNOWN_TERMS:] if found else []
 
 
 def min_shared_weight(total: int, *, is_lone: bool) -> float:

@@ -47,7 +47,7 @@ ABANDONED_SESSIONS = 5  # sessions without an end that are decided when another 
 ABANDONED_SPAN = timedelta(days=14)  # since the last event of such a session
 _TOKEN = re.compile(r"\w(?:[\w./:-]*\w)?")
 _IDENTIFIER = re.compile(r"[_./:]|\d[^\W\d]|[^\W\d]\d|[a-z][A-Z]")
-_CODE = re.compile(r"`([^`\n]{6,200})`|^\s*\$\s+(.{6,200})$", re.MULTILINE)
+_CODE = re.compile(r"`([^`\n]{6,200})`|^[^\S\n]*\$[^\S\n]+(.{6,200})$", re.MULTILINE)
 
 
 def digest(text: str) -> str:
@@ -203,8 +203,13 @@ def _names_file(prompt: str, path: str) -> bool:
 
 def _names_success(memory: Memory, after: _Knowledge) -> bool:
     """Whether the memory names a command that succeeded afterwards and did not fail."""
-    named = {digest_command(quoted or shell) for quoted, shell in _CODE.findall(memory.content[:MAX_TEXT])}
+    named = set(map(digest_command, find_commands(memory.content)))
     return bool((after.succeeded - after.failed) & named)
+
+
+def find_commands(text: str) -> set[str]:
+    """Return what may be a command in a text: code in backquotes, and lines after a shell prompt."""
+    return {quoted or shell for quoted, shell in _CODE.findall(text[:MAX_TEXT])}
 
 
 class _Rarity:

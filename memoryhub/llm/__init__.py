@@ -49,18 +49,14 @@ class Reply:
     completion_tokens: int
 
 
-class Charge(Protocol):
-    """Reservation of one request; settled once with the actual cost."""
+class Settle(Protocol):
+    """Replaces the tokens that a request reserved by the used ones. Called once."""
 
-    def settle(self, prompt_tokens: int, completion_tokens: int, *, failed: bool = False) -> None:
-        """Replace the reserved tokens by the used ones."""
+    def __call__(self, prompt_tokens: int, completion_tokens: int, *, failed: bool = False) -> None: ...
 
 
-class Meter(Protocol):
-    """Checks each request against a budget."""
-
-    def reserve(self, model: str, tokens: int) -> Charge:
-        """Reserve one call and ``tokens`` tokens. Raise ModelError if the budget is exhausted."""
+# Reserves one call of a model and this number of tokens. Raises ModelError if the budget is exhausted.
+Reserve = Callable[[str, int], Settle]
 
 
 class Chat(Protocol):
@@ -116,15 +112,15 @@ def sends_in_clear(config: LlmSettings) -> bool:
     return config.provider != "none" and http_client.is_unencrypted(config.url)
 
 
-def configured(meter: Meter, max_seconds: float = math.inf) -> Chat | None:
+def configured(reserve: Reserve, max_seconds: float = math.inf) -> Chat | None:
     """Return the configured model, or None for ``llm = "none"``. Raise ModelError if it is invalid.
 
-    Each request is charged to ``meter``. It takes ``llm_timeout_seconds``, at most ``max_seconds``.
+    Each request calls ``reserve`` first. It takes ``llm_timeout_seconds``, at most ``max_seconds``.
     """
 
     config = LlmSettings.now()
     config = replace(config, timeout_seconds=min(config.timeout_seconds, max_seconds))
-    return create_chat(config, meter)
+    return create_chat(config, reserve)
 
 
 # Token counts below this share of our estimate, or above this maximum, are implausible.
@@ -200,10 +196,10 @@ _REQUEST_FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 class EndpointChat:
-    """Sends requests with retries, and pauses after a failure. Each attempt is charged to the meter."""
+    """Sends requests with retries, and pauses after a failure. Each attempt is charged."""
 
-    def __init__(self, config: LlmSettings, meter: Meter, pause: CircuitBreaker) -> None:
-        self._config, self._meter, self._pause = config, meter, pause
+    def __init__(self, config: LlmSettings, reserve: Reserve, pause: CircuitBreaker) -> None:
+        self._config, self._reserve, self._pause = config, reserve, pause
         self._url = with_path(config.url, "/chat/completions")
         self.name = config.model
 
@@ -244,12 +240,12 @@ class EndpointChat:
         sent_tokens = sum(estimate_tokens(one.content) + _TOKENS_PER_MESSAGE for one in messages)
 
         def send(seconds: float) -> Reply:
-            charge = self._meter.reserve(self.name, sent_tokens + max_tokens)
-            return self._send(body, charge, sent_tokens, seconds)
+            settle = self._reserve(self.name, sent_tokens + max_tokens)
+            return self._send(body, settle, sent_tokens, seconds)
 
         return retry_request(send, until, self._config.tries)
 
-    def _send(self, body: dict[str, Any], charge: Charge, sent_tokens: int, seconds: float) -> Reply:
+    def _send(self, body: dict[str, Any], settle: Settle, sent_tokens: int, seconds: float) -> Reply:
         """Send one request. It is charged if the model may have processed it, even without an answer."""
         try:
             answer = http_client.post_json(
@@ -261,27 +257,27 @@ class EndpointChat:
                 private_names=self._config.private_names,
             )
         except http_client.Unreachable as error:
-            charge.settle(sent_tokens if error.sent else 0, 0, failed=True)
+            settle(sent_tokens if error.sent else 0, 0, failed=True)
             raise RequestFailed(f"{_ENDPOINT_LABEL} {error}", passes=error.passes) from None
         if answer.status != HTTPStatus.OK:
-            charge.settle(0, 0, failed=True)
+            settle(0, 0, failed=True)
             if answer.status in _FORM_ERRORS:
                 raise _FormRefused
             raise to_request_failed(answer, _ENDPOINT_LABEL, "llm")
         try:
             reply = parse_completion(answer.body, sent_tokens, estimate_tokens)
         except ModelError:
-            charge.settle(sent_tokens, len(answer.body) // 4, failed=True)
+            settle(sent_tokens, len(answer.body) // 4, failed=True)
             raise
-        charge.settle(reply.prompt_tokens, reply.completion_tokens)
+        settle(reply.prompt_tokens, reply.completion_tokens)
         return reply
 
 
-def create_chat(config: LlmSettings, meter: Meter) -> Chat | None:
+def create_chat(config: LlmSettings, reserve: Reserve) -> Chat | None:
     """Create the selected model. Raise ModelError if its configuration is invalid."""
     for problem in find_problems(config):
         raise ModelError(f"{problem.text}. {problem.fix}")
-    return None if config.provider == "none" else EndpointChat(config, meter, _shared_pause(config))
+    return None if config.provider == "none" else EndpointChat(config, reserve, _shared_pause(config))
 
 
 @lru_cache(maxsize=8)

@@ -115,10 +115,8 @@ def resume(uid: str, actor: Actor) -> MaintenanceRun:
         run = _get_controllable(uid, actor)
         if run.status != Status.FAILED:
             raise Conflict(f"this run is {run.status}; only one that failed or was stopped can be resumed")
-        if run.undone_at:
-            raise Conflict("this run was undone; start a new one")
-        if find_operation(run.operation) is None:
-            require_operation(run.operation)
+        if refusal := resume_refusal(run):
+            raise Conflict(refusal)
         if not run.dry_run:
             _require_no_overlap(run.operation, run.project, actor)
         run.status, run.cause, run.error = Status.QUEUED, "", ""
@@ -177,8 +175,18 @@ def is_undoable(run: MaintenanceRun) -> bool:
 
 
 def is_resumable(run: MaintenanceRun) -> bool:
-    """Whether a run ended early and has not been undone since."""
-    return run.status == Status.FAILED and run.undone_at is None
+    """Whether a run ended early and can continue."""
+    return run.status == Status.FAILED and not resume_refusal(run)
+
+
+def resume_refusal(run: MaintenanceRun) -> str:
+    """Return why a run that ended early cannot continue, and what to do; empty if it can."""
+    operation = find_operation(run.operation)
+    if operation is None:
+        return "this version of the hub does not have the operation of this run; start another one"
+    if run.undone_at:
+        return "this run was undone; start a new one"
+    return "" if run.undoes_id else operation.resume_refusal(run.params)
 
 
 def is_switched_off(operation: str) -> bool:

@@ -13,7 +13,7 @@ from django.db.models import Case, Count, F, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
-from memoryhub.access.policy import LEVELS, Actor, level_rank, stricter_level
+from memoryhub.access.policy import AGENT_PREFIX, LEVELS, Actor, level_rank, stricter_level
 from memoryhub.audit import clock, journal
 from memoryhub.backends import schema, vector_index
 from memoryhub.core.database import batched, write_transaction
@@ -21,7 +21,7 @@ from memoryhub.core.dates import is_in_doubt
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.replacements import move_replacements, return_skipped, skip_removed
 from memoryhub.memories.rows import CHUNK_SIZE, fetch_by_uids, is_unchanged, restart_expiry
-from memoryhub.models import Event, Fact, Memory, Project
+from memoryhub.models import AgentToken, Event, Fact, Memory, Project
 from memoryhub.models.querysets import MemoryQuerySet
 
 TRASH_FIELDS = ("deleted_at", "trash_reason", "merged_into")
@@ -171,7 +171,8 @@ def evict_over_cap(
             continue
         over = _count_over_cap(quota, memories, actor, now, cap)
         if over > 0:
-            evicted = evict_memories(in_quota(quota), min(over, len(memories)), actor, now, memories)
+            most = min(over, len(memories)) if has_one_owner(quota) else 0
+            evicted = evict_memories(in_quota(quota), most, actor, now, memories)
             for memory in memories:
                 memory.over_cap = over > len(evicted)
 
@@ -326,6 +327,18 @@ def in_quota(quota: Quota) -> Q:
     """Return the condition on memories that count towards this quota."""
     found = Q(project=quota.project, owner=quota.owner)
     return found if quota.owner else found & Q(author=quota.author)
+
+
+def has_one_owner(quota: Quota) -> bool:
+    """Whether all memories in the quota are of one person.
+
+    Shared memories have only the name of their agent, and agents of several people may have the same name.
+    """
+    name = quota.author.removeprefix(AGENT_PREFIX)
+    if name == quota.author:
+        return True
+    owners = AgentToken.objects.filter(name=name).order_by().values("owner").distinct()
+    return owners[:2].count() < 2
 
 
 def count_by_quota(memories: MemoryQuerySet) -> dict[Quota, int]:

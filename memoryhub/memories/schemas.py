@@ -48,6 +48,13 @@ def _check_not_blank(text: str) -> str:
     return text
 
 
+def _refuse_boolean(value: object) -> object:
+    """Refuse true and false, which pydantic would store as 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not true or false")
+    return value
+
+
 def _check_moment(moment: datetime) -> datetime:
     """Return the moment in UTC. A moment without a time zone is in UTC; the year is 1900 at the earliest."""
     if moment.tzinfo is None:
@@ -91,7 +98,10 @@ Text = Annotated[
 Word = Annotated[
     str, AfterValidator(_check_characters), AfterValidator(_check_not_blank), AfterValidator(str.strip)
 ]
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+NotBoolean = BeforeValidator(
+    _refuse_boolean
+)  # after the limits, which the JSON schema would not have otherwise
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), NotBoolean]
 Labels = Annotated[
     list[Annotated[Word, Field(max_length=100)]],
     Field(max_length=MAX_LIST),
@@ -122,7 +132,7 @@ OptionalId = Annotated[
     BeforeValidator(_blank_as_null),
 ]
 Moment = Annotated[datetime, AfterValidator(_check_moment)]
-TtlDays = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
+TtlDays = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False), NotBoolean]
 
 
 class EntityDraft(BaseModel):
@@ -180,7 +190,7 @@ class _MemoryFields(BaseModel):
     )
     files_read: Paths = Field(default_factory=list, description="Paths of files that were read.")
     files_modified: Paths = Field(default_factory=list, description="Paths of files that were changed.")
-    discovery_tokens: Annotated[int | None, Field(ge=0, le=2_000_000_000)] = Field(
+    discovery_tokens: Annotated[int | None, Field(ge=0, le=2_000_000_000), NotBoolean] = Field(
         None, description="Number of tokens spent to find this out."
     )
     ttl_days: TtlDays | None = Field(

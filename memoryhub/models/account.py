@@ -249,7 +249,7 @@ class OAuthCode(models.Model):
 
 
 class OAuthRefresh(models.Model):
-    """A refresh token of a grant. It is used once; using it again revokes the grant."""
+    """A refresh token of a grant. It is used once; using it again later revokes the grant."""
 
     digest = models.CharField(max_length=64, unique=True, editable=False)
     token = models.ForeignKey(AgentToken, models.CASCADE, related_name="+")

@@ -270,7 +270,8 @@ class Target:
     """The child process with the other database. Each request is a method, such as ``insert(...)``."""
 
     def __init__(self, url: str) -> None:
-        hidden = ("DATABASE_URL_FILE", "LETSGO_MEMORY_DB")
+        replica = ("DATABASE_REPLICA_URL", "DATABASE_REPLICA_URL_FILE")  # of the source
+        hidden = ("DATABASE_URL_FILE", "LETSGO_MEMORY_DB", *replica)
         environment = {name: value for name, value in os.environ.items() if name not in hidden}
         self._child = subprocess.Popen(
             [sys.executable, "-c", _CHILD],

@@ -1,4 +1,4 @@
-"""Replay a recorded Claude Code session through a hub's hook endpoint."""
+"""Replay a recorded Claude Code session through the hook endpoint."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, Protocol
-from urllib.parse import quote, urlencode, urlsplit
+from typing import Any, Literal
+from urllib.parse import quote, urlencode
 
 from django.conf import settings
 from django.test import Client
@@ -105,31 +105,17 @@ def _parse_line(number: int, raw: bytes) -> RecordedHook:
     return RecordedHook(number, float(offset), hook)
 
 
-TIMEOUT = 30  # seconds for a request
-MAX_RETRIES = 5  # of a request to a busy hub
-_BUSY = (429, 503)
-
-
 class RequestRefused(Exception):
-    """The hub's answer was not 2xx. ``final``: every other request will fail too (no access, no hub)."""
+    """The hub's answer was not 2xx. ``final``: the token has no access, so every other request fails."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
-        self.final = status in (0, 401, 403)
+        self.final = status in (401, 403)
 
 
-class Transport(Protocol):
-    """Sends requests to ``/api/v1``. ``target``: the store, as shown to people."""
-
-    target: str
-
-    def ask(self, method: str, path: str, query: dict[str, Any], body: Any = None) -> Any:
-        """Return the JSON of the answer. Raise RequestRefused if it is not 2xx."""
-
-
-class InProcessTransport:
-    """Requests to the hub in this process."""
+class HubClient:
+    """Sends requests to ``/api/v1`` of the hub in this process. ``target``: the store, as shown to people."""
 
     def __init__(self, token: str) -> None:
         self.target = f"the store {settings.DATABASES['default']['NAME']}"
@@ -138,6 +124,7 @@ class InProcessTransport:
         self._token = token
 
     def ask(self, method: str, path: str, query: dict[str, Any], body: Any = None) -> Any:
+        """Return the JSON of the answer. Raise RequestRefused if it is not 2xx."""
         answer = self._client.generic(
             method,
             f"/api/v1{path}?{urlencode(query)}",
@@ -149,70 +136,28 @@ class InProcessTransport:
         return _parse_answer(answer.status_code, answer.content)
 
 
-class HttpTransport:
-    """Requests to a running hub at an address such as ``http://127.0.0.1:8000``."""
-
-    def __init__(self, url: str, token: str) -> None:
-        self.target = f"the hub at {url}"
-        self._url, self._token = url.rstrip("/"), token
-
-    def ask(self, method: str, path: str, query: dict[str, Any], body: Any = None) -> Any:
-        for attempt in range(MAX_RETRIES + 1):
-            status, content, wait = self._request(method, path, query, body)
-            if status not in _BUSY or attempt == MAX_RETRIES:
-                break
-            time.sleep(wait)
-        return _parse_answer(status, content)
-
-    def _request(self, method: str, path: str, query: dict[str, Any], body: Any) -> tuple[int, bytes, float]:
-        """Return status, body, and the seconds to wait if the hub is busy. Status 0: no answer."""
-        import httpx2
-
-        try:
-            answer = httpx2.request(
-                method,
-                f"{self._url}/api/v1{path}?{urlencode(query)}",
-                content=json.dumps(body) if body is not None else None,
-                headers={"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"},
-                timeout=TIMEOUT,
-                follow_redirects=True,
-            )
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            return 0, f"no answer: {error}".encode(), 0
-        wait = answer.headers.get("Retry-After", "1")
-        return answer.status_code, answer.content, float(wait) if wait.isdigit() else 1.0
-
-
-def is_address(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme in ("http", "https") and bool(parts.netloc)
-
-
 @contextmanager
-def connect_in_process(actor: Actor, name: str) -> Iterator[InProcessTransport]:
-    """Yield a transport to the store of this process. Its token is revoked at the end."""
+def connect_in_process(actor: Actor, name: str) -> Iterator[HubClient]:
+    """Yield a client of the hub in this process. Its token is revoked at the end."""
     day = timezone.now() + timedelta(days=1)
     level = Sensitivity.SECRET.value
     token, raw = tokens.issue_token(name, name, level, ("read", "write"), actor=actor, expires_at=day)
     try:
-        yield InProcessTransport(raw)
+        yield HubClient(raw)
     finally:
         tokens.revoke_token(token.uid, actor)
 
 
 def _parse_answer(status: int, content: bytes) -> Any:
+    if 200 <= status < 300:
+        return json.loads(content)
     try:
-        answer = json.loads(content)
-    except ValueError:
-        answer = None
-    if 200 <= status < 300 and answer is not None:
-        return answer
-    if isinstance(answer, dict):
-        errors = [f"{one.get('field')}: {one.get('message')}" for one in answer.get("errors") or []]
-        message = "; ".join(errors) or str(answer.get("detail") or answer.get("title") or "")
-    else:
-        message = content[:200].decode("utf-8", "replace") if status == 0 else "the server is not a hub"
-    raise RequestRefused(status if status != 200 else 502, message)
+        problem = json.loads(content)
+    except ValueError:  # a page, such as that of a refused host name
+        problem = {}
+    errors = [f"{one.get('field')}: {one.get('message')}" for one in problem.get("errors") or []]
+    text = "; ".join(errors) or str(problem.get("detail") or problem.get("title") or f"status {status}")
+    raise RequestRefused(status, text)
 
 
 PATH = "/hooks/claude-code"
@@ -254,7 +199,7 @@ class Player:
     ``outcomes``: ask the hub what each hook became.
     """
 
-    transport: Transport
+    hub: HubClient
     transcript: Transcript
     project: str = ""
     speed: float = 0
@@ -307,7 +252,7 @@ class Player:
             return PlayedHook(recorded, at, "known", "in the store already")
         query = {"at": at.isoformat(), **({"project": self.project} if self.project else {})}
         try:
-            answer = self.transport.ask("POST", PATH, query, recorded.hook)
+            answer = self.hub.ask("POST", PATH, query, recorded.hook)
         except RequestRefused as refused:
             if refused.final:
                 raise
@@ -343,7 +288,7 @@ class Player:
 
     def _get(self, path: str, query: Row) -> Any:
         project = {"project": self.project} if self.project else {}
-        return self.transport.ask("GET", path, {**query, **project, **_ALL_LEVELS})
+        return self.hub.ask("GET", path, {**query, **project, **_ALL_LEVELS})
 
 
 def _key(at: str, event: str, tool: str) -> tuple[str, str, str]:
@@ -353,8 +298,8 @@ def _key(at: str, event: str, tool: str) -> tuple[str, str, str]:
 def play_session(now: datetime | None = None) -> None:
     """Replay the recorded session of the demo. It ends :data:`ENDED_AGO` before ``now``."""
     transcript = read_transcript(settings.BASE_DIR / DEMO_SESSION)
-    with _without_deadlines(), connect_in_process(system_actor("quickstart"), AGENT) as transport:
-        for _ in Player(transport, transcript, outcomes=False).play((now or timezone.now()) - ENDED_AGO):
+    with _without_deadlines(), connect_in_process(system_actor("quickstart"), AGENT) as hub:
+        for _ in Player(hub, transcript, outcomes=False).play((now or timezone.now()) - ENDED_AGO):
             pass
 
 

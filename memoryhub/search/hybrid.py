@@ -27,6 +27,7 @@ from memoryhub.memories.vectors import embedding_text
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import lexical, scoring
+from memoryhub.search.languages import adapt_to_language
 from memoryhub.search.lexical import (
     RowScorer,
     Scores,
@@ -126,7 +127,7 @@ def search_memories(
     limit = config.search_limit if limit is None else limit
     min_score = config.min_score if min_score is None else min_score
     query = queries.parse_query(clean_prompt(typed) if is_prompt else typed)
-    query = without_actions(query) if is_prompt else query
+    query = adapt_to_language(without_actions(query) if is_prompt else query)
     if not query.terms:
         return SearchResults(mode=mode)
     now = now or timezone.now()

@@ -8,15 +8,29 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
 from memoryhub.backends.fts_query import MAX_CHARS, Query, Term, parse_query
-from memoryhub.core.rule_files import RuleSchema, Words, load_rule_file
-from memoryhub.core.text import CHINESE_QUESTION_WORDS, CJK, STOP_WORDS, WORD, fold, stem, words
+from memoryhub.core.text import (
+    CHINESE_FUNCTION_WORDS,
+    CHINESE_QUESTION_WORDS,
+    CJK,
+    STOP_WORDS,
+    WORD,
+    fold,
+    stem,
+    words,
+)
 from memoryhub.models import Label
 from memoryhub.search import scoring
+from memoryhub.search.languages import (
+    LANGUAGES,
+    PROMPT_WORDS,
+    SPOKEN_WORD,
+    find_language,
+    with_endings,
+)
 from memoryhub.search.lexical import Scores, TermMatches
 from memoryhub.search.time_words import remove_relative_times
 
@@ -30,49 +44,21 @@ MIN_SHARE_OF_BEST, MIN_SHARE_AMONG_MANY_WORDS = 0.6, 0.85
 FEW_WORDS, MANY_WORDS = 16, 28  # informative words of a prompt
 MIN_SENTENCE_WORDS = 3
 CJK_CHARS_OF_WORD = 3  # at least, on average, in scripts without spaces
-# Different function words of a prompt in another language than English. Words of conversation and questions
-# count twice, all those together that are also English words once; these decide between similar languages.
-# Letters that English does not have count as one word.
-MIN_LANGUAGE_WORDS = 3
 NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
 SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
 SEVERAL_NAMES = 3  # of different subjects in one prompt
 UNNAMED_SHARE = 0.4  # of this match in a long prompt if only names, such as "Redis", are clearly subjects
 
 
-class LanguageWords(RuleSchema):
-    """Words that show the language of a prompt. Those of conversation name no subject in any prompt."""
-
-    functions: Words
-    conversation: Words
-    ambiguous: Words
-
-
-class PromptWords(RuleSchema):
-    """Words that name no subject: on their own, or in an order such as "run the tests"."""
-
-    conversation: Words
-    actions: Words
-    interjections: Words
-    objects: Words
-    remarks: Words
-    questions: Words
-    foreign_questions: Words
-    without_spaces: tuple[str, ...]
-    languages: dict[str, LanguageWords]
-
-
-_WORDS = load_rule_file(Path(__file__).with_name("prompt_words.toml"), PromptWords)
-CHATTER = frozenset(map(stem, _WORDS.conversation | _WORDS.actions))
-_ACTIONS = frozenset(map(stem, _WORDS.actions))
-_QUESTIONS = _WORDS.questions | _WORDS.foreign_questions
-_LANGUAGES = tuple(_WORDS.languages.values())
-_FOREIGN = frozenset[str]().union(*(one.functions | one.conversation for one in _LANGUAGES))
-_UNINFORMATIVE = STOP_WORDS.union(*(one.conversation for one in _LANGUAGES))
-_REMARKS = frozenset(map(stem, _WORDS.remarks))
-_OBJECTS = frozenset(map(stem, _WORDS.objects | _WORDS.interjections)) | _REMARKS
-_ORDER_WORDS = STOP_WORDS | _WORDS.actions | _WORDS.interjections | _FOREIGN
-_CHATTER_WITHOUT_SPACES = re.compile(rf"(?<!\w)(?:[ぁ-ゟー]|{'|'.join(_WORDS.without_spaces)})+(?!\w)")
+CHATTER = frozenset(map(stem, PROMPT_WORDS.conversation | PROMPT_WORDS.actions))
+_ACTIONS = frozenset(map(stem, PROMPT_WORDS.actions))
+_QUESTIONS = PROMPT_WORDS.questions | PROMPT_WORDS.foreign_questions
+_FOREIGN = frozenset[str]().union(*(one.functions | one.conversation for one in LANGUAGES))
+_UNINFORMATIVE = STOP_WORDS.union(*(one.conversation for one in LANGUAGES))
+_REMARKS = frozenset(map(stem, PROMPT_WORDS.remarks))
+_OBJECTS = frozenset(map(stem, PROMPT_WORDS.objects | PROMPT_WORDS.interjections)) | _REMARKS
+_ORDER_WORDS = STOP_WORDS | PROMPT_WORDS.actions | PROMPT_WORDS.interjections | _FOREIGN
+_CHATTER_WITHOUT_SPACES = re.compile(rf"(?<!\w)(?:[ぁ-ゟー]|{'|'.join(PROMPT_WORDS.without_spaces)})+(?!\w)")
 _PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
 _ISSUE = re.compile(r"#\d+")
 # Keys of a tracker and identifiers: their words alone are common.
@@ -85,8 +71,9 @@ _EXCLUDED = re.compile(
     re.IGNORECASE,
 )
 _CONTEXT_FENCE = re.compile(r"<\s*+(?P<end>/?)\s*+memory-context\b[^<>]*>?", re.IGNORECASE)
-_ACCENTED = re.compile("[¿¡À-ÖØ-öø-ÿ]")
+_ENDING_AFTER_NAME = re.compile(r"(?<=\w\w)['’]\w{1,5}\b")  # Turkish: "Redis'i"
 _KATAKANA_WORD = re.compile("[゠-ヿ]{3,}")
+_KANA = re.compile("[ぁ-ヿ]")
 _HIRAGANA = re.compile("[ぁ-ゟ]")  # endings and particles
 _INSIDE_START = re.compile(
     "[゠-ヿ]{2}|[가-힯]{2}|[a-zA-Z0-9]{2}"
@@ -125,12 +112,13 @@ def parse_prompt(prompt: str) -> ParsedPrompt:
     text = _NAME.sub(r' "\g<0>" ', text)
     parts = [text] if len(text) <= MAX_CHARS else [text[:MAX_CHARS], text[-MAX_CHARS:]]
     sentences = [clause for part in parts for clause in _SENTENCE_END.split(part) if clause.strip()]
-    clauses = [_informative_terms(sentence) for sentence in sentences]
+    language = find_language(own[: 8 * MAX_CHARS])
+    clauses = [with_endings(_informative_terms(sentence), language) for sentence in sentences]
     terms = dict.fromkeys(term for clause in clauses for term in clause)
     files = _find_files(prompt)
     if _is_order(prompt, terms):
         return ParsedPrompt((), (), files)
-    return ParsedPrompt(tuple(terms), tuple(clauses), files, _find_language(own[: 8 * MAX_CHARS]) is None)
+    return ParsedPrompt(tuple(terms), tuple(clauses), files, language is None)
 
 
 def _is_order(text: str, terms: Collection[Term]) -> bool:
@@ -148,7 +136,7 @@ def _is_order(text: str, terms: Collection[Term]) -> bool:
     for word in spoken:
         if word in _QUESTIONS:
             return False
-        if word in _WORDS.actions or stem(word) in _OBJECTS:
+        if word in PROMPT_WORDS.actions or stem(word) in _OBJECTS:
             break
     return not _ORDER_WORDS.isdisjoint(spoken)
 
@@ -166,24 +154,17 @@ def clean_prompt(prompt: str) -> str:
     prompt = _EXCLUDED.sub(" ", _LINE_NUMBER.sub(r"\1", prompt))
     prompt = _UNMARKED_ISSUE.sub("#", prompt)
     if CJK.search(prompt):
-        prompt = CHINESE_QUESTION_WORDS.sub(" ", _CHATTER_WITHOUT_SPACES.sub(" ", prompt))
-    language = _find_language(prompt)
+        function_words = CHINESE_QUESTION_WORDS if _KANA.search(prompt) else CHINESE_FUNCTION_WORDS
+        prompt = function_words.sub(" ", _CHATTER_WITHOUT_SPACES.sub(" ", prompt))
+    language = find_language(prompt)
     if language is None:
         return prompt
-    removed = language.functions | language.ambiguous | _WORDS.foreign_questions
-    return WORD.sub(lambda word: word[0] if word[0].isupper() or fold(word[0]) not in removed else "", prompt)
-
-
-def _find_language(prompt: str) -> LanguageWords | None:
-    """Return the words of the language of a prompt; None for English and unknown languages."""
-    found, has_accents = set(words(prompt)), bool(_ACCENTED.search(prompt))
-    counts = []
-    for one in _LANGUAGES:
-        clear = (one.conversation | _WORDS.foreign_questions) - STOP_WORDS - one.functions
-        count, ambiguous = len(found & one.functions) + 2 * len(found & clear), len(found & one.ambiguous)
-        counts.append((count + (ambiguous > 0) + has_accents, ambiguous))
-    best = max(counts)
-    return _LANGUAGES[counts.index(best)] if best[0] >= MIN_LANGUAGE_WORDS else None
+    if language.stemmer:
+        prompt = _ENDING_AFTER_NAME.sub("", prompt)
+    removed = language.functions | language.ambiguous | PROMPT_WORDS.foreign_questions
+    return SPOKEN_WORD.sub(
+        lambda word: word[0] if word[0].isupper() or fold(word[0]) not in removed else "", prompt
+    )
 
 
 def without_actions(query: Query) -> Query:
@@ -211,7 +192,12 @@ def _informative_terms(text: str) -> tuple[Term, ...]:
 def _split_term(term: Term) -> list[Term]:
     """Return the term if it is informative; the words of a line of code."""
     if not term.words:
-        return [term] if CJK.search(term.literal) and not _HIRAGANA.search(term.literal) else []
+        is_word = CJK.search(term.literal) or SPOKEN_WORD.fullmatch(term.literal)
+        return (
+            [term]
+            if is_word and not _HIRAGANA.search(term.literal) and term.literal not in _UNINFORMATIVE
+            else []
+        )
     if not term.literal:
         return [replace(term, at_start=True)] if _is_informative(term.words[0]) else []
     if len(term.words) == 1:

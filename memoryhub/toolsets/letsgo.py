@@ -37,6 +37,7 @@ from memoryhub.toolsets.base import (
 )
 
 # Arguments of LetsGo's own tool whose names differ here.
+_NEWEST_FIRST = "-updated_at"
 _UPSTREAM_NAMES = {
     "file_path": "path",
     "object_value": "object",
@@ -194,7 +195,8 @@ def store_memory(caller: Caller, draft: NewMemory) -> ToolOutcome:
 @LETSGO.tool(Right.READ)
 def search_memories(caller: Caller, args: SearchArguments) -> dict[str, Any]:
     """Search memories by words. Use it before deciding what may have been decided before, and when a task
-    sounds familiar. Returns whole memories, best matches first, each with its score.
+    sounds familiar. Returns whole memories, best matches first, each with its score. Weaker matches than
+    min_score are left out.
     """
     clearance = args.clearance(caller)
     options: dict[str, Any] = {"limit": args.limit, "min_score": args.min_score}
@@ -208,7 +210,10 @@ def search_memories(caller: Caller, args: SearchArguments) -> dict[str, Any]:
         "results": [
             {**memory, "score": hit.score, "match": hit.components.match}
             for memory, hit in zip(memories, found.hits, strict=True)
-        ]
+        ],
+        "total": found.total,
+        "order": "-score",
+        "min_score": args.min_score,
     }
 
 
@@ -221,7 +226,7 @@ def list_memories(caller: Caller, args: ListArguments) -> dict[str, Any]:
     page = found[: args.limit]
     record_reveals(page, caller.actor, "letsgo list_memories")
     previews = serializers.memories(page, args.clearance(caller), serializers.preview)
-    return {"memories": previews, "has_more": len(found) > args.limit}
+    return {"memories": previews, "has_more": len(found) > args.limit, "order": _NEWEST_FIRST}
 
 
 @LETSGO.tool(Right.READ)
@@ -251,17 +256,13 @@ def delete_memory(caller: Caller, args: TargetArguments) -> dict[str, Any]:
 @LETSGO.tool(Right.READ)
 def search_by_file(caller: Caller, args: FileArguments) -> dict[str, Any]:
     """List memories about a file or a directory, newest first. Use it before you change a file."""
-    found = _newest(MemoryFilter(file=args.path).select(args.clearance(caller)), args.limit)
-    record_reveals(found, caller.actor, "letsgo search_by_file")
-    return {"results": serializers.memories(found, args.clearance(caller))}
+    return _list_newest(caller, args, MemoryFilter(file=args.path), "search_by_file")
 
 
 @LETSGO.tool(Right.READ)
 def search_by_concept(caller: Caller, args: ConceptArguments) -> dict[str, Any]:
     """List memories about one kind of knowledge (how-it-works, gotcha, trade-off, …), newest first."""
-    found = _newest(MemoryFilter(concept=args.concept).select(args.clearance(caller)), args.limit)
-    record_reveals(found, caller.actor, "letsgo search_by_concept")
-    return {"results": serializers.memories(found, args.clearance(caller))}
+    return _list_newest(caller, args, MemoryFilter(concept=args.concept), "search_by_concept")
 
 
 @LETSGO.tool(Right.READ)
@@ -308,8 +309,22 @@ def summarize_old(caller: Caller, args: SummarizeArguments) -> dict[str, Any]:
     return {"summarized": counts.summarised, "created": counts.created}
 
 
+def _list_newest(
+    caller: Caller, args: FileArguments | ConceptArguments, filters: MemoryFilter, tool: str
+) -> dict[str, Any]:
+    clearance = args.clearance(caller)
+    found = _newest(filters.select(clearance), args.limit + 1)
+    page = found[: args.limit]
+    record_reveals(page, caller.actor, f"letsgo {tool}")
+    return {
+        "results": serializers.memories(page, clearance),
+        "has_more": len(found) > args.limit,
+        "order": _NEWEST_FIRST,
+    }
+
+
 def _newest(memories: MemoryQuerySet, limit: int, offset: int = 0) -> list[Memory]:
-    return list(memories.order_by("-updated_at", "-pk")[offset : offset + limit])
+    return list(memories.order_by(_NEWEST_FIRST, "-pk")[offset : offset + limit])
 
 
 class OperationArguments(ToolArguments):

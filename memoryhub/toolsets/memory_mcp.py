@@ -36,6 +36,7 @@ from memoryhub.memories.schemas import (
     MemoryDraft,
     MemoryPatch,
     Name,
+    NotBoolean,
     Text,
     TtlDays,
     Word,
@@ -72,7 +73,7 @@ def _to_entity(value: object) -> object:
     return value
 
 
-Importance = Annotated[float, Field(ge=0, le=IMPORTANCE_SCALE, allow_inf_nan=False)]
+Importance = Annotated[float, Field(ge=0, le=IMPORTANCE_SCALE, allow_inf_nan=False), NotBoolean]
 NamedEntity = Annotated[EntityDraft, BeforeValidator(_to_entity, json_schema_input_type=str | EntityDraft)]
 
 

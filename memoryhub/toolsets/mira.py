@@ -21,7 +21,15 @@ from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.http.problems import Problem, field_error, pydantic_field_errors
 from memoryhub.memories import SecretDetected, serializers
 from memoryhub.memories.filters import MemoryFilter, TextFilter, Timestamp
-from memoryhub.memories.schemas import MAX_CONTENT, Labels, MemoryDraft, Name, PersistentDraft, TtlDays
+from memoryhub.memories.schemas import (
+    MAX_CONTENT,
+    Labels,
+    MemoryDraft,
+    Name,
+    PersistentDraft,
+    Share,
+    TtlDays,
+)
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.versions import Snapshot, load_snapshot
 from memoryhub.models import Memory
@@ -75,7 +83,7 @@ class MemoryArguments(ToolArguments, AccessParams):
         description="Organizational category for grouping. For remember: sets the category. For recall: "
         "filters results by category.",
     )
-    confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
+    confidence: Share = Field(
         0.5, description="0.0–1.0, where it starts; it grows each time another session remembers the same."
     )
     scope: Scope = Field(

@@ -12,7 +12,7 @@ from django.utils import timezone
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.audit import journal
 from memoryhub.audit.journal import MAX_NAMED_IDS
-from memoryhub.checks.services import to_draft, visible_checks
+from memoryhub.checks import to_draft, visible_checks
 from memoryhub.core.database import write_transaction
 from memoryhub.core.pagination import iterate_rows, row_pages
 from memoryhub.core.vocabulary import Scope

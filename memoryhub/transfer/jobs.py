@@ -43,6 +43,9 @@ from memoryhub.transfer.reports import (
 )
 
 OPERATION_NAME = "import"
+_FILE_GONE = "the file no longer exists; upload it again"
+_UNSUPPORTED = "this hub no longer supports this format; upload the file again in another one"
+_RESTORES = "this import restores a store; resume it as a maintainer, or import the file again"
 _MAX_BATCH_DURATION = timedelta(minutes=1)  # between ``imported_at`` and ``pinned_at`` of an imported pin
 
 
@@ -127,13 +130,13 @@ class ImportOperation(Operation[ImportParams]):
         self, params: ImportParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         id_map, node = uploads.id_map_path(params.upload), node_name()
-        if not position or position.get("node", node) != node:
-            # Another node started this import and has its id map. Importing an item again changes nothing.
+        if not position or position.get("node", node) != node or not id_map.exists():
+            # Another node or container began it and has its id map. Importing an item again changes nothing.
             position = None
             id_map.unlink(missing_ok=True)
         with _open_upload(params, actor) as reader, closing(IdMap(id_map)) as ids:
             if position and not reader.resume(position):
-                raise StoreError("the file has changed since the import began; upload it again", "upload")
+                raise UnreadableFile("the file has changed since the import began; upload it again")
             options = LoadOptions(
                 actor,
                 report=lambda place, problem: None,
@@ -149,6 +152,11 @@ class ImportOperation(Operation[ImportParams]):
             yield from _import_steps(reader, options, ids)
         if not params.dry_run:
             uploads.delete_upload(params.upload)
+
+    def resume_refusal(self, params: Mapping[str, Any]) -> str:
+        if params["format"] not in FORMATS:
+            return _UNSUPPORTED
+        return "" if uploads.is_stored(params["upload"]) else _FILE_GONE
 
     def undo(
         self, run_uid: str, actor: Actor, now: datetime | None = None, *, refused: Refusals | None = None
@@ -217,19 +225,23 @@ def import_after_dry_run(
 
 @contextmanager
 def _open_upload(params: ImportParams, actor: Actor) -> Iterator[ImportReader]:
-    """Open an upload. Errors of the reader become StoreErrors with the original name of the file."""
+    """Open an upload. Errors of the reader become StoreErrors with the original name of the file.
+
+    A file that cannot be read is deleted, because no run can do anything with it.
+    """
     path = uploads.find_upload(params.upload)
     if path is None:
-        raise StoreError("the file no longer exists; upload it again", "upload")
+        raise StoreError(_FILE_GONE, "upload")
     format = FORMATS.get(params.format)
     if format is None:
-        raise StoreError("this hub no longer supports this format", "format")
+        raise StoreError(_UNSUPPORTED, "format")
     try:
         options = ReadOptions(params.name, params.project or "", has_owner=bool(actor.owner))
         with open_import(format, str(path), options) as reader:
             yield reader
     except UnreadableFile as error:
         message = str(error).replace(str(path), params.name or "the file").replace(path.name, params.name)
+        uploads.delete_upload(params.upload)
         raise StoreError(message, "file") from None
 
 
@@ -327,13 +339,25 @@ def stop_import(run: MaintenanceRun, actor: Actor) -> MaintenanceRun:
     return runs.stop(run.uid, Actor(run.actor, results.clearance_of(run)) if _is_own(run, actor) else actor)
 
 
-def resume_import(run: MaintenanceRun, actor: Actor, *, restores: bool) -> MaintenanceRun:
-    """Resume an import as requested. Raise Forbidden or NotFound if that exceeds the actor's permissions.
+def resume_refusal(run: MaintenanceRun, actor: Actor, *, restores: bool) -> str:
+    """Return why the actor cannot resume an import that ended early, and what to do; empty if they can.
 
     ``actor`` has their full clearance; ``restores`` states that they may restore the store.
     """
     if run.params.get("restores") and not restores:
-        raise Forbidden("this import restores a store; resume it as a maintainer, or import the file again")
+        return _RESTORES
+    if not results.can_control(actor.clearance, run):
+        return "it covers levels or projects that you no longer see; upload the file again"
+    return runs.resume_refusal(run)
+
+
+def resume_import(run: MaintenanceRun, actor: Actor, *, restores: bool) -> MaintenanceRun:
+    """Resume an import as requested. Raise Forbidden or NotFound if that exceeds the actor's permissions.
+
+    The arguments are those of :func:`resume_refusal`.
+    """
+    if run.params.get("restores") and not restores:
+        raise Forbidden(_RESTORES)
     return runs.resume(run.uid, actor)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal as journals
 from memoryhub.capture import identities, projects
-from memoryhub.checks.services import CheckDraft, import_check
+from memoryhub.checks import CheckDraft, import_check
 from memoryhub.core.database import batched
 from memoryhub.facts import services
 from memoryhub.memories import imported_history

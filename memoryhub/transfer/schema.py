@@ -11,7 +11,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from memoryhub.access.policy import Sensitivity
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.projects import MAX_CAP
-from memoryhub.checks.services import CheckDraft
+from memoryhub.checks import CheckDraft
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, Moment, Name, Share, Text, Word

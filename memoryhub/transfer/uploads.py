@@ -85,6 +85,11 @@ def find_upload(key: str) -> Path | None:
     return path if path.exists() else None
 
 
+def is_stored(key: str) -> bool:
+    """Return whether :func:`find_upload` would find an upload."""
+    return upload_path(key).exists() or UploadPart.objects.filter(key=key).exists()
+
+
 def upload_path(key: str) -> Path:
     """Return the path of an upload. Raise ValueError for an invalid key."""
     if not _KEY.fullmatch(key):

@@ -13,12 +13,12 @@ from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from memoryhub import checks
 from memoryhub.access import policy
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.accounts.permissions import CHANGE_MEMORY
-from memoryhub.checks import services
-from memoryhub.checks.services import MAX_PROMPT, CheckDraft
+from memoryhub.checks import MAX_PROMPT, CheckDraft
 from memoryhub.core.form_fields import LinesField, TextField, make_draft
 from memoryhub.core.text import is_uid
 from memoryhub.memories import StoreError
@@ -79,7 +79,7 @@ class CheckForm(PlainForm):
         super().__init__(data, auto_id="for_%s", **options)
 
     def clean(self) -> dict[str, Any]:
-        if not any(self.data.get(name) or self.cleaned_data.get(name) for name in services.EXPECTATIONS):
+        if not any(self.data.get(name) or self.cleaned_data.get(name) for name in checks.EXPECTATIONS):
             raise forms.ValidationError("Add at least one memory, word, project or level to check for.")
         return self.cleaned_data
 
@@ -113,7 +113,7 @@ class CheckRow:
 def checks_page(request: HttpRequest) -> HttpResponse:
     """List the checks of the projects that the person sees."""
     clearance = request_clearance(request)
-    listed = cursor_page(request, services.visible_checks(clearance), "created_at", PAGE_SIZE)
+    listed = cursor_page(request, checks.visible_checks(clearance), "created_at", PAGE_SIZE)
     context = {
         **listed,
         "rows": _rows(listed["page"].items, clearance),
@@ -122,18 +122,18 @@ def checks_page(request: HttpRequest) -> HttpResponse:
     return render(request, "checks/page.html", context)
 
 
-def _rows(checks: list[MemoryCheck], clearance: Clearance) -> list[CheckRow]:
-    named = [one.uid for check in checks for one in check.memories.all()]
+def _rows(shown: list[MemoryCheck], clearance: Clearance) -> list[CheckRow]:
+    named = [one.uid for check in shown for one in check.memories.all()]
     memories = Memory.objects.visible_to(clearance).filter(uid__in=named)
     titles = {one.uid: policy.display_name(one) for one in memories}
-    return [_row(check, clearance, titles) for check in checks]
+    return [_row(check, clearance, titles) for check in shown]
 
 
 def _row(check: MemoryCheck, clearance: Clearance, titles: dict[str, str]) -> CheckRow:
-    may_see = services.may_see_result(check, clearance)
+    may_see = checks.may_see_result(check, clearance)
     failures = None
     if may_see and check.passed is not None:
-        failures = services.describe_failures(check.result.get("failures", []), clearance)
+        failures = checks.describe_failures(check.result.get("failures", []), clearance)
     must, never = ([(uid, titles.get(uid, "")) for uid in check.uids(rule)] for rule in ("must", "never"))
     projects = [one for one in check.never_projects if clearance.includes_project(one)]
     return CheckRow(check, must, never, projects, failures, not may_see)
@@ -141,7 +141,7 @@ def _row(check: MemoryCheck, clearance: Clearance, titles: dict[str, str]) -> Ch
 
 def failed_checks(clearance: Clearance) -> list[CheckRow]:
     """Return checks that failed, for Home: only those whose result the viewer may see."""
-    failed = services.visible_checks(clearance).filter(enabled=True, passed=False)[:MAX_READ_FOR_HOME]
+    failed = checks.visible_checks(clearance).filter(enabled=True, passed=False)[:MAX_READ_FOR_HOME]
     rows = [row for row in _rows(list(failed), clearance) if row.failures]
     return rows[:MAX_ON_HOME]
 
@@ -164,7 +164,7 @@ def check_edit(request: HttpRequest, uid: str) -> HttpResponse:
     check = _find(request, uid)
     if request.method == "POST":
         return _save(request, check)
-    return _render_form(request, CheckForm(initial=services.to_draft(check)), check)
+    return _render_form(request, CheckForm(initial=checks.to_draft(check)), check)
 
 
 def _typed_form(request: HttpRequest, *names: str) -> CheckForm:
@@ -182,18 +182,16 @@ def _save(request: HttpRequest, check: MemoryCheck | None) -> HttpResponse:
     if "find" in request.POST:
         return _render_form(request, _typed_form(request), check)
     form, actor = CheckForm(request.POST), request_actor(request)
-    before = CheckForm(initial=services.to_draft(check)) if check else None
+    before = CheckForm(initial=checks.to_draft(check)) if check else None
     draft = make_draft(form, CheckDraft, form.cleaned_data) if form.is_valid() else None
     if draft is None:
         return _render_form(request, form, check, 422)
     try:
-        saved = (
-            services.update_check(check.uid, draft, actor) if check else services.create_check(draft, actor)
-        )
+        saved = checks.update_check(check.uid, draft, actor) if check else checks.create_check(draft, actor)
     except StoreError as refusal:
         form.refuse(refusal)
         return _render_form(request, form, check, 422)
-    failures = services.run_check(saved, actor.clearance)
+    failures = checks.run_check(saved, actor.clearance)
     done = f"Check saved. {'It fails.' if failures else 'It passes.'}"
     messages.success(request, _undo_message(request, before, done, check) if before else done)
     return redirect("memory-checks")
@@ -211,8 +209,8 @@ def _undo_message(
 @permission_required(CHANGE_MEMORY, raise_exception=True)
 def check_delete(request: HttpRequest, uid: str) -> HttpResponse:
     """Delete a check, with a message that can create it again."""
-    form = CheckForm(initial=services.to_draft(_find(request, uid)))
-    services.delete_check(uid, request_actor(request))
+    form = CheckForm(initial=checks.to_draft(_find(request, uid)))
+    checks.delete_check(uid, request_actor(request))
     messages.success(request, _undo_message(request, form, "Check deleted."))
     return redirect("memory-checks")
 
@@ -221,8 +219,8 @@ def check_delete(request: HttpRequest, uid: str) -> HttpResponse:
 def check_run(request: HttpRequest, uid: str) -> HttpResponse:
     """Run a check now, as far as both its owner and this person may see."""
     clearance = request_clearance(request)
-    failures = services.run_check(_find(request, uid), clearance)
-    for text in services.describe_failures(failures, clearance):
+    failures = checks.run_check(_find(request, uid), clearance)
+    for text in checks.describe_failures(failures, clearance):
         messages.warning(request, text)
     if not failures:
         messages.success(request, "The check passes.")
@@ -230,7 +228,7 @@ def check_run(request: HttpRequest, uid: str) -> HttpResponse:
 
 
 def _find(request: HttpRequest, uid: str) -> MemoryCheck:
-    return services.get_check(uid, request_clearance(request))
+    return checks.get_check(uid, request_clearance(request))
 
 
 def _render_form(
@@ -247,7 +245,7 @@ def _render_form(
 
 def _memory_choice(request: HttpRequest, form: CheckForm, name: str) -> MemoryChoice:
     visible = Memory.objects.visible_to(request_clearance(request))
-    uids = form.fields[name].clean(form[name].value() or "")[: services.MAX_RULES]
+    uids = form.fields[name].clean(form[name].value() or "")[: checks.MAX_RULES]
     chosen = {one.uid: one for one in fetch_by_uids(visible, uids)}
     erased = [uid for uid in dict.fromkeys(uids) if uid not in chosen]
     typed = request.POST.get(f"{name}_search", "")[:MAX_SEARCH_CHARS].strip()

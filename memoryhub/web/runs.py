@@ -219,7 +219,6 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     # An undo lists only the memories that it left unchanged.
     changes = result.counts.get(UNCHANGED, 0) if found.undoes_id else result.changes
     listed = min(changes, found.result.get("listed", changes)) if result.whole else changes
-    number_parameter(request, "page", "1")
     places, numbers = numbered_page(request, range(listed), CHANGES_PER_PAGE)
     return context | {
         "results": results.result_lines(found, result),
@@ -227,6 +226,7 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
         "unlisted": changes - listed,
         **numbers,
         "may_undo": runs.is_undoable(found),
+        "may_resume": runs.is_resumable(found),
         "may_do": _may_run_for_real(request, found, params),
         "loses_data": found.operation in LOSING_OPERATIONS,
     }

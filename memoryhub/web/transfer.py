@@ -342,6 +342,15 @@ def _projects_over_cap(request: HttpRequest, report: reports.ImportReport) -> li
     return found
 
 
+def _resume_context(request: HttpRequest, run: MaintenanceRun) -> dict[str, Any]:
+    """Return whether an import that ended early can be resumed, or why not."""
+    if run.status != MaintenanceRun.Status.FAILED or run.undone_at:
+        return {"may_resume": False}
+    actor, restores = request_actor(request, full_clearance(request)), _may_restore_history(request)
+    refusal = jobs.resume_refusal(run, actor, restores=restores)
+    return {"may_resume": not refusal, "resume_refusal": refusal}
+
+
 def _import_context(
     request: HttpRequest, run: MaintenanceRun, choices: ImportChoices | None = None
 ) -> dict[str, Any]:
@@ -370,7 +379,7 @@ def _import_context(
         "previous_start": max(start - ERRORS_PER_PAGE, 0),
         "choices": (choices or ImportChoices(report, over_cap)) if may_import and report.counts else None,
         "may_do": may_import,
-        "may_resume": runs.is_resumable(run),
+        **_resume_context(request, run),
         "may_undo": _may_undo(request, run),
         "days": settings.MEMORYHUB.default_ttl_days,
         "over_cap": over_cap,

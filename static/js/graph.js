@@ -3,7 +3,7 @@
 (function () {
   "use strict";
   const NEAREST = 0.12; // smallest visible part of the width
-  const FAR = 1.7; // pixels of the picture for one of the screen; from here on, edges have no labels
+  const FAR = 2.3; // pixels of the picture for one of the screen; from here on, edges have no labels
   const LETTER = 6.6;
   const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
   let still = new Map(); // positions of nodes in the previous picture
@@ -14,6 +14,8 @@
     if (!svg || svg.dataset.live) return;
     svg.dataset.live = "yes";
     const frame = svg.closest(".graph-frame");
+    frame.classList.add("is-live");
+    if (svg.clientHeight > svg.clientWidth) transpose(svg);
     const whole = svg.viewBox.baseVal;
     const full = { x: whole.x, y: whole.y, w: whole.width, h: whole.height };
     const nodes = [...svg.querySelectorAll("a.node")].map(read);
@@ -22,7 +24,6 @@
     const words = [...svg.querySelectorAll(".edge-name")].map((text) => spots(text, edges[text.dataset.edge]));
     let box = { ...full };
 
-    frame.classList.add("is-live");
     for (const hidden of view.querySelectorAll(".graph-tools, .graph-help")) hidden.hidden = false;
 
     // Elements that keep their size on the screen are measured in its pixels.
@@ -45,10 +46,10 @@
       const w = widest();
       return within(full.x + (full.w - w) / 2, 0, w);
     }
-    // At first the picture is readable; on a small screen, the open node is in the middle.
+    // At first the picture is readable. If it is wider than the screen, the open node is in the middle.
     function first() {
       const w = full.h / shape();
-      if (w > full.w * 0.95) return all();
+      if (w > full.w * 0.8) return all();
       const about = open || { x: full.x + full.w / 2, y: full.y + full.h / 2 };
       return within(about.x - w / 2, about.y - (w * shape()) / 2, w);
     }
@@ -297,6 +298,25 @@
     if (status) status.textContent = view.dataset.status;
   }
 
+  // Exchange across and down, so that the whole picture fits a screen that is higher than wide.
+  function transpose(svg) {
+    const { x, y, width, height } = svg.viewBox.baseVal;
+    svg.setAttribute("viewBox", `${y} ${x} ${height} ${width}`);
+    for (const path of svg.querySelectorAll(".dust, .edges path")) {
+      path.setAttribute("transform", "matrix(0 1 1 0 0 0)");
+    }
+    for (const [selector, across, down] of [
+      ["circle", "cx", "cy"],
+      ["text", "x", "y"],
+    ]) {
+      for (const element of svg.querySelectorAll(selector)) {
+        const before = element.getAttribute(across);
+        element.setAttribute(across, element.getAttribute(down));
+        element.setAttribute(down, before);
+      }
+    }
+  }
+
   function read(element) {
     const dot = element.querySelector(".node-dot");
     const text = element.querySelector(".node-name");
@@ -318,7 +338,11 @@
     const places = [{ x: Number(text.getAttribute("x")), y: Number(text.getAttribute("y")) }];
     if (edge && !edge.getAttribute("d").includes("C")) {
       const length = edge.getTotalLength();
-      for (const share of [0.5, 0.62, 0.38, 0.72, 0.28, 0.82]) places.push(edge.getPointAtLength(length * share));
+      const turned = edge.hasAttribute("transform");
+      for (const share of [0.5, 0.62, 0.38, 0.72, 0.28, 0.82]) {
+        const { x, y } = edge.getPointAtLength(length * share);
+        places.push(turned ? { x: y, y: x } : { x, y });
+      }
     }
     return { text, places };
   }

@@ -10,6 +10,7 @@ import pytest
 from memoryhub.accounts import tokens
 from memoryhub.models import Fact, JournalEntry, Memory
 from tests.api.conftest import Agent, agent, is_problem, stored
+from tests.api.test_maintenance import worked
 from tests.capture.test_backfill import RUN, send
 from tests.clients import create_person, signed_in_client
 
@@ -79,3 +80,32 @@ def test_default_name_is_not_that_of_another_persons_agent(bob: Agent) -> None:
 def test_form_to_connect_an_agent_suggests_a_name_of_its_own(bob: Agent) -> None:
     client = signed_in_client(create_person("ada", "add_agenttoken", "view_agenttoken"))
     assert 'value="claude-code-ada"' in client.get("/connect/claude-code/").content.decode()
+
+
+def crowd(agent: Agent, name: str, count: int = 3) -> list[dict[str, Any]]:
+    """Store memories in a project and return the responses."""
+    texts = (f"{name} {number}" for number in range(count))
+    return [agent.post("/memories", {"content": text, "project": "p"}).json() for text in texts]
+
+
+def test_no_memory_of_the_other_agent_is_evicted(bob: Agent, eve: Agent, configure: Any) -> None:
+    configure(max_memories=3)
+    crowd(bob, "bob's")
+    [*_, last] = crowd(eve, "eve's", 5)
+    assert not Memory.objects.trashed().exists()
+    assert last["warnings"] == ["over_cap"]
+
+
+def test_maintenance_evicts_no_memory_of_the_other_agent(bob: Agent, eve: Agent, configure: Any) -> None:
+    crowd(bob, "bob's")
+    crowd(eve, "eve's", 5)
+    configure(max_memories=3)
+    assert worked(eve, operation="evict")["result"]["changes"] == 0
+    assert not Memory.objects.trashed().exists()
+
+
+def test_tokens_of_one_person_share_a_cap(agent: Callable[..., Agent], bob: Agent, configure: Any) -> None:
+    configure(max_memories=3)
+    crowd(bob, "first")
+    crowd(agent("secret", "claude-code", "bob"), "second", 1)
+    assert Memory.objects.trashed().get().content == "first 0"

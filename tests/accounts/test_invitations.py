@@ -11,7 +11,8 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub.accounts import invitations, people, roles
+from memoryhub.accounts import invitations, people
+from memoryhub.accounts.permissions import user_role
 from memoryhub.models import JournalEntry, Membership
 from tests.clients import signed_in_client
 
@@ -57,7 +58,7 @@ def test_form_offers_the_role_viewer_first(browser, member):
 
 
 def test_role_level_and_project_apply(link):
-    assert (roles.user_role(dora()), people.permitted_level(dora())) == ("curator", "private")
+    assert (user_role(dora()), people.permitted_level(dora())) == ("curator", "private")
     assert [one.project for one in Membership.objects.filter(user=dora())] == ["farm"]
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import base64
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
-from memoryhub.models import AgentToken, JournalEntry, OAuthClient, OAuthCode
+from memoryhub.accounts import oauth
+from memoryhub.models import AgentToken, JournalEntry, OAuthClient, OAuthCode, OAuthRefresh
 from tests.accounts.oauth_app import CALLBACK, CHALLENGE, HUB, METADATA, App, call, query_of, register
 from tests.cases import each
 
@@ -306,6 +309,32 @@ def test_reused_refresh_token_revokes_the_grant(app: App) -> None:
     assert app.refresh(third["refresh_token"]).json()["error"] == "invalid_grant"
     row = JournalEntry.objects.get(operation="revoke")
     assert row.detail["reused"] == "refresh token"
+
+
+def test_refresh_whose_response_was_lost_can_be_repeated(app: App) -> None:
+    first = app.connect()
+    lost = app.refresh(first["refresh_token"]).json()
+    second = app.refresh(first["refresh_token"]).json()
+    assert (call(second["access_token"]).status_code, call(lost["access_token"]).status_code) == (200, 401)
+    assert app.refresh(second["refresh_token"]).status_code == 200
+
+
+def test_app_notices_a_thief_who_repeats_its_refresh(app: App) -> None:
+    first = app.connect()
+    second = app.refresh(first["refresh_token"]).json()
+    stolen = app.refresh(first["refresh_token"]).json()
+    assert app.refresh(second["refresh_token"]).json()["error"] == "invalid_grant"
+    assert call(stolen["access_token"]).status_code == 401
+    assert app.refresh(stolen["refresh_token"]).json()["error"] == "invalid_grant"
+
+
+@pytest.mark.parametrize("later", [oauth.REFRESH_GRACE, -timedelta(hours=1)])
+def test_refresh_token_that_was_not_just_used_revokes_the_grant(app: App, later: timedelta) -> None:
+    first = app.connect()
+    second = app.refresh(first["refresh_token"]).json()
+    OAuthRefresh.objects.exclude(used_at=None).update(used_at=F("used_at") - later)
+    assert app.refresh(first["refresh_token"]).json()["error"] == "invalid_grant"
+    assert call(second["access_token"]).status_code == 401
 
 
 def test_refresh_token_of_another_client_is_refused(app: App, other: App) -> None:

@@ -8,8 +8,9 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from memoryhub.accounts import people, roles
+from memoryhub.accounts import people
 from memoryhub.accounts.clearance import is_confined
+from memoryhub.accounts.permissions import user_role
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import JournalEntry, Membership
 from tests.cases import each
@@ -110,7 +111,7 @@ def test_invalid_account_is_refused_with_a_reason(browser, bob, form, words):
 def test_role_and_level_are_granted(browser, bob):
     browser.post("/people/bob/rights/", rights(role="curator", level="private", is_staff="on"))
     user = fresh("bob")
-    assert (roles.user_role(user), people.permitted_level(user), user.is_staff) == (
+    assert (user_role(user), people.permitted_level(user), user.is_staff) == (
         "curator",
         "private",
         True,
@@ -169,7 +170,7 @@ def test_account_with_more_rights_cannot_be_changed(browser, chief, member):
 def test_no_one_closes_their_own_account(browser, chief):
     refused = browser.post("/people/chief/rights/", rights(level="private"))
     assert refused.status_code == 422
-    assert roles.user_role(fresh("chief")) == "administrator"
+    assert user_role(fresh("chief")) == "administrator"
 
 
 def test_closed_account_is_signed_out_at_once(browser, bob):

@@ -11,8 +11,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from memoryhub.access.policy import LEVELS, system_actor
-from memoryhub.accounts import people, roles, tokens
+from memoryhub.accounts import people, tokens
 from memoryhub.accounts.clearance import user_clearance
+from memoryhub.accounts.permissions import grantable_rights
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, JournalEntry, Membership
 from tests.accounts.conftest import seen
@@ -200,8 +201,8 @@ def test_permission_removed_from_a_role_removes_the_right_from_tokens(member):
 @pytest.mark.parametrize("lacking", ["delete_memory", "erase_memory"])
 def test_maintain_is_not_granted_without_the_permissions_to_remove_memories(member, lacking):
     permissions = {"add_maintenancerun", "delete_memory", "erase_memory"}
-    assert "maintain" in roles.grantable_rights(member(*permissions, name="whole"))
-    assert "maintain" not in roles.grantable_rights(member(*permissions - {lacking}))
+    assert "maintain" in grantable_rights(member(*permissions, name="whole"))
+    assert "maintain" not in grantable_rights(member(*permissions - {lacking}))
 
 
 def test_removed_permission_to_delete_removes_the_right_to_maintain_from_tokens(member):

@@ -4,6 +4,7 @@ import pytest
 from django.db import OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
+from django.test import Client
 
 from memoryhub.backends import schema, tables
 from memoryhub.backends.dialect import IS_POSTGRES
@@ -76,4 +77,4 @@ def test_healthz_works_without_a_database(monkeypatch):
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
 def test_other_methods_are_405(db, path):
-    is_problem(Agent().http.post(path), 405)
+    is_problem(Client(enforce_csrf_checks=True).post(path), 405)

@@ -191,6 +191,12 @@ def test_if_match_accepts_several_tags_and_a_star(bot):
     is_problem(bot.patch("/memories/nothere", {"title": "x"}, If_Match=tag), 404)
 
 
+@each("tag", ["not-quoted", "2026-01-01T00:00:00", '"unfinished'])
+def test_if_match_that_is_not_a_tag_is_412(bot, tag):
+    made = stored(bot)
+    is_problem(bot.patch(f"/memories/{made['id']}", {"title": "x"}, If_Match=tag), 412)
+
+
 def test_reading_does_not_change_the_etag(bot):
     made = stored(bot)
     tags = {bot.get(f"/memories/{made['id']}")["ETag"] for _ in range(3)}

@@ -85,7 +85,11 @@ def test_past_creation_date_can_be_imported(bot):
     "field, value",
     [
         *[("content", bad) for bad in ("", "  ", None, 1, [], "x" * 100_001, "nul\x00")],
-        *[(name, bad) for name in ("importance", "trust", "confidence") for bad in (-0.1, 1.1, "high", None)],
+        *[
+            (name, bad)
+            for name in ("importance", "trust", "confidence")
+            for bad in (-0.1, 1.1, "high", None, True)
+        ],
         ("type", "poem"),
         ("sensitivity", "cosmic"),
         ("scope", "galaxy"),
@@ -100,8 +104,10 @@ def test_past_creation_date_can_be_imported(bot):
         ("files_read", [1]),
         ("ttl_days", -1),
         ("ttl_days", 1e300),
+        ("ttl_days", True),
         ("discovery_tokens", -1),
         ("discovery_tokens", 10**30),
+        ("discovery_tokens", False),
         ("created_at", "yesterday"),
         ("created_at", "0001-01-01T00:00:00+23:59"),
         ("created_at", "9999-12-31"),

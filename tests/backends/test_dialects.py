@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -383,6 +383,14 @@ def test_server_that_was_lost_for_long_is_tried_again_within_ten_seconds():
         attempt.update_delay(now)
         now += attempt.delay
         assert attempt.delay < 10
+
+
+def test_command_for_missing_packages_works_in_a_clone(monkeypatch):
+    """The package index does not have memoryhub, and a clone may run in its own environment."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImproperlyConfigured) as refused:
+        _postgres({"ENGINE": "django.db.backends.postgresql", "NAME": "hub"})
+    assert f"{sys.executable} -m pip install 'psycopg[binary,pool]' pgvector" in str(refused.value)
 
 
 def test_numbers_in_the_address_of_the_database_are_checked():

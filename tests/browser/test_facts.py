@@ -133,6 +133,27 @@ def test_labels_around_a_busy_node_cover_no_other_on_a_phone(
     assert page.evaluate(_COVERED_LABELS) == []
 
 
+_OUTSIDE = """() => {
+  const frame = document.querySelector('.graph-frame').getBoundingClientRect();
+  return [...document.querySelectorAll('.node-dot, .node:not(.is-quiet) .node-name')].filter((one) => {
+    const box = one.getBoundingClientRect();
+    const isWide = box.left < frame.left - 1 || box.right > frame.right + 1;
+    return isWide || box.top < frame.top - 1 || box.bottom > frame.bottom + 1;
+  }).map((one) => one.parentNode.dataset.key);
+}"""
+
+
+@pytest.mark.parametrize("query", ["", "?node=board"], ids=["whole", "opened"])
+def test_the_graph_fits_a_phone(open_page: Any, reader: Any, world: Any, actor: Any, query: str) -> None:
+    for number in range(12):
+        draft = FactDraft(subject="board", predicate="has", object=f"part {number}")
+        services.create_fact(draft, actor)
+    page = open_page(f"{GRAPH}{query}", reader, viewport={"width": 390, "height": 844})
+    expect(page.locator(".graph-frame.is-live")).to_have_count(1)
+    assert page.locator(".node:not(.is-quiet)").count() > 8
+    assert page.evaluate(_OUTSIDE) == []
+
+
 def test_long_words_of_a_fact_fit_a_phone(open_page: Any, reader: Any, world: Any, actor: Any) -> None:
     draft = FactDraft(subject="s" * 90, predicate="p" * 90, object="o" * 90)
     services.create_fact(draft, actor)

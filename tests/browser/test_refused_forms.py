@@ -9,9 +9,8 @@ import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Locator, Page, Route, expect
 
-from memoryhub import memories
+from memoryhub import checks, memories
 from memoryhub.access.policy import Actor
-from memoryhub.checks import services
 from memoryhub.facts import services as fact_store
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, Memory, MemoryCheck
@@ -220,4 +219,4 @@ def test_memories_of_a_check_are_found_while_typing(
     expect(found.get_by_label("Tide tables")).to_be_checked()
     page.get_by_role("button", name="Save and run").click()
     expect(page.get_by_text("Check saved.")).to_be_visible()
-    assert services.to_draft(MemoryCheck.objects.get())["must_bring"] == [memory.uid]
+    assert checks.to_draft(MemoryCheck.objects.get())["must_bring"] == [memory.uid]

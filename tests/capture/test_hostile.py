@@ -13,6 +13,7 @@ from memoryhub import capture
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.api.events import _run_command
 from memoryhub.capture.classification import strip_generated_lines
+from memoryhub.capture.code_lines import view_file
 from memoryhub.capture.events import reduce_call
 from memoryhub.capture.observation import MAX_OUTPUT, observe, output_text, parse_commit_message
 from memoryhub.capture.statements import extract_findings
@@ -152,3 +153,13 @@ def test_hostile_command_in_a_prompt_takes_linear_time(part):
 def test_hostile_message_is_read_in_linear_time(read, part):
     short, long = (f"because {part * (length // len(part))}" for length in (1000, 8000))
     assert cost_ratio(read, long, short, enough=16) <= 16
+
+
+@pytest.mark.parametrize("part", ["\n", " \n", " ", "1"])
+def test_lines_of_a_hostile_file_are_read_in_linear_time(part):
+    def view(text):
+        given = {"file_path": "a.py"}
+        return view_file(observe("Read", given, {"text": text}, ""), given, {"text": text})
+
+    short, long = (f"a{part * (length // len(part))}b" for length in (1000, 8000))
+    assert cost_ratio(view, long, short, enough=16) <= 16

@@ -8,12 +8,11 @@ import pytest
 from django.contrib.auth.models import User
 from pydantic import ValidationError
 
-from memoryhub import memories
+from memoryhub import checks, memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.accounts.clearance import user_clearance
 from memoryhub.capture.projects import configure_project
-from memoryhub.checks import services
-from memoryhub.checks.services import CheckDraft, create_check, describe_failures, may_see_result, run_check
+from memoryhub.checks import CheckDraft, create_check, describe_failures, may_see_result, run_check
 from memoryhub.maintenance import runs
 from memoryhub.maintenance.executor import execute
 from memoryhub.maintenance.scheduler import enqueue_daily
@@ -83,7 +82,7 @@ def test_erased_memory_fails_without_its_title(check, remember, ada):
     memory = remember(ZEBRA, title="Zebras")
     one = check(must_words=[], must_bring=[memory.uid])
     memories.erase_memories([memory.uid], ada)
-    [text] = said(services.get_check(one.uid, ada.clearance), ada)
+    [text] = said(checks.get_check(one.uid, ada.clearance), ada)
     assert "a memory that no longer exists" in text
 
 
@@ -163,7 +162,7 @@ def test_check_that_names_a_hidden_memory_is_hidden(check, remember, ada, level)
     one = check(must_words=[], never_bring=[memory.uid])
     type(memory).objects.filter(pk=memory.pk).update(sensitivity=level)
     with pytest.raises(NotFound):
-        services.get_check(one.uid, Clearance())
+        checks.get_check(one.uid, Clearance())
 
 
 def test_check_has_the_strictest_level_of_its_memories(check, remember):
@@ -174,9 +173,9 @@ def test_check_has_the_strictest_level_of_its_memories(check, remember):
 def test_confined_person_sees_checks_of_their_projects_only(check):
     inside, outside, without = check(project="zoo"), check(project="circus"), check()
     bob = confine("bob", "zoo")
-    assert [one.uid for one in services.visible_checks(bob.clearance)] == [inside.uid]
+    assert [one.uid for one in checks.visible_checks(bob.clearance)] == [inside.uid]
     assert {outside.uid, without.uid} <= {
-        one.uid for one in services.visible_checks(system_actor("tests").clearance)
+        one.uid for one in checks.visible_checks(system_actor("tests").clearance)
     }
 
 
@@ -244,8 +243,8 @@ def test_private_part_of_a_prompt_is_not_stored(check):
 
 def test_changes_are_journaled_without_texts(check, ada):
     one = check(project="zoo")
-    services.update_check(one.uid, CheckDraft(prompt=PROMPT, must_words=["quagga"]), ada)
-    services.delete_check(one.uid, ada)
+    checks.update_check(one.uid, CheckDraft(prompt=PROMPT, must_words=["quagga"]), ada)
+    checks.delete_check(one.uid, ada)
     rows = JournalEntry.objects.filter(object_type="check").order_by("seq")
     assert [row.operation for row in rows] == ["check_create", "check_update", "check_delete"]
     assert "quagga" not in str([row.detail for row in rows])

@@ -79,6 +79,21 @@ class TestSearch:
         assert stored.id in row
         assert row.endswith("We <b>deploy</b> on Tuesdays")
 
+    def test_the_end_of_the_list_is_explained(
+        self, run: Run, client: Client, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for word in ("one", "two", "three"):
+            client.remember(f"deploy {word}")
+        run("search", "deploy", "--limit", "2")
+        assert "2 of 3 results, best first. Raise --limit to see more." in capsys.readouterr().err
+        run("search", "deploy")
+        explained = capsys.readouterr().err
+        assert "3 of 3 results, best first. Scores below 0.35 are left out" in explained
+        run("search", "deploy", "--min-score", "0.99")
+        printed = capsys.readouterr()
+        assert printed.out == "No memory matches.\n"
+        assert printed.err == "Scores below 0.99 are left out; lower the limit with --min-score.\n"
+
     def test_filters_and_limit_apply(self, run: Run, client: Client, printed: Printed) -> None:
         client.remember("deploy one", project="web", tags=["ops"])
         client.remember("deploy two", project="api", tags=["ops"])
@@ -262,7 +277,7 @@ class TestConnection:
     def test_missing_keyring_is_named(self, home: object, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("MEMORYHUB_TOKEN")
         monkeypatch.setitem(sys.modules, "keyring", None)
-        with pytest.raises(ConfigurationError, match=r"memoryhub\[keyring\]"):
+        with pytest.raises(ConfigurationError, match=r"pip install keyring"):
             credentials.find_token("http://hub")
 
     def test_unusable_keyring_is_reported(

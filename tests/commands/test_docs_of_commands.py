@@ -11,8 +11,8 @@ from django.core.management import get_commands, load_command_class
 from django.core.management.base import BaseCommand
 
 from memoryhub.backends.postgres import server
-from memoryhub.management.commands.show_config import operator_table, tunables_table
 from memoryhub.ops import checks
+from tools.settings_tables import operator_table, tunables_table
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 COMMANDS = sorted(name for name, app in get_commands().items() if app == "memoryhub")
@@ -75,7 +75,7 @@ def test_every_command_and_option_explains_itself(name):
 def test_the_tables_of_settings_are_what_the_configuration_says(table):
     documented = (DOCS / "configuration.md").read_text("utf-8")
     for row in table().splitlines():
-        assert row in documented, "run manage.py show_config --markdown and put its tables into the page"
+        assert row in documented, "run python -m tools.settings_tables and put its tables into the page"
     keys = re.findall(r"^\| `(\w+)` \|", documented, re.MULTILINE)
     assert len(keys) == len(operator_table().splitlines() + tunables_table().splitlines()) - 4
 

@@ -1,15 +1,15 @@
-"""``manage.py replay``: a recorded session through the endpoint, in this process or over HTTP."""
+"""``manage.py replay``: a recorded session through the hook endpoint."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
-from django.core.management import CommandError, call_command
 
-from memoryhub.accounts.tokens import issue_token
 from memoryhub.models import AgentToken, Event, Memory, Session
+from memoryhub.ops.replay import HubClient
 
 COMMIT = (
     "git commit -m 'fix(rates): round once at the end' -m 'Because cents got lost between two currencies.'"
@@ -158,31 +158,22 @@ def test_speed_is_time(run, transcript, monkeypatch):
     [
         (["--speed", "-1"], "--speed must be"),
         (["--speed", "nan"], "--speed must be"),
-        (["--url", "ftp://hub"], "--url must be an address"),
-        (["--url", "http://127.0.0.1:9"], "--url needs a token"),
-        (["--url", "http://127.0.0.1:9", "--token", "mh_x"], "the hub at http://127.0.0.1:9: no answer"),
         (["--project", "x" * 300], "--project:"),
     ],
 )
-def test_options_that_make_no_sense_are_named(run, transcript, monkeypatch, options, reason):
-    monkeypatch.delenv("MEMORYHUB_TOKEN", raising=False)
+def test_options_that_make_no_sense_are_named(run, transcript, options, reason):
     done = run("replay", transcript(*SESSION), *options)
     assert done.code == 1
     assert reason in done.err
 
 
-@pytest.mark.slow
-@pytest.mark.django_db(transaction=True)
-def test_a_running_hub_is_played_to_over_http(live_server, transcript, actor, capsys):
-    _, token = issue_token("player", "ada", "secret", ["read", "write"], actor=actor)
-    options = {"url": live_server.url, "token": token}
-    for expected in ("6 accepted", "1 accepted, 5 known"):
-        call_command("replay", str(transcript(*SESSION)), **options)
-        out = capsys.readouterr().out
-        assert f"Replayed 6 hooks into the hub at {live_server.url}: {expected}" in out
-    assert "Round once at the end" in out
-    with pytest.raises(CommandError, match=r"the hub at .*: "):
-        call_command("replay", str(transcript(*SESSION)), url=live_server.url, token="mh_wrong")
+def test_a_refused_token_ends_the_replay(run, transcript, monkeypatch):
+    refused = nullcontext(HubClient("mh_wrong"))
+    monkeypatch.setattr("memoryhub.management.commands.replay.connect_in_process", lambda *_: refused)
+    done = run("replay", transcript(*SESSION))
+    assert done.code == 1
+    assert "the store " in done.err
+    assert "line 1" not in done.err
 
 
 def test_a_refused_hook_is_reported_and_the_rest_is_played(run, transcript):

@@ -62,7 +62,7 @@ def test_a_flag_is_written_as_toml_has_it(run, settings):
     assert "MEMORYHUB_DEBUG = true" in run("show_config").out
 
 
-@pytest.mark.parametrize("shape", [[], ["--json"], ["--changed"], ["--markdown"]])
+@pytest.mark.parametrize("shape", [[], ["--json"], ["--changed"]])
 def test_no_secret_is_shown(run, settings, monkeypatch, shape):
     settings.SECRET_KEY = "swordfish-" * 6
     settings.DATABASE_URL = "sqlite://user:swordfish@host/store.db"

@@ -76,9 +76,10 @@ def snapshot(store_home: Path, tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Nodes on a PostgreSQL server of their own."""
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Nodes on a PostgreSQL server of their own. A module may set ``CLUSTER`` to a class for its nodes."""
+    kind = getattr(request.module, "CLUSTER", Cluster)
     with postgres.started() as database:
-        made = Cluster(tmp_path_factory.mktemp("cluster"), database)
+        made = kind(tmp_path_factory.mktemp("cluster"), database)
         yield made
         made.stop()

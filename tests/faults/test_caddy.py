@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -65,12 +64,7 @@ class Proxied(Cluster):
         super().stop()
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
-    with postgres.started() as database:
-        made = Proxied(tmp_path_factory.mktemp("proxied"), database)
-        yield made
-        made.stop()
+CLUSTER = Proxied
 
 
 def test_reads_are_answered_while_a_node_is_killed(cluster: Proxied) -> None:

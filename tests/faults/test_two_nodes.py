@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -93,52 +92,49 @@ class Pair(Cluster):
         return uid
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with postgres.started() as database:
-        made = Pair(tmp_path_factory.mktemp("pair"), database)
-        yield made
-        made.stop()
+CLUSTER = Pair
 
 
-def test_memory_erased_on_one_node_is_nowhere_on_the_other(pair: Pair) -> None:
-    first, second = pair.nodes
-    uid = pair.store_everywhere(MARK)
-    assert {"/memories/?q=lighthouse", f"/memories/{uid}/"} <= set(pair.containing(second, MARK, uid))
-    assert pair.ask(first, "DELETE", f"{mixed.MEMORIES}/{uid}?hard=true")[0] == 200
-    assert pair.containing(second, MARK, uid) == []
-    assert pair.containing(first, MARK, uid) == []
-    assert pair.tables_containing(MARK) == []
-    assert pair.files_containing(MARK) == []
+def test_memory_erased_on_one_node_is_nowhere_on_the_other(cluster: Pair) -> None:
+    first, second = cluster.nodes
+    uid = cluster.store_everywhere(MARK)
+    assert {"/memories/?q=lighthouse", f"/memories/{uid}/"} <= set(cluster.containing(second, MARK, uid))
+    assert cluster.ask(first, "DELETE", f"{mixed.MEMORIES}/{uid}?hard=true")[0] == 200
+    assert cluster.containing(second, MARK, uid) == []
+    assert cluster.containing(first, MARK, uid) == []
+    assert cluster.tables_containing(MARK) == []
+    assert cluster.files_containing(MARK) == []
     vectors = "SELECT count(*) FROM {} WHERE memory_id NOT IN (SELECT id FROM memoryhub_memory)"
     for table in ("memoryhub_embedding", "memoryhub_vector_index"):
-        assert pair.execute(vectors.format(table)) == [(0,)]
+        assert cluster.execute(vectors.format(table)) == [(0,)]
 
 
-def test_secret_redacted_on_one_node_is_nowhere_on_the_other(pair: Pair) -> None:
-    first, second = pair.nodes
-    uid = pair.store_everywhere(TOKEN)
-    assert {"/memories/?q=lighthouse", f"/memories/{uid}/"} <= set(pair.containing(second, TOKEN, uid))
+def test_secret_redacted_on_one_node_is_nowhere_on_the_other(cluster: Pair) -> None:
+    first, second = cluster.nodes
+    uid = cluster.store_everywhere(TOKEN)
+    assert {"/memories/?q=lighthouse", f"/memories/{uid}/"} <= set(cluster.containing(second, TOKEN, uid))
     manage(first.environment, "scan_secrets", "--redact")
-    assert pair.containing(second, TOKEN, uid) == []
-    assert pair.containing(first, TOKEN, uid) == []
-    assert pair.tables_containing(TOKEN.lower()) == []
-    assert pair.tables_containing(TOKEN) == []
-    assert pair.files_containing(TOKEN) == []
-    assert "[secret removed]" in pair.open(second, f"/memories/{uid}/")[1]
+    assert cluster.containing(second, TOKEN, uid) == []
+    assert cluster.containing(first, TOKEN, uid) == []
+    assert cluster.tables_containing(TOKEN.lower()) == []
+    assert cluster.tables_containing(TOKEN) == []
+    assert cluster.files_containing(TOKEN) == []
+    assert "[secret removed]" in cluster.open(second, f"/memories/{uid}/")[1]
 
 
-def test_pages_of_erased_rows_are_vacuumed_after_the_request(pair: Pair) -> None:
-    uid = pair.store_everywhere(f"vacuumed {uuid4()}")
-    before = pair.execute("SELECT vacuum_count FROM pg_stat_user_tables WHERE relname = 'memoryhub_memory'")
-    assert pair.ask(pair.nodes[0], "DELETE", f"{mixed.MEMORIES}/{uid}?hard=true")[0] == 200
-    until(lambda: pair.execute("SELECT count(*) FROM memoryhub_erasing") == [(0,)])
+def test_pages_of_erased_rows_are_vacuumed_after_the_request(cluster: Pair) -> None:
+    uid = cluster.store_everywhere(f"vacuumed {uuid4()}")
+    before = cluster.execute(
+        "SELECT vacuum_count FROM pg_stat_user_tables WHERE relname = 'memoryhub_memory'"
+    )
+    assert cluster.ask(cluster.nodes[0], "DELETE", f"{mixed.MEMORIES}/{uid}?hard=true")[0] == 200
+    until(lambda: cluster.execute("SELECT count(*) FROM memoryhub_erasing") == [(0,)])
     after = "SELECT vacuum_count FROM pg_stat_user_tables WHERE relname = 'memoryhub_memory'"
-    until(lambda: pair.execute(after) > before)
+    until(lambda: cluster.execute(after) > before)
 
 
-def test_export_of_one_node_while_another_writes_can_be_restored(pair: Pair, tmp_path: Path) -> None:
-    first, second = pair.nodes
+def test_export_of_one_node_while_another_writes_can_be_restored(cluster: Pair, tmp_path: Path) -> None:
+    first, second = cluster.nodes
     ending = threading.Event()
     reported: list[int] = []
 
@@ -148,8 +144,8 @@ def test_export_of_one_node_while_another_writes_can_be_restored(pair: Pair, tmp
             data = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_response": "done"}
             for event in ({"event": "session:start"}, {"event": "tool:post", "data": data}):
                 body = {"session_id": session, "project": "quays", **event}
-                reported.append(pair.ask(first, "POST", "/api/v1/events", body)[0])
-            pair.ask(first, "POST", mixed.MEMORIES, {"content": f"{session} ended", "session_id": session})
+                reported.append(cluster.ask(first, "POST", "/api/v1/events", body)[0])
+            cluster.ask(first, "POST", mixed.MEMORIES, {"content": f"{session} ended", "session_id": session})
 
     writer = threading.Thread(target=report_events)
     writer.start()
@@ -157,7 +153,7 @@ def test_export_of_one_node_while_another_writes_can_be_restored(pair: Pair, tmp
         until(lambda: len(reported) > 20)
         files = []
         for number in range(2):
-            status, content = pair.open(second, "/transfer/export/?whole=on")
+            status, content = cluster.open(second, "/transfer/export/?whole=on")
             assert status == 200
             files.append(tmp_path / f"export-{number}.jsonl")
             files[-1].write_text(content)

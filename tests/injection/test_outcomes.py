@@ -18,6 +18,7 @@ from memoryhub.transfer.schema import MemoryLine, memory_history
 from tests.capture.conftest import agent, agent_session, bot, no_injection_deadline, open_session
 from tests.cases import each
 from tests.clients import create_person, signed_in_client
+from tests.cost import cost_ratio
 
 __all__ = ["agent", "agent_session", "bot", "no_injection_deadline", "open_session"]
 
@@ -330,3 +331,14 @@ def test_page_rates_and_undoes(shown):
     numbers = dict(re.findall(r'name="(first|last)" value="(\d+)"', answer.content.decode()))
     client.post(undo, {**numbers, "next": back})
     assert counts(shown) == (0, 0)
+
+
+@pytest.mark.parametrize("part", ["\n", " \n", "$ \n", "` "])
+def test_commands_of_a_hostile_memory_are_read_in_linear_time(part):
+    short, long = (f"a{part * (length // len(part))}b" for length in (1000, 8000))
+    assert cost_ratio(outcomes.find_commands, long, short, enough=16) <= 16
+
+
+def test_commands_of_a_memory_are_those_in_backquotes_and_behind_a_prompt():
+    text = "Run `make fixed` first.\n\n  $ make all\n$\nno command"
+    assert outcomes.find_commands(text) == {"make fixed", "make all"}

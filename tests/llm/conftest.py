@@ -1,4 +1,4 @@
-"""A chat endpoint that misbehaves on demand, and a meter that records its calls."""
+"""A chat endpoint that misbehaves on demand, and a ledger that records its calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from memoryhub.core.http_client import CircuitBreaker
-from memoryhub.llm import Chat, EndpointChat, LlmSettings, ModelError
+from memoryhub.llm import Chat, EndpointChat, LlmSettings, ModelError, Settle
 from tests.llm import servers
 
 KEY = "sk-a-key-that-is-never-shown"
@@ -17,25 +17,22 @@ MODEL = "tiny-chat"
 
 @dataclass
 class Ledger:
-    """A meter with a call limit. Each entry has reserved, prompt and completion tokens, and failed."""
+    """Reservations with a call limit. Each entry has reserved, prompt and completion tokens, and failed."""
 
     most: int = 100
     charges: list[list[object]] = field(default_factory=list)
 
-    def reserve(self, model: str, tokens: int) -> Entry:
+    def reserve(self, model: str, tokens: int) -> Settle:
         if len(self.charges) >= self.most:
             raise ModelError("no more calls")
-        self.charges.append([tokens])
-        return Entry(self.charges[-1])
+        row: list[object] = [tokens]
+        self.charges.append(row)
 
+        def settle(prompt_tokens: int, completion_tokens: int, *, failed: bool = False) -> None:
+            assert len(row) == 1, "settled twice"
+            row.extend([prompt_tokens, completion_tokens, failed])
 
-@dataclass
-class Entry:
-    row: list[object]
-
-    def settle(self, prompt_tokens: int, completion_tokens: int, *, failed: bool = False) -> None:
-        assert len(self.row) == 1, "settled twice"
-        self.row += [prompt_tokens, completion_tokens, failed]
+        return settle
 
 
 @pytest.fixture
@@ -56,6 +53,6 @@ def chat(endpoint: servers.ChatServer, ledger: Ledger) -> Callable[..., Chat]:
 
     def made(**fields: object) -> Chat:
         usual = {"url": endpoint.url, "model": MODEL, "key": KEY, "timeout_seconds": 10.0, "tries": 3}
-        return EndpointChat(LlmSettings("openai", **{**usual, **fields}), ledger, CircuitBreaker())
+        return EndpointChat(LlmSettings("openai", **{**usual, **fields}), ledger.reserve, CircuitBreaker())
 
     return made

@@ -4,76 +4,79 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Any
 
 import pytest
 from django.db import connection
 
 from memoryhub.extraction import services
-from memoryhub.extraction.services import Budget, DailyUsage
-from memoryhub.llm import ModelError
+from memoryhub.extraction.services import DailyUsage, reserve_in_budget
+from memoryhub.llm import ModelError, Reserve
 from memoryhub.models import ModelUse
 
 DAY = date(2026, 3, 1)
 
 
 @pytest.fixture
-def budget(db: None) -> Budget:
-    return Budget(lambda: datetime(2026, 3, 1, 12, tzinfo=UTC))
+def reserve(db: None) -> Reserve:
+    return partial(reserve_in_budget, now=datetime(2026, 3, 1, 12, tzinfo=UTC))
 
 
-def test_reservation_is_replaced_by_the_use(budget: Budget) -> None:
-    charge = budget.reserve("tiny", 1000)
+def test_reservation_is_replaced_by_the_use(reserve: Reserve) -> None:
+    settle = reserve("tiny", 1000)
     assert services.usage_on(DAY) == DailyUsage(1, 0, 1000, 0)
-    charge.settle(40, 5)
+    settle(40, 5)
     assert services.usage_on(DAY) == DailyUsage(1, 0, 40, 5)
 
 
-def test_failure_is_counted(budget: Budget) -> None:
-    budget.reserve("tiny", 1000).settle(0, 0, failed=True)
+def test_failure_is_counted(reserve: Reserve) -> None:
+    settle = reserve("tiny", 1000)
+    settle(0, 0, failed=True)
     assert services.usage_on(DAY) == DailyUsage(1, 1, 0, 0)
 
 
-def test_call_limit_is_enforced(budget: Budget, configure: Any) -> None:
+def test_call_limit_is_enforced(reserve: Reserve, configure: Any) -> None:
     configure(llm_daily_calls=2)
     for _ in range(2):
-        budget.reserve("tiny", 10).settle(1, 1)
+        settle = reserve("tiny", 10)
+        settle(1, 1)
     with pytest.raises(ModelError, match="2 calls of today are used up"):
-        budget.reserve("tiny", 10)
+        reserve("tiny", 10)
     assert services.usage_on(DAY).calls == 2
 
 
-def test_token_limit_is_enforced(budget: Budget, configure: Any) -> None:
+def test_token_limit_is_enforced(reserve: Reserve, configure: Any) -> None:
     configure(llm_daily_tokens=1000)
-    budget.reserve("tiny", 900)
+    reserve("tiny", 900)
     with pytest.raises(ModelError, match="are not enough for 200 more"):
-        budget.reserve("tiny", 200)
-    budget.reserve("tiny", 100)
+        reserve("tiny", 200)
+    reserve("tiny", 100)
 
 
-def test_budget_is_shared_by_all_models(budget: Budget, configure: Any) -> None:
+def test_budget_is_shared_by_all_models(reserve: Reserve, configure: Any) -> None:
     configure(llm_daily_calls=1)
-    budget.reserve("one", 10)
+    reserve("one", 10)
     with pytest.raises(ModelError):
-        budget.reserve("other", 10)
+        reserve("other", 10)
 
 
-def test_zero_is_no_limit(budget: Budget, configure: Any) -> None:
+def test_zero_is_no_limit(reserve: Reserve, configure: Any) -> None:
     configure(llm_daily_calls=0, llm_daily_tokens=0)
     for _ in range(3):
-        budget.reserve("tiny", 10**9)
+        reserve("tiny", 10**9)
 
 
 def test_next_day_starts_at_zero(db: None, configure: Any) -> None:
     configure(llm_daily_calls=1)
-    Budget(lambda: datetime(2026, 3, 1, 23, 59, tzinfo=UTC)).reserve("tiny", 10)
-    Budget(lambda: datetime(2026, 3, 2, 0, 0, tzinfo=UTC)).reserve("tiny", 10)
+    reserve_in_budget("tiny", 10, datetime(2026, 3, 1, 23, 59, tzinfo=UTC))
+    reserve_in_budget("tiny", 10, datetime(2026, 3, 2, 0, 0, tzinfo=UTC))
     assert [spent.calls for _, spent in services.recent_usage(3, date(2026, 3, 2))] == [1, 1, 0]
 
 
-def test_settling_after_midnight_counts_for_the_day_before(budget: Budget) -> None:
-    charge = budget.reserve("tiny", 10)
-    charge.settle(3, 4)
+def test_settling_after_midnight_counts_for_the_day_before(reserve: Reserve) -> None:
+    settle = reserve("tiny", 10)
+    settle(3, 4)
     assert ModelUse.objects.get().day == DAY
 
 
@@ -84,7 +87,7 @@ def test_concurrent_requests_respect_the_budget(configure: Any) -> None:
 
     def ask() -> None:
         try:
-            Budget().reserve("tiny", 10)
+            reserve_in_budget("tiny", 10)
         except ModelError:
             refused.append(1)
         finally:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, date, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,8 @@ from django.utils import timezone
 
 from memoryhub.access.policy import system_actor
 from memoryhub.audit import journal
+from memoryhub.backends.dialect import sql
+from memoryhub.core.database import is_postgres
 from memoryhub.maintenance import nodes
 from memoryhub.models import JournalEntry, Memory, ServerProcess
 from memoryhub.ops import copying
@@ -46,24 +49,52 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def migrated_target(target: Path, migrated_store: Path) -> Path:
-    """A target with empty tables, so that the child process needs no time to make them."""
-    shutil.copyfile(migrated_store, target)
+    """A target with empty tables, so that the child process needs no time to make them.
+
+    Only tests on SQLite make the copied store.
+    """
+    if migrated_store.exists():
+        shutil.copyfile(migrated_store, target)
     return target
 
 
 def rows_of(path: Path | None) -> dict[str, list[Any]]:
     """Return the stored values of all copied tables: of a file, or of the store in use."""
-    tables = [model._meta.db_table for model in copying.find_models()]
     if path is None:
         with connection.cursor() as cursor:
-            return {one: sorted(cursor.execute(f"SELECT * FROM {one}").fetchall()) for one in tables}
-    converting = sqlite3.PARSE_DECLTYPES | sqlite3.PARSE_COLNAMES  # as Django does
-    with closing(sqlite3.connect(path, detect_types=converting)) as file:
-        return {one: sorted(file.execute(f"SELECT * FROM {one}").fetchall()) for one in tables}
+            return _read_tables(cursor, *sql.JOURNAL_COPIES)
+    with closing(sqlite3.connect(path)) as file:
+        return _read_tables(file.cursor())
+
+
+def _read_tables(cursor: Any, text_of_detail: str = "detail") -> dict[str, list[Any]]:
+    """``text_of_detail``: the column with the exact text of a detail of the journal."""
+    found = {}
+    for model in copying.find_models():
+        columns = [str(field.column) for field in model._meta.concrete_fields]
+        if model is JournalEntry:
+            columns[columns.index("detail")] = text_of_detail
+        names = ", ".join(f'"{column}"' for column in columns)
+        cursor.execute(f"SELECT {names} FROM {model._meta.db_table}")
+        found[model._meta.db_table] = sorted((tuple(map(_as_sqlite, row)) for row in cursor), key=repr)
+    return found
+
+
+def _as_sqlite(value: Any) -> Any:
+    """Return a value as SQLite stores it."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, memoryview):
+        return bytes(value)
+    if isinstance(value, datetime):
+        return str(value.astimezone(UTC).replace(tzinfo=None))
+    return str(value) if isinstance(value, date) else value
 
 
 def differences(first: dict[str, list[Any]], second: dict[str, list[Any]]) -> list[Any]:
     """Return the rows that only one of the two has."""
+    if is_postgres():
+        first, second = sort_documents(first), sort_documents(second)
     return [
         (name, set(map(repr, first[name])) ^ set(map(repr, second[name])))
         for name in first
@@ -170,7 +201,8 @@ def test_difference_between_the_stores_is_reported(
 
     def tamper(*arguments: Any) -> None:
         with closing(sqlite3.connect(migrated_target)) as file:
-            file.execute("UPDATE memoryhub_memory SET importance = 0.123 WHERE id = 1")
+            first = "SELECT min(id) FROM memoryhub_memory"
+            file.execute(f"UPDATE memoryhub_memory SET importance = 0.123 WHERE id = ({first})")
             file.execute("DELETE FROM memoryhub_label WHERE id = (SELECT max(id) FROM memoryhub_label)")
             file.commit()
         compare(*arguments)
@@ -195,6 +227,14 @@ def test_served_store_is_not_copied(run: Callable[..., Ran], target: Path) -> No
     ran = run("copy_store", "--to", f"sqlite:///{target}")
     assert ran.err == "node web-2 serves the store; stop all servers first"
     assert not target.exists()
+
+
+def test_replica_of_the_source_is_not_used_for_the_target(
+    run: Callable[..., Ran], migrated_target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_REPLICA_URL", "postgres://replica.example.org/hub")
+    ran = run("copy_store", "--to", f"sqlite:///{migrated_target}")
+    assert (ran.code, ran.err) == (0, "")
 
 
 def test_unusable_target_is_refused_with_a_reason(run: Callable[..., Ran], target: Path) -> None:

@@ -286,6 +286,21 @@ def test_upstream_argument_names_are_accepted(bot, remember):
     assert result(run(bot, "letsgo", "summarize_old", max_age_days=3, min_entries=2))["created"] == 0
 
 
+def test_lists_state_their_order_and_why_they_end(bot, remember):
+    for number in range(3):
+        remember(f"zebra number {number}", files_read=["zoo.py"], concepts=["gotcha"])
+    found = bot.tool("search_memories", query="zebra", limit=2)
+    assert (found["total"], found["order"], found["min_score"]) == (3, "-score", 0.35)
+    assert bot.tool("search_memories", query="zebra", min_score=1.0)["min_score"] == 1.0
+    for name, given in (
+        ("list_memories", {}),
+        ("search_by_file", {"path": "zoo.py"}),
+        ("search_by_concept", {"concept": "gotcha"}),
+    ):
+        part, whole = bot.tool(name, limit=2, **given), bot.tool(name, **given)
+        assert (part["order"], part["has_more"], whole["has_more"]) == ("-updated_at", True, False)
+
+
 def test_list_continues_at_an_offset(bot, remember):
     made = [remember(f"memory number {n}").uid for n in range(5)]
     first = result(run(bot, "letsgo", "list_memories", limit=3))

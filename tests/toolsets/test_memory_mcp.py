@@ -157,6 +157,7 @@ def test_same_content_without_importance_keeps_its_own(mcp):
         ({"content": "x", "importance": 11}, "importance"),
         ({"content": "x", "importance": -1}, "importance"),
         ({"content": "x", "importance": "high"}, "importance"),
+        ({"content": "x", "importance": True}, "importance"),
         ({"content": "x", "sensitivity": "cosmic"}, "sensitivity"),
     ],
 )

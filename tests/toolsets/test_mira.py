@@ -32,6 +32,11 @@ ERRORS = [
         "confidence",
     ),
     (
+        {"action": "remember", "content": "x", "confidence": True},
+        "Invalid confidence: Must be 0.0–1.0",
+        "confidence",
+    ),
+    (
         {"action": "remember", "content": "x", "scope": "galaxy"},
         "Invalid scope: Must be `personal`, `project`, or `team`",
         "scope",

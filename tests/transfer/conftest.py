@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 
 from memoryhub import capture, memories
 from memoryhub.access.policy import LEVELS, Actor, Clearance
-from memoryhub.checks.services import CheckDraft, create_check
+from memoryhub.checks import CheckDraft, create_check
 from memoryhub.facts import services
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch

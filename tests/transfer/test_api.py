@@ -11,6 +11,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from memoryhub.audit.journal import MAX_NAMED_IDS
 from memoryhub.maintenance import executor
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Session, UploadPart
+from memoryhub.transfer import uploads
 from tests.api.conftest import API, agent, bad_fields, bot, is_problem
 from tests.transfer.conftest import as_line, of_kind, raw_out, wipe
 
@@ -243,6 +244,17 @@ def test_import_beyond_the_current_token_scope_cannot_be_resumed(bot, agent, bey
     narrower = agent(**beyond)
     assert narrower.post(f"/import/{uid}/resume").status_code in (403, 404)
     assert MaintenanceRun.objects.get(uid=uid).status == "failed"
+
+
+def test_import_without_its_file_is_not_resumable(bot):
+    uid = send(bot, lines({"content": "x"})).json()["id"]
+    bot.post(f"/import/{uid}/stop")
+    assert bot.get(f"/import/{uid}").json()["resumable"]
+    uploads.delete_upload(MaintenanceRun.objects.get(uid=uid).params["upload"])
+    assert not bot.get(f"/import/{uid}").json()["resumable"]
+    refusal = bot.post(f"/import/{uid}/resume")
+    is_problem(refusal, 409)
+    assert "upload it again" in refusal.json()["detail"]
 
 
 def test_restore_cannot_be_resumed_without_maintain_permission(bot, agent):

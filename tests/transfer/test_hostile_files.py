@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 
@@ -9,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memoryhub.transfer.formats import FORMATS
 from memoryhub.transfer.formats.hub import HubFormat
 from memoryhub.transfer.formats.markdown import MarkdownFormat
 from memoryhub.transfer.jsonl import LineReader
-from memoryhub.transfer.records import InvalidItem, ReadOptions
+from memoryhub.transfer.records import InvalidItem, ReadOptions, Record
 from memoryhub.transfer.schema import HISTORY_LINES, FactLine, MemoryLine
+from tests.cost import cost_ratio
 
 KINDS = {"memory": MemoryLine, "fact": FactLine, **HISTORY_LINES}
 ANY = st.recursive(
@@ -70,3 +73,34 @@ def test_too_large_document_is_refused():
     [item] = items_of(json.dumps({**session, "state": {"k": "x" * 300_000}}).encode())
     assert isinstance(item, InvalidItem)
     assert str(item.problems[0]) == "state: is larger than anything that the hub writes"
+
+
+def read_file(format, path, text):
+    path.write_text(text)
+    return list(FORMATS[format].read(path, ReadOptions()))
+
+
+def hostile_files(text):
+    """Return for each format a file with this text where the format is most often read closely."""
+    saved = {"content_type": "model_editable_context", "model_set_context": text}
+    mapping = {"a": {"message": {"content": saved, "create_time": 1.0}}}
+    return {
+        "markdown": f"# Title\n\n{text}\n\n# End\n",
+        "basic-memory": f"---\ntitle: a\npermalink: b\n---\n{text}",
+        "chatgpt": json.dumps([{"id": "a", "mapping": mapping}]),
+        "claude": json.dumps([{"uuid": "a", "conversations_memory": text}]),
+    }
+
+
+@pytest.mark.parametrize("format", ["markdown", "basic-memory", "chatgpt", "claude"])
+@pytest.mark.parametrize("part", ["\n", " ", "<!--", "![", "[](", "- [", "**", "_a"])
+def test_hostile_text_is_read_in_linear_time(format, part, tmp_path):
+    short, long = (hostile_files(f"# a{part * (length // len(part))}b")[format] for length in (2000, 16_000))
+    run = functools.partial(read_file, format, tmp_path / "x")
+    assert cost_ratio(run, long, short, enough=16) <= 16
+
+
+def test_unfinished_comment_of_markdown_is_text(tmp_path):
+    items = read_file("markdown", tmp_path / "x.md", "- one <!-- a -->\n- two\n\n<!-- c")
+    texts = [item.draft.content for item in items if isinstance(item, Record)]
+    assert texts == ["one", "two", "<!-- c"]

@@ -20,13 +20,13 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def enter_node(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def enter_node(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Continue as another node, with a home of its own and the same database."""
     monkeypatch.setattr(uploads, "is_postgres", lambda: True)
     monkeypatch.setattr(uploads, "_PART_BYTES", 100)
 
-    def enter(name: str) -> None:
-        settings.NODE_NAME, settings.HOME = name, tmp_path / name
+    def enter(name: str, home: str = "") -> None:
+        settings.NODE_NAME, settings.HOME = name, tmp_path / (home or name)
 
     enter("a")
     return enter
@@ -45,8 +45,9 @@ def test_another_node_imports_the_upload(enter_node: Callable[[str], None], acto
     assert not UploadPart.objects.exists(), "the file is not needed any more"
 
 
-def test_import_begun_on_another_node_finds_its_ids(
-    enter_node: Callable[[str], None], actor: Actor, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("node", [["b"], ["a", "an empty home"]], ids=["another node", "new container"])
+def test_import_begun_with_another_home_finds_its_ids(
+    enter_node: Callable[..., None], actor: Actor, monkeypatch: pytest.MonkeyPatch, node: list[str]
 ) -> None:
     """The fact at the end refers to a memory that the first node imported."""
     monkeypatch.setattr(jobs, "_FIRST_BATCH", 2)
@@ -63,7 +64,7 @@ def test_import_begun_on_another_node_finds_its_ids(
         executor.execute(run, watcher=die)
     assert Memory.objects.exists()
     MaintenanceRun.objects.update(status="queued")
-    enter_node("b")
+    enter_node(*node)
     run.refresh_from_db()
     assert executor.execute(run)
     assert run.status == "done"

@@ -77,7 +77,11 @@ def test_bundle_with_its_digest_is_cached_forever(client: Client) -> None:
     bundle = static_files.find_bundle("bundles/base.js")
     assert bundle
     assert "immutable" in client.get("/static/bundles/base.js", {"v": bundle.digest})["Cache-Control"]
-    assert client.get("/static/bundles/base.js", {"v": "old"})["Cache-Control"] == "max-age=3600, public"
+    assert client.get("/static/bundles/base.js")["Cache-Control"] == "max-age=3600, public"
+
+
+def test_bundle_at_the_url_of_another_version_is_not_cached(client: Client) -> None:
+    assert client.get("/static/bundles/base.js", {"v": "old"})["Cache-Control"] == "no-cache"
 
 
 def test_unchanged_bundle_is_not_sent_again(client: Client) -> None:

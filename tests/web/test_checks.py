@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from memoryhub.checks import services
+from memoryhub import checks
 from memoryhub.models import Membership, MemoryCheck
 from tests.cases import each
 from tests.web.markup import submitted_fields
@@ -94,7 +94,7 @@ def test_a_search_without_matches_is_explained(sign_in, db):
 def test_several_ticked_memories_are_saved(sign_in, remember):
     uids = [remember(ZEBRA).uid, remember("zebras run in herds").uid]
     create(sign_in("change_memory"), must_bring=uids, must_words="")
-    assert sorted(services.to_draft(MemoryCheck.objects.get())["must_bring"]) == sorted(uids)
+    assert sorted(checks.to_draft(MemoryCheck.objects.get())["must_bring"]) == sorted(uids)
 
 
 def test_an_id_in_the_search_box_chooses_its_memory(sign_in, remember):
@@ -103,7 +103,7 @@ def test_an_id_in_the_search_box_chooses_its_memory(sign_in, remember):
     typed = {"prompt": PROMPT, "must_bring_search": memory.uid}
     assert boxes(client.post("/checks/new/", {**typed, "find": "1"})) == {memory.uid: True}
     create(client, must_bring_search=memory.uid, must_words="")
-    assert services.to_draft(MemoryCheck.objects.get())["must_bring"] == [memory.uid]
+    assert checks.to_draft(MemoryCheck.objects.get())["must_bring"] == [memory.uid]
 
 
 def test_a_check_of_an_erased_memory_can_still_be_edited(sign_in, remember):
@@ -132,24 +132,24 @@ def test_form_that_is_sent_twice_stores_one_check(sign_in, remember):
 def test_deleted_check_can_be_restored(sign_in, remember):
     client = sign_in("change_memory")
     check = create_check(client, remember(ZEBRA))
-    before = services.to_draft(check)
+    before = checks.to_draft(check)
     page = client.post(f"/checks/{check.uid}/delete/", follow=True).content.decode()
     assert not MemoryCheck.objects.exists()
     form = page.partition('class="undo">')[2].partition("</form>")[0]
     client.post("/checks/new/", submitted_fields(form))
-    assert services.to_draft(MemoryCheck.objects.get()) == before
+    assert checks.to_draft(MemoryCheck.objects.get()) == before
 
 
 def test_change_of_a_check_can_be_undone(sign_in, remember):
     client = sign_in("change_memory")
     check = create_check(client, remember(ZEBRA))
-    before = services.to_draft(check)
+    before = checks.to_draft(check)
     path = f"/checks/{check.uid}/"
     values = {"prompt": "another prompt", "level": "public", "must_words": "zebra"}
     page = client.post(path, values, follow=True).content.decode()
     form = page.partition(f'action="{path}" class="undo">')[2].partition("</form>")[0]
     client.post(path, submitted_fields(form))
-    assert services.to_draft(MemoryCheck.objects.get()) == before
+    assert checks.to_draft(MemoryCheck.objects.get()) == before
 
 
 def test_check_is_edited_run_and_deleted(sign_in, remember):

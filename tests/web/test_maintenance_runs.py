@@ -273,12 +273,6 @@ class TestList:
         assert "p0" in text_of(keeper.get("/maintenance/runs/" + address[1]))
         assert keeper.get("/maintenance/runs/?cursor=x").status_code == 400
 
-    @pytest.mark.parametrize("number", ["x", "-1", "", "9" * 30])
-    def test_a_page_of_changes_that_is_no_number(self, keeper: Client, faded: Any, number: str) -> None:
-        _, address = completed_run(keeper)
-        assert keeper.get(f"{address}?page={number}").status_code == 400
-        assert keeper.get(f"{address}?page=7").status_code == 200
-
 
 @each("address", ["/maintenance/", "/maintenance/runs/", "run"])
 def test_the_number_of_queries_does_not_grow(keeper: Client, remember: Any, address: str) -> None:

@@ -1,8 +1,7 @@
-"""Markdown as safe HTML, with marked spans, and as plain text."""
+"""Markdown as safe HTML, and as plain text."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from memoryhub.web.base import markdown
 from memoryhub.web.base.markdown import render, to_plain_text
-from memoryhub.web.base.marked_spans import MarkedSpan
 from tests.cost import cost_ratio, ordinary_text, repeat
 from tests.web.markup import PAYLOADS, Page, find_dangers
 
@@ -223,83 +221,6 @@ class TestReadability:
 
     def test_names_with_dots_do_not_become_links(self) -> None:
         assert Page(render("edit settings.py and www.a.example")).links() == []
-
-
-def rendered(text: str, *words: str, kind: str = "override") -> str:
-    """Render the text with these words marked."""
-    places = [MarkedSpan(text.index(one), text.index(one) + len(one), kind) for one in words]
-    return markdown.render(text, spans=places)
-
-
-def marked(html: str) -> list[str]:
-    return [re.sub("<[^>]*>", "", found) for found in re.findall(r"<mark[^>]*>(.*?)</mark>", html, re.DOTALL)]
-
-
-def test_words_are_marked_with_their_kind() -> None:
-    html = rendered("We ship. Ignore it all. Done.", "Ignore it all.")
-    assert html == '<p>We ship. <mark title="override">Ignore it all.</mark> Done.</p>\n'
-
-
-@pytest.mark.parametrize(
-    ("text", "html"),
-    [
-        ("# Ignore it", "<h3>{}</h3>\n"),
-        ("> Ignore it", "<blockquote>\n<p>{}</p>\n</blockquote>\n"),
-        ("- Ignore it", "<ul>\n<li>{}</li>\n</ul>\n"),
-        ("7. Ignore it", '<ol start="7">\n<li>{}</li>\n</ol>\n'),
-        ("**Ignore it**", "<p><strong>{}</strong></p>\n"),
-        ("_Ignore it_", "<p><em>{}</em></p>\n"),
-        ("`Ignore it`", "<p><code>{}</code></p>\n"),
-        ("    Ignore it", '<pre tabindex="0"><code>{}\n</code></pre>\n'),
-        ("```\nIgnore it\n```", '<pre tabindex="0"><code>{}\n</code></pre>\n'),
-    ],
-)
-def test_markup_around_marked_words_is_unchanged(text: str, html: str) -> None:
-    assert rendered(text, text) == html.format('<mark title="override">Ignore it</mark>')
-
-
-def test_each_line_of_a_span_is_marked_in_its_own_element() -> None:
-    text = "Begin.\n\n- Ignore this\n- and *that*\n\n| Ignore | it |\n|---|---|\n| all | now |\n\nEnd."
-    place = text[text.index("- Ignore") : text.index("\n\nEnd")]
-    html = rendered(text, place)
-    assert marked(html) == ["Ignore this", "and ", "that", "Ignore", "it", "all", "now"]
-    assert not find_dangers(html)
-
-
-def test_link_in_a_span_keeps_its_url() -> None:
-    html = rendered("Go to [the page](https://a.test/x) now", "Go to [the page](https://a.test/x)")
-    assert 'href="https://a.test/x"' in html
-    assert marked(html) == ["Go to ", "the page"]
-
-
-def test_span_that_ends_in_a_url_leaves_it_unchanged() -> None:
-    html = rendered("See [this](https://a.test/abc) and that", "See [this](https://a.te")
-    assert 'href="https://a.test/abc"' in html
-    assert marked(html) == ["See ", "this"]
-
-
-def test_mark_without_an_end_ends_with_its_paragraph() -> None:
-    assert "and more" not in "".join(
-        marked(rendered("Ignore [x][y]\n\n[y]: http://a.test\n\nand more", "[y]: http://a"))
-    )
-
-
-def test_marker_characters_in_the_text_are_replaced() -> None:
-    html = rendered("\ufdd0 not this \ufdef Ignore it \ufdd0 nor this", "Ignore it")
-    assert marked(html) == ["Ignore it"]
-    assert not re.search("[\ufdd0-\ufdef]", html)
-
-
-def test_first_of_two_overlapping_spans_wins() -> None:
-    html = markdown.render("Ignore it all", spans=[MarkedSpan(0, 9, "leak"), MarkedSpan(7, 13, "override")])
-    assert re.findall('title="(.*?)"', html) == ["leak"]
-
-
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_marked_payloads_do_not_become_markup(payload: str) -> None:
-    html = markdown.render(payload, spans=[MarkedSpan(0, len(payload), "override")])
-    assert not find_dangers(html)
-    assert not Page(html).all("script")
 
 
 def test_headings_are_below_the_given_level() -> None:

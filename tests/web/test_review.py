@@ -78,6 +78,12 @@ class TestPage:
         assert [card.memory.project for card in context["cards"]] == ["q"]
         assert context["left"] == 1
 
+    def test_an_empty_queue_offers_nothing_to_mark(self, reviewer: Client, db: None) -> None:
+        assert "Mark all as seen" not in get_page(reviewer)
+
+    def test_a_queue_with_memories_can_be_marked(self, reviewer: Client, unsure: Memory) -> None:
+        assert "Mark all as seen" in get_page(reviewer)
+
     def test_unknown_tab_is_refused(self, reviewer: Client) -> None:
         response = reviewer.get("/review/?tab=<b>")
         assert response.status_code == 422

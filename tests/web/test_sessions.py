@@ -144,7 +144,9 @@ class TestList:
         assert counts[0] == counts[1]
 
     def test_an_empty_list_says_what_a_session_is(self, visitor: Client) -> None:
-        assert "No sessions yet" in main(visitor.get("/sessions/")).words
+        empty = main(visitor.get("/sessions/")).words
+        assert "No sessions yet" in empty
+        assert "Connect an agent" in empty
         assert "No sessions match" in main(visitor.get("/sessions/?q=zzz")).words
 
     @each("cursor", ["x", "e30", "W10", "ÿ", "W251bGwsbnVsbCxudWxsXQ"])

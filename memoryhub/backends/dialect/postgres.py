@@ -10,6 +10,7 @@ from django.db import connection
 from django.db.backends.utils import CursorWrapper
 from numpy.typing import NDArray
 
+from memoryhub.backends.fts_query import WordStart
 from memoryhub.backends.tables import AS_TEXT, TEXT_TABLE, TRIGRAM_TABLE, Trigger
 from memoryhub.core.text import words
 
@@ -131,13 +132,16 @@ def match_any(texts: Iterable[str]) -> str:
 
     The words of a text must be next to each other.
     """
-    phrases = (" ".join(words(text)) for text in texts)
-    return " | ".join(_quote(phrase) for phrase in phrases if phrase)
+    return " | ".join(_match(text) for text in texts if words(text))
+
+
+def _match(text: str) -> str:
+    return _quote(" ".join(words(text))) + (":*" if isinstance(text, WordStart) else "")
 
 
 def in_titles(word: str) -> str:
     """Return an expression for the word index: this word in a title or an alias."""
-    return _quote(word) + IN_TITLES
+    return _match(word) + IN_TITLES
 
 
 def title_beginnings(beginnings: Iterable[str]) -> str:

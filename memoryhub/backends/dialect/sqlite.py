@@ -9,6 +9,7 @@ from django.db import connection
 from django.db.backends.utils import CursorWrapper
 from numpy.typing import NDArray
 
+from memoryhub.backends.fts_query import WordStart
 from memoryhub.backends.tables import TEXT_TABLE
 
 KEYS_OF_JSON = TEXTS_OF_JSON = "SELECT value FROM json_each(%s)"  # a subquery; the parameter is a JSON array
@@ -83,7 +84,11 @@ def refuse(message: str) -> str:
 
 def match_any(texts: Iterable[str]) -> str:
     """Return an expression that matches any of these texts, empty without texts."""
-    return " OR ".join('"' + text.replace('"', '""') + '"' for text in texts)
+    return " OR ".join(map(_quote, texts))
+
+
+def _quote(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' + (" *" if isinstance(text, WordStart) else "")
 
 
 def in_titles(word: str) -> str:

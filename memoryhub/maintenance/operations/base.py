@@ -279,6 +279,10 @@ class Operation(ABC, Generic[P]):
     ) -> Iterator[Step]:
         """Yield the steps from a position; empty or None means from the start."""
 
+    def resume_refusal(self, params: Mapping[str, Any]) -> str:
+        """Return why a run with these parameters cannot be resumed, and what to do; empty if it can."""
+        return ""
+
     def title(self, params: Mapping[str, Any]) -> str:
         """Return the name of a run with these stored parameters."""
         return self.label

@@ -27,7 +27,7 @@ from memoryhub.maintenance.operations.base import (
     steps_by_page,
 )
 from memoryhub.memories import maintenance_updates
-from memoryhub.memories.delete import AUTHOR, Quota, count_by_quota, in_quota, load_caps
+from memoryhub.memories.delete import AUTHOR, Quota, count_by_quota, has_one_owner, in_quota, load_caps
 from memoryhub.memories.rows import CHUNK_SIZE
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -135,7 +135,7 @@ def _evict(
 def _quotas_over_limit(
     params: ProjectParams, actor: Actor, now: datetime, planned: set[int] | None = None
 ) -> list[tuple[Quota, int]]:
-    """Return quotas above their cap with their excess, without counting ``planned`` memories."""
+    """Return quotas of one owner above their cap, with their excess without ``planned`` memories."""
     caps = load_caps()
     if not caps.is_any or not actor.may_delete:
         return []
@@ -145,7 +145,7 @@ def _quotas_over_limit(
         quotas = live.filter(pk__in=keys).values_list("project", "owner", AUTHOR)
         counts.subtract(Quota(*quota) for quota in quotas)
     excesses = ((quota, caps.excess(quota.project, n)) for quota, n in sorted(counts.items()))
-    return [(quota, excess) for quota, excess in excesses if excess]
+    return [(quota, excess) for quota, excess in excesses if excess and has_one_owner(quota)]
 
 
 def _cap_steps(quota: Quota, excess: int, actor: Actor, now: datetime, planned: set[int]) -> Iterator[Step]:

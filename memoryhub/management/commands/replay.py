@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +11,15 @@ from django.core.management.base import CommandError
 from django.db import DatabaseError
 
 from memoryhub.access.policy import Clearance
-from memoryhub.core.agent_hooks import TOKEN_VARIABLE
 from memoryhub.core.text import format_count
 from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, short_name, shown
 from memoryhub.ops.replay import (
-    HttpTransport,
     InvalidTranscript,
     PlayedHook,
     Player,
     RequestRefused,
     Transcript,
-    Transport,
     connect_in_process,
-    is_address,
     read_transcript,
 )
 
@@ -37,8 +30,8 @@ _ORDER = ("kept", "skipped", "accepted", "known", "failed")
 
 class Command(StoreCommand):
     help = (
-        "Replay a recorded session of Claude Code through the hook endpoint, and show what was kept. Without "
-        "--url, the store in LETSGO_HOME is used. Events that were replayed before are skipped."
+        "Replay a recorded session of Claude Code through the hook endpoint, and show what was kept. "
+        "Events that were replayed before are skipped."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -51,8 +44,6 @@ class Command(StoreCommand):
             help="0: as fast as possible (default); 1: in real time; 60: sixty times as fast",
         )
         parser.add_argument("--project", default="", help="project name (default: the recorded folder)")
-        parser.add_argument("--url", default="", help="a running hub, such as http://127.0.0.1:8000")
-        parser.add_argument("--token", default="", help=f"for --url; default: ${TOKEN_VARIABLE}")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not 0 <= options["speed"] <= MAX_SPEED:
@@ -61,12 +52,12 @@ class Command(StoreCommand):
         transcript = self._read(options["file"])
         project = short_name(options["project"], "--project")
         try:
-            with self._transport(options) as transport:
-                player = Player(transport, transcript, project, options["speed"], outcomes=self.prints_hooks)
+            with connect_in_process(operator(Clearance.up_to("secret")), TOKEN_NAME) as hub:
+                player = Player(hub, transcript, project, options["speed"], outcomes=self.prints_hooks)
                 failed = self._play(player)
                 self._print_memories(player)
         except RequestRefused as error:
-            raise CommandError(f"{transport.target}: {error}") from None
+            raise CommandError(f"{hub.target}: {error}") from None
         except DatabaseError as error:
             raise CommandError(f"stopped: {error}. See manage.py doctor.") from None
         if failed or transcript.broken:
@@ -83,19 +74,6 @@ class Command(StoreCommand):
             self.stderr.write(f"line {number}: {reason}", self.style.NOTICE)
         return transcript
 
-    @contextmanager
-    def _transport(self, options: dict[str, Any]) -> Iterator[Transport]:
-        if not options["url"]:
-            with connect_in_process(operator(Clearance.up_to("secret")), TOKEN_NAME) as transport:
-                yield transport
-            return
-        token = options["token"] or os.environ.get(TOKEN_VARIABLE, "")
-        if not is_address(options["url"]):
-            raise CommandError("--url must be an address like http://127.0.0.1:8000")
-        if not token:
-            raise CommandError(f"--url needs a token: --token, or ${TOKEN_VARIABLE} in the environment")
-        yield HttpTransport(options["url"], token)
-
     def _play(self, player: Player) -> int:
         """Play all hooks, and return how many were refused."""
         counted: Counter[str] = Counter()
@@ -110,7 +88,7 @@ class Command(StoreCommand):
             ) from None
         counts = [f"{counted[name]:,} {name}" for name in _ORDER if counted[name]]
         hooks = format_count(counted.total(), "hook")
-        self.stdout.write(f"Replayed {hooks} into {player.transport.target}: {', '.join(counts)}")
+        self.stdout.write(f"Replayed {hooks} into {player.hub.target}: {', '.join(counts)}")
         return counted["failed"]
 
     def _print_hook(self, played: PlayedHook) -> None:

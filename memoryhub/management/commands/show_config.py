@@ -7,7 +7,6 @@ import math
 import os
 import re
 from argparse import ArgumentParser
-from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
@@ -34,15 +33,10 @@ class Command(BaseCommand):
         shape.add_argument(
             "--changed", action="store_true", help="only settings that differ from their default"
         )
-        shape.add_argument(
-            "--markdown", action="store_true", help="the tables of docs/configuration.md: defaults, no values"
-        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["json"]:
             self.stdout.write(json.dumps(as_json(), ensure_ascii=False, indent=2))
-        elif options["markdown"]:
-            self.stdout.write(f"{operator_table()}\n\n{tunables_table()}")
         else:
             self._list(options["changed"])
 
@@ -53,7 +47,7 @@ class Command(BaseCommand):
             for row in rows:
                 if changed and row["source"] == "default":
                     continue
-                self.stdout.write(f"{row['name']} = {_to_toml(row['value'])}  [{row['source']}]")
+                self.stdout.write(f"{row['name']} = {to_toml(row['value'])}  [{row['source']}]")
                 if not changed:
                     form = f" ({row['range']})" if row.get("range") else ""
                     self.stdout.write(f"    {row['doc']}{form}")
@@ -82,7 +76,7 @@ def as_json() -> dict[str, Any]:
                 "default": spec.default,
                 "source": loaded.sources[name],
                 "doc": spec.description,
-                "range": _range(spec),
+                "range": shown_range(spec),
                 "variable": ENV_PREFIX + name.upper(),
             }
             for name, spec in Config.model_fields.items()
@@ -104,7 +98,7 @@ def shown_value(name: str, spec: FieldInfo) -> str:
         return f"set, {len(value)} characters" if value else ""
     if isinstance(value, list):
         return ",".join(value)
-    return _to_toml(value)
+    return to_toml(value)
 
 
 def _source(spec: FieldInfo) -> str:
@@ -115,37 +109,8 @@ def _source(spec: FieldInfo) -> str:
     return next((name for name in names if os.environ.get(name)), "default")
 
 
-def operator_table() -> str:
-    """Return the operator's variables as a Markdown table."""
-    rows = []
-    for spec in Operator.model_fields.values():
-        name, more = variable_of(spec), describe(spec)
-        note = f"; or `{name}_FILE`, a file that contains it" if more["secret"] else ""
-        rows.append((f"`{name}`", more["shown_default"], f"{spec.description}{note}"))
-    return _table(("variable", "default", "description"), rows)
-
-
-def tunables_table() -> str:
-    """Return the tunables as a Markdown table."""
-    rows = [
-        (
-            f"`{name}`",
-            f"`{_to_toml(spec.default)}`",
-            _range(spec),
-            spec.description or "",
-            f"`{ENV_PREFIX}{name.upper()}`",
-        )
-        for name, spec in Config.model_fields.items()
-    ]
-    return _table(("key", "default", "range", "description", "variable"), rows)
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
-def _range(spec: FieldInfo) -> str:
+def shown_range(spec: FieldInfo) -> str:
+    """Return the values that a setting accepts, or an empty string if it accepts all of its type."""
     if form := expected_form(spec):
         return form
     low, high = limits(spec)
@@ -154,5 +119,6 @@ def _range(spec: FieldInfo) -> str:
     return f"{low:,g} or more" if high == math.inf else f"{low:,g} to {high:,.15g}"
 
 
-def _to_toml(value: object) -> str:
+def to_toml(value: object) -> str:
+    """Return a value as text, with ``true`` and ``false`` as in TOML."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -32,7 +32,7 @@ _TYPES = {"note": MemoryType.GENERAL}
 _RELATION = re.compile(
     r"^[ \t]*[-*+] (?P<kind>[^\[\]\n]{1,200}?) \[\[(?P<target>[^\[\]|\n]{1,500})(?:\|[^\]\n]*)?\]\]", re.M
 )
-_HASHTAG = re.compile(r"^\s*[-*+] \[[^\[\]]+\] .*$", re.M)
+_HASHTAG = re.compile(r"^[ \t]*[-*+] \[[^\[\]\n]+\] .*$", re.M)
 _TAG = re.compile(r"(?<!\S)#([\w/-]{1,100})")
 
 

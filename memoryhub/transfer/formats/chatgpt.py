@@ -155,7 +155,7 @@ def _lines(text: str) -> Iterator[str]:
     return (line.strip() for line in text.splitlines() if line.strip())
 
 
-_SAVED = re.compile(r"^\s*\d+\. \[(\d{4}-\d{2}-\d{2})\]\.?\s*", re.M)
+_SAVED = re.compile(r"^[^\S\n]*\d+\. \[(\d{4}-\d{2}-\d{2})\]\.?\s*", re.M)
 
 
 class _ChatGptReader(ExportReader):

@@ -13,7 +13,7 @@ from memoryhub.transfer.formats.chatgpt import CONVERSATIONS, ChatExport, Export
 from memoryhub.transfer.records import Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes
 
-_SECTION = re.compile(r"^(?:#{1,6}\s+(.+?)|\*\*([^*\n]+)\*\*)\s*$", re.M)
+_SECTION = re.compile(r"^(?:#{1,6}[^\S\n]+(\S.*)|\*\*([^*\n]+)\*\*\s*)$", re.M)
 
 
 class _ClaudeReader(ExportReader):
@@ -85,7 +85,8 @@ class _ClaudeReader(ExportReader):
 
     def _sections(self, place: str, text: str, project: str, uuid: str = "") -> Iterator[Item]:
         """Yield a memory for each section. Claude rewrites them, so a later export updates them by key."""
-        headings = [("", 0, 0), *((match[1] or match[2], *match.span()) for match in _SECTION.finditer(text))]
+        found = ((match[1] or match[2], match) for match in _SECTION.finditer(text))
+        headings = [("", 0, 0), *((heading.rstrip(), *match.span()) for heading, match in found)]
         ends = [start for _, start, _ in headings[1:]] + [len(text)]
         for number, ((heading, _, start), end) in enumerate(zip(headings, ends, strict=True), start=1):
             if content := text[start:end].strip():

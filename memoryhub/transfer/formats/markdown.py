@@ -44,8 +44,11 @@ _HEAD_BYTES = 64 * 1024
 _IMPORT = re.compile(r"(?:^|\s)@[~\w./-]*[\w-]", re.MULTILINE)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_END_OF_COMMENT = "-->"
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _MARKUP = re.compile(r"[*_`#]+")
+# Only blocks matter, and some texts take quadratic time to read what is inside them.
+_BLOCKS = MarkdownIt("commonmark").enable("table").disable("inline")
 # Types by words in the nearest heading.
 _TYPES = {
     "decision": MemoryType.DECISION,
@@ -120,7 +123,10 @@ def _blank_ignored(text: str) -> tuple[Counter[str], str]:
     """Blank out ignored parts without changing line numbers."""
     found: Counter[str] = Counter()
     for words, pattern in (("front matter", _FRONT_MATTER), ("HTML comments", _COMMENT)):
-        text, n = pattern.subn(lambda match: "\n" * match[0].count("\n"), text)
+        # Each search for an end after the last one would read the rest of the file.
+        last = text.rfind(_END_OF_COMMENT) + len(_END_OF_COMMENT) if pattern is _COMMENT else len(text)
+        blanked, n = pattern.subn(lambda match: "\n" * match[0].count("\n"), text[:last])
+        text = blanked + text[last:]
         found[words] += n
     return found, text
 
@@ -130,7 +136,7 @@ def _read_items(text: str, scope: Scope) -> Iterator[Item]:
     headings: list[tuple[int, str]] = []
     prose: list[tuple[int, int]] = []
     known: dict[str, Any] = {}
-    tokens = [t for t in MarkdownIt("commonmark").enable("table").parse(text, known) if t.level <= 2]
+    tokens = [t for t in _BLOCKS.parse(text, known) if t.level <= 2]
     for token, inline in zip_longest(tokens, tokens[1:]):
         if token.type == "heading_open" and token.level == 0 and inline is not None:
             yield from _read_section(lines, prose, headings, scope)

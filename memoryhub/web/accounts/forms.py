@@ -14,9 +14,9 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.utils import timezone
 
-from memoryhub.accounts import people, roles, sign_in
+from memoryhub.accounts import people, sign_in
 from memoryhub.accounts.clearance import grantable_clearances, is_confined, user_clearance
-from memoryhub.accounts.roles import grantable_rights
+from memoryhub.accounts.permissions import grantable_rights, user_role
 from memoryhub.accounts.tokens import suggest_name
 from memoryhub.core import dates
 from memoryhub.core.form_fields import ProjectsField
@@ -224,7 +224,7 @@ class RightsForm(PlainForm):
     )
 
     def __init__(self, manager: User, user: User, data: Mapping[str, Any] | None = None) -> None:
-        now = {"role": roles.user_role(user), "level": people.permitted_level(user)}
+        now = {"role": user_role(user), "level": people.permitted_level(user)}
         super().__init__(data, initial={**now, "is_staff": user.is_staff, "is_active": user.is_active})
         offered = [name for name in _including(people.grantable_roles(manager), now["role"]) if name]
         self.set_choices("role", _role_choices(offered))

@@ -15,9 +15,9 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from memoryhub.accounts import identities, invitations, people, roles, second_factors
+from memoryhub.accounts import identities, invitations, people, second_factors
 from memoryhub.accounts.clearance import is_confined, may_manage_people
-from memoryhub.accounts.permissions import ADD_USER
+from memoryhub.accounts.permissions import ADD_USER, user_role
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import JournalEntry, Membership
 from memoryhub.web.accounts.forms import AddressForm, InviteForm, JoinForm, NewPasswordForm, RightsForm
@@ -94,7 +94,7 @@ def people_list(request: HttpRequest) -> HttpResponse:
     context = {
         **listed,
         "rows": [
-            (user, roles.user_role(user), _describe_projects(user), expiries.get(user.username))
+            (user, user_role(user), _describe_projects(user), expiries.get(user.username))
             for user in listed["page"].items
         ],
         "q": query,
@@ -197,7 +197,7 @@ def _render_person(request: HttpRequest, user: User, **forms: PlainForm) -> Http
         "link_expires": invitations.link_expiries([user]).get(user.username),
         "is_own": manager.pk == user.pk,
         "has_second_factor": second_factors.has_second_factor(user),
-        "role": roles.user_role(user),
+        "role": user_role(user),
         "level": people.permitted_level(user),
         "memberships": list(Membership.objects.filter(user=user)),
         "confined": is_confined(user),

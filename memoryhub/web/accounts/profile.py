@@ -17,9 +17,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import AGENT_PREFIX, LEVELS
-from memoryhub.accounts import identities, oauth, people, roles, second_factors, sign_in, tokens
+from memoryhub.accounts import identities, oauth, people, second_factors, sign_in, tokens
 from memoryhub.accounts.clearance import is_confined, request_actor, request_clearance, user_clearance
-from memoryhub.accounts.permissions import ADD_TOKEN, CHANGE_TOKEN
+from memoryhub.accounts.permissions import ADD_TOKEN, CHANGE_TOKEN, ROLES, user_role
 from memoryhub.core.text import count_with_verb, format_count
 from memoryhub.injection.queries import count_helped
 from memoryhub.memories.errors import StoreError
@@ -163,11 +163,11 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
     profile = getattr(user, "profile", None) or Profile()
     kept = {name: getattr(profile, name) for name in ("theme", "time_zone", "language")}
     may_issue = user.has_perm(ADD_TOKEN)
-    role_name = roles.user_role(user)
+    role_name = user_role(user)
     factors = second_factors.list_second_factors(user)
     identity = identities.find_identity(user)
     context: dict[str, Any] = {
-        "role": next((role for role in roles.ROLES if role.name == role_name), None),
+        "role": next((role for role in ROLES if role.name == role_name), None),
         "project_levels": _project_levels(user),
         "preferences": forms.get("preferences") or PreferencesForm(initial=kept),
         "password": forms.get("password") or PasswordForm(request),

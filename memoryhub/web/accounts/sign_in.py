@@ -27,7 +27,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
-from memoryhub.accounts import invitations, people, roles, sign_in
+from memoryhub.accounts import invitations, people, sign_in
+from memoryhub.accounts.permissions import user_role
 from memoryhub.accounts.sign_in import client_address
 from memoryhub.http.rate_limit import count_started_sign_in
 from memoryhub.memories.errors import StoreError
@@ -113,7 +114,7 @@ def _answer_invitation(request: HttpRequest, user: User, inviter: User, token: s
         "options": begin_registration(user, True),
         "person": user,
         "inviter": inviter,
-        "role": roles.user_role(user),
+        "role": user_role(user),
         "memberships": user.memberships.all(),
         "level": LEVEL_LABELS[people.permitted_level(user)],
     }

@@ -22,15 +22,6 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
-from memoryhub.web.base.marked_spans import (
-    MarkedSpan,
-    insert_markers,
-    markers_to_html,
-    replace_marker_characters,
-    span_kinds,
-    split_url_markers,
-)
-
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:)[^\s]", re.IGNORECASE)
 # Shorter lines were broken on purpose, not by an editor that wraps at 72 or 80 columns.
 _MIN_WRAPPED_LINE = 60
@@ -49,33 +40,30 @@ _WORK_PER_URL, _MIN_URLS, _CHARACTERS_PER_URL = 12, 20, 40
 
 _TAGS = {
     *("p", "br", "hr", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong"),
-    *("s", "a", "div", "mark", "table", "thead", "tbody", "tr", "th", "td"),
+    *("s", "a", "div", "table", "thead", "tbody", "tr", "th", "td"),
 }
 _ATTRIBUTES = {
     "a": {"href", "title"},
     "ol": {"start"},
     "pre": {"tabindex"},
     "div": {"tabindex"},
-    "mark": {"title"},
 }
 _CLASSES = {"div": {"md-table"}, "td": {"md-center", "md-right"}, "th": {"md-center", "md-right"}}
 
 
-def render(text: str, *, below: int = 2, spans: Sequence[MarkedSpan] = (), links: bool = True) -> SafeString:
+def render(text: str, *, below: int = 2, links: bool = True) -> SafeString:
     """Render CommonMark with tables, strikethrough and bare URLs as sanitised HTML.
 
     ``below``: the level of the heading above the text; its own headings start one level lower and skip none.
-    ``spans``: spans to wrap in ``mark`` elements titled by kind. Without ``links``, each link is shown as
-    text followed by its URL, so that no one follows an untrusted link.
+    Without ``links``, each link is shown as text followed by its URL, so that no one follows an untrusted
+    link.
     """
-    source = insert_markers(replace_marker_characters(text), spans) if spans else text
     try:
-        parser = _parser(source)
-        work = _work_limit(source) - _WORK_PER_URL * _count_urls(source)
-        html = parser.render(source, {"below": below, "links": links, "work": work})
+        parser = _parser(text)
+        work = _work_limit(text) - _WORK_PER_URL * _count_urls(text)
+        html = parser.render(text, {"below": below, "links": links, "work": work})
     except _TooCostly:
-        html = f'<pre tabindex="0">{escape(source)}</pre>'
-    html = markers_to_html(html, span_kinds(spans)) if spans else html
+        html = f'<pre tabindex="0">{escape(text)}</pre>'
     clean = nh3.clean(
         html,
         tags=_TAGS,
@@ -269,8 +257,7 @@ def _links_to_text(children: Sequence[Token]) -> list[Token]:
 
 
 def _url_in_parentheses(url: str) -> str:
-    shown, markers = split_url_markers(url)
-    return (f" ({shown})" if shown else "") + markers
+    return f" ({url})" if url else ""
 
 
 def _text_token(text: str) -> Token:

@@ -196,8 +196,9 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
 
     def serve(self, static_file: StaticFile, request: HttpRequest) -> FileResponse:
         response: FileResponse = super().serve(static_file, request)
-        if response.status_code in (200, 304) and self._is_this_version(request):
-            response["Cache-Control"] = _FOREVER
+        if response.status_code in (200, 304) and (version := request.GET.get("v")):
+            digest = file_digest(request.path_info.removeprefix(self.static_prefix))
+            response["Cache-Control"] = _cache_control(version, digest)
         if response.status_code != 200 or not _COMPRESSOR.should_compress(request.path_info):
             return response
         patch_vary_headers(response, ["Accept-Encoding"])
@@ -209,10 +210,13 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
             response["Content-Length"] = str(len(body))
         return response
 
-    def _is_this_version(self, request: HttpRequest) -> bool:
-        """Whether the URL names the digest of the served bytes; the URL of an older version does not."""
-        version = request.GET.get("v")
-        return bool(version) and version == file_digest(request.path_info.removeprefix(self.static_prefix))
+
+def _cache_control(version: str, digest: str) -> str:
+    """Return how long a browser may cache bytes with this digest for a URL that names a version.
+
+    During an upgrade, the node that answers may have other bytes than the one that rendered the page.
+    """
+    return _FOREVER if version == digest else "no-cache"
 
 
 def _serve_bundle(request: HttpRequest, path: str, bundle: Bundle) -> HttpResponseBase:
@@ -226,8 +230,8 @@ def _serve_bundle(request: HttpRequest, path: str, bundle: Bundle) -> HttpRespon
     if is_compressed:
         response["Content-Encoding"] = "gzip"
     patch_vary_headers(response, ["Accept-Encoding"])
-    is_newest = request.GET.get("v") == bundle.digest
-    response["Cache-Control"] = _FOREVER if is_newest else f"max-age={settings.WHITENOISE_MAX_AGE}, public"
+    unversioned, version = f"max-age={settings.WHITENOISE_MAX_AGE}, public", request.GET.get("v")
+    response["Cache-Control"] = _cache_control(version, bundle.digest) if version else unversioned
     response["ETag"] = f'W/"{bundle.digest}"'
     answer = get_conditional_response(request, etag=response["ETag"], response=response)
     return cast(HttpResponseBase, answer)

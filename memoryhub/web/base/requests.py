@@ -28,7 +28,7 @@ from django_htmx.middleware import HtmxDetails
 
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_clearance
-from memoryhub.core.pagination import paginate
+from memoryhub.core.pagination import page_number, paginate
 from memoryhub.stats.counts import facets_and_days
 
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
@@ -80,13 +80,11 @@ def cursor_page(request: HttpRequest, rows: QuerySet[Any], column: str, limit: i
 
 
 def numbered_page(request: HttpRequest, rows: Rows, size: int) -> tuple[Rows, dict[str, int]]:
-    """Return the rows of the page that the address names, and the context of a list with page numbers.
-
-    An invalid number selects the first page or the last one.
-    """
-    page = Paginator(rows, size).get_page(request.GET.get("page"))
+    """Return the rows of the page that the address names, and the context of a list with page numbers."""
+    pages = Paginator(rows, size)
+    page = pages.page(page_number(request.GET.get("page", ""), pages.num_pages))
     shown: Any = page.object_list
-    return shown, {"number": page.number, "last": page.paginator.num_pages}
+    return shown, {"number": page.number, "last": pages.num_pages}
 
 
 def update_address_bar(

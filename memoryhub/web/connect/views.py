@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from memoryhub.access.policy import AGENT_PREFIX, LEVELS, level_rank
-from memoryhub.accounts import oauth, roles, tokens
+from memoryhub.accounts import oauth, tokens
 from memoryhub.accounts.clearance import (
     grantable_clearances,
     is_confined,
@@ -23,7 +23,7 @@ from memoryhub.accounts.clearance import (
     request_clearance,
     user_clearance,
 )
-from memoryhub.accounts.permissions import ADD_TOKEN
+from memoryhub.accounts.permissions import ADD_TOKEN, grantable_rights
 from memoryhub.core import agent_hooks
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, Event
@@ -79,7 +79,7 @@ class ConnectForm(PlainForm):
             self.fields["name"].widget.attrs["autofocus"] = True
         levels = grantable_clearances(user)
         self.set_choices("clearance", ((level, ACCESS_LABELS[level]) for level in levels))
-        if "write" in roles.grantable_rights(user):
+        if "write" in grantable_rights(user):
             self.fields["clearance"].help_text = "The agent can also store and change memories."
 
 
@@ -141,7 +141,7 @@ def _issue_token(request: HttpRequest, form: ConnectForm) -> tuple[AgentToken, s
             form.cleaned_data["name"],
             request.user.get_username(),
             form.cleaned_data["clearance"],
-            [right for right in default_rights() if right in roles.grantable_rights(request.user)],
+            [right for right in default_rights() if right in grantable_rights(request.user)],
             projects=[project] if project else None,
             actor=request_actor(request),
             within=user_clearance(request.user),

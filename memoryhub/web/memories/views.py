@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from memoryhub.accounts.clearance import request_clearance
 from memoryhub.backends.fts_query import Query, parse_query
 from memoryhub.backends.statements import key_list
 from memoryhub.backends.tables import TEXT_COLUMNS
-from memoryhub.core.pagination import InvalidCursor
+from memoryhub.core.pagination import InvalidCursor, page_number
 from memoryhub.core.text import collapse_whitespace, without_title_prefix
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.versions import Snapshot, load_snapshot
@@ -31,7 +31,6 @@ from memoryhub.search.snapshots import search_snapshot
 from memoryhub.search.text_matching import extract_snippet, highlight_text, snippet_of_first_match
 from memoryhub.stats import counts
 from memoryhub.web.base.caching import cached_until_change
-from memoryhub.web.base.forms import parse_whole_number
 from memoryhub.web.base.markdown import to_plain_text
 from memoryhub.web.base.requests import (
     HtmxHttpRequest,
@@ -127,18 +126,18 @@ def _ordered_page(request: HttpRequest, memories: MemoryQuerySet, column: str) -
 def _search_context(request: HttpRequest, form: MemoryListFilter, clearance: Clearance) -> dict[str, Any]:
     text, column, moment = form.value("q"), form.column(), form.moment()
     memories, lowest, size = form.select(clearance), form.lowest_score(), settings.MEMORYHUB.search_limit
-    number = min(parse_whole_number(request.GET.get("page", ""), 8) or 1, _MAX_PAGES)
-    options: dict[str, Any] = {"min_score": lowest, "snippets": False, "limit": size}
-    options["offset"] = (number - 1) * size
-    notes: dict[int, str] = {}
-    if moment:
-        column = ""
-        snapshot = load_snapshot(form.wanted(), clearance, moment)
-        results = search_snapshot(snapshot, text, **options)
-        notes = {hit.memory.pk: _note(hit.memory, snapshot) for hit in results.hits}
-    else:
-        options |= {"limit": 0} if column else {}
-        results = form.search(memories, clearance, **options)
+    column, size = ("", size) if moment else (column, 0 if column else size)
+    snapshot = load_snapshot(form.wanted(), clearance, moment) if moment else None
+
+    def search(number: int) -> SearchResults:
+        options: dict[str, Any] = {"min_score": lowest, "snippets": False, "limit": size}
+        options["offset"] = (number - 1) * size
+        if snapshot is None:
+            return form.search(memories, clearance, **options)
+        return search_snapshot(snapshot, text, **options)
+
+    results, number = _find_page(request.GET.get("page", ""), search, size)
+    notes = {hit.memory.pk: _note(hit.memory, snapshot) for hit in results.hits} if snapshot else {}
     # A failure of semantic search is shown only if an embedding provider is configured.
     failure = results.failure if settings.MEMORYHUB.embeddings != "none" else ""
     context = {"results": results, "total": results.total, "floor": lowest, "past": moment}
@@ -158,6 +157,16 @@ def _search_context(request: HttpRequest, form: MemoryListFilter, clearance: Cle
         "suggestions": [(one, filter_url(request, q=one)) for one in results.suggestions],
         "groups": [] if moment else build_facets(request, counts.top_facets(found, tag=form.value("tag"))),
     }
+
+
+def _find_page(typed: str, search: Callable[[int], SearchResults], size: int) -> tuple[SearchResults, int]:
+    """Return the results of the page that a number names, and its number. Which is last, a search shows."""
+    number = page_number(typed, _MAX_PAGES)
+    results = search(number)
+    if size and 0 < results.total <= (number - 1) * size:
+        number = page_number(typed, -(-results.total // size))
+        results = search(number)
+    return results, number
 
 
 def _numbered_page(

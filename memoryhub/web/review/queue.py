@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,7 @@ from django import forms
 from django.db.models.functions import Length, Substr
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memoryhub.access.policy import WAITING_LEVELS, Clearance
@@ -22,14 +23,13 @@ from memoryhub.memories.freshness import ChangedFile, changed_files
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.security.prompt_injection import inspect_fields
+from memoryhub.security.prompt_injection import Finding, inspect_fields
 from memoryhub.stats import review_items
 from memoryhub.stats.review_items import Reviewer
 from memoryhub.web.base import markdown
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField
 from memoryhub.web.base.labels import instruction_label
-from memoryhub.web.base.marked_spans import MarkedSpan
 from memoryhub.web.base.requests import page_url
 from memoryhub.web.memories.queries import live_memories
 
@@ -234,18 +234,13 @@ def build_cards(memories: MemoryQuerySet, whole: bool = False) -> list[ReviewCar
 def _build_card(memory: Any, whole: bool) -> ReviewCard:
     flags, is_cut = _flag_texts(memory.flags), memory.chars > len(memory.begins)
     text = _drop_partial_word(memory.begins) if is_cut else memory.begins
-    # The first line may contain flagged text.
-    text = text if flags else without_title_line(text, memory.title)
-    shown = text if flags or whole else _shorten_text(text)
-    is_cut = is_cut or shown != text
-    spans = _flagged_spans(memory.title, shown) if flags else []
-    return ReviewCard(
-        memory,
-        markdown.render(shown, below=_CARD_HEADING, spans=spans, links=not flags),
-        is_cut,
-        flags,
-        bool(spans),
-    )
+    if flags:
+        text = text.strip("\n").rstrip()  # blank lines at the edges would be visible
+        findings = _find_instructions(memory.title, text)
+        return ReviewCard(memory, mark_findings(text, findings), is_cut, flags, bool(findings))
+    text = without_title_line(text, memory.title)
+    shown = text if whole else _shorten_text(text)
+    return ReviewCard(memory, markdown.render(shown, below=_CARD_HEADING), is_cut or shown != text, flags)
 
 
 def _shorten_text(text: str) -> str:
@@ -268,11 +263,25 @@ def _flag_texts(flags: Any) -> list[str]:
     return list(map(instruction_label, flags if isinstance(flags, list) else []))
 
 
-def _flagged_spans(title: str, text: str) -> list[MarkedSpan]:
-    """Return the spans that the prompt injection detector would remove from the text."""
+def _find_instructions(title: str, text: str) -> list[Finding]:
+    """Return the parts that the prompt injection detector would remove from the text, in order."""
     verdict = inspect_fields({"title": title[:1000], "content": text})
-    return [
-        MarkedSpan(one.finding.start, one.finding.end, instruction_label(one.finding.kind))
-        for one in verdict.findings
-        if one.field == "content" and one.finding.removed
-    ]
+    found = [one.finding for one in verdict.findings if one.field == "content" and one.finding.removed]
+    return sorted(found, key=lambda finding: finding.start)
+
+
+def mark_findings(text: str, findings: Iterable[Finding]) -> SafeString:
+    """Show a text as stored, with each finding in a ``mark`` element titled by its kind.
+
+    The text is not rendered as Markdown: nothing that an attacker wrote may be followed, or hide a finding.
+    """
+    if not text:
+        return SafeString()
+    rows, at = [], 0
+    for finding in findings:
+        start = max(finding.start, at)
+        if start < finding.end:
+            rows.append((text[at:start], instruction_label(finding.kind), text[start : finding.end]))
+            at = finding.end
+    marked = format_html_join("", '{}<mark title="{}">{}</mark>', rows)
+    return format_html('<p class="as-stored">{}{}</p>', marked, text[at:])

@@ -1,7 +1,8 @@
-"""Links of flagged memories are shown as text until approved."""
+"""Flagged memories: links are text until approved, and the review queue marks the instructions."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -9,9 +10,10 @@ from django.test import Client
 
 from memoryhub import memories
 from memoryhub.models import Memory
+from memoryhub.security.prompt_injection import Finding
 from memoryhub.web.base.markdown import render
-from memoryhub.web.base.marked_spans import MarkedSpan
-from tests.web.markup import Page, find_dangers, main
+from memoryhub.web.review.queue import mark_findings
+from tests.web.markup import PAYLOADS, Page, find_dangers, main
 from tests.web.review_page import EVE, HTMX, get_page
 
 TEXT = "See [the offer](https://collector.example/x?y=1) and <https://b.example> and ![a chart](https://c.example/p.png)"
@@ -44,24 +46,51 @@ class TestText:
         words = Page(render("[https://good.example](https://bad.example)", links=False)).words
         assert words.strip() == "https://good.example (https://bad.example)"
 
-    def test_marks_cross_a_link_and_end_where_they_should(self) -> None:
-        text = "go to [the offer](https://a.example) now, then home"
-        html = render(text, spans=[MarkedSpan(3, text.index(","), "order")], links=False)
-        marked = "".join(part.partition("</mark>")[0] for part in html.split('<mark title="order">')[1:])
-        assert marked == "to the offer (https://a.example) now"
-        assert "%EF" not in html
-
     @pytest.mark.parametrize("payload", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'])
     def test_url_with_markup_is_escaped(self, payload: str) -> None:
         assert find_dangers(render(f"[x](<https://a.example/{payload}>)", links=False)) == []
+
+
+def find(text: str, words: str, kind: str = "override") -> Finding:
+    return Finding(kind, text.index(words), text.index(words) + len(words), "test")
+
+
+class TestMarks:
+    def test_instructions_are_marked_with_their_kind(self) -> None:
+        text = "We ship. Ignore it. Done."
+        html = '<p class="as-stored">We ship. <mark title="replaces instructions">Ignore it.</mark> Done.</p>'
+        assert mark_findings(text, [find(text, "Ignore it.")]) == html
+
+    def test_markdown_is_shown_as_stored(self) -> None:
+        text = "# Begin\n\n- Ignore **this**\n- and <https://a.example>\n\n    | [it](https://b.example) |"
+        page = Page(mark_findings(text, [find(text, "**this**\n- and"), find(text, "[it](https://b")]))
+        assert page.words == text
+        assert page.links() == []
+
+    def test_second_of_two_overlapping_findings_starts_after_the_first(self) -> None:
+        html = mark_findings("Ignore it all", [Finding("leak", 0, 9, ""), Finding("override", 7, 13, "")])
+        assert re.findall('title="(.*?)">(.*?)</mark>', html) == [
+            ("asks for hidden text", "Ignore it"),
+            ("replaces instructions", " all"),
+        ]
+
+    def test_finding_within_another_is_marked_once(self) -> None:
+        html = mark_findings("Ignore it all", [Finding("leak", 0, 13, ""), Finding("override", 7, 9, "")])
+        assert re.findall("<mark[^>]*>(.*?)</mark>", html) == ["Ignore it all"]
+
+    @pytest.mark.parametrize("payload", PAYLOADS)
+    def test_payloads_do_not_become_markup(self, payload: str) -> None:
+        html = mark_findings(f"{payload}{payload}", [Finding(payload, 0, len(payload), "")])
+        assert not find_dangers(html)
+        assert Page(html).words == f"{payload}{payload}"
 
 
 class TestPages:
     def test_review_card_has_no_links(self, curator: Client, flagged: Memory) -> None:
         page = Page(get_page(curator, f"/review/cards/{flagged.uid}/?tab=flagged", **HTMX))
         assert foreign(page) == []
-        assert "the offer (https://collector.example/x?y=1)" in page.words
-        assert "Its links are shown as text." in page.words
+        assert TEXT in page.words
+        assert "The text is shown as stored, without links." in page.words
 
     def test_memory_page_has_no_links(self, curator: Client, flagged: Memory) -> None:
         page = main(curator.get(f"/memories/{flagged.uid}/"))
