@@ -95,9 +95,7 @@ def hostile_files(text):
 @pytest.mark.parametrize("format", ["markdown", "basic-memory", "chatgpt", "claude"])
 @pytest.mark.parametrize("part", ["\n", " ", "<!--", "![", "[](", "- [", "**", "_a"])
 def test_hostile_text_is_read_in_linear_time(format, part, tmp_path):
-    short, long = (
-        hostile_files(f"# a{part * (length // len(part))}b")[format] for length in (2000, 16_000)
-    )
+    short, long = (hostile_files(f"# a{part * (length // len(part))}b")[format] for length in (2000, 16_000))
     run = functools.partial(read_file, format, tmp_path / "x")
     assert cost_ratio(run, long, short, enough=16) <= 16
 
