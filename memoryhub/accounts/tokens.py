@@ -84,7 +84,8 @@ def issue_token(
 
     ``rights`` default to read and write. ``projects`` None means all; an empty list is refused, because
     it could be meant as none. ``within``: clearance of the issuer; a token beyond it is refused.
-    ``oauth``: the OAuth client that gets the token. StoreError names an invalid value.
+    ``oauth``: the OAuth client that gets the token. Raise :class:`StoreError` with the name of an invalid
+    value.
     """
     now = now or timezone.now()
     token = build_token(name, owner, clearance, rights, projects, within, expires_at, now)
@@ -156,10 +157,10 @@ def change_token(
     within: Clearance | None = None,
     now: datetime | None = None,
 ) -> AgentToken:
-    """Change everything about a token but its owner. NotFound, or Conflict when it is revoked.
+    """Change everything about a token but its owner.
 
-    ``projects`` None means all. ``within``: as in :func:`issue_token`. StoreError names an invalid
-    value.
+    ``projects`` None means all. ``within``: as in :func:`issue_token`. Raise :class:`NotFound`,
+    :class:`Conflict` if the token is revoked, and :class:`StoreError` with the name of an invalid value.
     """
     now = now or timezone.now()
     with write_transaction():
@@ -212,9 +213,9 @@ def _find_by_digest(value: str) -> AgentToken | None:
 
 
 def revoke_token(uid: str, actor: Actor, now: datetime | None = None, **detail: object) -> AgentToken:
-    """Revoke a token at once; NotFound if it does not exist. Revoking twice changes nothing.
+    """Revoke a token at once. Revoking twice changes nothing. ``detail``: for the journal.
 
-    ``detail``: for the journal.
+    Raise :class:`NotFound` if it does not exist.
     """
     now = now or timezone.now()
     with write_transaction():
@@ -229,7 +230,8 @@ def revoke_token(uid: str, actor: Actor, now: datetime | None = None, **detail: 
 def rotate_token(uid: str, actor: Actor, within: Clearance | None = None) -> tuple[AgentToken, str]:
     """Replace the secret of a token; return its row and the new raw token. The old one stops working.
 
-    NotFound, or Conflict when the token is revoked or expired. ``within``: as in :func:`issue_token`.
+    ``within``: as in :func:`issue_token`. Raise :class:`NotFound`, and :class:`Conflict` if the token is
+    revoked, expired, or renewed by its app.
     """
     now = timezone.now()
     with write_transaction():

@@ -42,8 +42,8 @@ class Term:
 
     ``stems``: the stems of its words, empty for a literal without words. ``literal``: the folded text that a
     match must contain, empty for a plain word. ``spelling``: the typed text in lower case. ``at_start``: the
-    term matches only the start of a longer word. ``same``: texts that count as its word: "foreign keys" for
-    ``foreignKeys``, and the reverse; the beginning of its other forms in languages with many endings.
+    term matches only the start of a longer word. ``variants``: texts that count as its word: "foreign keys"
+    for ``foreignKeys``, and the reverse; the beginning of its other forms in languages with many endings.
     """
 
     stems: tuple[str, ...]
@@ -51,7 +51,7 @@ class Term:
     literal: str = ""
     spelling: str = ""
     at_start: bool = False
-    same: tuple[str, ...] = field(default=(), compare=False)
+    variants: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -118,15 +118,15 @@ def _split_chunks(text: str) -> list[str]:
 
 def _join_words(terms: list[Term]) -> list[Term]:
     """Let words next to each other also match their name in camel case."""
-    same: dict[int, list[str]] = defaultdict(list)
+    variants: dict[int, list[str]] = defaultdict(list)
     is_name = [not one.literal and len(one.words[0]) > 1 and one.words[0] not in STOP_WORDS for one in terms]
     for start, length in product(range(len(terms)), range(2, MAX_JOINED_WORDS + 1)):
         if all(is_name[start : start + length]) and start + length <= len(terms):
             joined = "".join(one.words[0] for one in terms[start : start + length])
             for number in range(start, start + length):
-                same[number].append(joined)
+                variants[number].append(joined)
     return [
-        replace(one, same=(*one.same, *same[number])) if number in same else one
+        replace(one, variants=(*one.variants, *variants[number])) if number in variants else one
         for number, one in enumerate(terms)
     ]
 
@@ -174,8 +174,8 @@ def _cjk_terms(chunk: str) -> list[Term]:
 def _word_term(typed: str) -> Term:
     word = fold(typed)
     parts = () if typed.islower() else _CAMEL_CASE.split(typed)
-    same = (fold(" ".join(parts)),) if len(parts) > 1 and min(map(len, parts)) > 1 else ()
-    return Term((stem(word),), (word,), spelling=typed.lower(), same=same)
+    variants = (fold(" ".join(parts)),) if len(parts) > 1 and min(map(len, parts)) > 1 else ()
+    return Term((stem(word),), (word,), spelling=typed.lower(), variants=variants)
 
 
 def _phrase_term(chunk: str) -> Term:

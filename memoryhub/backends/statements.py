@@ -33,6 +33,7 @@ else:
 
 MAX_SPEAKER_CHARS = 95  # of a name at the beginning of a text, with a colon and a space
 QUESTION_TAIL_CHARS = 120  # a question mark in these last characters makes the text a question
+_IS_LIVE = "deleted_at IS NULL AND (expires_at IS NULL OR expires_at > %s)"  # as MemoryQuerySet.live
 
 
 def key_list(keys: Iterable[int]) -> RawSQL:
@@ -91,8 +92,7 @@ def read_about_files(
     session are left out. ``root``: the name of the folder of the repository, if the paths start there.
     """
     about = _keys_of_touched_files(paths, root)
-    conditions = f"""deleted_at IS NULL AND (expires_at IS NULL OR expires_at > %s)
-        AND (session_id <> %s OR session_id = '') AND id IN ({about.sql})"""
+    conditions = f"{_IS_LIVE} AND (session_id <> %s OR session_id = '') AND id IN ({about.sql})"
     return fetch_all(
         f"{query} AND {conditions} ORDER BY importance DESC, updated_at DESC, id DESC LIMIT %s",
         [*params, adapt_moment(expiry_time(now)), session_id, *about.params, limit],
@@ -149,7 +149,7 @@ class StateBeforeStore(NamedTuple):
     caps: dict[str, int]
 
 
-# The parameters: a JSON array of projects and the cap of those that have no own.
+# The parameters: a JSON array of projects, and the default cap.
 _CAPPED = f"""FROM ({sql.TEXTS_OF_JSON}) AS names
             LEFT JOIN memoryhub_project AS p ON p.name = names.value WHERE coalesce(p.max_memories, %s) > 0"""
 # Live memories are only counted if more memories changed since the last count than there was room for. The
@@ -157,9 +157,8 @@ _CAPPED = f"""FROM ({sql.TEXTS_OF_JSON}) AS names
 _STATE_SQL = f"""SELECT
     EXISTS (SELECT 1 FROM {MEMORY_TABLE} WHERE content_hash {sql.IN_TEXTS}),
     CASE WHEN changes.era = %s AND changes.newest BETWEEN %s AND %s THEN NULL ELSE (SELECT count(*) FROM
-        (SELECT 1 FROM {MEMORY_TABLE} WHERE deleted_at IS NULL AND sensitivity IN {LEVELS}
-        AND scope IN {SCOPES} AND project {sql.IN_FEW.format(f"SELECT names.value {_CAPPED}")}
-        AND (expires_at IS NULL OR expires_at > %s) LIMIT (
+        (SELECT 1 FROM {MEMORY_TABLE} WHERE sensitivity IN {LEVELS} AND scope IN {SCOPES}
+        AND project {sql.IN_FEW.format(f"SELECT names.value {_CAPPED}")} AND {_IS_LIVE} LIMIT (
             SELECT coalesce(min(coalesce(p.max_memories, %s)), 0) + 1 {_CAPPED})) AS live) END,
     (SELECT {sql.JSON_LIST_OF(f"{sql.JSON_ARRAY}(name, mode, max_memories)")} FROM memoryhub_project
         WHERE (mode = 'off' OR max_memories IS NOT NULL) AND name {sql.IN_TEXTS}),
@@ -179,7 +178,7 @@ class _Room(NamedTuple):
 
 _MAX_ROOMS = 1000
 _NO_ROOM = _Room(0, 0, "", 0)
-_rooms: dict[tuple[str, int], _Room] = {}  # by the projects and the cap of those that have no own
+_rooms: dict[tuple[str, int], _Room] = {}  # by projects and default cap
 
 
 def read_state_before_store(
@@ -187,7 +186,7 @@ def read_state_before_store(
 ) -> StateBeforeStore:
     """Read what storing memories with these content hashes needs to know, in one statement.
 
-    ``cap``: the most live memories of a project that has no own cap, 0 for any number; None: no cap counts.
+    ``cap``: the default cap, for projects without their own; 0 means no limit, and None that no cap applies.
     The lowest cap counts for all capped projects together.
     """
     names = json.dumps(sorted(projects))

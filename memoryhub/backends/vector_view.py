@@ -42,7 +42,7 @@ def unit_vectors(stored: Sequence[bytes], dimensions: int) -> tuple[Vectors, NDA
     return vectors[valid] / lengths[valid, None], valid
 
 
-class Scores(NamedTuple):
+class Cosines(NamedTuple):
     """Primary keys of memories and their cosines, NaN without a vector, in the same order."""
 
     pks: Keys
@@ -111,9 +111,9 @@ class VectorView:
         present: Keys = self.keys[self.keys != 0]
         return present
 
-    def scores(
+    def cosines(
         self, query: Vectors, mean: Vectors | None = None, visible: VisibleMemories | None = None
-    ) -> Scores:
+    ) -> Cosines:
         """Return the cosine of each visible memory, or of all, with this unit vector, NaN without a vector.
 
         ``mean`` is subtracted from both first, ``(q-m)·(x-m) / (|q-m| |x-m|)``, which removes what all texts
@@ -121,23 +121,23 @@ class VectorView:
         The others are estimates that depend only on the vector, ``query`` and ``mean``.
         """
         if not len(self) or not query.any():
-            return Scores(np.empty(0, np.int64), np.empty(0, np.float32))
+            return Cosines(np.empty(0, np.int64), np.empty(0, np.float32))
         keys, limit = (visible.keys, visible.limit) if visible else (self.pks, len(self))
         rows = self._rows_of(keys)
-        cosines = self._cosines(query, mean)[rows]
+        cosines = self._row_cosines(query, mean)[rows]
         cosines[rows < 0] = -np.inf
         if self.codes is not None:
             nearest = positions_of_highest(cosines, max(2 * limit, MIN_NEAREST))
             nearest = nearest[rows[nearest] >= 0]
-            cosines[nearest] = self._cosines(query, mean, rows[nearest])
+            cosines[nearest] = self._row_cosines(query, mean, rows[nearest])
         cosines[rows < 0] = np.nan
-        return Scores(keys, cosines)
+        return Cosines(keys, cosines)
 
     def exact_cosines(self, query: Vectors, mean: Vectors, pks: Keys) -> Vectors:
         """Return the exact cosine of each of these memories, NaN without a vector."""
         rows = self._rows_of(pks)
         cosines = np.full(len(pks), np.nan, np.float32)
-        cosines[rows >= 0] = self._cosines(query, mean, rows[rows >= 0])
+        cosines[rows >= 0] = self._row_cosines(query, mean, rows[rows >= 0])
         return cosines
 
     def of(self, pks: Sequence[int] | Keys) -> dict[int, Vectors]:
@@ -199,7 +199,7 @@ class VectorView:
         beyond: Vectors = self.extra @ vector
         return np.concatenate([self.codes.multiply(vector), following, beyond])
 
-    def _cosines(self, query: Vectors, mean: Vectors | None, rows: Keys | None = None) -> Vectors:
+    def _row_cosines(self, query: Vectors, mean: Vectors | None, rows: Keys | None = None) -> Vectors:
         """Return the exact cosines of these rows, or estimates of all.
 
         With a mean, ``(q-m)·(x-m)`` is ``(q-m)·x`` minus a constant.

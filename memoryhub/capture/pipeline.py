@@ -83,8 +83,9 @@ def inject_for_tool(context: HookContext) -> HandlerResult:
     if not failure and not files:
         return "skipped", "nothing to show"
     label = f"{seen.tool}: {failure or ', '.join(files)}"
-    request = replace(_injection_request(context, label), token_budget=budget, max_count=MAX_SHOWN)
-    request = replace(request, once_in_session=True)
+    request = replace(
+        _injection_request(context, label), token_budget=budget, max_count=MAX_SHOWN, once_in_session=True
+    )
     files = tuple(dict.fromkeys([*files, *map(context.session.path_in_folder, files)]))
     result = inject_for_tool_call(request, files, context.root_name, failure, context.actor, context.at)
     return _report_injection(context, result)
@@ -233,8 +234,7 @@ def begin_session(context: HookContext) -> HandlerResult:
     hook_event = context.hook_event
     with locked_state(context.session) as state:
         is_known = state.calls > 0
-        is_late = bool(state.window_at) and context.at < datetime.fromisoformat(state.window_at)
-        if not is_late:
+        if not state.is_past(context.at):
             state.window, state.doubt, state.output = [], [], ""
             if str(hook_event.data.get("source", "startup")) in _SOURCES_WITHOUT_CONTEXT:
                 state.fresh_since = context.at.isoformat()

@@ -73,6 +73,10 @@ class SessionState:
         known |= {"segment": max(segment, 1), "work": OpenWork.from_state(state.get("work") or {})}
         return cls(**known)
 
+    def is_past(self, at: datetime) -> bool:
+        """Whether a later call has been placed already."""
+        return bool(self.window_at) and at < datetime.fromisoformat(self.window_at)
+
     def as_state(self) -> dict[str, Any]:
         state = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "segment"}
         return {**state, "work": self.work.as_state()}
@@ -136,7 +140,7 @@ def place_call(call: ToolCall, state: SessionState, session: Session, at: dateti
 
     A call that arrives after later ones gets the segment of its time and leaves the window unchanged.
     """
-    if state.window_at and at < datetime.fromisoformat(state.window_at):
+    if state.is_past(at):
         return SegmentPlacement(_segment_at(session, at, state.segment), late=True)
     state.window_at = at.isoformat()
     repeated = bool(call.output_digest) and call.output_digest == state.output

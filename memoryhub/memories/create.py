@@ -35,7 +35,7 @@ from memoryhub.models import Memory
 CHUNK_SIZE = 100  # drafts stored in one transaction; an update by key counts as UPDATE_COST of them
 UPDATE_COST = 20
 CHUNK_CHARACTERS = 30_000  # of the texts stored in one transaction, unless it is a single draft
-ITEM_CHARACTERS = 60  # that writing one tag, file or entity takes as long as
+ITEM_CHARACTERS = 60  # one tag, file or entity counts as this many
 NESTED_CHUNK_SIZE = 1000  # drafts stored together inside a transaction of the caller
 PAUSE_SECONDS = 0.02  # between two transactions, so that waiting writers get a chance
 _GroupKey = tuple[str, str, str, str]  # content hash or key, project, scope, owner
@@ -138,12 +138,12 @@ _BatchItem = tuple[MemoryDraft, ImportedHistory | None, StoreError | None]
 
 def _first_chunk(items: Sequence[_BatchItem]) -> Sequence[_BatchItem]:
     """Return the first items that are stored in one transaction."""
-    sizes = accumulate(_size(draft) for draft, _, _ in items[:CHUNK_SIZE])
+    sizes = accumulate(_count_characters(draft) for draft, _, _ in items[:CHUNK_SIZE])
     return items[: max(1, sum(size <= CHUNK_CHARACTERS for size in sizes))]
 
 
-def _size(draft: MemoryDraft) -> int:
-    """Return the characters that writing a draft takes as long as."""
+def _count_characters(draft: MemoryDraft) -> int:
+    """Return the length of all texts of a draft, with :data:`ITEM_CHARACTERS` for each item of a list."""
     values = [value for name in MEMORY_FIELDS if (value := getattr(draft, name))]
     return sum(len(value) if isinstance(value, str) else ITEM_CHARACTERS * len(value) for value in values)
 
@@ -375,7 +375,7 @@ class _Batch:
         return {"revived": True}
 
     def _set_copy_number(self, memory: Memory, copy: int | None = None) -> None:
-        """Set a free number among the twins of the same level, of which the actor may not know."""
+        """Set a copy number that no twin of the same level has. The actor may not know of these twins."""
         others = [twin for group in self._groups(memory) for twin in group]
         if memory.pk:  # it changes to a level or key whose twins were not loaded
             others += find_twins(memory)

@@ -101,7 +101,7 @@ def _with_ending(term: Term, stemmer: str) -> Term:
     start = fold(_stemmer(stemmer).stemWord(term.spelling or term.words[0]))
     if len(start) < MIN_STEM_CHARS or not term.words[0].startswith(start):
         return term
-    return replace(term, same=(*term.same, WordStart(start)))
+    return replace(term, variants=(*term.variants, WordStart(start)))
 
 
 @cache

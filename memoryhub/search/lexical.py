@@ -89,7 +89,7 @@ class TermMatches:
     titles: dict[str, Positions]  # rows with each word in title or aliases
     _words: dict[str, Positions]
     _phrases: dict[str, Positions]
-    _same: dict[str, tuple[str, ...]]  # texts that occur and count as a word
+    _variants: dict[str, tuple[str, ...]]  # texts that occur and count as a word
 
     def __init__(
         self,
@@ -102,9 +102,9 @@ class TermMatches:
         self.rows = rows
         new = [word for word in query.words if known is None or word not in known._words]
         phrases = [text for text in _phrases(query) if known is None or text not in known._phrases]
-        same = _same_texts(query, new)
+        variants = _find_variants(query, new)
         if keys is None:
-            keys = matching_keys(_expressions(new, phrases, same))
+            keys = matching_keys(_expressions(new, phrases, variants))
         found = [rows.find(one) for one in keys]
         count = len(new)
         titles = dict(zip(new, found[:count], strict=True))
@@ -115,10 +115,10 @@ class TermMatches:
             self._phrases |= known._phrases
         self.titles = {word: titles[word] for word in query.words}
         self._words = {word: words[word] for word in query.words}
-        self._same = {} if known is None else dict(known._same)
-        if same and len(found[-1]):
-            self._add_same(query, same)
-        self.query = _with_same(query, self._same)
+        self._variants = {} if known is None else dict(known._variants)
+        if variants and len(found[-1]):
+            self._add_variants(query, variants)
+        self.query = _with_variants(query, self._variants)
         for period in periods:
             created = rows.created_between(period.start, period.end)
             for word in period.words & self._words.keys():
@@ -128,25 +128,26 @@ class TermMatches:
         of_stems = {stem(word): len(positions) for word, positions in self._words.items()}
         self.frequencies = TermFrequencies(of_stems, len(rows))
 
-    def _add_same(self, query: Query, same: Sequence[str]) -> None:
+    def _add_variants(self, query: Query, variants: Sequence[str]) -> None:
         """Add the rows with a text that counts as a word, such as ``foreignKeys``. One statement."""
         found = matching_keys(
-            [*map(statements.in_titles, same), *(statements.match_any([one]) for one in same)]
+            [*map(statements.in_titles, variants), *(statements.match_any([one]) for one in variants)]
         )
         positions = [self.rows.find(keys) for keys in found]
-        in_titles = dict(zip(same, positions, strict=False))
-        anywhere = {text: rows for text, rows in zip(same, positions[len(same) :], strict=True) if len(rows)}
+        in_titles = dict(zip(variants, positions, strict=False))
+        found_anywhere = zip(variants, positions[len(variants) :], strict=True)
+        anywhere = {text: rows for text, rows in found_anywhere if len(rows)}
         for term in query.terms:
-            for text in anywhere.keys() & set(term.same):
+            for text in anywhere.keys() & set(term.variants):
                 word = term.words[0]
                 self.titles[word] = np.union1d(self.titles[word], in_titles[text])
                 self._words[word] = np.union1d(self._words[word], anywhere[text])
-                self._same[word] = (*self._same.get(word, ()), text)
+                self._variants[word] = (*self._variants.get(word, ()), text)
 
     @classmethod
     def load(cls, memories: MemoryQuerySet, query: Query, periods: Sequence[Period] = ()) -> TermMatches:
         """Load the visible rows and the matches in one statement, or in three after changes."""
-        expressions = _expressions(query.words, _phrases(query), _same_texts(query, query.words))
+        expressions = _expressions(query.words, _phrases(query), _find_variants(query, query.words))
         keys, position = matching_keys_and_position(expressions)
         return cls(load_visible_rows(memories, position), query, keys=keys, periods=periods)
 
@@ -208,23 +209,26 @@ class TermMatches:
         return positions, shares[positions]
 
 
-def _expressions(words: Sequence[str], phrases: Sequence[str], same: Sequence[str]) -> list[str]:
-    """Return what to look for: words in titles and aliases, words and phrases anywhere, any of ``same``."""
+def _expressions(words: Sequence[str], phrases: Sequence[str], variants: Sequence[str]) -> list[str]:
+    """Return what to look for: words in titles and aliases, words and phrases anywhere, any variant."""
     in_titles = [statements.in_titles(word) for word in words]
     anywhere = [statements.match_any([one]) for one in (*words, *phrases)]
-    return [*in_titles, *anywhere, *([statements.match_any(same)] if same else [])]
+    return [*in_titles, *anywhere, *([statements.match_any(variants)] if variants else [])]
 
 
-def _same_texts(query: Query, words: Collection[str]) -> list[str]:
+def _find_variants(query: Query, words: Collection[str]) -> list[str]:
     """Return the distinct texts that count as one of these words."""
-    same = (term.same for term in query.terms if term.same and term.words[0] in words)
-    return list(dict.fromkeys(chain.from_iterable(same)))
+    variants = (term.variants for term in query.terms if term.variants and term.words[0] in words)
+    return list(dict.fromkeys(chain.from_iterable(variants)))
 
 
-def _with_same(query: Query, same: Mapping[str, tuple[str, ...]]) -> Query:
-    """Return the query with those texts that count as words and occur: others need not be looked for."""
-    terms = (replace(one, same=same.get(one.words[0], ())) if one.same else one for one in query.terms)
-    return replace(query, terms=tuple(terms))
+def _with_variants(query: Query, variants: Mapping[str, tuple[str, ...]]) -> Query:
+    """Return the query with those variants of words that occur: others need not be looked for."""
+    terms = tuple(
+        replace(term, variants=variants.get(term.words[0], ())) if term.variants else term
+        for term in query.terms
+    )
+    return replace(query, terms=terms)
 
 
 def _phrases(query: Query) -> list[str]:

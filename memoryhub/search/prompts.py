@@ -217,8 +217,8 @@ def _is_informative(word: str) -> bool:
 
 def words_query(parsed: ParsedPrompt, max_phrases: int = 0) -> Query:
     """Return a query for the words of a prompt alone, and for its first phrases."""
-    same = {term.words[0]: term.same for term in parsed.terms if term.same}
-    terms = (Term((stem(word),), (word,), same=same.get(word, ())) for word in parsed.words)
+    variants = {term.words[0]: term.variants for term in parsed.terms if term.variants}
+    terms = (Term((stem(word),), (word,), variants=variants.get(word, ())) for word in parsed.words)
     phrases = [term for term in parsed.terms if term.literal and term.words][:max_phrases]
     return Query(" ".join(parsed.words), (*terms, *phrases))
 

@@ -75,11 +75,10 @@ def row_cosines(
     if not len(rows) or not query.any():
         return None
     mean = _visible_mean(rows, vectors, model) if centred else None
-    scores = vectors.scores(query, mean, VisibleMemories(memories, rows.pks, limit, others))
-    cosines = scores.cosines
-    if scores.pks is not rows.pks:
-        by_key = np.full(max(int(scores.pks.max(initial=0)), int(rows.pks[-1])) + 1, np.nan, np.float32)
-        by_key[scores.pks] = scores.cosines
+    pks, cosines = vectors.cosines(query, mean, VisibleMemories(memories, rows.pks, limit, others))
+    if pks is not rows.pks:
+        by_key = np.full(max(int(pks.max(initial=0)), int(rows.pks[-1])) + 1, np.nan, np.float32)
+        by_key[pks] = cosines
         cosines = by_key[rows.pks]
     return None if np.isnan(cosines).all() else cosines
 

@@ -139,8 +139,8 @@ class _TermMatcher:
         self._stems = term.stems
         self._words = term.words
         self._is_at_start = term.at_start
-        self._same = [_compile_name(text) for text in term.same]
-        self.beginning = "" if term.literal or term.same else _beginning(term.stems[0])
+        self._variants = [_compile_name(text) for text in term.variants]
+        self.beginning = "" if term.literal or term.variants else _beginning(term.stems[0])
         if not term.literal and not term.words[0].startswith(self.beginning):
             self.beginning = ""
 
@@ -180,7 +180,7 @@ class _TermMatcher:
             return (min(present), LOOSE_CREDIT * len(present) / self._literal_words) if present else (0, 0.0)
         if is_word and (hits := len(_find_words(text, self._stems[0], _MAX_COUNTED))):
             return hits, 1.0
-        if hits := sum(len(pattern.findall(text)) for pattern in self._same):
+        if hits := sum(len(pattern.findall(text)) for pattern in self._variants):
             return hits, 1.0
         if self._words[0] not in text:
             return 0, 0.0
@@ -268,7 +268,7 @@ def _find_hits(query: Query, line: str) -> list[tuple[int, int]]:
     folded = line.lower() if line.isascii() else line.translate(_FOLDED)
     stems = {one for term in query.terms for one in term.stems}
     found = [span for one in stems for span in _find_words(folded, one, _MAX_HITS)]
-    for pattern in (_compile_name(text) for term in query.terms for text in term.same):
+    for pattern in (_compile_name(text) for term in query.terms for text in term.variants):
         found += [hit.span() for hit in islice(pattern.finditer(folded), _MAX_HITS)]
     spans = sorted(found)[:_MAX_HITS]
     literals = [*query.literals, *([query.text] if query.is_literal else [])]

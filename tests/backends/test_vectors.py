@@ -43,7 +43,7 @@ def equals_table(index: VectorIndex) -> bool:
     found = index.of(index.view().pks)
     query = unit(1, 2, 3)
     mean = index.view().mean(list(wanted))
-    scores = dict(zip(*map(np.ndarray.tolist, index.view().scores(query, mean)), strict=True))
+    scores = dict(zip(*map(np.ndarray.tolist, index.view().cosines(query, mean)), strict=True))
     return (
         len(index) == len(wanted) == len(found)
         and all(np.allclose(found[pk], vector, atol=1e-6) for pk, vector in wanted.items())
@@ -53,7 +53,7 @@ def equals_table(index: VectorIndex) -> bool:
 
 def test_plain_cosines_equal_those_of_the_stored_vectors(db, index):
     insert_vectors(zip(make_memories(30), random_units(30), strict=True))
-    pks, found = index.view().scores(unit(1, -1))
+    pks, found = index.view().cosines(unit(1, -1))
     assert dict(zip(pks.tolist(), found.tolist(), strict=True)) == pytest.approx(
         cosines(unit(1, -1), stored_vectors()), abs=1e-5
     )
@@ -62,7 +62,7 @@ def test_plain_cosines_equal_those_of_the_stored_vectors(db, index):
 def test_mean_is_subtracted_from_both_sides(db, index):
     insert_vectors(zip(make_memories(30), random_units(30), strict=True))
     assert equals_table(index)
-    pks, found = index.view().scores(unit(1), index.view().mean([]))
+    pks, found = index.view().cosines(unit(1), index.view().mean([]))
     assert dict(zip(pks.tolist(), found.tolist(), strict=True)) == pytest.approx(
         cosines(unit(1), stored_vectors()), abs=1e-5
     )
@@ -70,7 +70,7 @@ def test_mean_is_subtracted_from_both_sides(db, index):
 
 def test_zero_query_has_no_scores(db, index):
     insert_vectors([(make_memories(1)[0], unit(1))])
-    assert len(index.view().scores(np.zeros(SIZE, np.float32)).pks) == 0
+    assert len(index.view().cosines(np.zeros(SIZE, np.float32)).pks) == 0
 
 
 @pytest.mark.parametrize("vector", [np.zeros(SIZE), np.full(SIZE, np.nan), np.ones(SIZE - 1)])
@@ -118,11 +118,11 @@ class TestBetweenTransactions:
         rows = make_memories(30)
         insert_vectors(zip(rows[:20], random_units(20), strict=True))
         query, mean = unit(1, 2), index.view().mean([row.pk for row in rows[:20]])
-        index.view().scores(query, mean)
+        index.view().cosines(query, mean)
         insert_vectors(zip(rows[20:], random_units(10, seed=9), strict=True))
         extended = index.view().distances[mean.tobytes()]
         fresh = VectorIndex(MODEL, SIZE).view()
-        fresh.scores(query, mean)
+        fresh.cosines(query, mean)
         assert extended.tolist() == pytest.approx(fresh.distances[mean.tobytes()].tolist())
 
     def test_rollback_leaves_no_row(self, index):
@@ -214,7 +214,7 @@ class TestBetweenTransactions:
         def look():
             try:
                 while not done.is_set():
-                    pks, found = index.view().scores(unit(1))
+                    pks, found = index.view().cosines(unit(1))
                     assert len(set(pks.tolist())) == len(pks) >= 100
                     assert np.isfinite(found).all()
                     assert (np.abs(found) < 1.001).all()

@@ -25,7 +25,14 @@ from memoryhub.backends.change_log import NO_POSITION, STORED_TYPE, VECTOR_TABLE
 from memoryhub.backends.dialect.postgres import IN_KEYS
 from memoryhub.backends.postgres import server
 from memoryhub.backends.tables import Trigger
-from memoryhub.backends.vector_view import PRIOR_VECTORS, Keys, Scores, Vectors, VisibleMemories, unit_vectors
+from memoryhub.backends.vector_view import (
+    PRIOR_VECTORS,
+    Cosines,
+    Keys,
+    Vectors,
+    VisibleMemories,
+    unit_vectors,
+)
 from memoryhub.core.database import fetch_all
 
 logger = logging.getLogger(__name__)
@@ -149,14 +156,14 @@ class TableVectors:
     def view(self, now: LogPosition | None = None) -> TableVectors:
         return replace(self, position=now or change_log.current_position())
 
-    def scores(self, query: Vectors, mean: Vectors | None, visible: VisibleMemories) -> Scores:
+    def cosines(self, query: Vectors, mean: Vectors | None, visible: VisibleMemories) -> Cosines:
         """Return the cosines of the visible memories with a unit vector: of all, or of the nearest if many.
 
         ``mean`` is subtracted from both first.
         """
         mean = np.zeros_like(query) if mean is None else mean
         if not (query - mean).any() or find_obstacle():
-            return Scores(np.empty(0, np.int64), np.empty(0, np.float32))
+            return Cosines(np.empty(0, np.int64), np.empty(0, np.float32))
         if known := self._known(visible.keys):
             return _compare(*known, query, mean)
         if visible.size <= MAX_EXACT_ROWS:
@@ -176,7 +183,7 @@ class TableVectors:
             )
             cursor.nextset()
             found = {pk: cosine for pk, cosine in cursor.fetchall() if cosine is not None}
-        return Scores(np.fromiter(found, np.int64), np.fromiter(found.values(), np.float32))
+        return Cosines(np.fromiter(found, np.int64), np.fromiter(found.values(), np.float32))
 
     def _select(self, condition: str, params: Sequence[Any]) -> tuple[str, list[Any]]:
         """Return a statement for the vectors of the memories of a condition."""
@@ -281,8 +288,8 @@ def _as_text(vector: Vectors) -> str:
     return json.dumps(np.round(vector.astype(np.float64), 10).tolist())
 
 
-def _compare(keys: Keys, vectors: Vectors, query: Vectors, mean: Vectors) -> Scores:
+def _compare(keys: Keys, vectors: Vectors, query: Vectors, mean: Vectors) -> Cosines:
     """Return the cosines of vectors with another one, both without the mean."""
     direction, others = query - mean, vectors - mean
     lengths = np.linalg.norm(others, axis=1) * np.linalg.norm(direction)
-    return Scores(keys, others @ direction / np.maximum(lengths, np.finfo(np.float32).tiny))
+    return Cosines(keys, others @ direction / np.maximum(lengths, np.finfo(np.float32).tiny))

@@ -244,7 +244,7 @@ def _trigram_codes(text: str) -> NDArray[np.integer]:
 
 
 def _keywords_to_look_for(lowered: str, index: _RuleIndex) -> Iterator[tuple[str, list[int]]]:
-    """Yield keywords of which a lower-case text contains a trigram, and all short ones."""
+    """Yield the keywords that share a trigram with a lower-case text, and all short ones."""
     if len(lowered) < _LONG_TEXT:
         trigrams = index.by_trigram.keys() & _trigrams(lowered)
         return chain(index.short, *(index.by_trigram[trigram] for trigram in trigrams))
@@ -254,7 +254,7 @@ def _keywords_to_look_for(lowered: str, index: _RuleIndex) -> Iterator[tuple[str
 
 
 def applicable_rules(lowered: str) -> Iterator[SecretRule]:
-    """Yield the rules of which a lower-case text contains a keyword and the hint."""
+    """Yield the rules whose keyword and hint occur in a lower-case text."""
     index = _rule_index()
     keywords = _keywords_to_look_for(lowered, index)
     positions = {position for keyword, numbers in keywords if keyword in lowered for position in numbers}
