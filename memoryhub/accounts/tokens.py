@@ -126,7 +126,7 @@ def suggest_name(name: str, owner: str) -> str:
 
     Author and cap of a memory depend on the name of its agent.
     """
-    is_taken = AgentToken.objects.filter(name=name).exclude(owner=owner).exists()
+    is_taken = AgentToken.objects.ever_named(name).exclude(owner=owner).exists()
     return f"{name}-{owner}"[:_MAX_NAME_CHARS] if is_taken else name
 
 

@@ -337,7 +337,7 @@ def has_one_owner(quota: Quota) -> bool:
     name = quota.author.removeprefix(AGENT_PREFIX)
     if name == quota.author:
         return True
-    owners = AgentToken.objects.filter(name=name).order_by().values("owner").distinct()
+    owners = AgentToken.objects.ever_named(name).order_by().values("owner").distinct()
     return owners[:2].count() < 2
 
 

@@ -87,11 +87,11 @@ def resolve_owner(scope: str, actor: Actor, imported: str = "") -> str:
 def written_by(actor: Actor) -> Q:
     """Return the condition on rows whose author is certainly the actor.
 
-    Rows contain only the name of the agent. If agents of several people have this name, no row matches.
+    Rows contain only the name of the agent. If agents of several people have or had it, no row matches.
     """
     if not actor.name.startswith(AGENT_PREFIX):
         return Q(author=actor.name)
-    namesakes = AgentToken.objects.filter(name=actor.name.removeprefix(AGENT_PREFIX))
+    namesakes = AgentToken.objects.ever_named(actor.name.removeprefix(AGENT_PREFIX))
     return Q(~Exists(namesakes.exclude(owner=actor.owner)), author=actor.name)
 
 

@@ -367,3 +367,8 @@ class TokenQuerySet(models.QuerySet[Any]):
     def active(self, now: datetime | None = None) -> Self:
         now = now or timezone.now()
         return self.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), revoked_at__isnull=True)
+
+    def ever_named(self, name: str) -> Self:
+        """Return the tokens of agents that have this name, or had it before they were renamed."""
+        rows = _objects("JournalEntry").filter(object_type="token", object_id=OuterRef("uid"))
+        return self.filter(Q(name=name) | Exists(rows.filter(detail__name=name)))

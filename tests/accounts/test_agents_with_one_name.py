@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
-from memoryhub.models import Fact, JournalEntry, Memory
+from memoryhub.models import AgentToken, Fact, JournalEntry, Memory
 from tests.api.conftest import Agent, agent, is_problem, stored
 from tests.api.test_maintenance import worked
 from tests.capture.test_backfill import RUN, send
@@ -45,6 +46,19 @@ def test_content_of_the_other_agent_is_not_confirmed(
     guess = agent("public", name, "eve").post("/memories", {**SECRET, "key": ""}).json()
     assert guess["outcome"] == "created"
     assert guess["memory"]["id"] != theirs["id"]
+
+
+def test_agent_that_takes_the_former_name_of_another_is_not_that_agent(
+    agent: Callable[..., Agent], bob: Agent
+) -> None:
+    theirs = stored(bob, **SECRET)
+    token = AgentToken.objects.get()
+    grant = {"clearance": "secret", "rights": token.rights, "projects": None, "expires_at": None}
+    tokens.change_token(token.uid, system_actor("tests"), name="renamed", **grant)
+    assert tokens.suggest_name("claude-code", "eve") == "claude-code-eve"
+    eve = agent("public", "claude-code", "eve")
+    eve.post("/memories", {"content": "eve's text", "project": "p", "key": "deploy"})
+    assert Memory.objects.get(uid=theirs["id"]).content == "bob's secret"
 
 
 def test_fact_of_the_other_agent_is_not_changed(bob: Agent, eve: Agent) -> None:
