@@ -54,6 +54,7 @@ from memoryhub.injection.selection import WITHHOLD, Selection
 from memoryhub.injection.tool_candidates import find_about_files, find_repairs
 from memoryhub.models import Memory, Project
 from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search.semantic import available_embedder
 from memoryhub.search.visible_rows import load_in_background
 
 MAX_RECENT = 100  # memories among which the most important ones are selected at session start
@@ -240,6 +241,7 @@ def _inject(
     deadline_ms: float | None = None,
 ) -> InjectionResult:
     """Return a block. ``record``: whether to log it, or to log it if it shows or misses something."""
+    _load_rules()
     deadline = Deadline(deadline_ms or settings.MEMORYHUB.injection_deadline_ms)
     now, request = now or timezone.now(), with_default_project(request, actor)
     try:
@@ -261,6 +263,17 @@ def _inject(
         except Exception:
             logger.exception("a missed injection could not be logged")
     return missed
+
+
+def _load_rules() -> None:
+    """Load the rules and the model of a first injection, which takes as long as the deadline allows.
+
+    ``serve`` loads them at its start, but other servers of the WSGI application do not.
+    """
+    import memoryhub.security.prompt_injection.detector  # noqa: F401
+
+    if settings.MEMORYHUB.embeddings == "wordllama":  # other providers load in the background
+        available_embedder()
 
 
 def _inject_in_time(

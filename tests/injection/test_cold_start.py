@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pytest
@@ -15,6 +16,7 @@ from memoryhub.search import visible_rows
 from tests.cases import wait_until_loaded
 
 ACTOR = Actor("agent:tests", Clearance())
+DETECTOR = "memoryhub.security.prompt_injection.detector"
 
 
 @pytest.fixture
@@ -77,3 +79,16 @@ def test_one_thread_loads_the_rows_of_several_querysets(loading):
     loading.set()
     wait_until_loaded()
     assert sorted(len(rows) for rows in visible_rows._rows.values()) == [0, 1]
+
+
+def test_rules_are_loaded_before_the_time_of_an_injection_starts(db, monkeypatch):
+    class LoadedAtStart(services.Deadline):
+        def __init__(self, milliseconds):
+            loaded.append(DETECTOR in sys.modules)
+            super().__init__(milliseconds)
+
+    loaded = []
+    monkeypatch.delitem(sys.modules, DETECTOR, raising=False)
+    monkeypatch.setattr(services, "Deadline", LoadedAtStart)
+    services.inject_context(InjectionRequest("zebra stripes"), ACTOR, record=False)
+    assert loaded == [True]
