@@ -50,10 +50,9 @@ def reads_prepared_statements() -> bool:
 
 @dataclass(frozen=True)
 class Pool:
-    """A pooler, which gives each transaction another session. ``server``: the one behind it."""
+    """A pooler, which gives each transaction another session of the server."""
 
     url: str
-    server: postgres.Postgres
     is_preparing: bool
 
     def ask_each_session(self, statement: str) -> list[Any]:
@@ -78,7 +77,7 @@ def pool(request: pytest.FixtureRequest) -> Iterator[Pool]:
         file.chmod(0o644)
         user = {"user": server._server.system_user} if os.geteuid() == 0 else {}
         process = subprocess.Popen([PGBOUNCER, file], stderr=subprocess.DEVNULL, **user)
-        yield Pool(f"postgres://postgres@127.0.0.1:{port}/hub{request.param}", server, bool(request.param))
+        yield Pool(f"postgres://postgres@127.0.0.1:{port}/hub{request.param}", bool(request.param))
         process.terminate()
         process.wait()
 
