@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from typing import Literal
 
 from django.conf import settings
@@ -241,7 +242,10 @@ def _inject(
     deadline_ms: float | None = None,
 ) -> InjectionResult:
     """Return a block. ``record``: whether to log it, or to log it if it shows or misses something."""
-    _load_rules()
+    try:
+        _load_rules()
+    except Exception:
+        logger.exception("the rules or the model of injections could not be loaded")
     deadline = Deadline(deadline_ms or settings.MEMORYHUB.injection_deadline_ms)
     now, request = now or timezone.now(), with_default_project(request, actor)
     try:
@@ -265,6 +269,7 @@ def _inject(
     return missed
 
 
+@cache
 def _load_rules() -> None:
     """Load the rules and the model of a first injection, which takes as long as the deadline allows.
 

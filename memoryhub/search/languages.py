@@ -17,7 +17,7 @@ from memoryhub.core.text import STOP_WORDS, fold
 # Different function words of a prompt in another language than English. Words of conversation and questions
 # count twice, all those together that are also English words once; these decide between similar languages.
 # Letters that English does not have count as one word.
-MIN_LANGUAGE_WORDS = 3
+MIN_LANGUAGE_WORDS = 3  # one less in a prompt of at least as many words without a function word of English
 MIN_STEM_CHARS = 4  # a shorter stem is the beginning of too many words
 MIN_SHARE_IN_SCRIPT = 0.5  # of the words, for the language of an own script
 _ACCENTED = re.compile("[¿¡À-ÖØ-öø-ɏ]")
@@ -31,8 +31,14 @@ class LanguageWords(RuleSchema):
     functions: Words
     conversation: Words
     ambiguous: Words
+    questions: Words = frozenset()
     script: str = ""
     stemmer: str = ""
+
+    @property
+    def removed(self) -> frozenset[str]:
+        """The words that say nothing in this language, except those of conversation."""
+        return self.functions | self.ambiguous | self.questions | PROMPT_WORDS.foreign_questions
 
     def is_script_of(self, spoken: Sequence[str]) -> bool:
         """Return whether these words are in the own script of the language."""
@@ -57,7 +63,8 @@ class PromptWords(RuleSchema):
 PROMPT_WORDS = load_rule_file(Path(__file__).with_name("prompt_words.toml"), PromptWords)
 LANGUAGES = tuple(PROMPT_WORDS.languages.values())
 _CLEAR_WORDS = tuple(
-    (one.conversation | PROMPT_WORDS.foreign_questions) - STOP_WORDS - one.functions for one in LANGUAGES
+    (one.conversation | one.questions | PROMPT_WORDS.foreign_questions) - STOP_WORDS - one.functions
+    for one in LANGUAGES
 )
 
 
@@ -72,7 +79,11 @@ def find_language(prompt: str) -> LanguageWords | None:
             count += MIN_LANGUAGE_WORDS
         counts.append((count + (ambiguous > 0) + has_accents, ambiguous))
     best = max(counts)
-    return LANGUAGES[counts.index(best)] if best[0] >= MIN_LANGUAGE_WORDS else None
+    language = LANGUAGES[counts.index(best)]
+    is_without_english = len(found) >= MIN_LANGUAGE_WORDS and STOP_WORDS.isdisjoint(
+        found - language.ambiguous
+    )
+    return language if best[0] >= MIN_LANGUAGE_WORDS - is_without_english else None
 
 
 def adapt_to_language(query: Query) -> Query:
@@ -83,8 +94,7 @@ def adapt_to_language(query: Query) -> Query:
     language = find_language(query.typed)
     if language is None:
         return query
-    removed = language.functions | language.ambiguous | PROMPT_WORDS.foreign_questions
-    terms = [term for term in query.terms if (term.literal or term.words[0]) not in removed]
+    terms = [term for term in query.terms if (term.literal or term.words[0]) not in language.removed]
     return replace(query, terms=with_endings(terms or query.terms, language))
 
 

@@ -52,7 +52,9 @@ UNNAMED_SHARE = 0.4  # of this match in a long prompt if only names, such as "Re
 
 CHATTER = frozenset(map(stem, PROMPT_WORDS.conversation | PROMPT_WORDS.actions))
 _ACTIONS = frozenset(map(stem, PROMPT_WORDS.actions))
-_QUESTIONS = PROMPT_WORDS.questions | PROMPT_WORDS.foreign_questions
+_QUESTIONS = PROMPT_WORDS.questions.union(
+    PROMPT_WORDS.foreign_questions, *(one.questions for one in LANGUAGES)
+)
 _FOREIGN = frozenset[str]().union(*(one.functions | one.conversation for one in LANGUAGES))
 _UNINFORMATIVE = STOP_WORDS.union(*(one.conversation for one in LANGUAGES))
 _REMARKS = frozenset(map(stem, PROMPT_WORDS.remarks))
@@ -161,7 +163,7 @@ def clean_prompt(prompt: str) -> str:
         return prompt
     if language.stemmer:
         prompt = _ENDING_AFTER_NAME.sub("", prompt)
-    removed = language.functions | language.ambiguous | PROMPT_WORDS.foreign_questions
+    removed = language.removed
     return SPOKEN_WORD.sub(
         lambda word: word[0] if word[0].isupper() or fold(word[0]) not in removed else "", prompt
     )

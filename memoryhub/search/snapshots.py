@@ -24,6 +24,7 @@ from memoryhub.search.hybrid import (
     make_snippet,
     search_memories,
 )
+from memoryhub.search.languages import adapt_to_language
 from memoryhub.search.lexical import TermMatches, default_weights, score_parts
 from memoryhub.search.scoring import Weights, composite_score
 from memoryhub.search.time_words import find_periods
@@ -110,7 +111,7 @@ def _find_versions(
     snippets: bool,
 ) -> list[Hit]:
     """Return the versions that match, with scores in the order's weights."""
-    query = parse_query(typed)
+    query = adapt_to_language(parse_query(typed))
     if not snapshot.versions or not query.terms:
         return []
     periods = find_periods(query.text, snapshot.moment)

@@ -88,6 +88,7 @@ def test_rules_are_loaded_before_the_time_of_an_injection_starts(db, monkeypatch
             super().__init__(milliseconds)
 
     loaded = []
+    services._load_rules.cache_clear()
     monkeypatch.delitem(sys.modules, DETECTOR, raising=False)
     monkeypatch.setattr(services, "Deadline", LoadedAtStart)
     services.inject_context(InjectionRequest("zebra stripes"), ACTOR, record=False)

@@ -178,3 +178,17 @@ def test_a_short_prompt_shows_its_language(prompt):
 def test_a_name_in_capitals_is_no_function_word():
     assert parse_prompt("Perché ci vuole tanto tempo per la CI?").words == ("tanto", "ci")
     assert parse_prompt("Quanto tempo ci vuole?").words == ()
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "looks good, go on",
+        "Ask Kim to do it",
+        "Add Łódź to the list",
+        "ok, do it",
+        "café on the river, can we",
+    ],
+)
+def test_english_words_that_are_also_polish_do_not_change_the_language(prompt):
+    assert parse_prompt(prompt).is_english

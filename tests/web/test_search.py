@@ -157,6 +157,12 @@ class TestResults:
         )
 
 
+def test_other_forms_of_a_polish_word_are_marked(visitor: Client, remember: Any) -> None:
+    remember("Tokeny sesji wygasają po 15 minutach.")
+    response = visitor.get("/memories/", {"q": "Kiedy wygasa token sesji?"})
+    assert "<mark>wygasają</mark>" in response.content.decode()
+
+
 class TestEmptyStates:
     @pytest.mark.parametrize("q", ["", " "])
     def test_empty_query_lists_what_the_filters_leave(self, visitor: Client, zoo: None, q: str) -> None:

@@ -27,6 +27,7 @@ from memoryhub.memories.versions import Snapshot, load_snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import Hit, SearchResults, search_memories
+from memoryhub.search.languages import adapt_to_language
 from memoryhub.search.snapshots import search_snapshot
 from memoryhub.search.text_matching import extract_snippet, highlight_text, snippet_of_first_match
 from memoryhub.stats import counts
@@ -145,7 +146,7 @@ def _search_context(request: HttpRequest, form: MemoryListFilter, clearance: Cle
     if not results.total:
         return context if moment else context | _advice_context(request, memories, form, clearance)
     found = memories.filter(pk__in=key_list(results.ids))
-    query = parse_query(results.suggestions[0] if results.is_corrected else text)
+    query = adapt_to_language(parse_query(results.suggestions[0] if results.is_corrected else text))
     if column:
         listed = _ordered_page(request, found, column)
         listed["items"] = [ListItem(memory, *_highlight(query, memory)) for memory in listed["page"].items]
