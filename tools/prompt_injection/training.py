@@ -31,7 +31,7 @@ STEPS = 80  # of gradient descent in a round
 LEARNING_RATE = 0.08
 DECAY = 2e-6
 MOMENTUM, SQUARED_MOMENTUM = 0.9, 0.99  # of the Adam optimiser
-CAUTION = 0.46  # points that every score loses, so that few ordinary texts are removed
+CAUTION = 0.5  # points that every score loses, so that few ordinary texts are removed
 MAX_UNITS = 3  # units of an injection that all count as orders; of longer ones, a quarter
 # Kinds of which most texts are not plain words.
 EXCLUDED_KINDS = frozenset({"indirect", "obfuscated", "markup", "role", "encoded"})
