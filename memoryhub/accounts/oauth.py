@@ -333,7 +333,7 @@ def find_refresh(raw: str) -> OAuthRefresh | None:
 
 
 def _may_repeat(found: OAuthRefresh, used_at: datetime, now: datetime) -> bool:
-    """Whether a refresh token was just used, and nothing that it gave was refreshed since."""
+    """Whether a refresh token was just used, and no later one of its grant was."""
     later = OAuthRefresh.objects.filter(token=found.token, used_at__gt=used_at)
     return now - REFRESH_GRACE < used_at <= now and not later.exists()
 
@@ -345,7 +345,8 @@ def redeem_refresh(found: OAuthRefresh) -> dict[str, Any]:
         found.used_at = now
         found.save(update_fields=["used_at"])
     else:
-        # Used without grace: if a thief repeats the refresh, the next one of the app revokes the grant.
+        # They count as used a minute ago, so they cannot be repeated: if a thief repeated the refresh, the
+        # next one of the app revokes the grant.
         OAuthRefresh.objects.filter(token=token, used_at=None).update(used_at=now - REFRESH_GRACE)
     return _token_response(token, tokens.renew_secret(token, now + SECRET_LIFETIME), now)
 

@@ -138,7 +138,8 @@ def _search(options: argparse.Namespace) -> int:
     else:
         rows = [_hit_row(hit) for hit in answer.results]
         print_table(("score", "type", "project", "updated", "id", "memory"), rows)
-    print(_explain_end(answer), file=sys.stderr)
+    if end := _explain_end(answer):
+        print(end, file=sys.stderr)
     return 0
 
 
@@ -149,7 +150,7 @@ def _explain_end(answer: SearchResults) -> str:
     if shown < total:
         words.append("Raise --limit to see more.")
     if answer.min_score and shown == total:
-        words.append(f"Scores below {answer.min_score:g} are left out; lower the limit with --min-score.")
+        words.append(f"Scores below {answer.min_score:g} are left out; a lower --min-score may find more.")
     return " ".join(words)
 
 

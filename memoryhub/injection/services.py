@@ -271,9 +271,9 @@ def _inject(
 
 @cache
 def _load_rules() -> None:
-    """Load the rules and the model of a first injection, which takes as long as the deadline allows.
+    """Load the rules and the model. This takes about as long as the deadline, so it is done before it starts.
 
-    ``serve`` loads them at its start, but other servers of the WSGI application do not.
+    ``serve`` loads them when it starts, but other servers of the WSGI application do not.
     """
     import memoryhub.security.prompt_injection.detector  # noqa: F401
 

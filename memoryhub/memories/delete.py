@@ -332,12 +332,14 @@ def in_quota(quota: Quota) -> Q:
 def has_one_owner(quota: Quota) -> bool:
     """Whether all memories in the quota are of one person.
 
-    Shared memories have only the name of their agent, and agents of several people may have the same name.
+    Shared memories have only the name of their agent, and agents of several people may have or have had the
+    same name. Those that never did anything do not count.
     """
     name = quota.author.removeprefix(AGENT_PREFIX)
     if name == quota.author:
         return True
-    owners = AgentToken.objects.ever_named(name).order_by().values("owner").distinct()
+    used = AgentToken.objects.ever_named(name).exclude(last_used_at=None)
+    owners = used.order_by().values("owner").distinct()
     return owners[:2].count() < 2
 
 

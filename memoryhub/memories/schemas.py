@@ -98,9 +98,8 @@ Text = Annotated[
 Word = Annotated[
     str, AfterValidator(_check_characters), AfterValidator(_check_not_blank), AfterValidator(str.strip)
 ]
-NotBoolean = BeforeValidator(
-    _refuse_boolean
-)  # after the limits, which the JSON schema would not have otherwise
+# Place it after Field(ge=..., le=...), or the JSON schema loses the limits.
+NotBoolean = BeforeValidator(_refuse_boolean)
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), NotBoolean]
 Labels = Annotated[
     list[Annotated[Word, Field(max_length=100)]],

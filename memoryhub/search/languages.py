@@ -17,7 +17,8 @@ from memoryhub.core.text import STOP_WORDS, fold
 # Different function words of a prompt in another language than English. Words of conversation and questions
 # count twice, all those together that are also English words once; these decide between similar languages.
 # Letters that English does not have count as one word.
-MIN_LANGUAGE_WORDS = 3  # one less in a prompt of at least as many words without a function word of English
+# One less in a text without function words of English if it has a question word or letters of the language.
+MIN_LANGUAGE_WORDS = 3
 MIN_STEM_CHARS = 4  # a shorter stem is the beginning of too many words
 MIN_SHARE_IN_SCRIPT = 0.5  # of the words, for the language of an own script
 _ACCENTED = re.compile("[¿¡À-ÖØ-öø-ɏ]")
@@ -80,22 +81,30 @@ def find_language(prompt: str) -> LanguageWords | None:
         counts.append((count + (ambiguous > 0) + has_accents, ambiguous))
     best = max(counts)
     language = LANGUAGES[counts.index(best)]
-    is_without_english = len(found) >= MIN_LANGUAGE_WORDS and STOP_WORDS.isdisjoint(
-        found - language.ambiguous
+    is_clear = (
+        len(found) >= MIN_LANGUAGE_WORDS
+        and bool(language.stemmer)
+        and (has_accents or not language.questions.isdisjoint(found))
+        and STOP_WORDS.isdisjoint(found - language.ambiguous)
     )
-    return language if best[0] >= MIN_LANGUAGE_WORDS - is_without_english else None
+    return language if best[0] >= MIN_LANGUAGE_WORDS - is_clear else None
 
 
 def adapt_to_language(query: Query) -> Query:
-    """Leave function words out of a query in another language than English, and match other endings.
+    """Leave function words out of a query, unless it contains nothing else, and match other endings.
 
-    Unless it contains nothing else.
+    Queries in languages that are similar to English stay as they are: "sin tan table" could be Spanish.
     """
     language = find_language(query.typed)
-    if language is None:
+    if language is None or not (language.script or language.stemmer):
         return query
-    terms = [term for term in query.terms if (term.literal or term.words[0]) not in language.removed]
+    terms = [term for term in query.terms if not _is_removed(term, language)]
     return replace(query, terms=with_endings(terms or query.terms, language))
+
+
+def _is_removed(term: Term, language: LanguageWords) -> bool:
+    is_phrase = bool(term.literal and term.words)
+    return not is_phrase and (term.literal or term.words[0]) in language.removed
 
 
 def with_endings(terms: Iterable[Term], language: LanguageWords | None) -> tuple[Term, ...]:
@@ -111,7 +120,8 @@ def _with_ending(term: Term, stemmer: str) -> Term:
     start = fold(_stemmer(stemmer).stemWord(term.spelling or term.words[0]))
     if len(start) < MIN_STEM_CHARS or not term.words[0].startswith(start):
         return term
-    return replace(term, variants=(*term.variants, WordStart(start)))
+    # The index has an i instead of a final y.
+    return replace(term, variants=(*term.variants, WordStart(start.removesuffix("y"))))
 
 
 @cache

@@ -36,8 +36,8 @@ from memoryhub.toolsets.base import (
     without_nulls,
 )
 
-# Arguments of LetsGo's own tool whose names differ here.
 _NEWEST_FIRST = "-updated_at"
+# Arguments of LetsGo's own tool whose names differ here.
 _UPSTREAM_NAMES = {
     "file_path": "path",
     "object_value": "object",

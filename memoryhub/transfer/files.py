@@ -18,7 +18,7 @@ from typing import IO, cast
 
 from memoryhub.core.drafts import draft_file
 from memoryhub.core.files import replace_file
-from memoryhub.transfer.records import UnreadableFile
+from memoryhub.transfer.records import DamagedFile, UnreadableFile
 
 # JSON compresses 10 to 20 times; a larger expansion is an attack.
 _MAX_RATIO = 300
@@ -80,7 +80,7 @@ def open_source(name: str) -> Iterator[Source]:
         try:
             yield Source(_unpack(name, raw, size, stack), raw, size)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise UnreadableFile(f"{name}: the gzip file is damaged or truncated: {error}") from None
+            raise DamagedFile(f"{name}: the gzip file is damaged or truncated: {error}") from None
 
 
 def _open_raw(name: str, stack: contextlib.ExitStack) -> tuple[io.BufferedReader, int | None]:

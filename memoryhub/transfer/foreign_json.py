@@ -20,6 +20,7 @@ from memoryhub.transfer.files import open_member, open_source
 from memoryhub.transfer.foreign_sqlite import SqliteFormat, is_sqlite
 from memoryhub.transfer.jsonl import MAX_LINE_BYTES, InvalidLine, LineReader, RawLine, line_bytes
 from memoryhub.transfer.records import (
+    DamagedFile,
     InvalidItem,
     Item,
     Problem,
@@ -366,4 +367,4 @@ class _TextBuffer:
     def error(self, why: str = "is not JSON", reason: str = "", at: int | None = None) -> UnreadableFile:
         line, column = self._place(self._at if at is None else at)
         reason = f": {reason}" if reason else ""
-        return UnreadableFile(f"{self._name}: {why} at line {line}, column {column}{reason}; export it again")
+        return DamagedFile(f"{self._name}: {why} at line {line}, column {column}{reason}; export it again")

@@ -31,7 +31,14 @@ from memoryhub.transfer import uploads
 from memoryhub.transfer.formats import FORMATS, detect_format
 from memoryhub.transfer.loader import Batch, LoadOptions
 from memoryhub.transfer.reader import IdMap, ImportReader, open_import
-from memoryhub.transfer.records import MAPPING_TARGETS, Item, Problem, ReadOptions, UnreadableFile
+from memoryhub.transfer.records import (
+    MAPPING_TARGETS,
+    DamagedFile,
+    Item,
+    Problem,
+    ReadOptions,
+    UnreadableFile,
+)
 from memoryhub.transfer.reports import (
     PROJECT,
     RAISED_CAP,
@@ -136,7 +143,7 @@ class ImportOperation(Operation[ImportParams]):
             id_map.unlink(missing_ok=True)
         with _open_upload(params, actor) as reader, closing(IdMap(id_map)) as ids:
             if position and not reader.resume(position):
-                raise UnreadableFile("the file has changed since the import began; upload it again")
+                raise DamagedFile("the file has changed since the import began; upload it again")
             options = LoadOptions(
                 actor,
                 report=lambda place, problem: None,
@@ -227,7 +234,7 @@ def import_after_dry_run(
 def _open_upload(params: ImportParams, actor: Actor) -> Iterator[ImportReader]:
     """Open an upload. Errors of the reader become StoreErrors with the original name of the file.
 
-    A file that cannot be read is deleted, because no run can do anything with it.
+    A damaged file is deleted, because no run can do anything with it.
     """
     path = uploads.find_upload(params.upload)
     if path is None:
@@ -241,7 +248,8 @@ def _open_upload(params: ImportParams, actor: Actor) -> Iterator[ImportReader]:
             yield reader
     except UnreadableFile as error:
         message = str(error).replace(str(path), params.name or "the file").replace(path.name, params.name)
-        uploads.delete_upload(params.upload)
+        if isinstance(error, DamagedFile):
+            uploads.delete_upload(params.upload)
         raise StoreError(message, "file") from None
 
 

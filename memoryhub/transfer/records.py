@@ -22,6 +22,10 @@ class UnreadableFile(Exception):
     """The file as a whole cannot be read; the message says how to fix that."""
 
 
+class DamagedFile(UnreadableFile):
+    """The bytes of the file are damaged or were changed, so no later attempt can read it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A field (empty: the item itself) and its problem, never its value."""

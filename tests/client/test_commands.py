@@ -92,7 +92,7 @@ class TestSearch:
         run("search", "deploy", "--min-score", "0.99")
         printed = capsys.readouterr()
         assert printed.out == "No memory matches.\n"
-        assert printed.err == "Scores below 0.99 are left out; lower the limit with --min-score.\n"
+        assert printed.err == "Scores below 0.99 are left out; a lower --min-score may find more.\n"
 
     def test_filters_and_limit_apply(self, run: Run, client: Client, printed: Printed) -> None:
         client.remember("deploy one", project="web", tags=["ops"])

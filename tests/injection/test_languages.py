@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from memoryhub.backends.fts_query import parse_query
+from memoryhub.core.text import CHINESE_FUNCTION_WORDS
+from memoryhub.search.languages import adapt_to_language
 from memoryhub.search.prompts import parse_prompt
 from tests.cases import each
 
@@ -192,3 +195,34 @@ def test_a_name_in_capitals_is_no_function_word():
 )
 def test_english_words_that_are_also_polish_do_not_change_the_language(prompt):
     assert parse_prompt(prompt).is_english
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "deploy dove service",
+        "Lake Como trip",
+        "DOS para virtualization",
+        "sin cos tan table",
+        "des encryption est cert",
+        "disk usage du ou ldap",
+        "Fix dove client timeout",
+        '"sin" "tan" lookup',
+        "var size of her object",
+    ],
+)
+def test_english_words_that_are_also_foreign_remain_in_a_search(text):
+    query = parse_query(text)
+    assert adapt_to_language(query) == query
+
+
+@pytest.mark.parametrize("text", ["Fix dove client timeout", "plot sin tan curves", "deploy dove service"])
+def test_english_words_that_are_also_foreign_remain_in_a_prompt(text):
+    assert parse_prompt(text).is_english
+
+
+@pytest.mark.parametrize(
+    "word", ["重要", "主要", "摘要", "线上", "上海", "上游", "阿里云", "机会", "会话", "正在", "存在", "被测"]
+)
+def test_a_character_inside_a_chinese_word_is_not_removed(word):
+    assert CHINESE_FUNCTION_WORDS.sub("", word) == word

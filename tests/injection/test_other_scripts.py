@@ -295,3 +295,13 @@ def test_an_order_or_another_subject_brings_nothing(ask: Any, store: Any, langua
     store(language)
     found = {prompt: shown(ask, prompt) for prompt in OFF_TOPIC[language].strip().splitlines()}
     assert not any(found.values()), found
+
+
+def test_a_turkish_word_whose_stem_ends_in_y_is_found_with_other_endings(store: Any) -> None:
+    store("turkish")
+    [wanted] = create_memories(
+        [MemoryDraft(content="Denetim olayları ayrı bir tabloya yazılır.")], Actor("user:ada")
+    )
+    results = search_memories(Memory.objects.all(), "Denetim olayı nereye yazılıyor, olaylar nerede?")
+    assert results.hits[0].memory.uid == wanted.memory.uid
+    assert "<mark>olayları</mark>" in results.hits[0].snippet

@@ -12,6 +12,7 @@ from django.test import Client
 from memoryhub.maintenance import executor
 from memoryhub.models import MaintenanceRun, Memory
 from memoryhub.transfer import jobs, uploads
+from memoryhub.transfer.records import UnreadableFile
 from tests.web.markup import main
 from tests.web.transfer_pages import home, importer, send, sent
 
@@ -68,6 +69,17 @@ def test_an_import_that_failed_for_another_reason_can_be_resumed(
     importer.post(f"{address}resume/")
     assert executor.execute(MaintenanceRun.objects.get())
     assert Memory.objects.count() == 1
+
+
+def test_a_file_that_cannot_be_opened_now_is_kept(importer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any) -> Any:
+        raise UnreadableFile("notes.jsonl: cannot be read: Too many open files")
+
+    address = str(send(importer, LINE).url)
+    with monkeypatch.context() as patched:
+        patched.setattr(jobs, "open_import", refuse)
+        assert executor.execute(MaintenanceRun.objects.get())
+    assert offers_resume(importer, address)
 
 
 def test_a_restore_is_not_resumed_without_the_permission(importer: Client) -> None:
