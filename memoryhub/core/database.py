@@ -389,11 +389,11 @@ def read_timeout(seconds: float) -> Iterator[None]:
         _limit.seconds = before
 
 
-def read_limit() -> float:
+def read_limit(*, in_transaction: bool) -> float:
     """Return how many seconds the next read may take on PostgreSQL; 0 means no limit."""
     if _limit.deadline is not None:
         return max(_limit.deadline.left(), 0.001)
-    return 0.0 if connection.in_atomic_block else _limit.seconds
+    return 0.0 if in_transaction else _limit.seconds
 
 
 def answer_limit() -> float:

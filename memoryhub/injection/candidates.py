@@ -47,7 +47,7 @@ from memoryhub.search.visible_rows import is_loading
 
 # Limits of the parsed prompt.
 MAX_TERMS = 8  # about as many as in a normal search
-MAX_PARTS = 12  # terms together with parts of texts without spaces, of which several are one word
+MAX_PARTS = 12  # terms of a query in a script without spaces, where several terms are one word
 MAX_UNKNOWN_TERMS = 1  # of these, terms that no memory contains; they lower the match of other topics
 MAX_CLAUSES = 3  # sentences that are matched alone
 MAX_LOOKED_UP_PHRASES = 16  # names such as "foo.bar", together with the words

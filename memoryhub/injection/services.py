@@ -271,7 +271,7 @@ def _inject(
 
 @cache
 def _load_rules() -> None:
-    """Load the rules and the model. This takes about as long as the deadline, so it is done before it starts.
+    """Load the rules and the model. This takes about as long as the deadline, so they are loaded first.
 
     ``serve`` loads them when it starts, but other servers of the WSGI application do not.
     """

@@ -87,12 +87,12 @@ def _limit_statement(execute: Callable[..., Any], query: str, params: Any, many:
     is_read = not many and query.lstrip()[:6].upper().startswith(("SELECT", "WITH"))
     if is_read and isinstance(params, list | tuple):  # PostgreSQL refuses NUL, which no stored text contains
         params = [one.replace("\x00", "\uffff") if isinstance(one, str) else one for one in params]
-    seconds = read_limit() if is_read else 0.0
+    inside = context["connection"].in_atomic_block
+    seconds = read_limit(in_transaction=inside) if is_read else 0.0
     if not seconds:
         with same_errors_as_sqlite():
             return execute(query, params, many, context)
     before = f"SELECT set_config('statement_timeout', '{seconds * 1000:.0f}', true);"
-    inside = context["connection"].in_atomic_block
     after = "; SELECT set_config('statement_timeout', '0', true)" if inside else ""
     result = execute(f"{before} {query}{after}", params, many, context)
     context["cursor"].cursor.nextset()
