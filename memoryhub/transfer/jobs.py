@@ -50,7 +50,7 @@ from memoryhub.transfer.reports import (
 )
 
 OPERATION_NAME = "import"
-_FILE_GONE = "the file no longer exists; upload it again"
+_FILE_GONE = "the hub no longer has the file; upload it again"
 _UNSUPPORTED = "this hub no longer supports this format; upload the file again in another one"
 _RESTORES = "this import restores a store; resume it as a maintainer, or import the file again"
 _MAX_BATCH_DURATION = timedelta(minutes=1)  # between ``imported_at`` and ``pinned_at`` of an imported pin

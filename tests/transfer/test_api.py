@@ -294,7 +294,7 @@ def test_missing_file_is_reported(bot, home):
         path.unlink()
     UploadPart.objects.all().delete()
     executor.execute(MaintenanceRun.objects.get(uid=uid))
-    assert bot.get(f"/import/{uid}").json()["error"] == "the file no longer exists; upload it again"
+    assert bot.get(f"/import/{uid}").json()["error"] == "the hub no longer has the file; upload it again"
 
 
 def test_errors_are_paged(bot):

@@ -40,7 +40,7 @@ def test_an_import_whose_file_is_gone_asks_for_the_file(importer: Client) -> Non
     address = stopped(importer)
     uploads.delete_upload(MaintenanceRun.objects.get().params["upload"])
     shown = main(importer.get(address)).words
-    assert "The import cannot continue: the file no longer exists; upload it again." in shown
+    assert "The import cannot continue: the hub no longer has the file; upload it again." in shown
     assert "resume it" not in shown
     assert "Upload the file again" in shown
     assert not offers_resume(importer, address)
