@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from django.core.management import get_commands
 
 from memoryhub import __main__ as command_line
 from memoryhub.ops import bootstrap
@@ -26,13 +27,34 @@ def test_arguments_default_to_those_of_the_process(monkeypatch: pytest.MonkeyPat
     assert passed == [["memoryhub", "check"]]
 
 
-@pytest.mark.parametrize("words", [[], ["help"], ["--help"]])
-def test_help_names_the_commands_of_the_client(
+def test_overview_lists_every_command_of_the_hub(capsys: pytest.CaptureFixture[str]) -> None:
+    command_line.main(["manage.py", "help"])
+    listed = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
+    own = {name for name, app in get_commands().items() if app == "memoryhub"}
+    assert listed == own | set(command_line.COMMANDS) | {"migrate", "createsuperuser", "changepassword"}
+
+
+def test_overview_of_a_package_leaves_out_commands_that_need_a_checkout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bootstrap, "IS_INSTALLED", True)
+    command_line.main(["memoryhub"])
+    assert "evaluate" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [[], ["help"], ["--help"], ["-h"]])
+def test_overview_does_not_install_the_requirements(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
-    monkeypatch.setattr(bootstrap, "run_management_command", lambda argv: None)
-    command_line.main(["memoryhub", *words])
-    assert ", ".join(command_line.COMMANDS) in capsys.readouterr().out
+    monkeypatch.setattr(bootstrap, "ensure_environment", lambda argv: pytest.fail("installs them"))
+    command_line.main(["/usr/bin/memoryhub", *words])
+    assert "usage: memoryhub COMMAND [options]" in capsys.readouterr().out
+
+
+def test_help_with_a_client_command_prints_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command_line.main(["memoryhub", "help", "search"])
+    assert "usage: memoryhub search" in capsys.readouterr().out
 
 
 def test_package_without_its_sources_needs_no_installation(
