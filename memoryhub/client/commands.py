@@ -155,7 +155,9 @@ def _explain_end(answer: SearchResults) -> str:
 
 
 def _hit_row(hit: HitShape) -> tuple[str, ...]:
-    memory, text = hit.memory, _plain(hit.snippet) or hit.memory.title
+    memory, text = hit.memory, _plain(hit.snippet)
+    if not text.startswith(memory.title):
+        text = f"{memory.title}: {text}" if text else memory.title
     return (f"{hit.score:.2f}", memory.type, memory.project, format_day(memory.updated_at), memory.id, text)
 
 
@@ -181,7 +183,9 @@ def _recall(options: argparse.Namespace) -> int:
             part for part in (memory.type, memory.project, format_day(memory.updated_at)) if part
         )
         print(f"{make_safe(memory.title)}  [{make_safe(where)}, {make_safe(memory.id)}]")
-        print(f"{make_safe(without_title_line(memory.content, memory.title))}\n")
+        if text := without_title_line(memory.content, memory.title):
+            print(make_safe(text))
+        print()
     whole = {memory.id for memory in answer.details}
     rows = [(line.id, line.type, line.summary) for line in answer.index if line.id not in whole]
     if rows:
@@ -269,7 +273,7 @@ def _sessions(options: argparse.Namespace) -> int:
 def _session_row(session: SessionShape) -> tuple[str, ...]:
     times = (format_time(session.started_at), format_time(session.last_at))
     counts = (str(session.memory_count), str(session.event_count))
-    return (session.session_id, session.project, session.agent, *times, *counts)
+    return (session.session_id, session.project, session.agent.removeprefix("token:"), *times, *counts)
 
 
 def _show_session(client: Client, options: argparse.Namespace, filters: dict[str, Any]) -> int:
@@ -277,7 +281,7 @@ def _show_session(client: Client, options: argparse.Namespace, filters: dict[str
     if options.json:
         return print_json(answer)
     session = answer.session
-    where = f"project {session.project or '–'}, agent {session.agent or '–'}"
+    where = f"project {session.project or '–'}, agent {session.agent.removeprefix('token:') or '–'}"
     print(f"{make_safe(session.session_id)}  {make_safe(where)}\n")
     rows = [(format_time(entry.at), entry.kind, _describe_entry(entry)) for entry in answer.timeline.items]
     if rows:

@@ -87,7 +87,10 @@ def _project(options: argparse.Namespace) -> int:
             identities = client.project_identities(options.project)
             if options.json:
                 return print_json(identities)
-            print_table(("identity", "agents of"), [(one.key, one.owner) for one in identities.items])
+            if identities.items:
+                print_table(("identity", "agents of"), [(one.key, one.owner) for one in identities.items])
+            else:
+                print(f"{make_safe(options.project)}: no repository or folder is known")
             return 0
         moved = _change_project(client, options)
     if options.json:

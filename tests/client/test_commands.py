@@ -77,7 +77,12 @@ class TestSearch:
         heads, row = printed().splitlines()
         assert heads.split() == ["score", "type", "project", "updated", "id", "memory"]
         assert stored.id in row
-        assert row.endswith("We <b>deploy</b> on Tuesdays")
+        assert row.endswith("  We <b>deploy</b> on Tuesdays")
+
+    def test_title_precedes_the_text_that_matches(self, run: Run, client: Client, printed: Printed) -> None:
+        client.remember("We deploy on Tuesdays", title="Calendar")
+        run("search", "deploy")
+        assert printed().endswith("  Calendar: We deploy on Tuesdays\n")
 
     def test_the_end_of_the_list_is_explained(
         self, run: Run, client: Client, capsys: pytest.CaptureFixture[str]
@@ -127,6 +132,11 @@ class TestRecall:
         assert title.startswith("We deploy on Tuesdays.  [change, ")
         assert content == "The vendor is in the office then."
 
+    def test_memory_of_one_line_is_shown_once(self, run: Run, client: Client, printed: Printed) -> None:
+        client.remember("We deploy on Tuesdays")
+        run("recall", "deploy")
+        assert [line.partition("  [")[0] for line in printed().splitlines()] == ["We deploy on Tuesdays", ""]
+
     def test_other_matches_are_listed(self, run: Run, client: Client, printed: Printed) -> None:
         client.remember_many([{"content": f"deploy {n} " + "words " * 300} for n in range(3)])
         run("recall", "deploy", "--max-tokens", "1000")
@@ -148,7 +158,7 @@ class TestSessions:
         assert run("sessions") == 0
         heads, row = printed().splitlines()
         assert heads.split()[:3] == ["session", "project", "agent"]
-        assert row.split()[:2] == ["s1", "web"]
+        assert row.split()[:3] == ["s1", "web", "bot"]
 
     def test_session_shows_what_happened(self, run: Run, client: Client, printed: Printed) -> None:
         client.report_event("prompt:submit", "s1", {"prompt": "when do we deploy?"})
@@ -333,6 +343,13 @@ class TestMode:
         assert run("project", "part", "--undo", undo) == 0
         assert list(client.memories(project="part")) == []
         assert run("project", "store", "--merge", "none") == 1
+
+    def test_project_without_a_repository_is_described(
+        self, run: Run, client: Client, printed: Printed
+    ) -> None:
+        client.remember("about shop", project="shop")
+        assert run("project", "shop") == 0
+        assert printed() == "shop: no repository or folder is known\n"
 
     def test_invalid_pause_is_explained(self, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
         assert run("pause", "shop", "--hours", "9999") == 1
