@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from django.conf import settings
-from django.db import DatabaseError
 from django.utils import timezone
 
 from memoryhub.core.dates import format_iso
@@ -45,7 +44,8 @@ def mirror_path() -> Path:
 def append(lines: list[dict[str, Any]], after: str = "") -> None:
     """Append committed rows, and rows that are missing before them. ``after``: the hash of the previous row.
 
-    A full disk is logged, not raised: the journal has the rows, and the next append writes them.
+    A failure is logged, not raised: the journal has the rows, and the next append writes them. Rows that were
+    damaged may raise anything.
     """
     try:
         with ExitStack() as stack:
@@ -56,7 +56,7 @@ def append(lines: list[dict[str, Any]], after: str = "") -> None:
                 file, seq = stack.enter_context(_locked()), 0
             missing = lines if lines[0]["seq"] == seq + 1 else lines_after(seq)
             file.writelines(_encode(line) for line in missing)
-    except (OSError, DatabaseError) as error:
+    except Exception as error:  # noqa: BLE001 the change is committed
         logger.warning(
             "journal mirror %s not written: %s (the journal itself is; see doctor)", mirror_path(), error
         )

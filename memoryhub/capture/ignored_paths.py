@@ -5,8 +5,10 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
+import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -18,7 +20,9 @@ from memoryhub.memories.errors import StoreError
 
 MAX_PATTERNS_CHARS = 10_000
 # To match a pattern takes exponentially longer with its wildcards, and agents send any text as a path.
-MAX_WILDCARDS = 3  # in a name, and as ** in a pattern
+MAX_WILDCARDS = 3  # in a pattern
+MAX_COSTLY_PATTERNS = 30  # with several wildcards between their ends
+MAX_SECONDS = 1.0  # of processor time for the paths of one call
 MAX_NAME_CHARS, MAX_FOLDERS = 255, 100  # of a path; a longer name is no file
 MAX_PATH_CHARS = 1000
 MAX_VALUES = 500  # of the input of a tool
@@ -62,42 +66,68 @@ def check_patterns(patterns: str) -> str:
     """Return the patterns without trailing spaces. Raise StoreError if they cannot be used."""
     if len(patterns) > MAX_PATTERNS_CHARS:
         raise StoreError(f"must have at most {MAX_PATTERNS_CHARS} characters", "ignored_paths")
+    costly = 0
     for number, line in enumerate(patterns.splitlines(), start=1):
         try:
             GitIgnoreSpec.from_lines([line])
         except (ValueError, re.error):
             raise StoreError(f"line {number} is not a pattern of .gitignore", "ignored_paths") from None
-        if not line.startswith("#") and _has_many_wildcards(line):
-            problem = (
-                f"line {number} has too many wildcards; use at most {MAX_WILDCARDS} in a name, and as many **"
-            )
+        if line.startswith("#"):
+            continue
+        if _count_wildcards(line) > MAX_WILDCARDS:
+            problem = f"line {number} has too many wildcards; use at most {MAX_WILDCARDS} in a pattern"
             raise StoreError(problem, "ignored_paths")
+        costly += _count_wildcards(line.removeprefix("**/").removesuffix("/**")) > 1
+    if costly > MAX_COSTLY_PATTERNS:
+        problem = f"has {costly} patterns with several wildcards; use at most {MAX_COSTLY_PATTERNS}"
+        raise StoreError(problem, "ignored_paths")
     return patterns.strip("\n")
 
 
-def _has_many_wildcards(pattern: str) -> bool:
-    names = [re.sub(r"\*{2,}", "**", name) for name in pattern.split("/")]
-    return max(names.count("**"), *(len(re.findall(r"\*+", name)) for name in names)) > MAX_WILDCARDS
+def _count_wildcards(pattern: str) -> int:
+    return len(re.findall(r"\*+", pattern))
+
+
+@dataclass
+class _TimeLimit:
+    """Processor time that is left for the paths of a call."""
+
+    left: float = MAX_SECONDS
+
+    @contextmanager
+    def measure(self) -> Iterator[None]:
+        start = time.thread_time()
+        yield
+        self.left -= time.thread_time() - start
 
 
 @dataclass(frozen=True)
 class IgnoredPaths:
     """The ignored files of a project. ``folders``: working folders, from which patterns are matched.
 
-    Falsy without patterns.
+    Falsy without patterns. Made for each call: after :data:`MAX_SECONDS` it takes any path for an ignored one,
+    so that a call can neither occupy a processor for long nor reveal a file by naming many others.
     """
 
     patterns: str = ""
     project: str = ""
     folders: tuple[str, ...] = ()
+    _limit: _TimeLimit = field(default_factory=_TimeLimit, compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.patterns)
 
     def matches(self, path: str) -> bool:
         """Whether a file or folder is ignored. A pattern like ``secrets/`` matches folders alone."""
-        spec, paths = _compile(self.patterns), self._relative_paths(path.removeprefix("file://"))
-        return any(spec.match_file(one) or spec.match_file(f"{one}/") for one in paths)
+        paths = self._relative_paths(path.removeprefix("file://"))
+        return any(self._matches_relative(one) for one in paths)
+
+    def _matches_relative(self, path: str) -> bool:
+        if self._limit.left <= 0:
+            return True
+        spec = _compile(self.patterns)
+        with self._limit.measure():
+            return bool(spec.match_file(path) or spec.match_file(f"{path}/"))
 
     def _relative_paths(self, path: str) -> set[str]:
         """Return the path relative to each working folder, and to the folder with the name of the project.
@@ -108,7 +138,7 @@ class IgnoredPaths:
         names = path.split("/")
         if max(map(len, names)) > MAX_NAME_CHARS:
             return set()
-        path = "/".join(names[-MAX_FOLDERS:])
+        path = "/".join(names[-MAX_FOLDERS:])[-MAX_PATH_CHARS:]
         folders = [posixpath.normpath(one.replace("\\", "/")).rstrip("/") for one in self.folders if one]
         for whole in {path if path.startswith("/") else f"{folder}/{path}" for folder in folders}:
             found |= {whole.removeprefix(f"{one}/") for one in folders if whole.startswith(f"{one}/")}

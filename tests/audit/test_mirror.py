@@ -15,6 +15,8 @@ from memoryhub.access.policy import Actor
 from memoryhub.audit import journal, mirror, verification
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, Memory
+from tests.audit.test_journal import tamper
+from tests.cases import each
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -170,6 +172,16 @@ def test_unwritable_file_does_not_fail_the_change(write, journal_mirror, caplog)
     journal_mirror.rmdir()
     write()
     assert numbers(journal_mirror) == [1, 2]
+
+
+@pytest.mark.sqlite
+@pytest.mark.django_db
+@each("damage", ["at = 'x'", "hash = x'ff'", "seq = 'x'"])
+def test_unreadable_row_does_not_fail_the_change(remember, journal_mirror, caplog, damage):
+    remember("a memory")
+    tamper(f"UPDATE memoryhub_journalentry SET {damage}")
+    mirror.append([{"seq": 2, "hash": ""}])
+    assert "journal mirror" in caplog.text
 
 
 def test_rotated_file_is_started_again(write, journal_mirror):

@@ -312,6 +312,8 @@ def test_settings_that_changed_since_are_not_undone(db: None) -> None:
         ({"ignored_paths": "*.pem\n!"}, "ignored_paths"),
         ({"ignored_paths": "*a*a*a*b"}, "ignored_paths"),
         ({"ignored_paths": "**/a/**/a/**/a/**/b"}, "ignored_paths"),
+        ({"ignored_paths": "**/*a*/**/*a*b"}, "ignored_paths"),
+        ({"ignored_paths": "\n".join(f"*a*a*{n}" for n in range(900))}, "ignored_paths"),
         ({"ignored_paths": "x" * 20_000}, "ignored_paths"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -239,6 +240,16 @@ def test_long_text_is_no_path_and_the_end_of_a_deep_path_counts() -> None:
     assert not found.matches("a" * 100_000 + ".pem")
     assert not found.matches("a/" * 10_000 + "y")
     assert found.matches("a/" * 10_000 + "key.pem")
+
+
+def test_after_the_time_limit_of_a_call_any_path_counts_as_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(step=0.6)
+    monkeypatch.setattr("memoryhub.capture.ignored_paths.time.thread_time", lambda: next(clock))
+    patterns = "*.pem"
+    found = IgnoredPaths(patterns, "shop", ("/home/ada/shop",))
+    assert [found.matches(path) for path in ("a.py", "b.py", "c.py")] == [False, False, True]
+    assert found.redact("Read d.py again") == "Read [ignored path] again"
+    assert not IgnoredPaths(patterns, "shop", ("/home/ada/shop",)).matches("c.py")
 
 
 def test_path_below_a_subfolder_is_matched_from_the_project(agent_session: AgentSession) -> None:

@@ -143,7 +143,8 @@ class StdioConnection:
         while line := lines.readline(_MAX_LINE_BYTES):
             response = self.answer(line) if line.strip() else None
             if response is not None:
-                out.write(json.dumps(response, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+                text = json.dumps(response, ensure_ascii=False, separators=(",", ":"))
+                out.write(text.encode("utf-8", "replace") + b"\n")  # the id may be half of a surrogate pair
                 out.flush()
 
     def answer(self, line: bytes) -> Any:
