@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -87,9 +88,35 @@ def serve_at_root(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[Http
 
 
 def find_store_errors() -> list[dict[str, str]]:
-    """Return what prevents the store from working, each with its fix."""
-    with read_timeout(_READ_SECONDS):
-        return _find_store_errors()
+    """Return what prevents the store from working, each with its fix.
+
+    One request of a process checks the store. Others return the previous result meanwhile: if the database
+    does not answer, the requests of a proxy would soon occupy all threads.
+    """
+    check = _last_check
+    if not check.lock.acquire(blocking=False):
+        seconds = time.monotonic() - check.began_at
+        if seconds < _READ_SECONDS:
+            return check.errors
+        return [field_error("database", f"the database has not answered for {seconds:.0f} seconds")]
+    try:
+        check.began_at = time.monotonic()
+        with read_timeout(_READ_SECONDS):
+            check.errors = _find_store_errors()
+        return check.errors
+    finally:
+        check.lock.release()
+
+
+class _Check:
+    """When the last check of this process began, and the errors that the one before has found."""
+
+    def __init__(self) -> None:
+        self.lock, self.began_at = threading.Lock(), 0.0
+        self.errors: list[dict[str, str]] = []
+
+
+_last_check = _Check()
 
 
 def _find_store_errors() -> list[dict[str, str]]:

@@ -30,6 +30,8 @@ ADVICE_WITHOUT_RECORD = (
     " manage.py salvage FILE, then manage.py restore_backup FILE."
 )
 READ_SQL = "PRAGMA user_version"  # of a file
+COPY_MARK = "copy_store"  # a lease in the target of ``copy_store`` while the copy is incomplete
+_FIND_COPY_MARK = f"SELECT 1 FROM memoryhub_lease WHERE name = '{COPY_MARK}'"  # noqa: S608
 _MAX_PART = 1000
 T = TypeVar("T")
 _OWN_PREFIX = "memoryhub_"  # of the names of the hub's tables
@@ -83,6 +85,16 @@ def find_refusal_of(path: Path) -> str:
     with closing(_open_for_reading(path)) as file:
         [oldest] = file.execute(READ_SQL).fetchone()
         return refusal(oldest, file.execute("SELECT app, name FROM django_migrations"))
+
+
+def is_unfinished_copy(path: Path | None) -> bool:
+    """Return whether ``copy_store`` was interrupted while it copied into a file, or the store in use."""
+    if path is not None:
+        with closing(_open_for_reading(path)) as file:
+            return file.execute(_FIND_COPY_MARK).fetchone() is not None
+    with connection.cursor() as cursor:
+        cursor.execute(_FIND_COPY_MARK)
+        return cursor.fetchone() is not None
 
 
 def _open_for_reading(path: Path) -> sqlite3.Connection:

@@ -222,11 +222,34 @@ def store_is_not_newer(**kwargs: Any) -> list[CheckMessage]:
     return [Error(f"The store {path} cannot be used: {newer}", hint=REFUSED_STORE_HINT, id="memoryhub.E006")]
 
 
+@register(INSTALLATION)
+def store_is_copied(**kwargs: Any) -> list[CheckMessage]:
+    """Refuse a store into which ``copy_store`` has not copied all rows yet.
+
+    It looks intact: for example, its journal ends before the last change, or is empty.
+    """
+    from memoryhub.ops import backup
+
+    try:
+        if not release.is_unfinished_copy(None if IS_POSTGRES else backup.live_path()):
+            return []
+    except (sqlite3.DatabaseError, DatabaseError):  # missing, empty or damaged, as above
+        return []
+    return [
+        Error(
+            "The store is an unfinished copy: copy_store was interrupted",
+            hint="Set the database of the original again, and repeat the same command, which continues.\n"
+            "\tOr empty this database and begin again.",
+            id="memoryhub.E013",
+        )
+    ]
+
+
 def require_usable_store() -> None:
     """Raise ImproperlyConfigured if the store cannot be used. For servers that run no system checks."""
     found = (
         *(*database_is_local(), *postgres_is_able(), *store_is_there()),
-        *(*store_is_not_foreign(), *store_is_not_newer()),
+        *(*store_is_not_foreign(), *store_is_not_newer(), *store_is_copied()),
     )
     for message in found:
         if message.is_serious():

@@ -28,12 +28,12 @@ from django.db.models.functions import Cast
 
 from memoryhub.audit import journal, verification
 from memoryhub.backends import bulk
+from memoryhub.backends.release import COPY_MARK
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.maintenance import nodes
 from memoryhub.models import JournalEntry, Lease, ServerProcess
 
 BATCH_SIZE = 500
-MARK = "copy_store"  # a lease in the target while the copy is incomplete
 _CHILD = (
     "import os, django; os.environ.setdefault('DJANGO_SETTINGS_MODULE', 'memoryhub.settings');"
     " django.setup(); from memoryhub.ops import copying; copying.answer_requests()"
@@ -163,7 +163,7 @@ def prepare() -> tuple[int, bool]:
     Raise :class:`CopyError` if the database contains a store that is not an unfinished copy.
     """
     tables = set(connection.introspection.table_names())
-    is_unfinished = Lease._meta.db_table in tables and Lease.objects.filter(name=MARK).exists()
+    is_unfinished = Lease._meta.db_table in tables and Lease.objects.filter(name=COPY_MARK).exists()
     if not is_unfinished:
         content = [m for m in find_models() if m._meta.label in _CONTENT and m._meta.db_table in tables]
         if owned := [str(m._meta.verbose_name_plural) for m in content if m._base_manager.exists()]:
@@ -184,7 +184,7 @@ def _clear() -> None:
         for model in reversed(find_models()):
             if model is not JournalEntry:
                 model._base_manager.all()._raw_delete(connection.alias)
-        Lease.objects.create(name=MARK)
+        Lease.objects.create(name=COPY_MARK)
 
 
 def position(label: str) -> Any:
@@ -234,7 +234,7 @@ def finish() -> verification.Verification:
         with connection.cursor() as cursor:
             for statement in connection.ops.sequence_reset_sql(no_style(), find_models()):
                 cursor.execute(statement)
-        Lease.objects.filter(name=MARK).delete()
+        Lease.objects.filter(name=COPY_MARK).delete()
     return verification.verify_chain()
 
 

@@ -1,11 +1,15 @@
 """``/healthz`` and ``/readyz``, at the root and under the API, without a token."""
 
+import threading
+from types import SimpleNamespace
+
 import pytest
 from django.db import OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 
+from memoryhub.api import health
 from memoryhub.backends import schema, tables
 from memoryhub.backends.dialect import IS_POSTGRES
 from tests.api.conftest import Agent, is_problem
@@ -78,3 +82,36 @@ def test_healthz_works_without_a_database(monkeypatch):
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
 def test_other_methods_are_405(db, path):
     is_problem(Client(enforce_csrf_checks=True).post(path), 405)
+
+
+class TestDatabaseWithoutAnswer:
+    """One request checks the database. Others must not occupy the threads of the process meanwhile."""
+
+    @pytest.fixture
+    def wait(self, monkeypatch):
+        """Start a request that gets no answer from the database; ``wait(s)`` lets time pass."""
+        began, ending, now = threading.Event(), threading.Event(), [1000.0]
+        monkeypatch.setattr(health, "_last_check", health._Check())
+        monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: now[0]))
+        monkeypatch.setattr(health, "_find_store_errors", lambda: [began.set(), ending.wait(60)][:0])
+        thread = threading.Thread(target=health.find_store_errors)
+        thread.start()
+        began.wait(60)
+
+        def wait(seconds):
+            now[0] += seconds
+
+        yield wait
+        ending.set()
+        thread.join()
+
+    def test_next_request_is_answered_at_once(self, wait):
+        wait(20)
+        problem = is_problem(Agent().http.get("/readyz"), 503, "not_ready")
+        assert problem["errors"] == [
+            {"field": "database", "message": "the database has not answered for 20 seconds"}
+        ]
+
+    def test_slow_check_is_no_error(self, db, wait):
+        wait(2)
+        assert Agent().http.get("/readyz").status_code == 200

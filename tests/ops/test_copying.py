@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -26,10 +27,11 @@ from django.utils import timezone
 from memoryhub.access.policy import system_actor
 from memoryhub.audit import journal
 from memoryhub.backends.dialect import sql
+from memoryhub.backends.release import COPY_MARK
 from memoryhub.core.database import is_postgres
 from memoryhub.maintenance import nodes
-from memoryhub.models import JournalEntry, Memory, ServerProcess
-from memoryhub.ops import copying
+from memoryhub.models import JournalEntry, Lease, Memory, ServerProcess
+from memoryhub.ops import checks, copying
 from tests.commands.conftest import Ran, home, run
 from tests.transfer.conftest import full_store
 from tools.cluster import postgres
@@ -148,10 +150,9 @@ def test_copy_to_postgres_and_back_is_equal(run: Callable[..., Ran], target: Pat
     assert back["memoryhub_journalentry"] == stored["memoryhub_journalentry"], "the journal is the same text"
 
 
-def test_copy_continues_after_an_interruption(
-    run: Callable[..., Ran], migrated_target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(copying, "BATCH_SIZE", 2)
+@pytest.fixture
+def unfinished_copy(run: Callable[..., Ran], migrated_target: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A target that lacks rows, because the copy was interrupted."""
     ask, asked = copying.Target._ask, []
 
     def ask_some(self: copying.Target, name: str, *arguments: Any) -> Any:
@@ -161,13 +162,32 @@ def test_copy_continues_after_an_interruption(
         return ask(self, name, *arguments)
 
     with monkeypatch.context() as patched:
+        patched.setattr(copying, "BATCH_SIZE", 2)
         patched.setattr(copying.Target, "_ask", ask_some)
         with pytest.raises(KeyboardInterrupt):
             run("copy_store", "--to", f"sqlite:///{migrated_target}")
-    assert 0 < sum(map(len, rows_of(migrated_target).values())) < sum(map(len, rows_of(None).values()))
-    asked.clear()
-    assert run("copy_store", "--to", f"sqlite:///{migrated_target}").code == 0
-    assert differences(rows_of(migrated_target), rows_of(None)) == []
+    return migrated_target
+
+
+def test_copy_continues_after_an_interruption(run: Callable[..., Ran], unfinished_copy: Path) -> None:
+    assert 0 < sum(map(len, rows_of(unfinished_copy).values())) < sum(map(len, rows_of(None).values()))
+    assert run("copy_store", "--to", f"sqlite:///{unfinished_copy}").code == 0
+    assert differences(rows_of(unfinished_copy), rows_of(None)) == []
+
+
+@pytest.mark.parametrize("command", [["maintain"], ["copy_store", "--to", "sqlite:////elsewhere.db"]])
+def test_unfinished_copy_is_not_used(unfinished_copy: Path, command: list[str]) -> None:
+    environment = {**os.environ, "DATABASE_URL": f"sqlite:///{unfinished_copy}"}
+    arguments = [sys.executable, "-m", "memoryhub", *command]
+    refused = subprocess.run(arguments, env=environment, capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert "memoryhub.E013" in refused.stderr
+
+
+def test_servers_refuse_an_unfinished_copy(transactional_db: None) -> None:
+    Lease.objects.create(name=COPY_MARK)
+    with pytest.raises(ImproperlyConfigured, match="copy_store was interrupted"):
+        checks.require_usable_store()
 
 
 def test_new_rows_get_higher_keys_than_copied_ones(run: Callable[..., Ran], migrated_target: Path) -> None:
