@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from memoryhub import memories as store
 from memoryhub.core.vocabulary import TrashReason
@@ -245,6 +246,13 @@ class TestEraseOnThePageOfAMemory:
         response = eraser.post(f"/memories/{memory.uid}/erase/", {"word": word})
         assert "Nothing was erased" in page_text(response, 422)
         assert Memory.objects.filter(pk=memory.pk).exists()
+
+    def test_trash_is_offered_only_for_a_memory_outside_it(self, eraser: Client, remember: Remember) -> None:
+        memory = remember()
+        advice = "move it to the trash instead"
+        assert advice in page_text(eraser.get(f"/memories/{memory.uid}/erase/"), 200)
+        Memory.objects.update(deleted_at=timezone.now())
+        assert advice not in page_text(eraser.get(f"/memories/{memory.uid}/erase/"), 200)
 
     def test_confirmation_page_erases_nothing(self, eraser: Client, remember: Remember) -> None:
         memory = remember()
