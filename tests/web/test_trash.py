@@ -97,6 +97,12 @@ class TestList:
 
 
 class TestRestore:
+    def test_lead_offers_to_restore_only_to_people_who_may(
+        self, visitor: Client, sign_in: Any, thrown: Any
+    ) -> None:
+        assert "you can restore them" not in text(visitor.get("/trash/"))
+        assert "you can restore them" in text(sign_in("delete_memory", name="ben").get("/trash/"))
+
     def test_reader_may_not_restore_or_erase(self, visitor: Client, thrown: Any) -> None:
         page = visitor.get("/trash/").content.decode()
         assert "Restore" not in page
