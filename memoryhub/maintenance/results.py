@@ -161,8 +161,11 @@ GROUP_LABELS = {
     "summarise": ("groups summarised", "groups would be summarised"),
 }
 _SINGULAR = {"groups": "group", "changes": "change"}
-# Parameters of imports, which the import pages show, and of bulk actions, which contain search queries.
-_HIDDEN_PARAMS = frozenset({"upload", "name", "restores", "dry_run", "kind", "values", "address"})
+# Parameters of imports, which name projects and fields of the file, and of bulk actions, which contain search
+# queries. The pages of imports show theirs to the person who imported.
+_HIDDEN_PARAMS = frozenset(
+    {"upload", "name", "restores", "dry_run", "kind", "values", "address", "mapping", "infer_types", "caps"}
+)
 _FAILURE_LABELS = {Cause.INTERRUPTED: "Interrupted", Cause.STOPPED: "Stopped"}
 
 

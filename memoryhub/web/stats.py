@@ -299,7 +299,7 @@ def storage_chart(numbers: Mapping[str, Any]) -> BarChart:
         "Vectors": {"bytes": vectors},
         "Free space": {"bytes": free},
     }
-    return bar_chart([("bytes", "size")], counts, {})
+    return bar_chart([("bytes", "Size")], counts, {})
 
 
 def injections_chart(rows: DailyCounts, days: Days, project: str) -> DayChart:

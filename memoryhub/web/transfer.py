@@ -47,7 +47,7 @@ class ImportForm(PlainForm):
     file = forms.FileField(
         help_text="Plain or compressed, as the other program exported it. Close that program before you"
         " upload its SQLite file: its newest rows may be in a separate -wal file that is not uploaded.",
-        allow_empty_file=True,
+        error_messages={"empty": "The file is empty. Choose one with memories."},
     )
     format = forms.ChoiceField(
         required=False,

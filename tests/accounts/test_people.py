@@ -15,6 +15,7 @@ from memoryhub.memories.errors import StoreError
 from memoryhub.models import JournalEntry, Membership
 from tests.cases import each
 from tests.clients import signed_in_client
+from tests.web.markup import main
 
 BETTER = "quite another phrase"
 
@@ -189,6 +190,17 @@ def test_membership_is_added_changed_and_removed(browser, bob):
     assert is_confined(fresh("bob"))
     assert "can see no project" in browser.get("/people/bob/").content.decode()
     assert operations() == ["left", "membership", "joined"]
+
+
+def test_membership_shows_a_project_without_visible_memories(browser, bob, remember):
+    remember("hay", project="farm")
+    remember("gold", project="vault", sensitivity="secret")
+    for project in ("farm", "vault", "frm"):
+        browser.post("/people/bob/join/", {"project": project, "clearance": ""})
+    shown = main(browser.get("/people/bob/")).words
+    assert "frm no memories that you can see" in shown
+    assert "vault no memories that you can see" in shown
+    assert "farm no memories" not in shown
 
 
 def test_confinement_is_lifted_only_explicitly(browser, bob):

@@ -98,6 +98,15 @@ class TestPages:
         assert "https://d.example/more" in page.words
         assert "Its links are shown as text until someone approves it." in page.words
 
+    def test_memory_page_leads_to_its_review_card(self, curator: Client, flagged: Memory) -> None:
+        link = f"/review/?tab=flagged&at={flagged.uid}"
+        assert link in main(curator.get(f"/memories/{flagged.uid}/")).links()
+        assert TEXT in main(curator.get(link)).words
+
+    def test_viewer_gets_no_link_to_the_review(self, visitor: Client, flagged: Memory) -> None:
+        links = main(visitor.get(f"/memories/{flagged.uid}/")).links()
+        assert not [link for link in links if link.startswith("/review/")]
+
     def test_approved_memory_has_links(self, curator: Client, flagged: Memory) -> None:
         memories.apply_bulk_action("approve", [flagged.uid], EVE)
         page = main(curator.get(f"/memories/{flagged.uid}/"))

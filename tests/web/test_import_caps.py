@@ -86,6 +86,18 @@ def test_a_raised_cap_is_not_nearly_reached(count: int) -> None:
     assert count < 0.9 * suggest_cap(count)
 
 
+def test_the_run_of_an_import_hides_its_choices_from_others(maintainer: Client, sign_in: Any) -> None:
+    address = import_for_real(maintainer, caps="shop")
+    Memory.objects.update(sensitivity="secret")
+    run = address.replace("/transfer/imports/", "/maintenance/runs/")
+    client = sign_in("view_maintenancerun", name="ben")
+    for page in (run, "/maintenance/runs/"):
+        shown = main(client.get(page)).words
+        assert "Import" in shown
+        assert "shop" not in shown, "ben sees nothing in the project whose cap was raised"
+        assert "{" not in shown
+
+
 def test_an_import_without_the_choice_leaves_the_cap(maintainer: Client) -> None:
     address = import_for_real(maintainer)
     assert not Project.objects.exists()

@@ -34,6 +34,20 @@ def test_a_file_is_imported_and_what_became_of_it_is_shown(importer: Client) -> 
     }
 
 
+def test_one_memory_is_counted_in_the_singular(importer: Client) -> None:
+    shown = main(importer.get(sent(importer, {"content": "One."}, b"not JSON", b"nor this"))).words
+    assert "memory created1" in shown
+    assert "rows3" in shown
+    shown = main(importer.get(sent(importer, {"content": "Two."}))).words
+    assert "row1" in shown
+
+
+def test_an_empty_file_is_refused_in_a_sentence(importer: Client) -> None:
+    response = send(importer, b"")
+    assert response.status_code == 422
+    assert "The file is empty. Choose one with memories." in main(response).words
+
+
 def test_source_of_a_line_is_shown_as_a_tag_of_its_memory(importer: Client) -> None:
     line = {"content": "one", "source": "notion"}
     shown = main(importer.get(sent(importer, line, do="dry_run"))).words
@@ -162,3 +176,9 @@ def test_recent_imports_are_listed_with_their_state(importer: Client) -> None:
     shown = main(importer.get("/transfer/")).words
     assert "notes.jsonl" in shown
     assert "CheckDone" in "".join(shown.split())
+    assert "failed" not in shown
+
+
+def test_recent_imports_show_how_many_rows_failed(importer: Client) -> None:
+    sent(importer, {"content": "one"}, b"not JSON", b"nor this", do="dry_run")
+    assert "2 failed" in main(importer.get("/transfer/")).words

@@ -298,6 +298,11 @@ def test_details_that_are_long_are_counted_and_empty_ones_left_out():
     assert detail_items(detail) == [("changes", "2"), ("rights", "read, write")]
 
 
+def test_flags_are_shown_in_the_words_of_the_review() -> None:
+    flags = ["governor:override", "governor:exfiltration"]
+    assert detail_items({"flags": flags}) == [("flags", "replaces instructions, sends data away")]
+
+
 @pytest.mark.parametrize("path", ["/journal/", "/admin/memoryhub/memory/{pk}/history/"])
 def test_reason_that_repeats_the_operation_is_left_out(
     boss: Client, remember: Remember, actor: Actor, path: str

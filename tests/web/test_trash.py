@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from memoryhub import memories as store
 from memoryhub.core.vocabulary import TrashReason
@@ -96,6 +97,12 @@ class TestList:
 
 
 class TestRestore:
+    def test_lead_offers_to_restore_only_to_people_who_may(
+        self, visitor: Client, sign_in: Any, thrown: Any
+    ) -> None:
+        assert "you can restore them" not in text(visitor.get("/trash/"))
+        assert "you can restore them" in text(sign_in("delete_memory", name="ben").get("/trash/"))
+
     def test_reader_may_not_restore_or_erase(self, visitor: Client, thrown: Any) -> None:
         page = visitor.get("/trash/").content.decode()
         assert "Restore" not in page
@@ -245,6 +252,13 @@ class TestEraseOnThePageOfAMemory:
         response = eraser.post(f"/memories/{memory.uid}/erase/", {"word": word})
         assert "Nothing was erased" in page_text(response, 422)
         assert Memory.objects.filter(pk=memory.pk).exists()
+
+    def test_trash_is_offered_only_for_a_memory_outside_it(self, eraser: Client, remember: Remember) -> None:
+        memory = remember()
+        advice = "move it to the trash instead"
+        assert advice in page_text(eraser.get(f"/memories/{memory.uid}/erase/"), 200)
+        Memory.objects.update(deleted_at=timezone.now())
+        assert advice not in page_text(eraser.get(f"/memories/{memory.uid}/erase/"), 200)
 
     def test_confirmation_page_erases_nothing(self, eraser: Client, remember: Remember) -> None:
         memory = remember()

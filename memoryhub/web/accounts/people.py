@@ -16,10 +16,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from memoryhub.accounts import identities, invitations, people, second_factors
-from memoryhub.accounts.clearance import is_confined, may_manage_people
+from memoryhub.accounts.clearance import is_confined, may_manage_people, request_clearance
 from memoryhub.accounts.permissions import ADD_USER, user_role
 from memoryhub.memories.errors import StoreError
-from memoryhub.models import JournalEntry, Membership
+from memoryhub.models import JournalEntry, Membership, Memory
 from memoryhub.web.accounts.forms import AddressForm, InviteForm, JoinForm, NewPasswordForm, RightsForm
 from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.requests import cursor_page, require, signed_in_user
@@ -190,6 +190,10 @@ def _render_link(request: HttpRequest, user: User, token: str) -> HttpResponse:
 
 def _render_person(request: HttpRequest, user: User, **forms: PlainForm) -> HttpResponse:
     manager, identity = signed_in_user(request), identities.find_identity(user)
+    memberships = list(Membership.objects.filter(user=user))
+    # A misspelt project looks like a new one: the page shows which have no memories.
+    live = Memory.objects.visible_to(request_clearance(request)).live()
+    known = live.filter(project__in=[one.project for one in memberships])
     context = {
         "person": user,
         "may_change_account": people.may_change_account(manager, user),
@@ -199,7 +203,8 @@ def _render_person(request: HttpRequest, user: User, **forms: PlainForm) -> Http
         "has_second_factor": second_factors.has_second_factor(user),
         "role": user_role(user),
         "level": people.permitted_level(user),
-        "memberships": list(Membership.objects.filter(user=user)),
+        "memberships": memberships,
+        "known_projects": set(known.order_by().values_list("project", flat=True).distinct()),
         "confined": is_confined(user),
         "organisation": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
         "identity": identity,

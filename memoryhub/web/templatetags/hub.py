@@ -44,6 +44,7 @@ from memoryhub.web.saved_searches import describe_filters, list_address_of, save
 
 register = template.Library()
 
+_PLURAL_ENDING = re.compile(r"(?:ies|s)\b")
 _TRASH_REASONS = {
     TrashReason.FORGOTTEN.value: "deleted",
     TrashReason.EVICTED.value: "unused, or over the cap",
@@ -104,6 +105,12 @@ def grouped(number: int) -> str:
 
 
 register.filter("readable", readable)
+
+
+@register.filter
+def for_count(words: str, count: int) -> str:
+    """Return a label such as ``memories created`` with its first noun in the singular if the count is 1."""
+    return words if count != 1 else _PLURAL_ENDING.sub(lambda end: "y" if end[0] == "ies" else "", words, 1)
 
 
 @register.filter

@@ -109,6 +109,8 @@ def detail_items(detail: object, operation: str = "") -> list[tuple[str, str]]:
     for name, label in _DETAIL_NAMES.items():
         if name in shown:
             shown[label] = shown.pop(name)
+    if isinstance(shown.get("flags"), list):
+        shown["flags"] = [instruction_label(flag) for flag in shown["flags"]]
     if shown.get("level") == "":  # of a membership: as on the person's page
         shown["level"] = "same as default"
     return [(name.replace("_", " "), _value_to_text(value)) for name, value in shown.items()]
