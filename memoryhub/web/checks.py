@@ -21,7 +21,6 @@ from memoryhub.accounts.permissions import CHANGE_MEMORY
 from memoryhub.checks import MAX_PROMPT, CheckDraft
 from memoryhub.core.form_fields import LinesField, TextField, make_draft
 from memoryhub.core.text import is_uid
-from memoryhub.memories import StoreError
 from memoryhub.memories.rows import fetch_by_uids
 from memoryhub.models import Memory, MemoryCheck
 from memoryhub.search.hybrid import search_memories
@@ -183,13 +182,14 @@ def _save(request: HttpRequest, check: MemoryCheck | None) -> HttpResponse:
         return _render_form(request, _typed_form(request), check)
     form, actor = CheckForm(request.POST), request_actor(request)
     before = CheckForm(initial=checks.to_draft(check)) if check else None
-    draft = make_draft(form, CheckDraft, form.cleaned_data) if form.is_valid() else None
-    if draft is None:
-        return _render_form(request, form, check, 422)
-    try:
-        saved = checks.update_check(check.uid, draft, actor) if check else checks.create_check(draft, actor)
-    except StoreError as refusal:
-        form.refuse(refusal)
+
+    def save() -> MemoryCheck | None:
+        draft = make_draft(form, CheckDraft, form.cleaned_data)
+        if draft is None:
+            return None
+        return checks.update_check(check.uid, draft, actor) if check else checks.create_check(draft, actor)
+
+    if (saved := form.submit(save)) is None:
         return _render_form(request, form, check, 422)
     failures = checks.run_check(saved, actor.clearance)
     done = f"Check saved. {'It fails.' if failures else 'It passes.'}"

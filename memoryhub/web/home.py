@@ -44,7 +44,9 @@ VERIFICATION_TIMEOUT = 300  # seconds for which the verification of an unchanged
 def home_page(request: HttpRequest) -> HttpResponse:
     clearance = narrow_to_project(request_clearance(request), request.GET.get("project", ""))
     numbers, days, caps = _statistics(request, clearance)
-    loss = _loss(request)
+    full = full_clearance(request)
+    # Only for viewers of the whole journal: the numbers of lost rows count those of every project.
+    loss = cached_until_change(request, "loss", full, journal.pending) if full.is_whole else None
     context: dict[str, Any] = {
         "numbers": numbers,
         "address": request.build_absolute_uri("/"),
@@ -107,12 +109,6 @@ def _attention(
         "expiring_days": counts.EXPIRING_DAYS,
         "to_review": badge_text(request) if may_review(request.user) else "",
     }
-
-
-def _loss(request: HttpRequest) -> journal.Loss | None:
-    """Lost journal rows, for viewers of the whole journal: the numbers count rows of every project."""
-    full = full_clearance(request)
-    return cached_until_change(request, "loss", full, journal.pending) if full.is_whole else None
 
 
 @require_POST

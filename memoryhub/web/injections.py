@@ -198,14 +198,8 @@ def recall_test_page(request: HtmxHttpRequest) -> HttpResponse:
     is_valid = is_posted and form.is_valid()
     if is_valid:
         context |= _result_context(request, form.to_injection_request())
-    return page_or_fragment(
-        request,
-        "preview/page.html",
-        context,
-        fragment="preview/page.html#recalled",
-        target="recalled",
-        status=422 if is_posted and not is_valid else 200,
-    )
+    status = 422 if is_posted and not is_valid else 200
+    return page_or_fragment(request, "preview/page.html", context, target="recalled", status=status)
 
 
 def _result_context(request: HtmxHttpRequest, injection: InjectionRequest) -> dict[str, Any]:

@@ -32,8 +32,11 @@ PAGE_SIZE = 40
 @require_safe
 def journal(request: HttpRequest) -> HttpResponse:
     """List the visible rows, newest first."""
-    form = JournalFilter(request.GET)
-    context = _list_context(request, form)
+    form, rows = JournalFilter(request.GET), _visible_rows(request)
+    rows = _apply_filter(rows, form) if form.is_valid() else rows.none()
+    listed = cursor_page(request, rows, "seq", PAGE_SIZE)
+    _attach_titles(request, listed["page"].items)
+    context = {"form": form, "operations": OPERATION_LABELS.items(), **listed}
     return render(request, "journal/page.html", context, status=form.http_status)
 
 
@@ -101,14 +104,6 @@ def _visible_rows(request: HttpRequest) -> JournalQuerySet:
     """Return the visible rows, and those about the user's own account, which belong to no project."""
     visible = JournalEntry.objects.visible_to(request_clearance(request))
     return visible | JournalEntry.objects.filter(object_type="person", object_id=request.user.get_username())
-
-
-def _list_context(request: HttpRequest, form: JournalFilter) -> dict[str, Any]:
-    rows = _visible_rows(request)
-    rows = _apply_filter(rows, form) if form.is_valid() else rows.none()
-    listed = cursor_page(request, rows, "seq", PAGE_SIZE)
-    _attach_titles(request, listed["page"].items)
-    return {"form": form, "operations": OPERATION_LABELS.items(), **listed}
 
 
 def _apply_filter(rows: JournalQuerySet, form: JournalFilter) -> JournalQuerySet:

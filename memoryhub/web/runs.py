@@ -8,7 +8,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.core.exceptions import BadRequest, PermissionDenied
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -28,7 +28,7 @@ from memoryhub.maintenance.operations.base import UNCHANGED, Operation
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs
-from memoryhub.web.base.forms import ListFilter, parse_whole_number
+from memoryhub.web.base.forms import ListFilter
 from memoryhub.web.base.navigation import can_view_runs
 from memoryhub.web.base.requests import cursor_page, numbered_page, require
 from memoryhub.web.memories.bulk_actions import OPERATION_NAME, is_allowed
@@ -36,14 +36,6 @@ from memoryhub.web.memories.selection import list_page
 
 RUNS_PER_PAGE = 30
 CHANGES_PER_PAGE = 25
-
-
-def number_parameter(request: HttpRequest, name: str, default: str) -> int:
-    """Return a number from the address; anything else is a bad request."""
-    number = parse_whole_number(request.GET.get(name, default), 7)
-    if number is None:
-        raise BadRequest(f"{name} is not a number")
-    return number
 
 
 def progress_context(request: HttpRequest, run: MaintenanceRun, percent: int) -> dict[str, Any]:

@@ -32,8 +32,8 @@ from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, MAX_RESPONSE_SECONDS, OWN_FORMAT, WRITERS, write_export
 from memoryhub.transfer.records import MAPPING_TARGETS
 from memoryhub.transfer.reports import suggest_cap
-from memoryhub.web.base.forms import PlainForm
-from memoryhub.web.runs import control, number_parameter, progress_context, render_progress
+from memoryhub.web.base.forms import PlainForm, parse_whole_number
+from memoryhub.web.runs import control, progress_context, render_progress
 
 
 def _project_field(help_text: str) -> forms.CharField:
@@ -368,7 +368,9 @@ def _import_context(
     context["step"] += "-undoing" * undoing
     if context["is_polling"]:
         return context
-    start = number_parameter(request, "start", "0")
+    start = parse_whole_number(request.GET.get("start", "0"), 7)
+    if start is None:
+        raise BadRequest("start is not a number")
     report = _build_report(request, run, start)
     may_import = _may_import_for_real(request, run)
     over_cap = _projects_over_cap(request, report)

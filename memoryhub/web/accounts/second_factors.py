@@ -148,11 +148,7 @@ class PasskeySignIn(LoginWebAuthnView):  # type: ignore[misc]
 
     def form_invalid(self, form: Any) -> HttpResponse:
         messages.error(self.request, SIGN_IN_REFUSED)
-        return _to_sign_in(self.request)
-
-
-def _to_sign_in(request: HttpRequest) -> HttpResponse:
-    return redirect(page_url("login", next=request.POST.get("next", "")))
+        return redirect(page_url("login", next=self.request.POST.get("next", "")))
 
 
 class _Confirm(Throttled):

@@ -182,8 +182,12 @@ def over_time(rows: Sequence[tuple[date, str, int]], days: tuple[date, date] | N
     counted: dict[date, Counter[str]] = {}
     for day, kind, count in rows:
         counted.setdefault(_step_start(day, step), Counter())[kind] += count
-    starts = _all_step_starts(_step_start(first, step), _step_start(last, step), step)
-    types = _types_by_count(counted.values())
+    starts = [_step_start(first, step)]  # of every step, including empty ones
+    while starts[-1] < _step_start(last, step):
+        starts.append(_next_step_start(starts[-1], step))
+    totals = sum(counted.values(), Counter())
+    # Most frequent first: the order in which they are stacked.
+    types = sorted(totals.items(), key=lambda item: (-item[1], item[0]))
     ceiling = _scale_top(max(counts.total() for counts in counted.values()))
     slot = WIDTH / len(starts)
     bars = [
@@ -192,9 +196,10 @@ def over_time(rows: Sequence[tuple[date, str, int]], days: tuple[date, date] | N
     ]
     if days:
         bars[0] = replace(bars[0], first=first)  # earlier days of its week or month were not counted
-    total = sum(count for _, count in types)
     numbers = _day_numbers(starts, slot) if step == _DAY else []
-    return Chart(step, total, bars, types, _time_labels(starts, step, slot), numbers, _count_labels(ceiling))
+    return Chart(
+        step, totals.total(), bars, types, _time_labels(starts, step, slot), numbers, _count_labels(ceiling)
+    )
 
 
 def _step_for_span(days: int) -> str:
@@ -218,22 +223,6 @@ def _next_step_start(day: date, step: str) -> date:
     return day + timedelta(days=7 if step == _WEEK else 1)
 
 
-def _all_step_starts(first: date, last: date, step: str) -> list[date]:
-    """Return the start of every step, including empty ones."""
-    starts = [first]
-    while starts[-1] < last:
-        starts.append(_next_step_start(starts[-1], step))
-    return starts
-
-
-def _types_by_count(counted: Iterable[Counter[str]]) -> list[tuple[str, int]]:
-    """Return types and totals, most frequent first: the order in which they are stacked."""
-    whole: Counter[str] = Counter()
-    for counts in counted:
-        whole.update(counts)
-    return sorted(whole.items(), key=lambda item: (-item[1], item[0]))
-
-
 def _make_bar(
     start: date,
     counts: Counter[str],
@@ -254,7 +243,7 @@ def _make_bar(
     return Bar(
         start,
         last,
-        label=_bar_label(start, step),
+        label=f"week of {start}" if step == _WEEK else str(start)[: _ISO_CHARS[step]],
         total=counts.total(),
         x=round(x + (slot - width) / 2, 3),
         width=round(width, 3),
@@ -265,12 +254,6 @@ def _make_bar(
 
 def _bar_width(slot: float) -> float:
     return min(slot * (1 - GAP), MAX_BAR_WIDTH)
-
-
-def _bar_label(start: date, step: str) -> str:
-    if step == _WEEK:
-        return f"week of {start}"
-    return str(start)[: _ISO_CHARS[step]]
 
 
 def _scale_top(highest: int) -> int:

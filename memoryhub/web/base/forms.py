@@ -258,8 +258,7 @@ class ListFilter(PlainForm):
 
     def begin(self) -> datetime | None:
         """Return the start of the first day."""
-        day = self.cleaned_data["since"]
-        return start_of_day(day) if day else None
+        return day_bounds(self.cleaned_data["since"])[0]
 
     def end(self) -> datetime | None:
         """Return the end of the last day, which is included."""

@@ -60,7 +60,11 @@ class PageMiddleware(LoginRequiredMiddleware):
         ):
             return Redirect(request.get_full_path(force_append_slash=True))
         if isinstance(response, HttpResponseNotAllowed) and _is_page_or_admin(request):
-            response = _method_not_allowed_page(request, response["Allow"])
+            mark_as_page(request)
+            headers = {"Allow": response["Allow"]}
+            response = HttpResponse(
+                render_to_string("405.html", request=request), status=405, headers=headers
+            )
         if getattr(request, "is_page", False):
             patch_cache_control(response, private=True, no_store=True)
             # The same URL returns a page or a fragment of it.
@@ -156,14 +160,6 @@ def _is_page_or_admin(request: HttpRequest) -> bool:
     """Whether the URL is one of a page or of the admin; the API responds with problem details instead."""
     match = request.resolver_match
     return getattr(request, "is_page", False) or (match is not None and match.app_name == "admin")
-
-
-def _method_not_allowed_page(request: HttpRequest, allowed: str) -> HttpResponse:
-    """Render a page instead of Django's empty response."""
-    mark_as_page(request)
-    page = render(request, "405.html", status=405)
-    page.headers["Allow"] = allowed
-    return page
 
 
 def _is_missing_slash(path: str) -> bool:

@@ -169,13 +169,13 @@ def navigation_links(user: Any, path: str) -> list[NavigationLink]:
             continue
         is_here = current in pages and current.matched_length(path) > 0
         below = [page for page in pages if page.text != section.text] if is_here else []
-        own_mark = _mark(pages[0], path) if current == pages[0] else "true"
+        is_listed_below = pages[0] in below
+        own_mark = _mark(pages[0], path) if current == pages[0] and not is_listed_below else "true"
         shown = [
             NavigationLink(one.url_name, one.text, one.href, _mark(one, path) if one == current else "")
             for one in below
         ]
-        if pages[0] in below and is_here:  # its own link is listed below it
-            own_mark = "true"
+
         links.append(
             NavigationLink(
                 section.name, section.text, pages[0].href, own_mark if is_here else "", section.icon, shown

@@ -63,12 +63,11 @@ def page_or_fragment(
     page: str,
     context: dict[str, Any],
     *,
-    fragment: str,
     target: str,
     status: int = 200,
 ) -> HttpResponse:
-    """Render ``fragment`` if htmx fills ``target``, else the whole ``page``, which includes it."""
-    name = fragment if wants_fragment(request, target) else page
+    """Render the partial named ``target`` if htmx fills the element of this id, else the whole ``page``."""
+    name = f"{page}#{target}" if wants_fragment(request, target) else page
     return render(request, name, context, status=status)
 
 

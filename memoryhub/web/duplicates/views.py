@@ -80,8 +80,7 @@ def duplicates_page(request: HtmxHttpRequest) -> HttpResponse:
     context = {"form": form, "found": found, "sure_similarity": f"{sure:g}"}
     if found:
         context |= _clusters_context(request, found)
-    fragment = "duplicates/page.html#clusters"
-    return page_or_fragment(request, "duplicates/page.html", context, fragment=fragment, target="clusters")
+    return page_or_fragment(request, "duplicates/page.html", context, target="clusters")
 
 
 def _clusters_context(request: HttpRequest, found: DuplicateClusters) -> dict[str, Any]:

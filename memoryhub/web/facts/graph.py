@@ -140,7 +140,8 @@ def _arrange(
 ) -> tuple[list[float], list[tuple[float, float]]]:
     """Return the radius and the position of each node."""
     most = max(map(index.degree, names), default=1)
-    radii = [_node_radius(index.degree(name) / most, name in opened) for name in names]
+    shares = ((math.sqrt(index.degree(name) / most), name in opened) for name in names)
+    radii = [13 + 6 * share if is_open else 4.5 + 12 * share for share, is_open in shares]
     points = graph_layout.arrange_nodes(len(names), links, radii)
     return radii, [(float(x), float(y)) for x, y in points]
 
@@ -172,11 +173,6 @@ def _assign_colours(predicates: Iterable[str]) -> list[PredicateColour]:
         PredicateColour(most_common_spelling(counts), counts.total(), f"p{number}")
         for number, counts in enumerate(top)
     ]
-
-
-def _node_radius(share: float, is_open: bool) -> float:
-    """Return a node's radius. ``share``: its number of neighbours relative to the maximum."""
-    return 4.5 + 12 * math.sqrt(share) if not is_open else 13 + 6 * math.sqrt(share)
 
 
 @dataclass(frozen=True)

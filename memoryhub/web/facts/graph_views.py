@@ -23,7 +23,6 @@ from memoryhub.web.base.requests import HtmxHttpRequest, page_or_fragment, updat
 from memoryhub.web.facts import graph
 from memoryhub.web.facts.filters import GraphAddress, GraphFilter, suggested_predicates
 
-TARGET = "graph-view"
 MAX_TOP_NODES, MAX_FOUND, MAX_SUGGESTED = 14, 12, 50
 
 
@@ -57,9 +56,7 @@ def facts_graph(request: HtmxHttpRequest) -> HttpResponse:
     }
     if not request.htmx:
         context["predicates"] = suggested_predicates(clearance, form.value("project"))
-    response = page_or_fragment(
-        request, "facts/graph.html", context, fragment="facts/graph.html#graph_view", target=TARGET
-    )
+    response = page_or_fragment(request, "facts/graph.html", context, target="graph-view")
     return update_address_bar(request, response, context["here"], replace=False)
 
 
@@ -290,9 +287,12 @@ class _FactGrouper:
         groups: dict[str, list[Triple]] = defaultdict(list)
         for triple in triples:
             groups[normalise_predicate(triple.predicate)].append(triple)
-        ordered = sorted(
-            groups.items(), key=lambda item: (not self._is_contested(item[1]), len(item[1]), item[0])
-        )
+
+        def rank(item: tuple[str, list[Triple]]) -> tuple[bool, int, str]:
+            name, found = item
+            return self.contested.isdisjoint(triple.pk for triple in found), len(found), name
+
+        ordered = sorted(groups.items(), key=rank)
         return [self._group(found, side) for _, found in ordered[:MAX_GROUPS]]
 
     def _group(self, triples: Sequence[Triple], side: str) -> PredicateGroup:
@@ -325,6 +325,3 @@ class _FactGrouper:
         if groups and not any(group.is_open for group in groups):
             return f"These can all be true: {groups[0].verdict.why}."
         return "Facts are compared within each project only." if len(keys) > 1 else ""
-
-    def _is_contested(self, triples: Sequence[Triple]) -> bool:
-        return any(triple.pk in self.contested for triple in triples)

@@ -81,27 +81,22 @@ def _initial_values(request: HttpRequest) -> dict[str, Any]:
 
 def _render_table(request: HttpRequest, add: FactForm, status: int = 200) -> HttpResponse:
     form = FactFilter({} if "add" in request.GET or request.method == "POST" else request.GET)
-    valid = form.is_valid()
-    rows = form.select(request_clearance(request)) if valid else Fact.objects.none()
+    valid, clearance = form.is_valid(), request_clearance(request)
+    rows = form.select(clearance) if valid else Fact.objects.none()
+    segment_facts = Fact.objects.visible_to(clearance).filter(segments.BOUNDARY_FACTS)
     context = {
         "form": form,
         "add": add,
         "add_open": add.is_bound or "add" in request.GET,
         **cursor_page(request, rows, "updated_at", PAGE_SIZE),
-        "hidden_marks": valid and form.leaves_out_marks() and _has_segment_facts(request),
+        "hidden_marks": valid and form.leaves_out_marks() and segment_facts.exists(),
         "graph": _graph_address(request, form) if valid else "",
         "conflicts": GraphAddress(request.GET).conflicts(subject=form.value("subject")) if valid else "",
-        "predicates": suggested_predicates(
-            request_clearance(request), form.value("project") if valid else ""
-        ),
+        "predicates": suggested_predicates(clearance, form.value("project") if valid else ""),
         "may_reinstate": valid and bool(form.value("state")) and request.user.has_perm(CHANGE_FACT),
         "past": form.moment() if valid else None,
     }
     return render(request, "facts/page.html", context, status=status if valid else 422)
-
-
-def _has_segment_facts(request: HttpRequest) -> bool:
-    return Fact.objects.visible_to(request_clearance(request)).filter(segments.BOUNDARY_FACTS).exists()
 
 
 def _graph_address(request: HttpRequest, form: FactFilter) -> str:

@@ -14,7 +14,7 @@ from django.contrib import messages
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db.models import Subquery
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -42,7 +42,7 @@ from memoryhub.memories import BulkResult, Forbidden, StoreError, undo_bulk_acti
 from memoryhub.memories.bulk_actions import apply_to_chunk, prepare_action
 from memoryhub.memories.bulk_undo import UNDO_OPERATIONS, bulk_action_kind
 from memoryhub.memories.undo import CHUNK_SIZE, Undo
-from memoryhub.models import JournalEntry, MaintenanceRun, Memory
+from memoryhub.models import JournalEntry, MaintenanceRun
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.web.base.forms import parse_whole_number
 from memoryhub.web.base.requests import return_url, show_success
@@ -150,18 +150,6 @@ def add_result_messages(request: HttpRequest, acted: BulkResult, back: str) -> N
         messages.warning(request, refusals_message(acted, request))
 
 
-def add_undo_messages(request: HttpRequest, acted: BulkResult) -> None:
-    if acted.done:
-        messages.success(request, f"Undone for {format_count(len(acted.done), 'memory')}.")
-    now = timezone.now()
-    if expired := sum(not one.deleted_at and one.is_expired(now) for one in acted.done):
-        has = "has" if expired == 1 else "have"
-        words = 'Of these, {} {} expired: <a href="{}?tab=expired">see the trash</a>.'
-        messages.warning(request, format_html(words, expired, has, reverse("trash")))
-    if acted.refused:
-        messages.warning(request, refusals_message(acted, request))
-
-
 def refusals_message(acted: BulkResult, request: HttpRequest) -> SafeString:
     """List the first refused memories, with titles if visible, and count the rest."""
     refused = [(uid, reason) for uid, reason in acted.refused if uid not in acted.outdated]
@@ -234,8 +222,8 @@ def bulk_action(request: HttpRequest) -> HttpResponse:
     except memories.StoreError as refusal:
         messages.error(request, f"Nothing was changed: {refusal.message}.")
         return redirect(back)
-    if len(selection.uids) == 1 and acted.refused and not _is_visible(request, selection.uids[0]):
-        raise Http404
+    if len(selection.uids) == 1 and acted.refused:
+        queries.get_visible_memory(request, selection.uids[0])
     add_result_messages(request, acted, back)
     return redirect(back)
 
@@ -265,12 +253,16 @@ def bulk_action_undo(request: HttpRequest, uid: str) -> HttpResponse:
     """Undo an action of this person; ``first`` and ``last`` are the numbers of its journal entries."""
     first, last = (parse_journal_number(request.POST.get(name, "")) for name in ("first", "last"))
     undone = undo_own_action(request, uid, first, last)
-    add_undo_messages(request, undone)
+    if undone.done:
+        messages.success(request, f"Undone for {format_count(len(undone.done), 'memory')}.")
+    now = timezone.now()
+    if expired := sum(not one.deleted_at and one.is_expired(now) for one in undone.done):
+        has = "has" if expired == 1 else "have"
+        words = 'Of these, {} {} expired: <a href="{}?tab=expired">see the trash</a>.'
+        messages.warning(request, format_html(words, expired, has, reverse("trash")))
+    if undone.refused:
+        messages.warning(request, refusals_message(undone, request))
     return redirect(return_url(request))
-
-
-def _is_visible(request: HttpRequest, uid: str) -> bool:
-    return bool(Memory.objects.visible_to(request_clearance(request)).filter(uid=uid).exists())
 
 
 OPERATION_NAME = "bulk_action"

@@ -23,6 +23,7 @@ from memoryhub.memories import serializers
 from memoryhub.memories.freshness import changed_files
 from memoryhub.memories.merge import last_merge
 from memoryhub.memories.rows import LIST_FIELDS, list_values, visible_replacements
+from memoryhub.memories.versions import memory_journal
 from memoryhub.models import Memory
 from memoryhub.search.related import find_related
 from memoryhub.web.base import charts, markdown
@@ -146,7 +147,8 @@ def _related_context(request: HttpRequest, memory: Memory) -> dict[str, Any]:
 
 def _journaled_context(memory: Memory, clearance: Clearance) -> dict[str, Any]:
     """Return the rows about the memory whose changes are all in the journal."""
-    facts, rows = queries.facts_of(memory, clearance), queries.journal_entries_of(memory, clearance)
+    facts = queries.facts_of(memory, clearance)
+    rows = list(memory_journal(memory, clearance)[: queries.MAX_JOURNAL_ENTRIES + 1])
     linked = queries.linked_memories(memory, clearance)
     return {
         "session": queries.session_of(memory),

@@ -238,15 +238,6 @@ def merge_edits(
     return _make_form(data, form.clearance, memory, names, clearance), collisions
 
 
-def merge_if_changed(
-    form: MemoryForm, memory: Memory, clearance: Clearance, *names: str
-) -> tuple[MemoryForm, list[FieldChange]]:
-    """Call :func:`merge_edits` if the memory has changed since the form was opened, else return the form."""
-    if not form.is_valid() or memory.updated_at == form.cleaned_data["unchanged_since"]:
-        return form, []
-    return merge_edits(form, memory, clearance, *names)
-
-
 def _make_form(
     data: Mapping[str, Any] | None,
     clearance: Clearance,

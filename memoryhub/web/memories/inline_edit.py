@@ -68,8 +68,10 @@ def _submitted_form(
     request: HtmxHttpRequest, memory: Memory, *names: str
 ) -> tuple[MemoryForm, list[FieldChange]]:
     """Return the form merged with concurrent changes, and the conflicts, which reveal a secret."""
-    submitted = FieldForm(request.POST, full_clearance(request), memory, *names)
-    form, conflicts = edit.merge_if_changed(submitted, memory, request_clearance(request), *names)
+    form: MemoryForm = FieldForm(request.POST, full_clearance(request), memory, *names)
+    if not form.is_valid() or memory.updated_at == form.cleaned_data["unchanged_since"]:
+        return form, []
+    form, conflicts = edit.merge_edits(form, memory, request_clearance(request), *names)
     if conflicts:
         reveal_if_secret(request, memory, "edit")
     return form, conflicts

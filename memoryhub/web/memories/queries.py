@@ -14,8 +14,7 @@ from memoryhub.access import policy
 from memoryhub.access.policy import Clearance, level_rank
 from memoryhub.accounts.clearance import full_clearance, request_clearance
 from memoryhub.memories.rows import attach_lists
-from memoryhub.memories.versions import memory_journal
-from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Session
+from memoryhub.models import Event, Evidence, Fact, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats.timeline import count_rows
 
@@ -76,11 +75,6 @@ def facts_of(memory: Memory, clearance: Clearance) -> list[Fact]:
     """Return the newest facts from the memory; one more than :data:`MAX_FACTS` if there are more."""
     facts = Fact.objects.visible_to(clearance).filter(memory=memory)
     return list(facts.order_by("-updated_at", "-pk")[: MAX_FACTS + 1])
-
-
-def journal_entries_of(memory: Memory, clearance: Clearance) -> list[JournalEntry]:
-    """Return the newest entries; one more than :data:`MAX_JOURNAL_ENTRIES` if there are more."""
-    return list(memory_journal(memory, clearance)[: MAX_JOURNAL_ENTRIES + 1])
 
 
 def events_of(memory: Memory, clearance: Clearance) -> list[Event]:

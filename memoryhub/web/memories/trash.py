@@ -71,7 +71,9 @@ def _handle_erase(request: HttpRequest) -> HttpResponse:
     if not may_erase(request):
         raise PermissionDenied
     try:
-        selection = _selected(request)
+        selection = parse_selection(request.POST, request_clearance(request))
+        if len(selection.uids) > MAX_ERASED_AT_ONCE:
+            raise memories.StoreError(f"at most {MAX_ERASED_AT_ONCE} at once; select fewer", "uid")
     except memories.StoreError as refusal:
         messages.error(request, f"Nothing was erased: {refusal.message}.")
         return redirect(_trash_url(request))
@@ -82,14 +84,6 @@ def _handle_erase(request: HttpRequest) -> HttpResponse:
     else:
         _erase(request, selection)
     return redirect(_trash_url(request))
-
-
-def _selected(request: HttpRequest) -> Selection:
-    """Return the ticked memories, or with ``every`` the whole tab; StoreError if there are too many."""
-    selection = parse_selection(request.POST, request_clearance(request))
-    if len(selection.uids) > MAX_ERASED_AT_ONCE:
-        raise memories.StoreError(f"at most {MAX_ERASED_AT_ONCE} at once; select fewer", "uid")
-    return selection
 
 
 def _erase(request: HttpRequest, selection: Selection) -> None:

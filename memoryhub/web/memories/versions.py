@@ -282,7 +282,9 @@ def version_restore(request: HttpRequest, uid: str) -> HttpResponse:
     """Restore ``version``; ``unchanged_since`` is the ``updated_at`` of the memory as it was shown."""
     before = queries.get_visible_memory(request, uid)
     number = _parse_version(request.POST.get("version", ""))
-    seen = _parse_unchanged_since(request.POST.get("unchanged_since", ""))
+    seen = parse_aware_datetime(request.POST.get("unchanged_since", ""))
+    if seen is None:
+        raise BadRequest("this form is incomplete; open the memory again")
     try:
         memory = memories.restore_version(uid, number, request_actor(request), unchanged_since=seen)
     except memories.NotFound:
@@ -334,10 +336,3 @@ def redirect_to_memory(request: HttpRequest, memory: Memory) -> HttpResponse:
     if request_clearance(request).allows(memory.project, memory.sensitivity):
         return redirect("memory", uid=memory.uid)
     return redirect(return_url(request))
-
-
-def _parse_unchanged_since(text: str) -> datetime:
-    moment = parse_aware_datetime(text)
-    if moment is None:
-        raise BadRequest("this form is incomplete; open the memory again")
-    return moment

@@ -80,14 +80,8 @@ def memories_page(request: HtmxHttpRequest) -> HttpResponse:
             context |= _page_context(request, form, clearance)
         except InvalidCursor:
             context["bad_cursor"], is_valid = filter_url(request), False
-    response = page_or_fragment(
-        request,
-        "memories.html",
-        context,
-        fragment="memories.html#found",
-        target="found",
-        status=200 if is_valid else 422,
-    )
+    status = 200 if is_valid else 422
+    response = page_or_fragment(request, "memories.html", context, target="found", status=status)
     # Typing replaces the URL; a submitted search or filter adds a history entry.
     return update_address_bar(
         request, response, filter_url(request), replace=request.htmx.trigger == "search-fields"
@@ -151,7 +145,12 @@ def _search_context(request: HttpRequest, form: MemoryListFilter, clearance: Cle
         listed = _ordered_page(request, found, column)
         listed["items"] = [ListItem(memory, *_highlight(query, memory)) for memory in listed["page"].items]
     else:
-        listed = _numbered_page(query, results, notes, number)
+        last = -(-results.total // settings.MEMORYHUB.search_limit)
+        listed = {"number": number, "last": last, "is_one_page": last == 1}
+        listed["items"] = [
+            ListItem(hit.memory, *_highlight(query, hit.memory), hit, notes.get(hit.memory.pk, ""))
+            for hit in results.hits
+        ]
     return {
         **context,
         **listed,
@@ -170,14 +169,6 @@ def _find_page(typed: str, search: Callable[[int], SearchResults], size: int) ->
     return results, number
 
 
-def _numbered_page(
-    query: Query, results: SearchResults, notes: Mapping[int, str], number: int
-) -> dict[str, Any]:
-    last = -(-results.total // settings.MEMORYHUB.search_limit)
-    items = [_to_item(query, hit, notes.get(hit.memory.pk, "")) for hit in results.hits]
-    return {"number": number, "last": last, "is_one_page": last == 1, "items": items}
-
-
 def _note(memory: Memory, snapshot: Snapshot) -> str:
     """Return what happened to a memory since."""
     if memory.deleted_at is not None:
@@ -185,11 +176,6 @@ def _note(memory: Memory, snapshot: Snapshot) -> str:
     if memory.is_expired(now()):
         return "expired today"
     return "changed since" if any(memory is version for version in snapshot.versions) else ""
-
-
-def _to_item(query: Query, hit: Hit, note: str) -> ListItem:
-    title, text = _highlight(query, hit.memory)
-    return ListItem(hit.memory, title, text, hit, note)
 
 
 def _highlight(query: Query, memory: Memory) -> tuple[SafeString, SafeString]:

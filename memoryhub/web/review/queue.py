@@ -232,7 +232,9 @@ def build_cards(memories: MemoryQuerySet, whole: bool = False) -> list[ReviewCar
 
 
 def _build_card(memory: Any, whole: bool) -> ReviewCard:
-    flags, is_cut = _flag_texts(memory.flags), memory.chars > len(memory.begins)
+    # Stored flags may have any shape.
+    flags = list(map(instruction_label, memory.flags if isinstance(memory.flags, list) else []))
+    is_cut = memory.chars > len(memory.begins)
     text = _drop_partial_word(memory.begins) if is_cut else memory.begins
     if flags:
         text = text.strip("\n").rstrip()  # blank lines at the edges would be visible
@@ -256,11 +258,6 @@ def _drop_partial_word(text: str) -> str:
     """Drop the last word of a cut text, unless it is long."""
     head, _, tail = text.rpartition(" ")
     return head if head and len(tail) < _MAX_PARTIAL_WORD else text
-
-
-def _flag_texts(flags: Any) -> list[str]:
-    """Return labels for the kinds of instructions that flags name; stored flags may have any shape."""
-    return list(map(instruction_label, flags if isinstance(flags, list) else []))
 
 
 def _find_instructions(title: str, text: str) -> list[Finding]:

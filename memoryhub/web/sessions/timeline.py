@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -28,16 +28,6 @@ from memoryhub.web.sessions.views import fold_routine, read_entries, sessions_wi
 ENTRIES_PER_PAGE, SESSIONS_PER_DAY = 24, 3
 
 
-class TimelineDay(Protocol):
-    """The attributes of a day that the month shows."""
-
-    date: date
-    types: dict[str, int]
-
-    @property
-    def is_quiet(self) -> bool: ...
-
-
 @dataclass(frozen=True)
 class StripPart:
     """The memories of one type in a day's strip; positions are percent of the busiest day."""
@@ -54,7 +44,7 @@ class DayRow:
 
     first: date
     last: date
-    day: TimelineDay | None
+    day: calendar.CalendarDay | None
     strip: list[StripPart]
 
     @property
@@ -62,7 +52,7 @@ class DayRow:
         return 0 if self.day else (self.last - self.first).days + 1
 
 
-def fold_days(days: Sequence[TimelineDay], today: date) -> list[DayRow]:
+def fold_days(days: Sequence[calendar.CalendarDay], today: date) -> list[DayRow]:
     """Return the rows of a month, newest first: no future days, and consecutive quiet days as one row."""
     busiest = max((sum(day.types.values()) for day in days), default=0)
     rows: list[DayRow] = []

@@ -69,12 +69,6 @@ _EVENT_LABELS = {
 }
 
 
-def parse_event_filter(request: HttpRequest) -> EventFilter:
-    return EventFilter(
-        request.GET.get("tool", ""), request.GET.get("kept", ""), request.GET.get("reason", "")
-    )
-
-
 @dataclass(frozen=True)
 class EventCount:
     """A number of events that are alike. ``is_lost``: no visible memory was made from them."""
@@ -122,23 +116,15 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
     """List the sessions with visible content, the most recently active first."""
     form = SessionFilter(request.GET)
     clearance = request_clearance(request)
-    everything = sessions_with_counts(clearance)
-    found = _apply_filter(everything, form, clearance) if form.is_valid() else everything.none()
+    found = sessions_with_counts(clearance)
+    if form.is_valid():
+        found = overview.find_words(found, form.value("q"), clearance).filter(**form.given("project"))
+    else:
+        found = found.none()
     context = {"form": form, **cursor_page(request, found, "last_seen", PAGE_SIZE)}
     context["rows"] = overview.describe(context["page"].items, clearance)
     caching.set_etag(request, [row.version for row in context["rows"]])
-    return page_or_fragment(
-        request,
-        "sessions/list.html",
-        context,
-        fragment="sessions/list.html#results",
-        target="results",
-        status=form.http_status,
-    )
-
-
-def _apply_filter(rows: SessionQuerySet, form: SessionFilter, clearance: Clearance) -> SessionQuerySet:
-    return overview.find_words(rows, form.value("q"), clearance).filter(**form.given("project"))
+    return page_or_fragment(request, "sessions/list.html", context, target="results", status=form.http_status)
 
 
 @require_safe
@@ -250,7 +236,8 @@ def _entries_context(
     cursor: str | None,
     reports: Sequence[InjectionReport],
 ) -> dict[str, Any]:
-    which = parse_event_filter(request) if kind in _WITH_EVENTS else EventFilter()
+    tool, outcome, reason = (request.GET.get(name, "") for name in ("tool", "kept", "reason"))
+    which = EventFilter(tool, outcome, reason) if kind in _WITH_EVENTS else EventFilter()
     is_filtered = which != EventFilter()
     anchor = request.GET.get("entry", "")
     options = {

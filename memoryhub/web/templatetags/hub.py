@@ -71,17 +71,9 @@ register.simple_tag(render_bundle_tags, name="assets")
 
 
 @register.simple_tag
+@lru_cache
 def icon(name: str, label: str = "") -> SafeString:
     """Render an inline SVG; decorative unless it has a label."""
-    return _decorative_icon(name) if not label else _render_icon(name, label)
-
-
-@lru_cache
-def _decorative_icon(name: str) -> SafeString:
-    return _render_icon(name, "")
-
-
-def _render_icon(name: str, label: str) -> SafeString:
     return render_to_string("includes/icon.html", {"path": f"includes/icons/{name}.svg", "label": label})
 
 

@@ -280,16 +280,12 @@ _HEADING_LEVEL = 3  # the level of the heading of an entry
 def report_memory(memory: Memory, summary: Memory | None = None) -> dict[str, Any]:
     """Render a memory with its whole text, or without it if it is the summary at the top of the report."""
     is_summary = summary is not None and memory.pk == summary.pk
-    return {"memory": memory, "is_summary": is_summary, **({} if is_summary else _text_context(memory))}
+    return {"memory": memory, "is_summary": is_summary, **({} if is_summary else whole_text(memory))}
 
 
 @register.inclusion_tag("sessions/report.html#report_text")
 def whole_text(memory: Memory) -> dict[str, Any]:
     """Render the text of a memory without title and details."""
-    return _text_context(memory)
-
-
-def _text_context(memory: Memory) -> dict[str, Any]:
     if policy.is_redacted(memory.sensitivity):
         return {"titled": True, "unopened": policy.REDACTED_NOTICE}
     title = collapse_whitespace(to_plain_text(memory.title))
