@@ -21,6 +21,7 @@ from memoryhub.transfer.foreign_sqlite import SqliteFormat, is_sqlite
 from memoryhub.transfer.jsonl import MAX_LINE_BYTES, InvalidLine, LineReader, RawLine, line_bytes
 from memoryhub.transfer.records import (
     DamagedFile,
+    Format,
     InvalidItem,
     Item,
     Problem,
@@ -40,7 +41,7 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 _SAMPLE_ITEMS = 200  # of a JSON file, to recognise it
 
 
-class JsonLinesFormat:
+class JsonLinesFormat(Format):
     """Base of the formats with one JSON object per line."""
 
     def is_known(self, value: dict[str, Any]) -> bool:
@@ -155,7 +156,7 @@ def open_json(path: Path, member: str = "") -> Iterator[IO[bytes]]:
             yield source.stream
 
 
-class JsonFormat:
+class JsonFormat(Format):
     """Base of the formats that are one JSON object or list."""
 
     extensions: tuple[str, ...] = (".json",)
@@ -172,9 +173,6 @@ class JsonFormat:
 
     def recognises(self, path: Path) -> bool:
         return self.is_known(sample_json(path))
-
-    def count(self, path: Path) -> int | None:
-        return None
 
     def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
         notes = ReadNotes()

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from memoryhub.core.rule_files import RuleSchema, load_rule_file
-from memoryhub.transfer.records import Item, ReadOptions, UnreadableFile
+from memoryhub.transfer.records import Format, Item, ReadOptions, UnreadableFile
 from memoryhub.transfer.values import FieldReader, ReadNotes
 
 _MAGIC = b"SQLite format 3\x00"
@@ -174,12 +174,9 @@ class ProgramTables(RuleSchema):
     tables: dict[str, TableColumns]
 
 
-class SqliteFormat:
+class SqliteFormat(Format):
     """Base of the formats that are SQLite files. ``counted``: the tables whose rows are items."""
 
-    name: str
-    label: str
-    hint: str
     counted: tuple[str, ...]
     extensions: tuple[str, ...] = (".db", ".sqlite", ".sqlite3")
 

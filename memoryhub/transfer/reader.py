@@ -21,10 +21,9 @@ from memoryhub.core.database import batched
 from memoryhub.core.files import replace_file
 from memoryhub.models import JournalEntry
 from memoryhub.transfer.files import Source, open_source
-from memoryhub.transfer.formats import Format
 from memoryhub.transfer.formats.hub import HubFormat
 from memoryhub.transfer.jsonl import LineReader
-from memoryhub.transfer.records import Item, ReadOptions
+from memoryhub.transfer.records import Format, Item, ReadOptions
 
 _CHUNK = 1024 * 1024
 ImportMark = dict[str, Any]

@@ -1,11 +1,12 @@
-"""Items of an import file: records, invalid items, unmapped fields, history; and their default values."""
+"""Import formats and the items that they yield: records, invalid items, unmapped fields, history."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -173,6 +174,35 @@ class ReadOptions:
     project: str = ""
     now: datetime | None = None
     has_owner: bool = False
+
+
+class Format:
+    """Base of the import formats. Stateless.
+
+    ``name`` is used in commands and the API (``pigo``), ``label`` is for people. ``extensions`` are listed in
+    the order of a file chooser (``.jsonl``). ``hint`` is a sentence on where to find the file.
+    """
+
+    name: str
+    label: str
+    hint: str
+    extensions: tuple[str, ...]
+
+    def recognises(self, path: Path) -> bool:
+        """Return whether the content (not only the name) matches. Fast; never raises."""
+        raise NotImplementedError
+
+    def count(self, path: Path) -> int | None:
+        """Estimate the number of items, for a progress bar; None if that is expensive."""
+        return None
+
+    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
+        """Yield the items in a stable order with bounded memory.
+
+        Raise :class:`UnreadableFile` if the file, or the rest of it, cannot be read; the message states the
+        problem and the fix. A problem with a single item yields an ``InvalidItem``.
+        """
+        raise NotImplementedError
 
 
 def make_record(

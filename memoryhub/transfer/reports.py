@@ -36,9 +36,8 @@ class Tally:
     """Numbers of an import: ``outcomes`` for memories, ``others`` for other kinds."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
-    restored: Counter[str] = field(
-        default_factory=Counter
-    )  # from the trash or after their expiry, by outcome
+    # From the trash or after their expiry, by outcome.
+    restored: Counter[str] = field(default_factory=Counter)
     others: dict[str, Counter[str]] = field(default_factory=dict)
     failed: int = 0
     in_trash: int = 0

@@ -68,7 +68,8 @@ Fix = Callable[[], Iterable[str]]
 class Check:
     """A named check. It is skipped if the check ``needs`` failed; ``slow`` checks read the whole store.
 
-    ``fix`` repairs what is safe to repair and describes what it did.
+    ``fix`` repairs what is safe to repair and describes what it did. ``fine``: the text of the finding if
+    the check yields none.
     """
 
     name: str
@@ -76,11 +77,12 @@ class Check:
     needs: str = ""
     slow: bool = False
     fix: Fix | None = None
+    fine: str = ""
 
     def findings(self) -> list[Finding]:
         """Run the check. An unreadable file or store is a finding too."""
         try:
-            return list(self.run())
+            return list(self.run()) or ([ok(self.fine)] if self.fine else [])
         except DatabaseError as error:
             return [fail(f"the store cannot be read: {error}", _BUSY if is_database_busy(error) else REBUILD)]
         except OSError as error:
@@ -90,10 +92,10 @@ class Check:
 
 
 def check(
-    name: str, *, needs: str = "", slow: bool = False, fix: Fix | None = None
+    name: str, *, needs: str = "", slow: bool = False, fix: Fix | None = None, fine: str = ""
 ) -> Callable[[Run], Check]:
     """Turn a function into a check."""
-    return lambda run: Check(name, run, needs, slow, fix)
+    return lambda run: Check(name, run, needs, slow, fix, fine)
 
 
 @dataclass(frozen=True)

@@ -37,38 +37,29 @@ _RELEASED = datetime(2025, 1, 1, tzinfo=UTC)
 _MODELS_WITH_LEVEL = ("Memory", "Fact", "Event", "JournalEntry", "Injection", "Revision")
 
 
-@check("sensitivity", needs="tables")
+@check("sensitivity", needs="tables", fine="every row has a known level")
 def levels() -> Iterator[Finding]:
-    counts = {
-        name.lower(): n
-        for name in _MODELS_WITH_LEVEL
-        if (
-            n := apps.get_model("memoryhub", name)
-            .objects.exclude(sensitivity__in=(*LEVELS, *WAITING_LEVELS))
-            .count()
-        )
-    }
-    for name, n in counts.items():
-        yield warn(
-            f"rows of {name} with an unknown level, hidden from everyone: {n:,}",
-            "Someone with the permission repair_unknown can give them a level in the admin.",
-        )
-    if not counts:
-        yield ok("every row has a known level")
+    for name in _MODELS_WITH_LEVEL:
+        rows = apps.get_model("memoryhub", name).objects
+        if n := rows.exclude(sensitivity__in=(*LEVELS, *WAITING_LEVELS)).count():
+            yield warn(
+                f"rows of {name.lower()} with an unknown level, hidden from everyone: {n:,}",
+                "Someone with the permission repair_unknown can give them a level in the admin.",
+            )
 
 
-@check("second factors", needs="tables")
+@check(
+    "second factors", needs="tables", fine="codes of authenticator apps and recovery codes can be checked"
+)
 def second_factors() -> Iterator[Finding]:
     if unreadable := count_unreadable():
         yield fail(
             f"{unreadable:,} authenticator apps or sets of recovery codes fail: the secret key changed",
             "Restore the previous secret key, or remove the second factors of these people under People.",
         )
-    else:
-        yield ok("codes of authenticator apps and recovery codes can be checked")
 
 
-@check("provider links", needs="tables")
+@check("provider links", needs="tables", fine="no account is linked to an earlier OpenID provider")
 def provider_links() -> Iterator[Finding]:
     """Report accounts that the configured OpenID provider does not sign in."""
     if earlier := identities.count_of_earlier_issuers():
@@ -77,8 +68,6 @@ def provider_links() -> Iterator[Finding]:
             f"{accounts} linked to an earlier OpenID provider, which signs no one in",
             "Unlink them under People, so that their next sign-in links them again; or set passwords there.",
         )
-    else:
-        yield ok("no account is linked to an earlier OpenID provider")
 
 
 @check("cap", needs="tables")
@@ -246,12 +235,11 @@ def _mark_interrupted() -> Iterator[str]:
         yield f"marked {marked} runs as interrupted"
 
 
-@check("maintenance runs", needs="tables", fix=_mark_interrupted)
+@check("maintenance runs", needs="tables", fix=_mark_interrupted, fine="none is stuck")
 def maintenance_runs() -> Iterator[Finding]:
     now, heartbeat_time = timezone.now(), database_time()
     running = MaintenanceRun.objects.filter(status=Status.RUNNING)
-    dead = [run for run in running if is_lost(run, heartbeat_time)]
-    for run in dead:
+    for run in (run for run in running if is_lost(run, heartbeat_time)):
         yield warn(
             f"{run.operation} (run {run.uid}) is marked as running, but no worker executes it",
             "doctor --fix marks it as interrupted; then: manage.py maintain --resume ID",
@@ -270,8 +258,6 @@ def maintenance_runs() -> Iterator[Finding]:
             f"{waiting:,} runs have waited for more than an hour",
             "Start the server, or: manage.py maintain --waiting",
         )
-    if not dead and not interrupted and not waiting:
-        yield ok("none is stuck")
 
 
 @check("daily maintenance", needs="tables")

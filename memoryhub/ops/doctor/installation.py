@@ -105,7 +105,12 @@ def _tighten_modes() -> Iterator[str]:
         yield f"chmod 600 {path}"
 
 
-@check("file modes", needs="home", fix=_tighten_modes)
+@check(
+    "file modes",
+    needs="home",
+    fix=_tighten_modes,
+    fine="only their owner can read the files of the store",
+)
 def modes() -> Iterator[Finding]:
     for folder in _open_folders():
         yield warn(
@@ -113,8 +118,6 @@ def modes() -> Iterator[Finding]:
         )
     for path in _exposed():
         yield warn(f"other users of this machine can read {path}", f"doctor --fix, or: chmod 600 {path}")
-    if not _open_folders() and not _exposed():
-        yield ok("only their owner can read the files of the store")
 
 
 def _remove_drafts() -> Iterator[str]:
@@ -122,16 +125,13 @@ def _remove_drafts() -> Iterator[str]:
         yield f"removed {path}"
 
 
-@check("temporary files", needs="home", fix=_remove_drafts)
+@check("temporary files", needs="home", fix=_remove_drafts, fine="none left")
 def temporary_files() -> Iterator[Finding]:
-    paths = drafts.find_abandoned()
-    for path in paths:
+    for path in drafts.find_abandoned():
         yield warn(
             f"{path} contains memories and was left by a process that was killed",
             "doctor --fix removes it, as the next start of the server and the next backup do.",
         )
-    if not paths:
-        yield ok("none left")
 
 
 @check("file owner", needs="home")
@@ -285,8 +285,7 @@ def _named_in_templates() -> set[str]:
     return {name for page in pages for name in _STATIC.findall(page.read_text("utf-8"))}
 
 
-@check("system checks")
+@check("system checks", fine="Django reports no problems")
 def system_checks() -> Iterator[Finding]:
     # The checks of memoryhub run above.
-    others = [message for message in run_checks() if not (message.id or "").startswith("memoryhub.")]
-    yield from list(to_findings(others)) or [ok("Django reports no problems")]
+    return to_findings(one for one in run_checks() if not (one.id or "").startswith("memoryhub."))

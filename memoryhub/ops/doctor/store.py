@@ -107,7 +107,7 @@ def write_ahead_log() -> Iterator[Finding]:
     yield ok("on")
 
 
-@check("writing", needs="store")
+@check("writing", needs="store", fine="the store is writable")
 def writing() -> Iterator[Finding]:
     try:
         with write_transaction():
@@ -119,8 +119,6 @@ def writing() -> Iterator[Finding]:
             f"nothing can be written: {error}",
             "Make room on the disk, and let the user that runs the hub write to the store and its folder.",
         )
-        return
-    yield ok("the store is writable")
 
 
 @check("migrations", needs="store")
@@ -168,13 +166,12 @@ def _rebuild() -> Iterator[str]:
     yield f"rebuilt the store from its rows; the damaged file is {damaged}"
 
 
-@check("triggers", needs="tables", fix=_reinstall)
+@check(
+    "triggers", needs="tables", fix=_reinstall, fine="the triggers of indexes and journal are installed"
+)
 def triggers() -> Iterator[Finding]:
-    problems = schema.find_problems()
-    for problem in problems:
+    for problem in schema.find_problems():
         yield fail(problem, "doctor --fix, or: manage.py migrate")
-    if not problems:
-        yield ok("the triggers of indexes and journal are installed")
 
 
 def _unsound_indexes() -> list[str]:
@@ -235,7 +232,7 @@ def journal_chain() -> Iterator[Finding]:
     )
 
 
-@check("journal loss", needs="tables")
+@check("journal loss", needs="tables", fine="no rows are recorded as lost, no mirror was set aside")
 def lost_rows() -> Iterator[Finding]:
     loss = journal.pending()
     if loss:
@@ -250,8 +247,6 @@ def lost_rows() -> Iterator[Finding]:
             f"mirrors set aside in {aside[0].parent}: {names}",
             "They contain rows that the journal does not. Compare them, then move them to another folder.",
         )
-    if not loss and not aside:
-        yield ok("no rows are recorded as lost, no mirror was set aside")
 
 
 def _rewrite_mirror() -> Iterator[str]:
@@ -326,14 +321,11 @@ def _make_indexes() -> Iterator[str]:
             yield f"made index {index.name}"
 
 
-@check("indexes", needs="tables", fix=_make_indexes)
+@check("indexes", needs="tables", fix=_make_indexes, fine="no index is missing")
 def indexes() -> Iterator[Finding]:
-    missing = _missing_indexes()
-    for model, index in missing:
+    for model, index in _missing_indexes():
         name = index.name or f"of {index.fields[0]}"
         yield warn(f"index {name} of table {model._meta.db_table} is missing", "doctor --fix")
-    if not missing:
-        yield ok("no index is missing")
 
 
 def _finish_erase() -> Iterator[str]:
@@ -343,7 +335,7 @@ def _finish_erase() -> Iterator[str]:
             yield "removed the bytes of erased memories"
 
 
-@check("erased memories", needs="tables", fix=_finish_erase)
+@check("erased memories", needs="tables", fix=_finish_erase, fine="no erase was interrupted")
 def erased_memories() -> Iterator[Finding]:
     if schema.is_erase_pending() and is_postgres():
         yield warn(
@@ -355,5 +347,3 @@ def erased_memories() -> Iterator[Finding]:
             "the database file may still contain bytes of erased memories: the erase was interrupted",
             "doctor --fix, or restart the hub",
         )
-    else:
-        yield ok("no erase was interrupted")

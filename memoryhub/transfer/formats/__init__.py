@@ -9,41 +9,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from memoryhub.core.database import read_snapshot
-from memoryhub.transfer.records import Item, ReadOptions, UnreadableFile
+from memoryhub.transfer.formats.agentmemory import AgentMemory
+from memoryhub.transfer.formats.basic_memory import BasicMemory
+from memoryhub.transfer.formats.chatgpt import ChatGpt
+from memoryhub.transfer.formats.claude_export import Claude
+from memoryhub.transfer.formats.claude_mem import ClaudeMem
+from memoryhub.transfer.formats.engram import Engram
+from memoryhub.transfer.formats.hindsight import Hindsight
+from memoryhub.transfer.formats.hub import HubFormat
+from memoryhub.transfer.formats.knowledge_graph import KnowledgeGraph
+from memoryhub.transfer.formats.letsgo import LetsGo
+from memoryhub.transfer.formats.markdown import MarkdownFormat
+from memoryhub.transfer.formats.mcp_memory_service import McpMemoryService
+from memoryhub.transfer.formats.mem0 import Mem0
+from memoryhub.transfer.formats.memory_mcp import MemoryMcp
+from memoryhub.transfer.formats.mira import Mira
+from memoryhub.transfer.formats.openmemory import OpenMemory
+from memoryhub.transfer.formats.pigo import Pigo
+from memoryhub.transfer.records import Format
 
 if TYPE_CHECKING:
     from memoryhub.transfer.export import ExportSelection
-
-
-class Format(Protocol):
-    """An import format. Stateless.
-
-    ``name`` is used in commands and the API (``pigo``), ``label`` is for people. ``extensions`` are listed in
-    the order of a file chooser (``.jsonl``). ``hint`` is a sentence on where to find the file.
-    """
-
-    name: str
-    label: str
-    hint: str
-
-    @property
-    def extensions(self) -> tuple[str, ...]: ...
-
-    def recognises(self, path: Path) -> bool:
-        """Return whether the content (not only the name) matches. Fast; never raises."""
-        ...
-
-    def count(self, path: Path) -> int | None:
-        """Estimate the number of items, for a progress bar; None if that is expensive."""
-        ...
-
-    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
-        """Yield the items in a stable order with bounded memory.
-
-        Raise :class:`UnreadableFile` if the file, or the rest of it, cannot be read; the message states the
-        problem and the fix. A problem with a single item yields an ``InvalidItem``.
-        """
-        ...
 
 
 @runtime_checkable
@@ -61,48 +47,27 @@ class Writer(Protocol):
         ...
 
 
-def _all_formats() -> tuple[Format, ...]:
-    """Return the formats in the order of detection, the strictest first."""
-    from memoryhub.transfer.formats.agentmemory import AgentMemory
-    from memoryhub.transfer.formats.basic_memory import BasicMemory
-    from memoryhub.transfer.formats.chatgpt import ChatGpt
-    from memoryhub.transfer.formats.claude_export import Claude
-    from memoryhub.transfer.formats.claude_mem import ClaudeMem
-    from memoryhub.transfer.formats.engram import Engram
-    from memoryhub.transfer.formats.hindsight import Hindsight
-    from memoryhub.transfer.formats.hub import HubFormat
-    from memoryhub.transfer.formats.knowledge_graph import KnowledgeGraph
-    from memoryhub.transfer.formats.letsgo import LetsGo
-    from memoryhub.transfer.formats.markdown import MarkdownFormat
-    from memoryhub.transfer.formats.mcp_memory_service import McpMemoryService
-    from memoryhub.transfer.formats.mem0 import Mem0
-    from memoryhub.transfer.formats.memory_mcp import MemoryMcp
-    from memoryhub.transfer.formats.mira import Mira
-    from memoryhub.transfer.formats.openmemory import OpenMemory
-    from memoryhub.transfer.formats.pigo import Pigo
-
-    return (
-        ClaudeMem(),
-        McpMemoryService(),
-        MemoryMcp(),
-        Mem0(),
-        Engram(),
-        AgentMemory(),
-        Hindsight(),
-        Mira(),
-        LetsGo(),
-        Claude(),
-        ChatGpt(),
-        OpenMemory(),
-        BasicMemory(),
-        Pigo(),
-        KnowledgeGraph(),
-        HubFormat(),
-        MarkdownFormat(),
-    )
-
-
-FORMATS: dict[str, Format] = {one.name: one for one in _all_formats()}
+# In the order of detection, the strictest first.
+_FORMATS: tuple[Format, ...] = (
+    ClaudeMem(),
+    McpMemoryService(),
+    MemoryMcp(),
+    Mem0(),
+    Engram(),
+    AgentMemory(),
+    Hindsight(),
+    Mira(),
+    LetsGo(),
+    Claude(),
+    ChatGpt(),
+    OpenMemory(),
+    BasicMemory(),
+    Pigo(),
+    KnowledgeGraph(),
+    HubFormat(),
+    MarkdownFormat(),
+)
+FORMATS: dict[str, Format] = {one.name: one for one in _FORMATS}
 WRITERS: dict[str, Writer] = {one.name: one for one in FORMATS.values() if isinstance(one, Writer)}
 OWN_FORMAT = "memoryhub"
 MAX_RESPONSE_SECONDS = 3600.0  # of an export that a client reads

@@ -18,7 +18,7 @@ from memoryhub.core.text import collapse_whitespace
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer.files import member_names, open_member, select_members
 from memoryhub.transfer.foreign_history import foreign_id
-from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions, UnreadableFile
+from memoryhub.transfer.records import Format, InvalidItem, Item, Problem, ReadOptions, UnreadableFile
 from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
 
 _FIELDS = load_field_rules("basic-memory")
@@ -45,19 +45,16 @@ class _Note:
     changed: datetime | None = None
 
 
-class BasicMemory:
+class BasicMemory(Format):
     name = "basic-memory"
     label = "basic-memory (notes)"
-    extensions: tuple[str, ...] = (".zip", ".md")
+    extensions = (".zip", ".md")
     hint = "A zip archive of ~/basic-memory, or of another project; the command takes the folder too."
 
     def recognises(self, path: Path) -> bool:
         with suppress(UnreadableFile, OSError):
             return any(map(_has_permalink, islice(_notes(path), _SAMPLE_NOTES)))
         return False
-
-    def count(self, path: Path) -> int | None:
-        return None
 
     def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
         notes = ReadNotes()

@@ -18,7 +18,7 @@ from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.files import member_names, select_members
 from memoryhub.transfer.foreign_history import foreign_id
 from memoryhub.transfer.foreign_json import JsonSample, open_json, read_items, read_json, sample_json
-from memoryhub.transfer.records import Conversation, InvalidItem, Item, ReadOptions, UnreadableFile
+from memoryhub.transfer.records import Conversation, Format, InvalidItem, Item, ReadOptions, UnreadableFile
 from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
@@ -26,12 +26,12 @@ CONVERSATIONS = re.compile(r"(?:^|/)conversations(?:-\d+)?\.json$")
 _Member = tuple[str, str]  # what a JSON file contains, and its name in the archive (empty: the file itself)
 
 
-class ChatExport:
+class ChatExport(Format):
     """Base of both formats. ``parts`` maps each kind to the names of its files, in the order of reading."""
 
     name: str
     program: str
-    extensions: tuple[str, ...] = (".zip", ".json")
+    extensions = (".zip", ".json")
     parts: dict[str, re.Pattern[str]]
     ignored: frozenset[str] = frozenset()  # members without information of their own
 
@@ -44,9 +44,6 @@ class ChatExport:
 
     def recognises(self, path: Path) -> bool:
         return any(kind for kind, _ in self._members(path))
-
-    def count(self, path: Path) -> int | None:
-        return None
 
     def _members(self, path: Path) -> Iterator[_Member]:
         if not member_names(path):
@@ -216,8 +213,7 @@ class _ChatGptReader(ExportReader):
         return "\n\n".join(text for text in texts if text.strip())
 
     def _find_saved(self, message: dict[str, Any]) -> None:
-        content, at = as_mapping(message.get("content")), message.get("create_time")
-        moment = float(at) if isinstance(at, int | float) else 0.0
+        content, moment = as_mapping(message.get("content")), _moment(message)
         kind = content.get("content_type")
         saved = content.get("model_set_context")
         if kind == "model_editable_context" and isinstance(saved, str) and saved.strip():

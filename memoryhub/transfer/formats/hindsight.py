@@ -10,7 +10,7 @@ from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer.files import member_names, select_members
 from memoryhub.transfer.foreign_history import foreign_id
 from memoryhub.transfer.foreign_json import open_json, read_items, read_json, sample_json
-from memoryhub.transfer.records import Item, ReadOptions, UnreadableFile
+from memoryhub.transfer.records import Format, Item, ReadOptions, UnreadableFile
 from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules, printable_name
 
 _FIELDS = load_field_rules("hindsight")
@@ -29,18 +29,15 @@ _TYPES = {
 }
 
 
-class Hindsight:
+class Hindsight(Format):
     name = "hindsight"
     label = "Hindsight (archive)"
-    extensions: tuple[str, ...] = (".zip",)
+    extensions = (".zip",)
     hint = "The archive of: hindsight-admin export-bank --bank BANK --output FILE.zip."
 
     def recognises(self, path: Path) -> bool:
         manifest = member_names(path).get(_MANIFEST)
         return bool(manifest) and "source_bank_id" in sample_json(path, manifest or "")
-
-    def count(self, path: Path) -> int | None:
-        return None
 
     def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
         notes, names = ReadNotes(), member_names(path)

@@ -16,6 +16,7 @@ from memoryhub.transfer.foreign_json import open_json, read_json
 from memoryhub.transfer.jsonl import InvalidLine, LineReader, RawLine, line_bytes
 from memoryhub.transfer.records import (
     NO_HISTORY,
+    Format,
     HistoryItem,
     InvalidItem,
     Item,
@@ -50,7 +51,7 @@ _HEAD_BYTES = 64 * 1024
 _LABELS = TypeAdapter(Labels)
 
 
-class HubFormat:
+class HubFormat(Format):
     """One object per line. A line without ``kind`` is a memory in the shape of ``POST /api/v1/memories``."""
 
     name = "memoryhub"
@@ -78,9 +79,6 @@ class HubFormat:
         return isinstance(shape, dict) and (
             isinstance(shape.get("content"), str) or shape.get("kind") in _LINE_SCHEMAS
         )
-
-    def count(self, path: Path) -> int | None:
-        return None
 
     def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
         with open_source(str(path)) as source:

@@ -36,7 +36,7 @@ _KNOWN_FIELDS = {
 class KnowledgeGraph(JsonLinesFormat):
     name = "knowledge-graph"
     label = "MCP reference server's knowledge graph (memory.jsonl)"
-    extensions: tuple[str, ...] = (".jsonl", ".json")
+    extensions = (".jsonl", ".json")
     hint = "The file that MEMORY_FILE_PATH names; memory.jsonl (earlier memory.json) in the server's folder."
     extension = ".jsonl"
     content_type = "application/x-ndjson"

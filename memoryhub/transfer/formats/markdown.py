@@ -23,6 +23,7 @@ from memoryhub.core.text import normalize_newlines
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.records import (
+    Format,
     InvalidItem,
     Item,
     ReadOptions,
@@ -62,7 +63,7 @@ _TYPES = {
 }
 
 
-class MarkdownFormat:
+class MarkdownFormat(Format):
     """Instructions in prose. They do not expire; those of ``CLAUDE.local.md`` are personal."""
 
     name = "markdown"
@@ -83,9 +84,6 @@ class MarkdownFormat:
         if "\x00" in text or text.lstrip()[:1] in ("{", "["):
             return False
         return bool(re.search(r"^#{1,6} \S|^[-*+] \S.*\n(?:.*\n)*?[-*+] \S", text, re.MULTILINE))
-
-    def count(self, path: Path) -> int | None:
-        return None
 
     def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
         text = _read_text(path)

@@ -16,7 +16,7 @@ from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer.files import member_names, open_member
 from memoryhub.transfer.foreign_json import count_lines, first_objects, parse_line, read_members, read_objects
 from memoryhub.transfer.jsonl import LineReader
-from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions, UnreadableFile
+from memoryhub.transfer.records import Format, InvalidItem, Item, Problem, ReadOptions, UnreadableFile
 from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules, printable_name
 
 _FIELDS = load_field_rules("openmemory")
@@ -31,10 +31,10 @@ _KNOWN_FIELDS = frozenset(
 _LINE_SIGNS = frozenset(("content", "state", "categories"))
 
 
-class OpenMemory:
+class OpenMemory(Format):
     name = "openmemory"
     label = "OpenMemory (export zip)"
-    extensions: tuple[str, ...] = (".zip", ".gz", ".jsonl")
+    extensions = (".zip", ".gz", ".jsonl")
     hint = "memories_export_USER.zip, which OpenMemory's dashboard made under Export."
 
     def recognises(self, path: Path) -> bool:

@@ -48,7 +48,7 @@ TYPE_BY_CATEGORY = {
 class Pigo(JsonLinesFormat):
     name = "pigo"
     label = "pigo (memories.jsonl)"
-    extensions: tuple[str, ...] = (".jsonl",)
+    extensions = (".jsonl",)
     hint = "~/.pigo/memory/memories.jsonl"
     extension = ".jsonl"
     content_type = "application/x-ndjson"
