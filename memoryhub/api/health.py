@@ -109,11 +109,11 @@ def find_store_errors() -> list[dict[str, str]]:
 
 
 class _Check:
-    """When the last check of this process began, and the errors that the one before has found."""
+    """When the last check of this process began, and the errors that the one before it found."""
 
     def __init__(self) -> None:
         self.lock, self.began_at = threading.Lock(), 0.0
-        self.errors: list[dict[str, str]] = []
+        self.errors = [field_error("database", "the store is being checked for the first time")]
 
 
 _last_check = _Check()

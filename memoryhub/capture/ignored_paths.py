@@ -20,7 +20,7 @@ from memoryhub.memories.errors import StoreError
 
 MAX_PATTERNS_CHARS = 10_000
 # To match a pattern takes exponentially longer with its wildcards, and agents send any text as a path.
-MAX_WILDCARDS = 3  # in a pattern
+MAX_WILDCARDS = 3  # ** in a pattern, and * in its names with several
 MAX_COSTLY_PATTERNS = 30  # with several wildcards between their ends
 MAX_SECONDS = 1.0  # of processor time for the paths of one call
 MAX_NAME_CHARS, MAX_FOLDERS = 255, 100  # of a path; a longer name is no file
@@ -74,14 +74,22 @@ def check_patterns(patterns: str) -> str:
             raise StoreError(f"line {number} is not a pattern of .gitignore", "ignored_paths") from None
         if line.startswith("#"):
             continue
-        if _count_wildcards(line) > MAX_WILDCARDS:
-            problem = f"line {number} has too many wildcards; use at most {MAX_WILDCARDS} in a pattern"
+        if _has_many_wildcards(line):
+            most = f"{MAX_WILDCARDS} ** in a pattern, and {MAX_WILDCARDS} * in names with several"
+            problem = f"line {number} has too many wildcards; use at most {most}"
             raise StoreError(problem, "ignored_paths")
         costly += _count_wildcards(line.removeprefix("**/").removesuffix("/**")) > 1
     if costly > MAX_COSTLY_PATTERNS:
         problem = f"has {costly} patterns with several wildcards; use at most {MAX_COSTLY_PATTERNS}"
         raise StoreError(problem, "ignored_paths")
     return patterns.strip("\n")
+
+
+def _has_many_wildcards(pattern: str) -> bool:
+    """Whether a pattern is costly. A single ``*`` between two slashes is not."""
+    names = pattern.split("/")
+    stars = [_count_wildcards(name) for name in names if name != "**"]
+    return max(names.count("**"), sum(count for count in stars if count > 1)) > MAX_WILDCARDS
 
 
 def _count_wildcards(pattern: str) -> int:
@@ -105,8 +113,8 @@ class _TimeLimit:
 class IgnoredPaths:
     """The ignored files of a project. ``folders``: working folders, from which patterns are matched.
 
-    Falsy without patterns. Made for each call: after :data:`MAX_SECONDS` it takes any path for an ignored one,
-    so that a call can neither occupy a processor for long nor reveal a file by naming many others.
+    Falsy without patterns. Made for each call: after :data:`MAX_SECONDS`, every path counts as ignored, so
+    that a call can neither occupy a processor for long nor reveal a file by naming many others.
     """
 
     patterns: str = ""

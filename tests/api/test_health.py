@@ -88,10 +88,16 @@ class TestDatabaseWithoutAnswer:
     """One request checks the database. Others must not occupy the threads of the process meanwhile."""
 
     @pytest.fixture
-    def wait(self, monkeypatch):
+    def check(self):
+        check = health._Check()
+        check.errors = []
+        return check
+
+    @pytest.fixture
+    def wait(self, monkeypatch, check):
         """Start a request that gets no answer from the database; ``wait(s)`` lets time pass."""
         began, ending, now = threading.Event(), threading.Event(), [1000.0]
-        monkeypatch.setattr(health, "_last_check", health._Check())
+        monkeypatch.setattr(health, "_last_check", check)
         monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: now[0]))
         monkeypatch.setattr(health, "_find_store_errors", lambda: [began.set(), ending.wait(60)][:0])
         thread = threading.Thread(target=health.find_store_errors)
@@ -115,3 +121,8 @@ class TestDatabaseWithoutAnswer:
     def test_slow_check_is_no_error(self, db, wait):
         wait(2)
         assert Agent().http.get("/readyz").status_code == 200
+
+    def test_node_is_not_ready_before_its_first_check(self, check, wait):
+        check.errors = health._Check().errors
+        problem = is_problem(Agent().http.get("/readyz"), 503, "not_ready")
+        assert problem["errors"][0]["message"] == "the store is being checked for the first time"

@@ -166,9 +166,7 @@ def _rebuild() -> Iterator[str]:
     yield f"rebuilt the store from its rows; the damaged file is {damaged}"
 
 
-@check(
-    "triggers", needs="tables", fix=_reinstall, fine="the triggers of indexes and journal are installed"
-)
+@check("triggers", needs="tables", fix=_reinstall, fine="the triggers of indexes and journal are installed")
 def triggers() -> Iterator[Finding]:
     for problem in schema.find_problems():
         yield fail(problem, "doctor --fix, or: manage.py migrate")
