@@ -50,6 +50,10 @@ _RATE_LIMIT_DETAILS = {
 }
 
 
+# Later versions of Python have other phrases for these.
+_TITLES = {413: "Request Entity Too Large", 414: "Request-URI Too Long", 422: "Unprocessable Entity"}
+
+
 @dataclass
 class Problem(Exception):
     """An error response. Clients branch on ``code``; no text repeats a value of the request."""
@@ -63,7 +67,7 @@ class Problem(Exception):
     def as_dict(self, request_id: str) -> dict[str, Any]:
         return {
             "type": "about:blank",
-            "title": HTTPStatus(self.status).phrase,
+            "title": _TITLES.get(self.status) or HTTPStatus(self.status).phrase,
             "status": self.status,
             "detail": self.detail,
             "code": self.code,

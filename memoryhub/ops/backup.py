@@ -230,7 +230,8 @@ def into_one_file(copy: Path, file: Path) -> None:
 
 def open_store(path: Path, timeout: float = _BUSY_SECONDS) -> sqlite3.Connection:
     """Connect to a store file that exists, outside of Django."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout, uri=True, isolation_level=None)
+    address = f"{path.absolute().as_uri()}?mode=rw"
+    return sqlite3.connect(address, timeout=timeout, uri=True, isolation_level=None)
 
 
 def sync(path: Path) -> None:

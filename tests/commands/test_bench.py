@@ -6,6 +6,7 @@ import socket
 import sqlite3
 import threading
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +32,7 @@ def test_percentile_of_one_value_is_that_value() -> None:
 
 
 def test_typed_queries_are_words_of_titles(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "memory.db") as store:
+    with closing(sqlite3.connect(tmp_path / "memory.db")) as store, store:
         store.execute("CREATE TABLE memoryhub_memory (uid TEXT, title TEXT)")
         store.executemany("INSERT INTO memoryhub_memory VALUES (?, ?)", [("a", "night train"), ("b", "")])
     queries = typed.read_queries(tmp_path, 3)

@@ -8,6 +8,7 @@ import shutil
 import socket
 import sqlite3
 import urllib.request
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -195,7 +196,7 @@ def test_it_serves_until_ctrl_c_and_starts_again(hub):
 
 def test_no_one_can_sign_in_as_the_team_of_the_demo(prepared):
     hub, _ = prepared
-    with sqlite3.connect(hub.folder / ".demo/memory.db") as store:
+    with closing(sqlite3.connect(hub.folder / ".demo/memory.db")) as store:
         people = dict(store.execute("SELECT username, password FROM auth_user WHERE username <> 'admin'"))
         tokens = {name for (name,) in store.execute("SELECT name FROM memoryhub_agenttoken")}
     assert len(people) == len(demo.TEAM)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,7 +76,7 @@ def main() -> None:
 
 def read_queries(home: Path, count: int) -> list[str]:
     """Return queries out of titles of the store."""
-    with sqlite3.connect(f"file:{home / 'memory.db'}?mode=ro", uri=True) as store:
+    with closing(sqlite3.connect(f"file:{home / 'memory.db'}?mode=ro", uri=True)) as store:
         rows = store.execute(
             "SELECT title FROM memoryhub_memory WHERE title <> '' ORDER BY uid LIMIT ?", [SAMPLE]
         )
