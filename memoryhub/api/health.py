@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
@@ -69,10 +69,10 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @router.get("/readyz", response={200: Ready, 503: ProblemShape}, summary="Check readiness")
 def readyz(request: HttpRequest) -> HttpResponse:
     """Returns 200 if the store is intact and can be written to, else 503 with the problems."""
-    if errors := find_store_errors():
-        raise Problem(503, "not_ready", "the store is not ready", errors, {"Retry-After": RETRY_AFTER})
-    warnings = _find_warnings()
-    return json_response({"status": "ok", **({"warnings": warnings} if warnings else {})})
+    found = _check_store()
+    if found.errors:
+        raise Problem(503, "not_ready", "the store is not ready", found.errors, {"Retry-After": RETRY_AFTER})
+    return json_response({"status": "ok", **({"warnings": found.warnings} if found.warnings else {})})
 
 
 def serve_at_root(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponseBase]:
@@ -87,8 +87,24 @@ def serve_at_root(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[Http
     return csrf_exempt(require_safe(answer_or_problem))  # else a POST is 403 instead of 405
 
 
-def find_store_errors() -> list[dict[str, str]]:
-    """Return what prevents the store from working, each with its fix.
+class _Findings(NamedTuple):
+    errors: list[dict[str, str]]
+    warnings: list[dict[str, str]]
+
+
+class _Check:
+    """When the last check of this process began, and what the one before it found."""
+
+    def __init__(self) -> None:
+        self.lock, self.began_at = threading.Lock(), 0.0
+        self.found = _Findings([field_error("database", "the store is being checked for the first time")], [])
+
+
+_last_check = _Check()
+
+
+def _check_store() -> _Findings:
+    """Return the errors and warnings of the store.
 
     One request of a process checks the store. Others return the previous result meanwhile: if the database
     does not answer, the requests of a proxy would soon occupy all threads.
@@ -97,26 +113,23 @@ def find_store_errors() -> list[dict[str, str]]:
     if not check.lock.acquire(blocking=False):
         seconds = time.monotonic() - check.began_at
         if seconds < _READ_SECONDS:
-            return check.errors
-        return [field_error("database", f"the database has not answered for {seconds:.0f} seconds")]
+            return check.found
+        return _Findings(
+            [field_error("database", f"the database has not answered for {seconds:.0f} seconds")], []
+        )
     try:
         check.began_at = time.monotonic()
-        with read_timeout(_READ_SECONDS):
-            check.errors = _find_store_errors()
-        return check.errors
+        errors = find_store_errors()
+        check.found = _Findings(errors, [] if errors else _find_warnings())
+        return check.found
     finally:
         check.lock.release()
 
 
-class _Check:
-    """When the last check of this process began, and the errors that the one before it found."""
-
-    def __init__(self) -> None:
-        self.lock, self.began_at = threading.Lock(), 0.0
-        self.errors = [field_error("database", "the store is being checked for the first time")]
-
-
-_last_check = _Check()
+def find_store_errors() -> list[dict[str, str]]:
+    """Return what prevents the store from working, each with its fix."""
+    with read_timeout(_READ_SECONDS):
+        return _find_store_errors()
 
 
 def _find_store_errors() -> list[dict[str, str]]:

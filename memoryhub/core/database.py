@@ -103,6 +103,7 @@ def _begin(transactions: ExitStack, until: float) -> None:
     connection.ensure_connection()
     if is_postgres():
         transactions.enter_context(same_errors_as_sqlite())
+        transactions.enter_context(_without_reconnecting())
         transactions.enter_context(transaction.atomic())
         _lock_writers(until - time.monotonic())
         return
@@ -122,6 +123,26 @@ def _begin(transactions: ExitStack, until: float) -> None:
                 time.sleep(_RETRY_SECONDS)
     finally:
         ask(f"PRAGMA busy_timeout = {usual:d}")
+
+
+@contextmanager
+def _without_reconnecting() -> Iterator[None]:
+    """Open no other connection at the end of a transaction that has lost its own.
+
+    Django would, to turn autocommit on. It would wait for the server with the lock of the writers of this
+    process, and if that fails, replace the error of a commit whose outcome is unknown.
+    """
+    usual = connection.set_autocommit
+
+    def set_autocommit(*arguments: Any, **options: Any) -> None:
+        if connection.connection is not None:
+            usual(*arguments, **options)
+
+    try:
+        connection.set_autocommit = set_autocommit  # type: ignore[method-assign]
+        yield
+    finally:
+        connection.set_autocommit = usual  # type: ignore[method-assign]
 
 
 def _lock_writers(seconds: float) -> None:

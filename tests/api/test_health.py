@@ -90,7 +90,7 @@ class TestDatabaseWithoutAnswer:
     @pytest.fixture
     def check(self):
         check = health._Check()
-        check.errors = []
+        check.found = health._Findings([], [])
         return check
 
     @pytest.fixture
@@ -99,8 +99,9 @@ class TestDatabaseWithoutAnswer:
         began, ending, now = threading.Event(), threading.Event(), [1000.0]
         monkeypatch.setattr(health, "_last_check", check)
         monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: now[0]))
-        monkeypatch.setattr(health, "_find_store_errors", lambda: [began.set(), ending.wait(60)][:0])
-        thread = threading.Thread(target=health.find_store_errors)
+        monkeypatch.setattr(health, "_find_warnings", lambda: [])
+        monkeypatch.setattr(health, "find_store_errors", lambda: [began.set(), ending.wait(60)][:0])
+        thread = threading.Thread(target=health._check_store)
         thread.start()
         began.wait(60)
 
@@ -118,11 +119,11 @@ class TestDatabaseWithoutAnswer:
             {"field": "database", "message": "the database has not answered for 20 seconds"}
         ]
 
-    def test_slow_check_is_no_error(self, db, wait):
+    def test_slow_check_is_no_error_and_is_not_repeated(self, wait):
         wait(2)
         assert Agent().http.get("/readyz").status_code == 200
 
     def test_node_is_not_ready_before_its_first_check(self, check, wait):
-        check.errors = health._Check().errors
+        check.found = health._Check().found
         problem = is_problem(Agent().http.get("/readyz"), 503, "not_ready")
         assert problem["errors"][0]["message"] == "the store is being checked for the first time"

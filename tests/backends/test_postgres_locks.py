@@ -66,6 +66,37 @@ def test_background_thread_leaves_a_database_that_never_answers(
     )
 
 
+@pytest.fixture
+def no_connection(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """``no_connection()`` ends the connection, as a lost network does. There is no other."""
+
+    def lose() -> None:
+        def fail() -> None:
+            raise OperationalError("couldn't get a connection after 10.00 sec")
+
+        connection.connection.pgconn.finish()
+        monkeypatch.setattr(connection, "connect", fail)
+
+    return lose
+
+
+@pytest.mark.django_db(transaction=True)
+def test_write_that_lost_its_connection_does_not_wait_for_another(no_connection: Callable[[], None]) -> None:
+    """It would wait with the lock of the writers of its process."""
+    with pytest.raises(OperationalError, match="the connection is closed"), database.write_transaction():
+        no_connection()
+        run_sql("SELECT 1")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_outcome_of_a_commit_is_unknown_also_if_there_is_no_other_connection(
+    no_connection: Callable[[], None],
+) -> None:
+    with pytest.raises(OperationalError) as caught, database.write_transaction():
+        no_connection()
+    assert database_errors.is_outcome_unknown(caught.value)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_commit_of_a_background_thread_is_limited_and_what_follows_is_not(
     monkeypatch: pytest.MonkeyPatch,

@@ -39,6 +39,7 @@ def at_once(work, times=THREADS):
         finally:
             connection.close()
 
+    connection.close()  # the pool of PostgreSQL has one for each thread, and none for this one
     threads = [threading.Thread(target=run, args=(number,)) for number in range(times)]
     for thread in threads:
         thread.start()
@@ -51,6 +52,7 @@ def mirrored(path):
     return [json.loads(line)["seq"] for line in path.read_text("utf-8").splitlines()]
 
 
+@pytest.mark.sqlite
 def test_the_database_is_a_file_in_wal_mode(db):
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA journal_mode")
