@@ -120,7 +120,7 @@ class TokenForm(PlainForm):
 
     name = forms.CharField(max_length=100, help_text="The agent's name in the journal.")
     clearance = forms.ChoiceField(label="Can see", help_text="At most what you can see yourself.")
-    rights = forms.MultipleChoiceField(label="Permissions", widget=forms.CheckboxSelectMultiple)
+    rights = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
     projects = ProjectsField(forms.Textarea({"rows": 3}))
     days = forms.IntegerField(
         label="Expires after (days)",
