@@ -18,6 +18,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal, verification
 from memoryhub.backends import schema
 from memoryhub.facts import services
+from memoryhub.maintenance import executor, runs
 from memoryhub.memories import erase_memories
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Fact, JournalEntry, Memory
@@ -26,6 +27,7 @@ from memoryhub.web.templatetags.pages import detail_items
 from tests.web.markup import PAYLOAD, find_dangers, list_title, main
 
 Remember = Callable[..., Memory]
+OLD = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -296,6 +298,17 @@ class TestVerify:
 def test_details_that_are_long_are_counted_and_empty_ones_left_out():
     detail = {"changes": [["a", 0.5, 0.4], ["b", 0.6, 0.7]], "projects": [], "rights": ["read", "write"]}
     assert detail_items(detail) == [("changes", "2"), ("rights", "read, write")]
+
+
+def test_changes_of_a_run_link_to_it(boss: Client, remember: Remember, actor: Actor) -> None:
+    memory = remember("paint")
+    Memory.objects.update(updated_at=OLD, created_at=OLD)
+    run = runs.enqueue("consolidate", {}, actor)
+    executor.execute(run)
+    assert Memory.objects.get().importance != memory.importance
+    shown = main(boss.get("/journal/", {"operation": "consolidate"}))
+    assert "memories of a run" in shown.words
+    assert f"/maintenance/runs/{run.uid}/" in shown.links()
 
 
 def test_flags_are_shown_in_the_words_of_the_review() -> None:

@@ -64,7 +64,9 @@ class PasswordField(forms.CharField):
 class NewPasswordForm(PlainForm):
     """Sets the password of another person."""
 
-    password = PasswordField("New password")
+    password = PasswordField(
+        "New password", help_text="At least 8 characters, not a common word, not similar to the username."
+    )
 
 
 class FirstPasswordForm(NewPasswordForm):
@@ -85,9 +87,6 @@ class PasswordForm(FirstPasswordForm):
     wait = 0  # seconds until the next attempt, after too many wrong passwords
 
     old = PasswordField("Current password", "current-password")
-    password = PasswordField(
-        "New password", help_text="At least 8 characters, not a common word, not similar to your name."
-    )
 
     def __init__(self, request: HttpRequest, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(data)
@@ -121,7 +120,7 @@ class TokenForm(PlainForm):
 
     name = forms.CharField(max_length=100, help_text="The agent's name in the journal.")
     clearance = forms.ChoiceField(label="Can see", help_text="At most what you can see yourself.")
-    rights = forms.MultipleChoiceField(label="Permissions", widget=forms.CheckboxSelectMultiple)
+    rights = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
     projects = ProjectsField(forms.Textarea({"rows": 3}))
     days = forms.IntegerField(
         label="Expires after (days)",
