@@ -31,7 +31,7 @@ ADVICE_WITHOUT_RECORD = (
 )
 READ_SQL = "PRAGMA user_version"  # of a file
 COPY_MARK = "copy_store"  # a lease in the target of ``copy_store`` while the copy is incomplete
-_FIND_COPY_MARK = f"SELECT 1 FROM memoryhub_lease WHERE name = '{COPY_MARK}'"  # noqa: S608
+_FIND_COPY_MARK = f"SELECT 1 FROM memoryhub_lease WHERE name = '{COPY_MARK}'"
 _MAX_PART = 1000
 T = TypeVar("T")
 _OWN_PREFIX = "memoryhub_"  # of the names of the hub's tables

@@ -93,7 +93,7 @@ class TestDatabaseWithoutAnswer:
         began, ending, now = threading.Event(), threading.Event(), [1000.0]
         monkeypatch.setattr(health, "_last_check", health._Check())
         monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: now[0]))
-        monkeypatch.setattr(health, "_find_warnings", lambda: [])
+        monkeypatch.setattr(health, "_find_warnings", list)
         monkeypatch.setattr(health, "find_store_errors", lambda: [began.set(), ending.wait(60)][:0])
         thread = threading.Thread(target=health._check_store)
         thread.start()
