@@ -244,7 +244,7 @@ def test_database_that_the_hub_cannot_use_is_refused_with_the_fix(
         environment = {
             "PATH": os.environ["PATH"],
             "LETSGO_HOME": str(tmp_path),
-            "DATABASE_URL": f"postgres://{user}@/{name}?host={host}",
+            "DATABASE_URL": f"postgres://{user}@/{name}?host={host}&port={connection.settings_dict['PORT'] or 5432}",
         }
         for command in (["check", "--tag", "installation"], ["migrate"]):
             found = subprocess.run(
