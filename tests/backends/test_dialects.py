@@ -241,10 +241,11 @@ def test_database_that_the_hub_cannot_use_is_refused_with_the_fix(
     try:
         user = guest if id == "memoryhub.E010" else connection.settings_dict["USER"]
         host = connection.settings_dict["HOST"] or connection.settings_dict["OPTIONS"]["host"]
+        port = connection.settings_dict["PORT"] or 5432
         environment = {
             "PATH": os.environ["PATH"],
             "LETSGO_HOME": str(tmp_path),
-            "DATABASE_URL": f"postgres://{user}@/{name}?host={host}",
+            "DATABASE_URL": f"postgres://{user}@/{name}?host={host}&port={port}",
         }
         for command in (["check", "--tag", "installation"], ["migrate"]):
             found = subprocess.run(

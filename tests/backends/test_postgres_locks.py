@@ -6,6 +6,7 @@ import select
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 
+import psycopg
 import pytest
 from django.core.management import CommandError
 from django.db import OperationalError, connection, transaction
@@ -99,6 +100,22 @@ def test_outcome_of_a_commit_is_unknown_also_if_there_is_no_other_connection(
 ) -> None:
     with pytest.raises(OperationalError) as caught, database.write_transaction():
         no_connection()
+    assert database_errors.is_outcome_unknown(caught.value)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_outcome_is_unknown_if_pgbouncer_answers_a_commit_with_two_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It does if PostgreSQL ends the transaction: with that of PostgreSQL, and one of its own."""
+
+    def commit(lost: psycopg.Connection) -> None:
+        lost.pgconn.finish()
+        raise psycopg.InternalError("received 2 results from command 'COMMIT'")
+
+    monkeypatch.setattr(psycopg.Connection, "commit", commit)
+    with pytest.raises(OperationalError) as caught, database.write_transaction():
+        pass
     assert database_errors.is_outcome_unknown(caught.value)
 
 

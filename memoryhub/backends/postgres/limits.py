@@ -56,7 +56,8 @@ class LimitedConnection(psycopg.Connection[Any]):
     def commit(self) -> None:
         try:
             super().commit()
-        except psycopg.OperationalError as error:
+        # An InternalError: PgBouncer sent two errors, of PostgreSQL and its own.
+        except (psycopg.OperationalError, psycopg.InternalError) as error:
             if is_definite(error.sqlstate):
                 raise
             raise _LostCommit(str(error)) from error
