@@ -65,7 +65,8 @@ def test_role_level_and_project_apply(link):
 def test_link_shows_who_invites_to_what_and_signs_in_once(link):
     client = Client()
     page = client.get(link)
-    assert all(word in page.content.decode() for word in ("chief", "curator", "farm", "At least 8 characters"))
+    shown = page.content.decode()
+    assert all(word in shown for word in ("chief", "curator", "farm", "At least 8 characters"))
     assert "no-store" in page["Cache-Control"]
     assert page["Referrer-Policy"] == "same-origin"
     assert client.post(link, PASSWORDS)["Location"] == "/"
