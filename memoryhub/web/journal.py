@@ -17,6 +17,7 @@ from memoryhub.accounts.clearance import full_clearance, request_actor, request_
 from memoryhub.audit import verification
 from memoryhub.capture.segments import BOUNDARY_PREDICATE
 from memoryhub.core.text import format_count, readable
+from memoryhub.maintenance import results
 from memoryhub.memories.undo import MAX_JOURNAL_ROWS
 from memoryhub.models import Fact, JournalEntry, MaintenanceRun
 from memoryhub.models.journal import JournalQuerySet
@@ -115,7 +116,7 @@ def _apply_filter(rows: JournalQuerySet, form: JournalFilter) -> JournalQuerySet
 
 
 def _attach_titles(request: HttpRequest, rows: list[JournalEntry]) -> None:
-    """Set the titles of visible memories and facts on the rows about them; of secret facts, none."""
+    """Set the titles of visible memories, facts and runs on the rows about them; of secret facts, none."""
     uids = {kind: {row.object_id for row in rows if row.object_type == kind} for kind in ("memory", "fact")}
     titles = visible_titles(request, uids["memory"])
     for fact in Fact.objects.visible_to(request_clearance(request)).filter(uid__in=uids["fact"]):
@@ -123,6 +124,10 @@ def _attach_titles(request: HttpRequest, rows: list[JournalEntry]) -> None:
             titles[fact.uid] = "New subject in a session"
         elif not is_redacted(fact.sensitivity):
             titles[fact.uid] = f"{fact.subject} {readable(fact.predicate)} {fact.object}"
+    # Rows about several memories have the id of a run, an import or a session.
+    if several := {row.object_id for row in rows if row.object_type == "memories"}:
+        found = results.visible_runs(request_clearance(request)).filter(uid__in=several)
+        titles |= dict.fromkeys(found.values_list("uid", flat=True), "memories of a run")
     for row in rows:
         if row.object_id in titles:
             row.title = titles[row.object_id]  # type: ignore[attr-defined]

@@ -162,6 +162,7 @@ def test_clusters_are_decided_with_single_keys(open_page: OpenPage, ada: User, a
     expect(page.get_by_role("status").filter(has_text="Merged 3 memories")).to_be_focused()
     page.keyboard.press("u")
     expect(page.locator(".dup:focus")).to_contain_text(SAYING)
+    expect(page.locator(".dup:focus")).to_have_css("outline-style", "solid")
     assert trashed() == 0
     page.keyboard.press("a")
     expect(page.get_by_role("status").filter(has_text="Marked 3 memories as not duplicates")).to_be_focused()

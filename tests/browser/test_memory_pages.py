@@ -18,7 +18,7 @@ from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Event, Memory, Session
 
-from .conftest import PHONE, OpenPage, Watch
+from .conftest import DESKTOP, PHONE, OpenPage, Watch
 
 Remember = Callable[..., Memory]
 SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["with JavaScript", "without JavaScript"])
@@ -92,6 +92,22 @@ class TestJourney:
         page.get_by_label("Importance").fill("0.7")
         page.get_by_role("button", name="Save", exact=True).click()
         expect(page.get_by_text("Stored.", exact=True)).to_be_visible()
+
+    @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["large", "small"])
+    def test_buttons_of_the_form_stay_in_view_and_cover_no_field(
+        self, open_page: OpenPage, ada: User, remember: Remember, viewport: Any
+    ) -> None:
+        memory = remember("It leaks.", files_modified=["src/boiler.py"], session_id="today")
+        page = open_page(f"/memories/{memory.uid}/edit/", ada, viewport=viewport)
+        save, overview = page.get_by_role("button", name="Save"), page.get_by_label("Overview")
+        expect(save).to_be_in_viewport(ratio=1)
+        page.get_by_label("Abstract").focus()
+        page.keyboard.press("Tab")
+        expect(overview).to_be_focused()
+        field, button = overview.bounding_box(), save.bounding_box()
+        assert field
+        assert button
+        assert field["y"] + field["height"] <= button["y"]
 
     @SCRIPTS
     def test_the_stored_text_can_be_shown(

@@ -71,7 +71,7 @@ def test_the_check_after_an_undo_offers_to_restore_and_never_expire(importer: Cl
     assert "2 memories in the trash or past their expiry would be restored" in shown
     assert "3 memories expire" in shown
     assert "memories restored2" in shown
-    assert "memories refreshed1" in shown
+    assert "memory refreshed1" in shown
     done = import_after(importer, address, lifetime="never")
     restored = Memory.objects.live().exclude(content="three").values_list("content", "expires_at")
     assert set(restored) == {("one", None), ("two", None), ("four", None)}
