@@ -105,8 +105,8 @@ class _TimeLimit:
 class IgnoredPaths:
     """The ignored files of a project. ``folders``: working folders, from which patterns are matched.
 
-    Falsy without patterns. Made for each call: after :data:`MAX_SECONDS` it takes any path for an ignored one,
-    so that a call can neither occupy a processor for long nor reveal a file by naming many others.
+    Falsy without patterns. Made for each call: after :data:`MAX_SECONDS`, any path counts as ignored, so that
+    a call can neither occupy a processor for long nor reveal a file by naming many others.
     """
 
     patterns: str = ""
