@@ -21,6 +21,7 @@ from django.db.migrations.state import ProjectState, StateApps
 
 import memoryhub
 from memoryhub.backends.dialect import IS_POSTGRES, sql
+from memoryhub.core.damage import FileConnection
 from memoryhub.core.database_errors import is_database_busy
 
 # Raise this when an earlier release would misread or harm a store that this release has written to.
@@ -100,7 +101,7 @@ def is_unfinished_copy(path: Path | None) -> bool:
 def _open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a file without creating others next to it, as SQLite does for a write-ahead log that is empty."""
     how = "" if Path(f"{path}-wal").exists() else "&immutable=1"
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{how}", uri=True)
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{how}", uri=True, factory=FileConnection)
 
 
 def find_foreign_tables(path: Path) -> list[str]:

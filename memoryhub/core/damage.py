@@ -12,6 +12,7 @@ import time
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from django.db import connection
 
@@ -34,6 +35,24 @@ def is_damage(error: BaseException | None) -> bool:
     return False
 
 
+class FileConnection(sqlite3.Connection):
+    """A connection outside of Django that raises :func:`to_database_error`."""
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        try:
+            return super().execute(*arguments)
+        except UnicodeDecodeError as error:
+            raise to_database_error(error) from None
+
+
+def to_database_error(error: UnicodeDecodeError) -> sqlite3.DatabaseError:
+    """Return the error of SQLite whose message Python could not decode: it quotes a damaged name."""
+    found = sqlite3.DatabaseError(error.object.decode("utf-8", "replace"))
+    if error.object.startswith(b"malformed"):
+        found.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return found
+
+
 def explains(error: BaseException) -> bool:
     """Whether damage is the cause of an unexpected error.
 
@@ -51,7 +70,8 @@ def _is_found_in_file() -> bool:
         return False
     _next_check[path] = now + _CHECK_INTERVAL
     try:
-        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as file:
+        uri = f"{Path(path).absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, factory=FileConnection)) as file:
             file.set_progress_handler(lambda: time.monotonic() > now + _CHECK_SECONDS, 10_000)
             [[found]] = file.execute("PRAGMA integrity_check(1)")
     except sqlite3.Error as error:

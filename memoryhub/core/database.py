@@ -448,6 +448,9 @@ class _RecordDamage(DatabaseErrorWrapper):
     """Django's conversion of SQLite's errors, through which every query goes, from execute to fetch."""
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, UnicodeDecodeError):
+            error = damage.to_database_error(error)
+            kind = type(error)
         if error is not None and damage.is_damage(error):
             damage.record(error)
         super().__exit__(kind, error, traceback)

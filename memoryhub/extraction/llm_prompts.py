@@ -36,7 +36,8 @@ _MIN_GROUNDED_SHARE, _MIN_MERGED_SHARE, _MIN_RETAINED_SHARE = 0.5, 0.8, 0.7
 _THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCED = re.compile(r"```[a-zA-Z]*\s*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
-_ADDRESS = re.compile(r"https?://\S+|www\.\S+|\S+@\S+\.\S+")
+# An e-mail address begins a word: otherwise a row of @ takes cubic time.
+_ADDRESS = re.compile(r"https?://\S+|www\.\S+|(?<!\S)\S[^\s@]*+@\S[^\s.]*+\.\S+")
 
 _EXTRACTION_PROMPT = f"""\
 You read a conversation between a user and an assistant and note what a thoughtful colleague

@@ -24,7 +24,7 @@ from django.conf import settings
 from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import release
 from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
-from memoryhub.core.damage import is_damage
+from memoryhub.core.damage import FileConnection, is_damage
 from memoryhub.core.database import is_postgres, store_path
 from memoryhub.core.drafts import draft_folder
 from memoryhub.core.files import create_file
@@ -231,7 +231,7 @@ def into_one_file(copy: Path, file: Path) -> None:
 def open_store(path: Path, timeout: float = _BUSY_SECONDS) -> sqlite3.Connection:
     """Connect to a store file that exists, outside of Django."""
     address = f"{path.absolute().as_uri()}?mode=rw"
-    return sqlite3.connect(address, timeout=timeout, uri=True, isolation_level=None)
+    return sqlite3.connect(address, timeout=timeout, uri=True, isolation_level=None, factory=FileConnection)
 
 
 def sync(path: Path) -> None:

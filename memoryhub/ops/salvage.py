@@ -159,25 +159,39 @@ def _make_schema(
     damage: list[str] = []
     rows = [[str(value or "") for value in row.values] for row in reader.read_table(SCHEMA_ROOT, damage)]
     if damage:
-        result.damage["schema"] = damage
         names = {row[1] for row in rows}
         rows += [row for row in _blank_schema() if row[1] not in names]
     tables, ignored, indexes = [], [], []
     for kind, name, table, root, sql in rows:
         if kind == "index" and sql and _is_copied(table, ""):
-            indexes.append(sql)
+            indexes.append((name, sql))
         elif kind == "table" and _is_copied(name, sql):
             tables.append(Table(name, sql, int(root or 0)))
         elif kind == "table" and root and "WITHOUT ROWID" not in sql:
             ignored.append(int(root))
-    for one in tables:
-        if one.name != "sqlite_sequence":  # comes with the first table that needs it
-            new.execute(one.sql)
-    for sql in indexes:
-        new.execute(sql)
+    # sqlite_sequence comes with the first table that needs it.
+    created = [(one.name, one.sql) for one in tables if one.name != "sqlite_sequence"]
+    for name, sql in created + indexes:
+        _create(new, name, sql, damage)
+    if damage:
+        result.damage["schema"] = damage
     if missing := {MEMORY_TABLE, JOURNAL_TABLE} - {one.name for one in tables}:
         raise Damaged(f"its schema lacks {', '.join(sorted(missing))}")
     return tables, ignored
+
+
+def _create(new: sqlite3.Connection, name: str, sql: str, damage: list[str]) -> None:
+    """Create a table or index. If its statement is damaged, use that of the migrations."""
+    try:
+        if name in sql.partition("(")[0]:
+            new.execute(sql)
+            return
+    except sqlite3.Error:
+        pass
+    damage.append(f"the statement of {name}")
+    for row in _blank_schema():
+        if row[1] == name:
+            new.execute(row[4])
 
 
 def _blank_schema() -> list[list[str]]:

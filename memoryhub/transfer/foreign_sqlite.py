@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
+from memoryhub.core.damage import FileConnection
 from memoryhub.core.rule_files import RuleSchema, load_rule_file
 from memoryhub.transfer.records import Format, Item, ReadOptions, UnreadableFile
 from memoryhub.transfer.values import FieldReader, ReadNotes
@@ -251,7 +252,9 @@ def open_database(path: Path) -> Iterator[ForeignDatabase]:
     with ExitStack() as stack:
         try:
             address = _database_uri(path, stack)
-            connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=5)
+            connection = sqlite3.connect(
+                address, uri=True, isolation_level=None, timeout=5, factory=FileConnection
+            )
             stack.enter_context(closing(connection))
             _restrict(connection)
             tables = _stored_tables(connection)

@@ -20,6 +20,7 @@ from memoryhub.ops import backup, checks, restore
 from tests.commands.conftest import contents, kept_aside
 from tests.commands.examining import remember
 from tests.commands.test_backup import writing
+from tests.ops.damaging import damage_statement
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store")]
 
@@ -109,6 +110,13 @@ def test_a_dry_run_verifies_and_changes_nothing(run, saved):
     assert ran.code == 0
     assert "memories 1," in ran.out
     assert contents() == {"of before", "of after"}
+
+
+def test_a_backup_with_a_statement_that_is_not_utf8_is_refused(run, saved):
+    damage_statement(saved, "memoryhub_fact")
+    ran = run("restore_backup", saved, "--yes")
+    assert ran.code == 1
+    assert "is damaged" in ran.err
 
 
 def test_a_store_in_use_is_not_replaced(run, saved, own_store):

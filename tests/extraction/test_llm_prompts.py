@@ -17,6 +17,7 @@ from memoryhub.extraction.llm_prompts import (
     parse_decision,
 )
 from memoryhub.llm import ModelError
+from tests.cost import cost_ratio
 
 SAID = [
     Turn("user", "We decided to keep the queue in Postgres, 200 jobs an hour. I prefer short answers."),
@@ -103,6 +104,13 @@ def test_unsupported_number_is_rejected() -> None:
 def test_unsupported_address_is_rejected() -> None:
     assert refused(content="We decided to keep the queue in Postgres, see https://evil.example.com/x")
     assert read([{**GOOD, "content": "The queue in Postgres: https://docs.example.org/queue"}])
+
+
+def test_signs_of_addresses_are_read_in_linear_time() -> None:
+    def parse(end: str) -> None:
+        assert read([{**GOOD, "content": f"{GOOD['content']} {end}"}])
+
+    assert cost_ratio(parse, "@" * 1500, "- " * 750, enough=5) < 5
 
 
 def test_credential_is_rejected() -> None:

@@ -310,12 +310,7 @@ HOSTILE: list[tuple[str, bytes, int, Any]] = [
     ("too long, under an id", b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":"%s"}}', -32600, 7),
     ("an array", b'[{"jsonrpc":"2.0","id":7,"method":"ping"}]', -32600, None),
     ("a number", b"7", -32600, None),
-    (
-        "half of a surrogate pair as id",
-        b'{"jsonrpc":"2.0","id":"\\ud83d","method":"ping","x":NaN}',
-        -32700,
-        "?",
-    ),
+    ("half of a surrogate", b'{"jsonrpc":"2.0","id":"\\ud83d","method":"ping","x":NaN}', -32700, "?"),
 ]
 
 

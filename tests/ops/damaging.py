@@ -45,3 +45,16 @@ def overwrite_pages(path: Path, *pages: int) -> None:
         for page in pages:
             damaged.seek((page - 1) * size)
             damaged.write(b"\xaa" * size)
+
+
+def damage_statement(path: Path, table: str, offset: int = 2) -> None:
+    """Set a bit in the CREATE statement of a table, so that it is not UTF-8.
+
+    With the default offset, the message of SQLite quotes the changed character.
+    """
+    connection.close()
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = bytearray(path.read_bytes())
+    content[content.index(f'CREATE TABLE "{table}"'.encode()) + offset] |= 0x80
+    path.write_bytes(content)

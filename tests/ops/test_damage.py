@@ -11,7 +11,7 @@ from memoryhub.ops.doctor import Status
 from tests.api.conftest import Agent, agent, is_problem, stored  # noqa: F401 a fixture
 from tests.commands.conftest import home, own_store  # noqa: F401 fixtures
 from tests.commands.examining import named
-from tests.ops.damaging import copy_page, leaf_pages, overwrite_pages, root_page
+from tests.ops.damaging import copy_page, damage_statement, leaf_pages, overwrite_pages, root_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 READS = ["/memories", "/search?query=zebra", "/stats", "/timeline"]
@@ -153,6 +153,13 @@ def test_file_is_checked_once_a_minute_at_most(own_store, agent, unexpected, mon
     bot.get("/facts")
     monkeypatch.setattr(damage.sqlite3, "connect", lambda *args, **options: pytest.fail("checked again"))
     is_problem(bot.get("/facts"), 500, "internal_error")
+
+
+def test_statement_of_the_schema_that_is_not_utf8_is_503(own_store, agent):  # noqa: F811
+    bot = agent()
+    damage_statement(own_store, "memoryhub_fact")
+    assert_is_advice(bot.http.get("/api/v1/memories"), "/memories")
+    assert "malformed" in damage.record_path().read_text()
 
 
 def test_readyz_is_503_once_damage_was_met(damaged):

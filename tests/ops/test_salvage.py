@@ -22,7 +22,7 @@ from memoryhub.ops import salvage
 from memoryhub.ops.doctor import Status, examine
 from tests.commands.conftest import home, own_store, run  # noqa: F401 fixtures
 from tests.commands.examining import WRITER, named, remember
-from tests.ops.damaging import leaf_pages, overwrite_pages, root_page
+from tests.ops.damaging import damage_statement, leaf_pages, overwrite_pages, root_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 COUNT = 40
@@ -117,6 +117,15 @@ def test_rows_are_copied_if_pages_of_the_schema_are_damaged(store, target, run, 
     assert contents() == before
     assert Fact.objects.count() == 1
     assert verification.verify().ok
+
+
+@pytest.mark.parametrize("offset", [2, 14])  # in CREATE, in the name of the table
+def test_rows_are_copied_if_a_statement_of_the_schema_is_damaged(store, target, run, offset):  # noqa: F811
+    before = contents()
+    damage_statement(store, "memoryhub_memory", offset)
+    assert "the statement of memoryhub_memory" in run("salvage", target).out
+    assert run("restore_backup", target, "--yes").code == 0
+    assert contents() == before
 
 
 def test_rows_that_belong_to_lost_memories_are_removed(store, target, run):  # noqa: F811

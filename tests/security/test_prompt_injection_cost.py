@@ -33,6 +33,7 @@ def encode(text: bytes) -> str:
 
 
 HOSTILE = {
+    "a letter of another script and a long word": "\u0430 " + repeat("a"),
     "mixed characters": draw(string.printable, LENGTH),
     "mixed scripts": "".join(chr(RANDOM.randint(*RANDOM.choice(SCRIPTS))) for _ in range(LENGTH)),
     "leetspeak": " ".join(draw("1gn0r3 pr3v10u$4@5!+7", 12) for _ in range(LENGTH // 13)),

@@ -68,7 +68,8 @@ _ESCAPE = re.compile(
 # Hangul in single jamo and kana with a separate voicing mark are composed. Other characters are folded alone.
 _CLUSTER = re.compile("[^\x00-\x7f](?:[\u1160-\u11ff]{1,2}|[\u3099\u309a])?")
 _LATIN_LETTER, _FOREIGN_LETTER = re.compile("[A-Za-z]"), re.compile(f"[{''.join(FOREIGN)}]")
-_NON_ASCII_WORD = re.compile(r"[^\W\d_]*[^\W\d_\x00-\x7f][^\W\d_]*")
+# Only from the start of a word: to look from each letter of a long one takes quadratic time.
+_NON_ASCII_WORD = re.compile(r"(?<![^\W\d_])[A-Za-z]*+[^\W\d_\x00-\x7f][^\W\d_]*")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 _MAYBE_SPACED = re.compile(r"[ ._\-*|/·•~+\n][^\W_][ ._\-*|/·•~+\n][^\W_](?![^\W_])")
 _SPACED = re.compile(r"(?<![^\W_])[^\W_]([ ._\-*|/·•~+\n])[^\W_](?:\1[^\W_])+(?![^\W_])")

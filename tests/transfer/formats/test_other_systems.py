@@ -231,6 +231,15 @@ def test_same_file_again_changes_nothing(tmp_path: Path, write: Callable[[Path],
 BROKEN = [b"", b"{", b"[1, 2", b"SQLite format 3\x00broken", b"PK\x03\x04broken", b"\xff\xfe"]
 
 
+def test_database_with_a_statement_that_is_not_utf8_is_refused_with_a_message(tmp_path: Path) -> None:
+    path = engram_database(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[content.index(b"CREATE TABLE ") + 2] |= 0x80  # SQLite's message quotes it
+    path.write_bytes(content)
+    with pytest.raises(UnreadableFile, match="cannot be read as an SQLite file"):
+        list(FORMATS["engram"].read(path, ReadOptions(name="broken")))
+
+
 @pytest.mark.parametrize("name", sorted({name for name, _ in FILES.values()} - {"basic-memory"}))
 @pytest.mark.parametrize("raw", BROKEN)
 def test_damaged_file_is_refused_with_a_message(tmp_path: Path, name: str, raw: bytes) -> None:
