@@ -34,16 +34,15 @@ from memoryhub.security.secrets.secret_rules import (
     split_words,
 )
 
-# The units of a step are proportional to its time. Prose uses at most 0.5 units per character, a list of
-# passwords, tokens or settings with placeholders up to 2.8.
-FREE_UNITS, UNITS_PER_CHARACTER = 300, 3
-UNITS_PER_RULE, CHARACTERS_PER_UNIT = 6, 14  # to search the whole text with a regex
+# The units of a step are proportional to its time. Prose uses at most 0.4 units per character, a list of
+# passwords, tokens or settings with placeholders up to 2. Short texts need more: a few rules for one secret.
+MIN_UNITS, UNITS_PER_CHARACTER = 500, 2.1
+UNITS_PER_RULE, CHARACTERS_PER_UNIT = 8, 20  # to search the whole text with a regex
 UNITS_PER_START = 2  # to try a regex at one position
-UNITS_PER_NAME = 11  # to check the name before a value
-UNITS_PER_CANDIDATE = 34  # to check a value; in addition to half a unit per character
-UNITS_PER_VALUE = 10  # of 14 characters; in addition to a quarter of a unit per character
-UNITS_PER_TOKEN = 26  # to read the words between two values that may be tokens
-UNITS_PER_ISSUER = 20  # to find who issued a token; in addition to half a unit per word
+UNITS_PER_NAME = 11  # to find that a name is harmless or a value is a placeholder; and a tenth per character
+UNITS_PER_VALUE = 7  # of 14 characters; and a sixth of a unit per character
+UNITS_PER_TOKEN = 14  # to read the words before a value that may be a token; and half a unit per character
+UNITS_PER_ISSUER = 12  # to find who issued a token; and half a unit per word
 MAX_CPU_SECONDS = 5.0  # a backstop for slow machines; the units are used up much earlier
 CHARACTERS_AROUND = 100  # of a match, in which ``near`` must match
 _STEPS_PER_CLOCK_CHECK = 256
@@ -69,7 +68,7 @@ class Scan:
 
     def __init__(self, text: str) -> None:
         self.text, self.lowered = text, _lower_case(text)
-        self.limit = FREE_UNITS + UNITS_PER_CHARACTER * len(text)
+        self.limit = max(MIN_UNITS, UNITS_PER_CHARACTER * len(text))
         self.spent = 0
         self._steps = 0
         self._deadline = time.thread_time() + MAX_CPU_SECONDS
@@ -304,15 +303,15 @@ def find_matches(rule: SecretRule, scan: Scan, found: Container[int] = ()) -> It
 
 def _examine(rule: SecretRule, match: re.Match[str], scan: Scan, found: Container[int]) -> tuple[bool, int]:
     """Return whether a match is a secret, and the position to search on from."""
-    start, end = secret_span(match)[0], match.end()
+    start, end = match.start(rule.value_group), match.end()
     if start in found:
         return False, end
     if not rule.precheck or rule.precheck(match):
-        scan.spend(UNITS_PER_CANDIDATE + (end - match.start()) // 2)
+        scan.spend(rule.units + (end - match.start()) // 2)
         if rule.check(match) and (not rule.near or _is_near(rule.near, match)):
             return True, end
     else:
-        scan.spend(UNITS_PER_NAME)
+        scan.spend(UNITS_PER_NAME + (end - match.start()) // 10)
     return False, max(start, match.start() + 1)
 
 
@@ -323,7 +322,7 @@ def _is_near(regex: str, match: re.Match[str]) -> bool:
 
 _MAX_CHARACTERS_BEFORE = 90  # in which the service is named
 _VALUE = re.compile(r"(?<![\w+/.~-])[\w+/.~:-]{14,300}={0,3}(?![\w+/~-])", re.ASCII)
-_NAME_IN_VALUE = re.compile(r"[A-Za-z_]\w{0,40}:{1,2}(?=\S{14})")  # `key:value`
+_NAME_IN_VALUE = re.compile(r"[A-Za-z_]\w{0,40}+:{1,2}(?=\S{14})")  # `key:value`
 
 
 def find_near_service_names(scan: Scan) -> Iterator[_Span]:
@@ -331,13 +330,13 @@ def find_near_service_names(scan: Scan) -> Iterator[_Span]:
     mentions = _Mentions(scan.text)
     for run in _VALUE.finditer(scan.text):
         start, value = run.start(), run[0]
-        scan.spend(UNITS_PER_VALUE + len(value) // 4)
+        scan.spend(UNITS_PER_VALUE + len(value) // 6)
         if name := _NAME_IN_VALUE.match(value):
             start, value = start + name.end(), value[name.end() :]
         value = value.rstrip(".:")
         if not may_be_token(value):
             continue
-        scan.spend(UNITS_PER_TOKEN)
+        scan.spend(UNITS_PER_TOKEN + len(value) // 2)
         service = ""
         if mentions.has_one_before(start):
             before = scan.text[max(0, start - _MAX_CHARACTERS_BEFORE) : start]

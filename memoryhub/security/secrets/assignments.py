@@ -100,16 +100,23 @@ def _other_key(before: str, last: str, end: str) -> str:
     return "some_key" if is_joined and last and not before.endswith(_WORDS.harmless_keys) else ""
 
 
-def is_secret_assignment(match: re.Match[str]) -> bool:
-    """Return True if the value of an assignment is a secret."""
-    name = assigned_name(match)
-    if not name:
+def may_be_secret_assignment(match: re.Match[str]) -> bool:
+    """Return True unless the name is not that of a secret, or the value is short or a placeholder."""
+    if not (name := assigned_name(match)):
         return False
+    value = _assigned_value(match, name)
+    return len(value) >= MIN_LENGTH and (not is_placeholder(value) or is_long_hex(value))
+
+
+def _assigned_value(match: re.Match[str], name: str) -> str:
     value = match["value"].rstrip(".!?:\\")
-    if name.startswith("cred"):
-        value = value.rpartition(":")[2]  # a user and a password
-    if len(value) < MIN_LENGTH or (is_placeholder(value) and not is_long_hex(value)):
-        return False
+    return value.rpartition(":")[2] if name.startswith("cred") else value  # without the user
+
+
+def is_secret_assignment(match: re.Match[str]) -> bool:
+    """Return True if a value that :func:`may_be_secret_assignment` accepts is a secret."""
+    name = assigned_name(match)
+    value = _assigned_value(match, name)
     if name == "some_pass":
         return is_password_in_prose(value)
     if UUID.fullmatch(value):
@@ -212,14 +219,18 @@ def _is_secret_value(match: re.Match[str], name: str, value: str) -> bool:
         return False
     if separator == "to" and not is_scrambled(value):
         return False
-    if not may_be_words and CAMEL_WORDS.fullmatch(value) and not is_random(value):
+    is_words = not may_be_words and CAMEL_WORDS.fullmatch(value)
+    if is_words and not is_random(value):
         return False
-    if not has_digit(value) or not any(c.isalpha() for c in value):
-        if quoted and _has_many_symbols(value):
+    if not has_digit(value) or not any(map(str.isalpha, value)):
+        if quoted and (_has_many_symbols(value) or (may_be_words and _has_odd_characters(value))):
             return True
-        has_odd_characters = is_scrambled(value) or _PUNCTUATION_INSIDE.search(value)
-        return (len(value) >= 24 and is_random(value)) or bool(may_be_words and quoted and has_odd_characters)
+        return len(value) >= 24 and bool(is_words or is_random(value))
     return entropy(value) >= 2.5 and (count_classes(value) >= 3 or len(value) >= (10 if may_be_words else 16))
+
+
+def _has_odd_characters(value: str) -> bool:
+    return is_scrambled(value) or _PUNCTUATION_INSIDE.search(value) is not None
 
 
 def _has_many_symbols(value: str) -> bool:
@@ -254,15 +265,15 @@ _ASKS_TO_BE_REPLACED = re.compile(r"your|x{4}|\*{3}|\.{3}", re.IGNORECASE)
 _FILLER = re.compile(
     r"my|the|test|fake|some|secret|passw(?:or)?d|token|api|key|here|value|super|user|admin|abc|1234*5?6?7?8?9?0?"
 )
-_FILLER_SAMPLE = 160  # characters at the start of a long value that usually show it is no filler
+_FILLER_SAMPLE = 64  # characters at the start of a long value that usually show it is no filler
 _LONGEST_FILLER = 10
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 HEX = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 ENV_NAME = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)*")
 # A path, a dotted name, a constant, an id or a digest. One regex is several times faster than one for each.
 _OTHER_VALUE = re.compile(
-    r"[.~]{0,2}/|[A-Za-z]:[\\/]|https?:|[\w./-]+/[\w.-]*\.\w{1,5}$|[\w-]+\.\w{1,4}$"
-    r"|[A-Za-z_]\w*(?:(?:\.|->|::)[A-Za-z_]\w*)+\Z"
+    r"[.~]{0,2}/|[A-Za-z]:[\\/]|https?:|(?:[\w.-]*+/)++[\w.-]*\.\w{1,5}$|[\w-]++\.\w{1,4}$"
+    r"|[A-Za-z_]\w*+(?:(?:\.|->|::)[A-Za-z_]\w*+)++\Z"
     rf"|(?:{ENV_NAME.pattern}|(?i:{UUID.pattern}))\Z"
     r"|(?i:sha\d+|md5|blake2\w?|pbkdf2\w*|argon2\w*|bcrypt\w*|\$\w+\$)[-:$]"
 )
@@ -270,6 +281,8 @@ _PLAIN_WORDS = re.compile(r"(?:(?:[a-z]+\d{0,3}|\d{1,4}|[a-z]\d[a-z])(?:[^A-Za-z
 CAMEL_WORDS = re.compile(r"(?>(?:[A-Za-z]*+\d{0,4}+(?:[^A-Za-z0-9]++|$))+)")  # atomic: else exponential
 # A run of one character class: a word, capitals or digits. Random values change the class often.
 _RUN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+_WORD_RUN = re.compile(r"[A-Za-z]{4,}")
+_MAX_SCRAMBLED_RUN = 2.6  # characters on average
 _DIGIT = re.compile(r"\d")
 _VOWEL = re.compile(r"[aeiouy]", re.IGNORECASE)
 _CONSONANTS = re.compile(r"[bcdfghjklmnpqrstvwxz]{5}", re.IGNORECASE)
@@ -341,17 +354,19 @@ def _looks_generated(value: str) -> bool:
     if length < 12 or len(runs) < 4:
         return length >= 14 and len(set(value)) >= 10 and is_unpronounceable(value)
     if not has_digit(value):
-        return is_scrambled(value)
+        return length / len(runs) <= _MAX_SCRAMBLED_RUN
     if length / len(runs) > 4.5:
         return False
-    words = [run for run in runs if len(run) >= 4 and run.isalpha()]
+    if not _WORD_RUN.search(value):
+        return True
+    words = _WORD_RUN.findall(" ".join(runs))
     return sum(len(run) for run in words if not is_unpronounceable(run)) <= 0.7 * length
 
 
 def is_scrambled(value: str) -> bool:
     """Return True if the value has capitals in places where names do not have them."""
     runs = _RUN.findall(value)
-    return len(runs) >= 4 and sum(map(len, runs)) / len(runs) <= 2.6
+    return len(runs) >= 4 and len("".join(runs)) / len(runs) <= _MAX_SCRAMBLED_RUN
 
 
 def is_unpronounceable(text: str) -> bool:

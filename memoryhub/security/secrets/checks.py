@@ -268,8 +268,8 @@ def has_no_words(match: re.Match[str]) -> bool:
 
 
 @_register
-def has_secret_name(match: re.Match[str]) -> bool:
-    return bool(assignments.assigned_name(match))
+def may_be_assigned_secret(match: re.Match[str]) -> bool:
+    return assignments.may_be_secret_assignment(match)
 
 
 @_register

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache, cached_property
+from itertools import chain, zip_longest
 from operator import add
 from pathlib import Path
 from typing import Annotated, Any
@@ -63,6 +64,7 @@ class SecretRule(RuleSchema):
     the keywords. Empty if a match may start with anything.
     ``hint``: a regex that must match the lower-case text.
     ``check``: the function that separates secrets from placeholders. ``precheck``: a cheap test before it.
+    ``units``: the work of the check, in addition to half a unit per character.
     ``near``: a regex that must match the lower-case text around a match.
     ``standalone``: the regex matches a whole token and never a part of a longer word.
     """
@@ -75,8 +77,14 @@ class SecretRule(RuleSchema):
     hint: Annotated[str, AfterValidator(_join_lines)] = ""
     check: Annotated[Check, BeforeValidator(_find_check)] = has_variety
     precheck: Annotated[Check, BeforeValidator(_find_check)] | None = None
+    units: int = 38
     near: str = ""
     standalone: bool = False
+
+    @cached_property
+    def value_group(self) -> int:
+        """The group of the value in a match, or 0 if the whole match is the value."""
+        return self.pattern.groupindex.get("value", 0)
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -116,7 +124,7 @@ _OPENING = " \t\r\n\"'`\\([{<"
 
 def split_words(text: str) -> list[str]:
     """Return the words of a text in lower case. Names such as `launchDarkly` are several words."""
-    return [word.lower() for word in _WORD.findall(text)]
+    return " ".join(_WORD.findall(text)).lower().split()
 
 
 def split_last_paragraph(before: str) -> list[str]:
@@ -141,28 +149,25 @@ class ServiceNames(RuleSchema):
 
         ``words``: those of the last paragraph before the value.
         """
-        service = next((self.services[name] for name in _possible_names(words) if name in self.services), "")
-        if not service:
-            return ""
-        is_assigned = bool(_SEPARATOR.search(before[-_MAX_SEPARATOR:]))
-        last, near = words[-1], words[-4:]
+        last, near = words[-1:], words[-4:]
         has_key_word = not self.key_words.isdisjoint(near)
-        if last in self.harmless_words and (last != "id" or "key" not in near[-2:]):
+        if not has_key_word and (len(words) > 3 or not self.harmless_words.isdisjoint(near)):
             return ""
-        if not has_key_word and not self.harmless_words.isdisjoint(near):
+        if not self.harmless_words.isdisjoint(last) and (last != ["id"] or "key" not in near[-2:]):
             return ""
-        ends_with_key_word = last in self.key_words
-        if UUID.fullmatch(value) or HEX.fullmatch(value):
-            return service if has_key_word and (is_assigned or ends_with_key_word) else ""
-        return service if ends_with_key_word or (is_assigned and (has_key_word or len(words) <= 3)) else ""
+        if self.key_words.isdisjoint(last) and not _SEPARATOR.search(before[-_MAX_SEPARATOR:]):
+            return ""
+        if not has_key_word and (UUID.fullmatch(value) or HEX.fullmatch(value)):
+            return ""
+        # This takes the most time, so it is last.
+        return next(filter(None, map(self.services.get, _possible_names(words))), "")
 
 
 def _possible_names(words: list[str]) -> Iterator[str]:
     """Yield each word, and each pair of words as one (`new relic`, `launchDarkly`), starting at the end."""
-    for at in range(len(words) - 1, -1, -1):
-        yield words[at]
-        if at:
-            yield words[at - 1] + words[at]
+    backwards = words[::-1]
+    pairs = map(add, backwards[1:], backwards)
+    return chain.from_iterable(zip_longest(backwards, pairs, fillvalue=""))
 
 
 @cache
