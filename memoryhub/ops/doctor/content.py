@@ -48,9 +48,7 @@ def levels() -> Iterator[Finding]:
             )
 
 
-@check(
-    "second factors", needs="tables", fine="codes of authenticator apps and recovery codes can be checked"
-)
+@check("second factors", needs="tables", fine="codes of authenticator apps and recovery codes can be checked")
 def second_factors() -> Iterator[Finding]:
     if unreadable := count_unreadable():
         yield fail(
