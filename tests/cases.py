@@ -1,4 +1,4 @@
-"""``each``: many cases of a test on one store."""
+"""``each``: many cases of a test on one store; and counts of the memories in it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from django.core.cache import cache
 from django.db import transaction
+from django.db.models import F, QuerySet
 
 from memoryhub.api import health
 from memoryhub.backends import statements
@@ -19,6 +20,7 @@ from memoryhub.core import dates
 from memoryhub.models import querysets
 from memoryhub.search import visible_rows
 from memoryhub.stats import counts
+from memoryhub.stats.calendar import DailyCounts, count_each_by_day
 
 
 @contextmanager
@@ -81,3 +83,8 @@ def each(names: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], C
         return run_cases
 
     return decorate
+
+
+def created_by_day(memories: QuerySet[Any]) -> DailyCounts:
+    """Return the memories created on each day by type."""
+    return count_each_by_day(rows=(memories, "created_at", F("type")))["rows"]

@@ -7,7 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -332,7 +332,7 @@ def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
         may_read=Right.READ.value in request.auth.rights,
     )
     result = capture.dispatch(hook_event, request.auth.actor)
-    handlers = [report.as_dict() for report in result.handlers]
+    handlers = [asdict(report) for report in result.handlers]
     answer = {"event": body.event, "handlers": handlers, "context": result.context}
     return json_response({**answer, **({"warnings": result.warnings} if result.warnings else {})})
 

@@ -244,7 +244,7 @@ def _remove_memories(undo: Undo, uids: Collection[str]) -> int:
         memory.save(update_fields=["deleted_at", "trash_reason", "merged_into"])
     changes = [journal.memory_change("restore", memory, undoes=undo.id) for memory in back]
     journal.record(undo.actor, changes, undo.now)
-    move_to_trash(gone, undo.actor, TrashReason.UNDONE, undo.now, "delete", why=f"undo of backfill {undo.id}")
+    move_to_trash(gone, undo.actor, TrashReason.UNDONE, undo.now, why=f"undo of backfill {undo.id}")
     return len(gone)
 
 

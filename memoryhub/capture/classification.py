@@ -10,7 +10,16 @@ from pathlib import Path
 
 from memoryhub.capture.statements import gives_reason
 from memoryhub.core.rule_files import PatternFile, Regex, RuleSchema, Words, load_rule_file
-from memoryhub.core.text import COMMIT_PREFIX, collapse_whitespace, first_line, jaccard, shorten, terms, words
+from memoryhub.core.text import (
+    COMMIT_PREFIX,
+    collapse_whitespace,
+    first_line,
+    jaccard,
+    join_first,
+    shorten,
+    terms,
+    words,
+)
 from memoryhub.core.vocabulary import TYPES, MemoryType
 
 OTHER_TYPE_WEIGHT = 0.5
@@ -287,7 +296,7 @@ def make_subtitle(files: Sequence[str], text: str = "") -> str:
     """Return the file names, or else the question that the text answers, in one line."""
     names = list(dict.fromkeys(path.rsplit("/", 1)[-1] for path in files))
     if names:
-        return f"in {', '.join(names[:3])}" + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        return f"in {join_first(names, 3)}"
     questions = [line for line in text.splitlines() if line.startswith("Asked: ")]
     return shorten(questions[-1], 200) if questions else ""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from memoryhub import memories
-from memoryhub.access.policy import LEVELS, Actor, stricter_level
+from memoryhub.access.policy import LEVELS, stricter_level
 from memoryhub.capture.code_lines import MAX_FILES, line_hashes, lines_of_memory
 from memoryhub.capture.events import HookContext
 from memoryhub.capture.paths import relative_path
@@ -83,8 +83,9 @@ def compare_event(context: HookContext) -> None:
         changes = list(_file_changes(context))
         if changes:
             session, level = context.session, context.event.sensitivity
-            actor: Actor = context.actor
-            memories.compare_with_code(changes, session.project, level, actor, context.at, session.session_id)
+            memories.compare_with_code(
+                changes, session.project, level, context.actor, context.at, session.session_id
+            )
     except Exception:
         logger.exception("memories could not be compared with the code")
 

@@ -120,18 +120,9 @@ class OpenWork:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> OpenWork:
-        return cls(
-            list(state.get("read", ())),
-            list(state.get("modified", ())),
-            str(state.get("failure", "")),
-            str(state.get("failed_command", "")),
-            list(state.get("changed", ())),
-            list(state.get("remedies", ())),
-            [Note(**note) for note in state.get("notes", ())],
-            list(state.get("committed", ())),
-            int(state.get("calls", 0)),
-            str(state.get("reported", "")),
-        )
+        """Read the result of :meth:`as_state`; keys that this version does not know are ignored."""
+        known = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
+        return cls(**{**known, "notes": [Note(**note) for note in state.get("notes", ())]})
 
     def as_state(self) -> dict[str, Any]:
         """Return the work as JSON values. The lists are not copied."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -87,7 +87,7 @@ def prepare_event(hook_event: HookEvent, received: ReceivedEvent, actor: Actor) 
 def save_event(context: HookContext, reports: Sequence[HandlerReport]) -> Event | None:
     """Save the event and update its session; return None for a repeated delivery."""
     event, hook_event = context.event, context.hook_event
-    event.handlers = [report.as_dict() for report in reports]
+    event.handlers = [asdict(report) for report in reports]
     end_reason = ""
     if hook_event.event == hooks.SESSION_END:
         end_reason = redact(clean_text(str(hook_event.data.get("reason") or "")))[:50]

@@ -235,7 +235,7 @@ def _store_memory(
         result.skip_reason = "secret"
     else:
         if old and not old.pinned and not context.needs_approval:
-            memories.trash_merged(result.memory, [old.uid], context.actor)
+            memories.trash_memories([old.uid], context.actor, TrashReason.MERGED, into=result.memory)
 
 
 def _build_draft(

@@ -20,8 +20,8 @@ from memoryhub.capture.segments import locked_state
 from memoryhub.capture.services import CAPTURED_TAG
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
-from memoryhub.core.text import format_count, shorten
-from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType, Scope
+from memoryhub.core.text import format_count, join_first, shorten
+from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType, Scope, TrashReason
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Label, Memory, Session
 from memoryhub.models.querysets import EventQuerySet, MemoryQuerySet
@@ -39,16 +39,6 @@ _SECTIONS = (
     ("Done", (MemoryType.FEATURE, MemoryType.REFACTOR, MemoryType.CHANGE)),
     ("Learnt", (MemoryType.DISCOVERY,)),
 )
-
-
-@dataclass(frozen=True)
-class SummaryItem:
-    """One memory of the session that a summary lists."""
-
-    type: str
-    title: str
-    importance: float
-    concepts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,7 +108,9 @@ def _merge_checkpoints(summary: Memory, session: Session, actor: Actor) -> None:
         revisions__isnull=True,
     )
     if uids := list(checkpoints.values_list("uid", flat=True)):
-        merged = store.trash_merged(summary, uids, _hub_actor(actor, session.project))
+        merged = store.trash_memories(
+            uids, _hub_actor(actor, session.project), TrashReason.MERGED, into=summary
+        )
         Event.objects.filter(session=session, memory__in=merged).update(memory=summary)
 
 
@@ -141,8 +133,7 @@ def _build_draft(
     if since:
         memories, events = memories.filter(created_at__gt=since), events.filter(at__gt=since)
     concepts = Prefetch("labels", Label.objects.filter(kind=Label.Kind.CONCEPT), to_attr="concept_rows")
-    rows = memories.order_by("created_at", "pk").prefetch_related(concepts)
-    items = [SummaryItem(row.type, row.title, row.importance, _concepts(row)) for row in rows]
+    items = list(memories.order_by("created_at", "pk").prefetch_related(concepts))
     modified = _modified_files(events, context.event, level)
     if not items and not modified:
         return None
@@ -183,10 +174,6 @@ def _project_clearance(project: str) -> Clearance:
     return Clearance(frozenset(LEVELS), projects=frozenset({project}))
 
 
-def _concepts(memory: Memory) -> tuple[str, ...]:
-    return tuple(sorted(row.value for row in memory.concept_rows))  # type: ignore[attr-defined]
-
-
 def _modified_files(events: EventQuerySet, current: Event, level: str) -> list[str]:
     """Return the files that tools wrote, in order; those of the current event come last."""
     recorded = events.filter(event="tool:post").order_by("at", "pk").values_list("tool_name", "files")
@@ -203,7 +190,7 @@ def _first_prompt(events: EventQuerySet) -> str:
     return shorten(next(tasks, ""), _MAX_PROMPT_CHARS)
 
 
-def _format_text(items: Sequence[SummaryItem], modified: Sequence[str], prompt: str) -> str:
+def _format_text(items: Sequence[Memory], modified: Sequence[str], prompt: str) -> str:
     parts = [f"Asked for: {prompt}"] if prompt else []
     known = [kind for _, kinds in _SECTIONS for kind in kinds]
     for name, kinds in (*_SECTIONS, ("Also noted", ())):
@@ -216,18 +203,17 @@ def _format_text(items: Sequence[SummaryItem], modified: Sequence[str], prompt: 
 
 
 def _format_files(modified: Sequence[str]) -> str:
-    more = f" and {len(modified) - MAX_FILES} more" if len(modified) > MAX_FILES else ""
-    return f"Files changed: {', '.join(modified[:MAX_FILES])}{more}"
+    return f"Files changed: {join_first(modified, MAX_FILES)}"
 
 
-def _format_items(items: Sequence[SummaryItem]) -> list[str]:
+def _format_items(items: Sequence[Memory]) -> list[str]:
     best = sorted(range(len(items)), key=lambda index: -items[index].importance)[:MAX_SECTION_LINES]
     lines = [f"- {shorten(items[index].title, MAX_LINE_CHARS)}" for index in sorted(best)]
     more = len(items) - MAX_SECTION_LINES
     return [*lines, f"- and {more} more"] if more > 0 else lines
 
 
-def _format_headline(items: Sequence[SummaryItem], modified: Sequence[str], prompt: str) -> str:
+def _format_headline(items: Sequence[Memory], modified: Sequence[str], prompt: str) -> str:
     """Return the title of the most important memory, or without memories what was asked for."""
     if not items:
         return shorten(prompt, 120) or f"Changes in {format_count(len(modified), 'file')}"
@@ -235,7 +221,7 @@ def _format_headline(items: Sequence[SummaryItem], modified: Sequence[str], prom
     return shorten(best.title, 120)
 
 
-def _format_abstract(items: Sequence[SummaryItem]) -> str:
+def _format_abstract(items: Sequence[Memory]) -> str:
     """Join the most important titles in one line, as many as fit."""
     line = ""
     for item in sorted(items, key=lambda item: -item.importance):
@@ -246,8 +232,8 @@ def _format_abstract(items: Sequence[SummaryItem]) -> str:
     return shorten(line, MAX_ABSTRACT_CHARS)
 
 
-def _shared_concepts(items: Sequence[SummaryItem]) -> list[str]:
-    counts = Counter(concept for item in items for concept in item.concepts)
+def _shared_concepts(items: Sequence[Memory]) -> list[str]:
+    counts = Counter(row.value for item in items for row in item.concept_rows)  # type: ignore[attr-defined]
     return sorted(counts, key=lambda name: (-counts[name], name))[:3]
 
 

@@ -10,7 +10,7 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, islice
 from pathlib import Path
@@ -270,6 +270,12 @@ def format_count(number: int, noun: str) -> str:
 def count_with_verb(number: int, noun: str, singular: str, plural: str) -> str:
     """Return a count with its verb, such as ``1 fact is`` or ``2 facts are``."""
     return f"{format_count(number, noun)} {singular if number == 1 else plural}"
+
+
+def join_first(values: Sequence[str], limit: int) -> str:
+    """Return the first values separated by commas, and how many more there are: ``a, b and 3 more``."""
+    more = len(values) - limit
+    return ", ".join(values[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
 def is_visible_change(before: float, after: float) -> bool:

@@ -16,6 +16,7 @@ from memoryhub.security.secrets import redact_checked
 USER, ASSISTANT = "user", "assistant"
 # Other roles (tools, system) contain nothing about people that is worth remembering.
 _SPEAKERS = {"user": USER, "human": USER, "assistant": ASSISTANT, "ai": ASSISTANT, "model": ASSISTANT}
+_TEXT_TYPES = ("text", "input_text", "output_text")  # of the parts of a message
 MAX_MESSAGE_CHARS = 100_000  # of one message; a longer one is a document
 
 
@@ -50,13 +51,10 @@ def message_text(content: Any) -> str:
     if isinstance(content, str):
         return content.replace("\x00", "")
     if isinstance(content, list):
-        texts = [part.get("text") for part in content if isinstance(part, dict) and _is_text_part(part)]
+        parts = [part for part in content if isinstance(part, dict)]
+        texts = [part.get("text") for part in parts if part.get("type", "text") in _TEXT_TYPES]
         return "\n\n".join(text for text in texts if isinstance(text, str)).replace("\x00", "")
     return ""
-
-
-def _is_text_part(part: dict[str, Any]) -> bool:
-    return part.get("type", "text") in ("text", "input_text", "output_text")
 
 
 def to_messages(turns: Sequence[Turn]) -> list[dict[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -114,18 +114,15 @@ def find_neighbours(query: NeighbourQuery) -> list[Neighbour]:
     keys = _keys_sharing_rare_words(without, query.content)
     if query.any_distance:
         keys += without.pks[::-1][:limit].tolist()
-    for memory in (*_with_same_content(query), *query.memories.filter(pk__in=keys)):
+    # An equal text would be refreshed, whatever its vector.
+    equal = query.memories.filter(content_hash=hash_content(query.content))[:1]
+    for memory in (*equal, *query.memories.filter(pk__in=keys)):
         similarity = word_overlap(query.content[:_MAX_COMPARED_CHARS], memory.content[:_MAX_COMPARED_CHARS])
         if similarity >= min_similarity:
             neighbours[memory.pk] = max(neighbours.get(memory.pk, min_similarity), similarity)
     best = sorted(neighbours, key=lambda pk: (-neighbours[pk], -pk))[:limit]
     found = query.memories.in_bulk(best)
     return [Neighbour(found[pk], round(min(neighbours[pk], 1.0), 4)) for pk in best if pk in found]
-
-
-def _with_same_content(query: NeighbourQuery) -> Iterable[Memory]:
-    """Return the memory with the same content hash, which would be refreshed regardless of its vector."""
-    return query.memories.filter(content_hash=hash_content(query.content))[:1]
 
 
 def _keys_sharing_rare_words(rows: VisibleRows, text: str) -> list[int]:

@@ -137,7 +137,8 @@ def process_next(is_stopping: Callable[[], bool] = bool) -> bool:
     try:
         result = _process(row, is_stopping)
     except ExtractionInterrupted:
-        _requeue(row, tries=row.tries - 1)
+        with write_transaction():
+            _claimed(row).update(status=Status.QUEUED, tries=row.tries - 1)
     except Exception as error:
         logger.exception("extraction %s failed", row.uid)
         # The error message may quote the conversation, so only the log contains it.
@@ -197,11 +198,6 @@ def _finish(row: Extraction, result: ExtractionResult) -> None:
         owner = row.reach.get("owner", "") if row.scope == Scope.PERSONAL.value else ""
         change = journal.Change("extract", "extraction", row.uid, detail, row.project, row.sensitivity, owner)
         journal.record(Actor(row.actor), [change], now)
-
-
-def _requeue(row: Extraction, tries: int) -> None:
-    with write_transaction():
-        _claimed(row).update(status=Status.QUEUED, tries=tries)
 
 
 def _record_failure(row: Extraction, why: str) -> None:

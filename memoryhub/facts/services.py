@@ -43,7 +43,9 @@ def create_fact(
     """
     now = now or timezone.now()
     if not checked:
-        _refuse_secrets(draft, actor)
+        with journal_refusals(draft, actor, "fact"):
+            if refusal := check_fact_secrets(draft):
+                raise refusal
     with write_transaction():
         identity = _identity(draft, actor)
         off = [identity["project"]] if Project.named(identity["project"]).mode == ProjectMode.OFF else []
@@ -66,27 +68,14 @@ def check_fact_secrets(draft: FactDraft, past: ImportedHistory | None = None) ->
     return find_refusal(draft, FACT_FIELDS) or (find_refusal(past, ("author",)) if past else None)
 
 
-def _refuse_secrets(draft: FactDraft, actor: Actor, past: ImportedHistory | None = None) -> None:
-    with journal_refusals(draft, actor, "fact"):
-        if refusal := check_fact_secrets(draft, past):
-            raise refusal
-
-
 def import_fact(
-    draft: FactDraft,
-    past: ImportedHistory,
-    actor: Actor,
-    now: datetime | None = None,
-    *,
-    checked: bool = False,
+    draft: FactDraft, past: ImportedHistory, actor: Actor, now: datetime | None = None
 ) -> tuple[Fact, bool]:
     """Store a triple with its history. A fact that the actor may know of is not changed.
 
-    ``checked``: as in :func:`create_fact`.
+    The caller has already called :func:`check_fact_secrets`.
     """
     now = now or timezone.now()
-    if not checked:
-        _refuse_secrets(draft, actor, past)
     with write_transaction():
         identity = _identity(draft, actor)
         memory = _find_imported_memory(draft.memory_id, actor)

@@ -16,7 +16,7 @@ from memoryhub.core.text import collapse_whitespace, cut_to_tokens, estimate_tok
 from memoryhub.core.vocabulary import CATEGORIES
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.security.prompt_injection import INSTRUCTION_REMOVED, inspect_fields
+from memoryhub.security.prompt_injection import INSTRUCTION_REMOVED, FieldsVerdict, inspect_fields
 from memoryhub.security.prompt_injection.role_prefixes import strip_role_prefixes
 
 OPENING = (
@@ -134,6 +134,11 @@ def neutralise_tags(text: str) -> str:
     return _OWN_TAG.sub("‹", text) if "memory" in text.lower() else text
 
 
+def is_blocked(verdict: FieldsVerdict, text: str) -> bool:
+    """Whether the detector has left no word of a text."""
+    return verdict.blocked or not any(map(str.isalnum, text.replace(INSTRUCTION_REMOVED, "")))
+
+
 def format_attribute(value: str) -> str:
     return shorten(value.translate(_ATTRIBUTE_ESCAPES), 100)
 
@@ -166,7 +171,7 @@ def format_most_used(memories: MemoryQuerySet, limit: int) -> SystemPromptMemori
             break
         verdict = inspect_fields({"category": memory.category, "abstract": memory.abstract})
         line = _format_line(str(verdict.clean["abstract"]), MAX_LINE_CHARS)
-        if verdict.blocked or not any(map(str.isalnum, line.replace(INSTRUCTION_REMOVED, ""))):
+        if is_blocked(verdict, line):
             result.withheld.append(memory)
             continue
         groups[_format_line(str(verdict.clean["category"]), 100)].append(f"- {line}")

@@ -64,10 +64,6 @@ class Thresholds:
     token_budget: int | None = None
 
 
-_CONFIGURED = Thresholds()
-_NO_MODES: Mapping[str, str] = {}
-
-
 @dataclass(frozen=True)
 class ShownMemory:
     """A memory in the answer to a prompt. ``reason``: why it is not in the other answer."""
@@ -171,10 +167,7 @@ def preview_change(clearance: Clearance, change: Callable[[], object]) -> Effect
 
 
 def preview_settings(
-    clearance: Clearance,
-    *,
-    thresholds: Thresholds | None = None,
-    modes: Mapping[str, str] | None = None,
+    clearance: Clearance, *, thresholds: Thresholds = Thresholds(), modes: Mapping[str, str] = {}
 ) -> Effect:
     """Replay the latest logged prompts with other thresholds or modes of projects. Nothing is locked."""
     replay, limit = _Replay(clearance, timezone.now()), Deadline(MAX_SECONDS * 1000)
@@ -187,7 +180,7 @@ def preview_settings(
             continue
         candidates = replay.find(prompt)
         before = replay.select(prompt, candidates)
-        after = replay.select(prompt, candidates, thresholds or Thresholds(), modes or {})
+        after = replay.select(prompt, candidates, thresholds, modes)
         effects.append(PromptEffect(prompt, before, after))
     return _to_effect(len(prompts), replayed, effects, limit)
 
@@ -227,8 +220,8 @@ class _Replay:
         self,
         prompt: LoggedPrompt,
         candidates: CandidateSet,
-        limits: Thresholds = _CONFIGURED,
-        modes: Mapping[str, str] = _NO_MODES,
+        limits: Thresholds = Thresholds(),
+        modes: Mapping[str, str] = {},
     ) -> Answer:
         mode = modes.get(prompt.project) or self._modes.get(prompt.project, ProjectMode.AUTOMATIC.value)
         if mode not in _RECORDING:
@@ -236,7 +229,7 @@ class _Replay:
         return Answer.of(select_for_new_session(candidates, _to_request(prompt, limits), self._now))
 
 
-def _to_request(prompt: LoggedPrompt, limits: Thresholds = _CONFIGURED) -> InjectionRequest:
+def _to_request(prompt: LoggedPrompt, limits: Thresholds = Thresholds()) -> InjectionRequest:
     return InjectionRequest(
         prompt.text,
         project=prompt.project,

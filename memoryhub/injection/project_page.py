@@ -28,10 +28,10 @@ from memoryhub.core.text import (
 )
 from memoryhub.core.vocabulary import MemoryType, ProjectMode, Scope
 from memoryhub.facts.predicates import normalise_predicate
-from memoryhub.injection.context_block import format_attribute, neutralise_tags
+from memoryhub.injection.context_block import format_attribute, is_blocked, neutralise_tags
 from memoryhub.models import Event, Fact, Label, Memory, Project
 from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
-from memoryhub.security.prompt_injection import INSTRUCTION_REMOVED, inspect_fields
+from memoryhub.security.prompt_injection import inspect_fields
 
 OFF_PAGE = "off-page"  # the tag of a memory that a person has left out of the page
 MAX_PAGE_TOKENS = 800
@@ -178,7 +178,7 @@ def clean_entry(entry: PageEntry) -> PageEntry | None:
     """Return the entry without instructions to an agent, None if nothing else is left."""
     verdict = inspect_fields({"text": entry.line})
     line = str(verdict.clean["text"])
-    if verdict.blocked or not any(map(str.isalnum, line.replace(INSTRUCTION_REMOVED, ""))):
+    if is_blocked(verdict, line):
         return None
     for mark, harmless in _COMMENT_ESCAPES:
         line = line.replace(mark, harmless)

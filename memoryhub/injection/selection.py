@@ -21,7 +21,7 @@ from memoryhub.injection.project_page import PageEntry
 from memoryhub.memories.rows import ListValues, load_lists
 from memoryhub.memories.temporal import SCALES, Scale, balance_scales, memory_scale
 from memoryhub.models import Memory
-from memoryhub.security.prompt_injection import INSTRUCTION_REMOVED, FieldsVerdict, inspect_fields
+from memoryhub.security.prompt_injection import FieldsVerdict, inspect_fields
 
 BELOW_FLOOR = "below the floor"
 ALREADY_SHOWN = "already shown in this session"
@@ -69,8 +69,7 @@ class InspectedCandidate:
     @property
     def is_blocked(self) -> bool:
         """Whether no word of title and text is left."""
-        text = f"{self.passage.title} {self.passage.text}".replace(INSTRUCTION_REMOVED, "")
-        return self.verdict.blocked or not any(map(str.isalnum, text))
+        return context_block.is_blocked(self.verdict, f"{self.passage.title} {self.passage.text}")
 
 
 @dataclass(frozen=True)

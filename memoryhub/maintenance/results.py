@@ -19,6 +19,7 @@ from memoryhub.access.policy import EVERYTHING, Actor, Clearance
 from memoryhub.core.database import batched
 from memoryhub.maintenance.operations import find_operation
 from memoryhub.maintenance.operations.base import UNCHANGED, Change
+from memoryhub.memories.rows import fetch_by_uid
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, RunChanges
 
 MAX_LISTED_CHANGES = 20_000  # further changes of a run are only counted
@@ -81,11 +82,7 @@ def list_changes(
     """Return a page of the visible changes, in the order in which they were made or planned."""
     page = list(islice(visible_changes(run, clearance), start, start + count))
     uids = {uid for change in page for uid in _memory_uids(change) | {change.into}}
-    memories = {
-        memory.uid: memory
-        for chunk in batched(sorted(uids), _CHUNK)
-        for memory in Memory.objects.visible_to(clearance).filter(uid__in=chunk)
-    }
+    memories = fetch_by_uid(Memory.objects.visible_to(clearance), sorted(uids))
     return [
         VisibleChange(
             change if change.into in memories else replace(change, into=""),
@@ -201,7 +198,7 @@ def is_failed(run: MaintenanceRun) -> bool:
 
 
 def action_label(action: str, dry_run: bool) -> str:
-    return ACTION_LABELS[action][dry_run] if action in ACTION_LABELS else action
+    return ACTION_LABELS.get(action, (action, action))[dry_run]
 
 
 def result_lines(run: MaintenanceRun, result: VisibleResult) -> list[tuple[str, int]]:

@@ -7,13 +7,7 @@ memories that this actor may see. The change, its revisions and its journal rows
 from memoryhub.memories.bulk_actions import BulkResult, apply_bulk_action
 from memoryhub.memories.bulk_undo import undo_bulk_action
 from memoryhub.memories.create import StoreResult, create_memories, create_memory
-from memoryhub.memories.delete import (
-    erase_memories,
-    purge_expired,
-    restore_memories,
-    trash_memories,
-    trash_merged,
-)
+from memoryhub.memories.delete import erase_memories, purge_expired, restore_memories, trash_memories
 from memoryhub.memories.errors import (
     Conflict,
     Forbidden,

@@ -24,7 +24,7 @@ from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import TRASH_FIELDS, evict_over_cap, revive_memory
 from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.memories.replacements import skip_removed
-from memoryhub.memories.rows import add_revision, fetch_by_uids, is_unchanged, list_values, restart_expiry
+from memoryhub.memories.rows import add_revision, fetch_by_uid, is_unchanged, list_values, restart_expiry
 from memoryhub.memories.schemas import MemoryPatch, to_patch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, refuse_secrets
 from memoryhub.memories.undo import format_moment, pause_between, take_snapshot
@@ -161,8 +161,7 @@ def apply_to_chunk(
         return ACTION_KINDS[context.kind].apply(memory, context)
 
     with write_transaction():
-        visible = ACTION_KINDS[context.kind].memories(context.actor)
-        found = {memory.uid: memory for memory in fetch_by_uids(visible, uids)}
+        found = fetch_by_uid(ACTION_KINDS[context.kind].memories(context.actor), uids)
         changes = [change for uid in uids for change in run_step(step, uid, found.get(uid), result)]
         journal.record(context.actor, changes, context.now)
 

@@ -20,7 +20,7 @@ from memoryhub.memories.bulk_actions import (
 from memoryhub.memories.delete import TRASH_FIELDS
 from memoryhub.memories.errors import Conflict
 from memoryhub.memories.replacements import return_skipped
-from memoryhub.memories.rows import fetch_by_uids
+from memoryhub.memories.rows import fetch_by_uid
 from memoryhub.memories.undo import (
     Inverse,
     Undo,
@@ -66,7 +66,7 @@ def _restore_memories(undo: Undo, units: Sequence[list[JournalEntry]]) -> int:
     """Restore each memory, unless it was changed since."""
     result = BulkResult(undo.id, "", undo.restored, undo.refused)
     visible = Memory.objects.visible_or_waiting(undo.actor.clearance)
-    found = {memory.uid: memory for memory in fetch_by_uids(visible, [rows[0].object_id for rows in units])}
+    found = fetch_by_uid(visible, [rows[0].object_id for rows in units])
     changes: list[journal.Change] = []
     for rows in units:
 

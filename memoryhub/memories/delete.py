@@ -34,34 +34,19 @@ def trash_memories(
     reason: TrashReason = TrashReason.FORGOTTEN,
     now: datetime | None = None,
     *,
+    into: Memory | None = None,
     why: str = "",
 ) -> list[Memory]:
     """Move memories to the trash. Return those that were moved.
 
-    ``why``: the reason for the journal, which the caller has checked for secrets.
+    ``into``: the memory that they are merged into, which stays. ``why``: the reason for the journal, which
+    the caller has checked for secrets.
     """
     now = now or timezone.now()
     with write_transaction():
-        memories = fetch_by_uids(_visible_memories(actor).filter(deleted_at__isnull=True), uids)
-        operation = "delete" if reason is TrashReason.FORGOTTEN else reason.value
-        move_to_trash(memories, actor, reason, now, operation, why=why)
-    return memories
-
-
-def trash_merged(
-    target: Memory,
-    uids: Iterable[str],
-    actor: Actor,
-    reason: TrashReason = TrashReason.MERGED,
-    now: datetime | None = None,
-) -> list[Memory]:
-    """Move memories to the trash and record that they were merged into ``target``."""
-    now = now or timezone.now()
-    with write_transaction():
-        memories = fetch_by_uids(
-            _visible_memories(actor).filter(deleted_at__isnull=True).exclude(pk=target.pk), uids
-        )
-        move_to_trash(memories, actor, reason, now, reason.value, target)
+        found = fetch_by_uids(_visible_memories(actor).filter(deleted_at__isnull=True), uids)
+        memories = [memory for memory in found if memory != into]
+        move_to_trash(memories, actor, reason, now, into, why=why)
     return memories
 
 
@@ -149,7 +134,7 @@ def evict_memories(
     with write_transaction():
         live = _visible_memories(actor).filter(where).live(now).unpinned()
         memories = list(live.order_by(*spared, "accessed_count", "updated_at", "importance", "pk")[:count])
-        move_to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
+        move_to_trash(memories, actor, TrashReason.EVICTED, now)
     return memories
 
 
@@ -191,12 +176,19 @@ def _visible_memories(actor: Actor) -> MemoryQuerySet:
     return Memory.objects.visible_to(actor.clearance)
 
 
+# The operation in the journal; for other reasons, it is the reason.
+_OPERATIONS = {
+    TrashReason.FORGOTTEN: "delete",
+    TrashReason.UNDONE: "delete",
+    TrashReason.EVICTED: "evict",
+}
+
+
 def move_to_trash(
     memories: list[Memory],
     actor: Actor,
     reason: TrashReason,
     now: datetime,
-    operation: str,
     into: Memory | None = None,
     *,
     why: str = "",
@@ -211,6 +203,7 @@ def move_to_trash(
     for memory in memories:
         memory.deleted_at, memory.trash_reason, memory.merged_into = now, reason.value, into
     detail = {"reason": why} if why else {}
+    operation = _OPERATIONS.get(reason, reason.value)
     rows = [
         journal.memory_change(operation, memory, **_merge_detail(memory, into), **detail)
         for memory in memories

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any, Self
@@ -14,12 +14,11 @@ from pydantic import ValidationError
 
 from memoryhub.access.policy import LEVELS, Actor
 from memoryhub.audit import journal
-from memoryhub.core.database import batched
 from memoryhub.core.dates import expiry_time
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.memories.replacements import SUPERSEDED_BY, refuse_cycle
-from memoryhub.memories.rows import CHUNK_SIZE, LIST_FIELDS, SCALAR_FIELDS, visible_replacements
+from memoryhub.memories.rows import CHUNK_SIZE, LIST_FIELDS, SCALAR_FIELDS, fetch_by_uid, visible_replacements
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal
 from memoryhub.models import AbsenceSpan, CodeReference, Evidence, Memory, Revision
@@ -105,7 +104,7 @@ def _import_rows(
     found: Sequence[FoundRow], actor: Actor, store: Callable[[Memory, dict[str, Any]], bool]
 ) -> list[Outcome]:
     """Call ``store`` with the memory and the values of each row."""
-    memories = _find_memories((uid for uid, _ in found), actor)
+    memories = fetch_by_uid(Memory.objects.visible_to(actor.clearance), (uid for uid, _ in found))
     results: list[Outcome] = []
     for uid, values in found:
         try:
@@ -204,7 +203,8 @@ def import_code_references(found: Sequence[FoundRow], actor: Actor) -> list[Outc
 
 def import_merges(found: Sequence[tuple[str, str]], actor: Actor) -> list[Outcome]:
     """Store ``(memory, merged into)`` of trashed memories, inside a transaction. False if already stored."""
-    memories = _find_memories((uid for pair in found for uid in pair), actor)
+    visible = Memory.objects.visible_to(actor.clearance)
+    memories = fetch_by_uid(visible, (uid for pair in found for uid in pair))
     results: list[Outcome] = []
     for one, into in found:
         memory, target = memories.get(one), memories.get(into)
@@ -219,16 +219,6 @@ def import_merges(found: Sequence[tuple[str, str]], actor: Actor) -> list[Outcom
             memory.save(update_fields=["merged_into"])
             results.append(True)
     return results
-
-
-def _find_memories(uids: Iterable[str], actor: Actor) -> dict[str, Memory]:
-    """Return the visible memories by id, including trashed ones."""
-    visible = Memory.objects.visible_to(actor.clearance)
-    return {
-        memory.uid: memory
-        for chunk in batched(dict.fromkeys(uids), CHUNK_SIZE)
-        for memory in visible.filter(uid__in=chunk)
-    }
 
 
 def import_replacement(uid: str, by: str, actor: Actor) -> bool:

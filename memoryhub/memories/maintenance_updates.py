@@ -19,7 +19,7 @@ from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.text import is_visible_change
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.create import create_memories
-from memoryhub.memories.delete import move_to_trash, restore_memories, trash_memories, trash_merged
+from memoryhub.memories.delete import move_to_trash, restore_memories, trash_memories
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.replacements import return_replacements
 from memoryhub.memories.rows import CHUNK_SIZE, fetch_by_uids
@@ -96,7 +96,7 @@ def evict_for_run(
     """
     with write_transaction():
         memories = fetch_by_uids(candidates, uids)
-        move_to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
+        move_to_trash(memories, actor, TrashReason.EVICTED, now)
         gone: dict[AccessKey, list[str]] = defaultdict(list)
         for memory in memories:
             gone[access_key(memory)].append(memory.uid)
@@ -212,7 +212,7 @@ def condense_memories(
         )
         if isinstance(made, StoreError):
             raise made
-        trash_merged(made.memory, uids, actor, TrashReason.COMPRESSED, now)
+        trash_memories(uids, actor, TrashReason.COMPRESSED, now, into=made.memory)
         key = (made.memory.project, made.memory.sensitivity, owner)
         record_action(operation, run, {key: {"into": made.memory.uid, "members": uids}}, actor, now)
     return made.memory

@@ -112,7 +112,7 @@ def merge_memories(
         facts = Fact.objects.filter(memory__in=other_pks)  # also hidden ones
         changes += [_move_fact(fact, memory, MERGE) for fact in facts.select_related("memory")]
         journal.record(actor, changes, now)
-        move_to_trash(found, actor, TrashReason.MERGED, now, TrashReason.MERGED.value, memory)
+        move_to_trash(found, actor, TrashReason.MERGED, now, memory)
         done = MergeResult(new_uid(), memory, found)
         detail = {
             "into": memory.uid,

@@ -290,6 +290,11 @@ def fetch_by_uids(memories: MemoryQuerySet, uids: Iterable[str]) -> list[Memory]
     return found
 
 
+def fetch_by_uid(memories: MemoryQuerySet, uids: Iterable[str]) -> dict[str, Memory]:
+    """Return the memories with these ids by id."""
+    return {memory.uid: memory for memory in fetch_by_uids(memories, uids)}
+
+
 _FIELD_NAMES = {kind: name for name, kind in LABEL_KINDS.items()}
 _FIELD_NAMES |= {"read": "files_read", "modified": "files_modified"}
 # The lists of a memory as JSON, in the order of the API: [kind, value, extra] of each item.

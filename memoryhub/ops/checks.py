@@ -212,11 +212,8 @@ def store_is_not_newer(**kwargs: Any) -> list[CheckMessage]:
     path = connection.settings_dict["NAME"] if IS_POSTGRES else backup.live_path()
     try:
         newer = release.find_refusal() if IS_POSTGRES else release.find_refusal_of(path)
-    except (
-        sqlite3.DatabaseError,
-        DatabaseError,
-    ):  # missing, empty or damaged: the command or doctor reports it
-        return []
+    except (sqlite3.DatabaseError, DatabaseError):
+        return []  # missing, empty or damaged: the command or doctor reports it
     if not newer:
         return []
     return [Error(f"The store {path} cannot be used: {newer}", hint=REFUSED_STORE_HINT, id="memoryhub.E006")]

@@ -103,7 +103,7 @@ def read_rows(model: Model, after: Any) -> Iterator[list[Any]]:
             after = stored[-1][0]
         return
     fields = model._meta.concrete_fields
-    key = fields.index(_key(model))
+    key = fields.index(cast(Any, model._meta.pk))
     # JSON as text: otherwise NULL and a JSON null would be the same.
     texts = [Cast(f.attname, models.TextField()) if _is_document(f) else models.F(f.attname) for f in fields]
     rows = model._base_manager.order_by("pk").values_list(*texts)
@@ -150,10 +150,6 @@ def _describe(value: Any) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _key(model: Model) -> Any:
-    return model._meta.pk
-
-
 # The target: each of these functions answers one kind of request in the child
 
 
@@ -190,7 +186,7 @@ def _clear() -> None:
 def position(label: str) -> Any:
     """Return the highest key of a table, or None. If its keys are not numbers, empty it."""
     model = apps.get_model(label)
-    if isinstance(_key(model), models.IntegerField):
+    if isinstance(model._meta.pk, models.IntegerField):
         return model._base_manager.aggregate(last=models.Max("pk"))["last"]
     with write_transaction():
         model._base_manager.all()._raw_delete(connection.alias)
@@ -206,17 +202,18 @@ def insert(label: str, rows: Rows) -> None:
             return
         fields = model._meta.concrete_fields
         late = find_late_columns(find_models()).get(model, [])
-        adapters = [_no_value if field in late else _adapter(field) for field in fields]
+        adapters = [_adapter(field, is_late=field in late) for field in fields]
         adapted = [[adapt(value) for adapt, value in zip(adapters, row, strict=True)] for row in rows]
         bulk.insert(model, [str(field.column) for field in fields], adapted)
 
 
-def _no_value(value: Any) -> None:
-    """Leave out a column that is set later."""
+def _adapter(field: Any, *, is_late: bool) -> Callable[[Any], Any]:
+    """Return a function that converts a value for the database. JSON is text already.
 
-
-def _adapter(field: Any) -> Callable[[Any], Any]:
-    """Return a function that converts a value for the database. JSON is text already."""
+    ``is_late``: the column is set later, and left out now.
+    """
+    if is_late:
+        return lambda value: None
     if _is_document(field):
         return lambda value: value
     return lambda value: field.get_db_prep_save(value, connection)
@@ -311,7 +308,9 @@ def copy_store(url: str, report: Callable[[str, Summary], None]) -> None:
         raise CopyError(f"node {running[0].node} serves the store; stop all servers first")
     target = Target(url)
     try:
-        _require_same_store(*target.prepare())
+        seq, is_unfinished = target.prepare()
+        if is_unfinished and seq > journal.last_seq():
+            raise CopyError("the target is an unfinished copy of another store; empty it first")
         ordered = find_models()
         for model in ordered:
             label = model._meta.label
@@ -322,11 +321,6 @@ def copy_store(url: str, report: Callable[[str, Summary], None]) -> None:
         _compare(target, ordered, report)
     finally:
         target.close()
-
-
-def _require_same_store(seq: int, is_unfinished: bool) -> None:
-    if is_unfinished and seq > journal.last_seq():
-        raise CopyError("the target is an unfinished copy of another store; empty it first")
 
 
 def _set_late_columns(target: Target, model: Model, fields: Sequence[Any]) -> None:

@@ -154,15 +154,9 @@ class _History:
         store.create_memory(MemoryDraft(**place, **action["set"]), _actor(action["by"]), at)
 
     def trash(self, row: Row, action: Row, at: datetime) -> None:
-        uids, actor, reason = (
-            [self.memories[row["ref"]].uid],
-            _actor(action["by"]),
-            TrashReason(action["reason"]),
-        )
-        if "into" in action:
-            store.trash_merged(self.memories[action["into"]], uids, actor, reason, at)
-        else:
-            store.trash_memories(uids, actor, reason, at)
+        uid, reason = self.memories[row["ref"]].uid, TrashReason(action["reason"])
+        into = self.memories.get(action.get("into", ""))
+        store.trash_memories([uid], _actor(action["by"]), reason, at, into=into)
 
     def store_fact(self, row: Row, at: datetime) -> None:
         known = {name: value for name, value in row.items() if name in FactDraft.model_fields}

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from django.conf import settings
 
-from memoryhub.config import Config
 from memoryhub.core.text import estimate_tokens, make_summary
 from memoryhub.memories.rows import attach_lists
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.versions import Snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.hybrid import MAX_REORDERED, SearchMode, SearchResults, search_memories
+from memoryhub.search.hybrid import MAX_REORDERED, Hit, SearchMode, SearchResults, search_memories
+from memoryhub.search.lexical import default_weights
 from memoryhub.search.scoring import Weights
 from memoryhub.search.snapshots import search_snapshot
 
@@ -49,12 +49,11 @@ class Ranking(StrEnum):
     MEMORY_MCP = "memory-mcp"
 
 
-def ranking_weights(ranking: Ranking, config: Config) -> Weights:
+def ranking_weights(ranking: Ranking) -> Weights:
     """Return the configured weights of a ranking."""
     if ranking is Ranking.LETSGO:
-        return Weights(
-            config.match_weight, config.recency_weight, config.importance_weight, config.trust_weight
-        )
+        return default_weights()
+    config = settings.MEMORYHUB
     return Weights(
         config.mcp_match_weight,
         config.mcp_recency_weight,
@@ -81,14 +80,8 @@ class RecallRequest:
     whole_index: bool = False
 
 
-@dataclass(frozen=True)
-class _Match:
-    memory: Memory
-    score: float
-
-
 _Entry = tuple[JsonDict, int]  # with its cost in tokens
-_Detail = tuple[_Match, JsonDict, int]  # the same
+_Detail = tuple[Hit, JsonDict, int]  # the same
 
 
 def recall_memories(
@@ -109,9 +102,8 @@ def recall_memories(
     counts one access, but not those of a snapshot.
     """
     found = _find_matches(memories, request)
-    matches = [_Match(hit.memory, hit.score) for hit in found.hits]
-    answer, entries, room = _start_answer(found, matches, request, entry or serialize_entry)
-    details = _serialize_details(matches[: request.most_details], detail, room, prepare)
+    answer, entries, room = _start_answer(found, request, entry or serialize_entry)
+    details = _serialize_details(found.hits[: request.most_details], detail, room, prepare)
     if short_detail and entries and details:
         details[0] = _fit_best_detail(details[0], short_detail, room - entries[0][1])
     packed = pack_answer(
@@ -119,7 +111,7 @@ def recall_memories(
         [cost for _, _, cost in details],
         [match.score + match.memory.pinned for match, _, _ in details],
         room,
-        index_share=1.0 if request.whole_index and len(entries) == len(matches) else INDEX_SHARE,
+        index_share=1.0 if request.whole_index and len(entries) == len(found.hits) else INDEX_SHARE,
     )
     chosen = [details[number] for number in packed.details]
     answer["index"] = [serialized for serialized, _ in entries[: packed.entries]]
@@ -128,7 +120,7 @@ def recall_memories(
     answer["tokens_used"] = _json_tokens(answer)  # includes max_tokens as a placeholder with no fewer digits
     whole = [match.memory for match, _, _ in chosen]
     if on_shown:
-        on_shown(list(dict.fromkeys([*(match.memory for match in matches[: packed.entries]), *whole])))
+        on_shown(list(dict.fromkeys([*(hit.memory for hit in found.hits[: packed.entries]), *whole])))
     if not isinstance(memories, Snapshot):
         count_accesses_and_promote([memory for memory in whole if memory.deleted_at is None])
     return answer
@@ -139,7 +131,7 @@ def _find_matches(memories: MemoryQuerySet | Snapshot, request: RecallRequest) -
     options: JsonDict = {
         "limit": min(request.max_tokens // _MIN_ENTRY_TOKENS, MAX_REORDERED),
         "min_score": request.min_score,
-        "order": ranking_weights(request.ranking, settings.MEMORYHUB),
+        "order": ranking_weights(request.ranking),
         "mode": request.mode,
         "snippets": False,
         "is_prompt": True,
@@ -162,7 +154,7 @@ def serialize_entry(memory: Memory, words: int = SUMMARY_WORDS) -> JsonDict:
 
 
 def _start_answer(
-    found: SearchResults, matches: list[_Match], request: RecallRequest, entry: EntrySerializer
+    found: SearchResults, request: RecallRequest, entry: EntrySerializer
 ) -> tuple[JsonDict, list[_Entry], int]:
     """Return the answer without memories, the index entries, and the tokens left for memories.
 
@@ -171,9 +163,9 @@ def _start_answer(
     for share in _QUERY_SHARES:
         answer = _empty_answer(found, request, request.max_tokens // share)
         room = request.max_tokens - _json_tokens(answer)
-        words = _summary_words(matches, entry, room) if request.whole_index else SUMMARY_WORDS
-        entries = _index_entries(matches, entry, room, words)
-        if entries or not matches:
+        words = _summary_words(found.hits, entry, room) if request.whole_index else SUMMARY_WORDS
+        entries = _index_entries(found.hits, entry, room, words)
+        if entries or not found.hits:
             break
     return answer, entries, room
 
@@ -201,7 +193,7 @@ def _shorten_query(query: str, room: int) -> str:
     return f"{query[:chars]}…"
 
 
-def _summary_words(matches: list[_Match], entry: EntrySerializer, room: int) -> int:
+def _summary_words(matches: list[Hit], entry: EntrySerializer, room: int) -> int:
     """Return the length of the summaries of an index that lists all matches."""
     for words, share in _INDEX_WORDS:
         if sum(_item_tokens(entry(one.memory, words)) for one in matches) <= room * share:
@@ -209,7 +201,7 @@ def _summary_words(matches: list[_Match], entry: EntrySerializer, room: int) -> 
     return words
 
 
-def _index_entries(matches: list[_Match], entry: EntrySerializer, room: int, words: int) -> list[_Entry]:
+def _index_entries(matches: list[Hit], entry: EntrySerializer, room: int, words: int) -> list[_Entry]:
     """Return the entries of the index, as many as would fit without any details."""
     entries: list[_Entry] = []
     for match in matches:
@@ -232,7 +224,7 @@ def _fit_entry(memory: Memory, entry: EntrySerializer, room: int, words: int) ->
 
 
 def _serialize_details(
-    matches: list[_Match],
+    matches: list[Hit],
     detail: DetailSerializer,
     room: int,
     prepare: Callable[[list[Memory]], object] | None = None,

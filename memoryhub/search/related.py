@@ -18,7 +18,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.backends import change_log
 from memoryhub.backends.change_log import STORED_TYPE
 from memoryhub.backends.vector_view import unit_vectors
-from memoryhub.core.text import STOP_WORDS, jaccard, stem, terms, words
+from memoryhub.core.text import STOP_WORDS, jaccard, join_first, stem, terms, words
 from memoryhub.embeddings import EmbeddingError, text_to_embed
 from memoryhub.memories.rows import LABEL_KINDS, list_values
 from memoryhub.models import Entity, FileLink, Label, Memory
@@ -185,5 +185,4 @@ class _RelatedEvidence:
 def _format_names(noun: str, values: list[str]) -> str:
     """Return text like ``the file a`` or ``the files a, b, c and 2 more``."""
     plural = "entities" if noun == "entity" else f"{noun}s"
-    more = f" and {len(values) - _MAX_NAMED} more" if len(values) > _MAX_NAMED else ""
-    return f"the {noun if len(values) == 1 else plural} {', '.join(values[:_MAX_NAMED])}{more}"
+    return f"the {noun if len(values) == 1 else plural} {join_first(values, _MAX_NAMED)}"

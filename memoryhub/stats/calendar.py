@@ -170,13 +170,11 @@ def _choose_month(times: Iterable[datetime | None], choose: Any) -> date | None:
     return timezone.localtime(choose(known)).date().replace(day=1) if known else None
 
 
-def count_by_day(rows: QuerySet[Any], column: str, kind: str) -> DailyCounts:
-    """Return ``(day, kind, count)`` by a time column, oldest first; a missing kind is empty."""
-    return count_each_by_day(rows=(rows, column, F(kind)))["rows"]
-
-
 def count_each_by_day(**sources: tuple[QuerySet[Any], str, Expression | F]) -> dict[str, DailyCounts]:
-    """Return :func:`count_by_day` of each source (rows, time column, kind), all in one statement."""
+    """Return ``(day, kind, count)`` of each source (rows, time column, kind), all in one statement.
+
+    The oldest day is first. A missing kind is empty.
+    """
     first, *others = (
         _count_pieces(rows, [Value(name)], column, kind) for name, (rows, column, kind) in sources.items()
     )
@@ -189,14 +187,14 @@ def count_each_by_day(**sources: tuple[QuerySet[Any], str, Expression | F]) -> d
     }
 
 
-def count_parts_by_day(
-    rows: QuerySet[Any], parts: Sequence[Any], column: str, kind: str
+def count_created_by_day(
+    memories: QuerySet[Any], parts: Sequence[Any]
 ) -> Iterator[tuple[list[Any], date, str, int]]:
-    """Yield ``(parts, day, kind, count)`` for the values of columns or expressions.
+    """Yield ``(parts, day of creation, type, count)`` for the values of columns or expressions.
 
     Unordered. A day can occur several times, because it contains parts of two UTC days.
     """
-    return _to_days(_count_pieces(rows, parts, column, F(kind)))
+    return _to_days(_count_pieces(memories, parts, "created_at", F("type")))
 
 
 def _count_pieces(

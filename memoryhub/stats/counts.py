@@ -134,10 +134,8 @@ def _count_blocks(clearance: Clearance, now: datetime, blocks: list[Block]) -> d
     of_sessions = [number for kind, number in blocks if kind == change_blocks.SESSION]
     memories = Memory.objects.visible_to(clearance).live(now)
     for rows in _filter_blocks(memories, of_memories):
-        parts = ("block", *COUNTED_COLUMNS, "owner", AUTHOR)
-        for (number, *facets, owner, author), day, kind, n in calendar.count_parts_by_day(
-            rows, parts, "created_at", "type"
-        ):
+        counts = calendar.count_created_by_day(rows, ("block", *COUNTED_COLUMNS, "owner", AUTHOR))
+        for (number, *facets, owner, author), day, kind, n in counts:
             block = change_blocks.MEMORY, number
             add(block, (_FACET, *facets), n)
             add(block, (_DAY, day, kind), n)

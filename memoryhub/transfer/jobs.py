@@ -78,7 +78,7 @@ def _remove_added(undo: Undo, units: Sequence[tuple[str, str]]) -> int:
     changed = Revision.objects.filter(memory=OuterRef("pk")).exclude(actor=undo.actor.name)
     unchanged = visible.exclude(Exists(changed.exclude(actor__startswith="system:")))
     gone = [memory for memory in unchanged if not _was_pinned_later(memory)]
-    move_to_trash(gone, undo.actor, TrashReason.UNDONE, undo.now, "delete", why=f"undo of import {undo.id}")
+    move_to_trash(gone, undo.actor, TrashReason.UNDONE, undo.now, why=f"undo of import {undo.id}")
     return len(gone) + removed
 
 

@@ -334,7 +334,7 @@ class Batch:
         if past is None:
             fact, is_new = services.create_fact(draft, self._options.actor, now, checked=True)
             return fact, "created" if is_new else "updated"
-        fact, is_new = services.import_fact(draft, past, self._options.actor, now, checked=True)
+        fact, is_new = services.import_fact(draft, past, self._options.actor, now)
         return fact, "created" if is_new else "unchanged"
 
     def _is_stored(self, uid: str) -> bool:

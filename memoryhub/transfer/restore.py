@@ -16,7 +16,7 @@ from memoryhub.core.database import batched
 from memoryhub.facts import services
 from memoryhub.memories import imported_history
 from memoryhub.memories.errors import Forbidden, NotFound, SecretDetected, StoreError, TooCostlyToCheck
-from memoryhub.memories.rows import CHUNK_SIZE, resolve_project
+from memoryhub.memories.rows import CHUNK_SIZE, fetch_by_uid, resolve_project
 from memoryhub.memories.secret_check import find_refusal, find_secrets_in_field, refusal_change
 from memoryhub.models import Event, JournalEntry, Memory, Project, Session
 from memoryhub.transfer import jsonl
@@ -212,13 +212,8 @@ def _restore_events(shapes: Sequence[EventLine], actor: Actor, known: dict[str, 
         for one in Session.objects.filter(session_id__in=chunk)
     }
     existing = _existing_event_keys(shapes, sessions)
-    memories = {
-        memory.uid: memory
-        for chunk in batched(
-            {known.get(uid, uid) for shape in shapes for uid in _referenced_ids(shape)}, CHUNK_SIZE
-        )
-        for memory in Memory.objects.visible_to(actor.clearance).filter(uid__in=chunk)
-    }
+    uids = {known.get(uid, uid) for shape in shapes for uid in _referenced_ids(shape)}
+    memories = fetch_by_uid(Memory.objects.visible_to(actor.clearance), uids)
     results: list[Result] = []
     new_rows: list[Event] = []
     for line in shapes:

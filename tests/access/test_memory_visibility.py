@@ -16,9 +16,9 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import memory_journal, visible_revisions
 from memoryhub.models import Event, Fact, JournalEntry, Label, Memory, Session
 from memoryhub.search.hybrid import search_memories
-from memoryhub.stats import calendar, counts
+from memoryhub.stats import counts
 from memoryhub.stats.timeline import load_timeline
-from tests.cases import each
+from tests.cases import created_by_day, each
 
 CLEARANCES = {
     "nothing": (Clearance(frozenset()), set()),
@@ -130,9 +130,7 @@ def test_counts_facets_and_statistics(four_levels, clearance, seen):
     assert set(facets["sensitivity"]) == seen
     assert sum(facets["type"].values()) == len(seen)
     assert sum(facets["tag"].values()) == len(seen)
-    assert sum(
-        row[2] for row in calendar.count_by_day(MemoryFilter().select(clearance), "created_at", "type")
-    ) == len(seen)
+    assert sum(row[2] for row in created_by_day(MemoryFilter().select(clearance))) == len(seen)
 
 
 @through_each_clearance

@@ -187,5 +187,5 @@ def test_replaced_memory_returns_when_no_visible_live_memory_replaces_it(
         assert old in search(low, near), end
         row.update(**before)
     made = Memory.objects.get(uid=summary)
-    memories.trash_merged(made, [new], system_actor("tests"), TrashReason.COMPRESSED)
+    memories.trash_memories([new], system_actor("tests"), TrashReason.COMPRESSED, into=made)
     assert old not in search(low, near)

@@ -15,7 +15,6 @@ from memoryhub.maintenance.operations.compress import single_linkage
 from memoryhub.maintenance.operations.summaries import (
     MAX_SUMMARY_CHARS,
     MAX_SUMMARY_SOURCES,
-    SourceText,
     comparison_terms,
     summarise_texts,
 )
@@ -267,7 +266,9 @@ def said(*texts, **fields):
     from datetime import UTC, datetime
 
     return [
-        SourceText(datetime(2026, 3, n + 1, tzinfo=UTC), "change", f"Note {n}", text)
+        Memory(
+            created_at=datetime(2026, 3, n + 1, tzinfo=UTC), type="change", title=f"Note {n}", content=text
+        )
         for n, text in enumerate(texts)
     ]
 

@@ -6,6 +6,7 @@ import pytest
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
+from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 
@@ -88,7 +89,7 @@ def test_a_row_names_what_a_memory_became_only_where_all_its_readers_may_see_tha
     aged, remember, actor, level, named
 ):
     memory, target = aged("a"), remember("replaces it", sensitivity=level)
-    memories.trash_merged(target, [memory.uid], actor)
+    memories.trash_memories([memory.uid], actor, TrashReason.MERGED, into=target)
     row = JournalEntry.objects.visible_to(LOW.clearance).get(operation="merged", object_id=memory.uid)
     assert ("merged_into" in row.detail) is named
     memory.refresh_from_db()

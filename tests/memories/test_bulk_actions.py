@@ -83,7 +83,7 @@ def prepare(kind: str, several: list[Memory], actor: Actor) -> None:
 def test_undo_restores_each_memory_exactly(several: list[Memory], actor: Actor, kind: str) -> None:
     if kind == "restore":
         memories.trash_memories([several[0].uid], actor, TrashReason.EVICTED)
-        memories.trash_merged(several[2], [several[1].uid], actor)
+        memories.trash_memories([several[1].uid], actor, TrashReason.MERGED, into=several[2])
         Memory.objects.filter(pk=several[2].pk).update(expires_at=timezone.now() - timedelta(days=2))
     else:
         prepare(kind, several, actor)

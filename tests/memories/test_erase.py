@@ -117,7 +117,7 @@ def test_system_empties_the_trash_of_everyone(remember, actor):
 
 def test_memory_merged_into_an_erased_one_can_be_restored(remember, actor):
     target, source = remember("target"), remember("source")
-    store.trash_merged(target, [source.uid], actor)
+    store.trash_memories([source.uid], actor, TrashReason.MERGED, into=target)
     store.erase_memories([target.uid], actor)
     assert store.restore_memories([source.uid], actor) == [source]
 

@@ -20,10 +20,9 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.memories.versions import memory_journal, visible_revisions
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.search.hybrid import search_memories
-from memoryhub.stats import calendar
 from memoryhub.stats import counts as stats_counts
 from memoryhub.stats.timeline import load_timeline, serialize_entries, sessions_with_counts
-from tests.cases import clear_caches
+from tests.cases import clear_caches, created_by_day
 
 CLEARANCE = Clearance.up_to("secret", owner="ada")
 
@@ -47,7 +46,7 @@ READS: dict[str, Callable[[], Any]] = {
     ),
     "the statistics": lambda: stats_counts.store_statistics(CLEARANCE),
     "the facets": lambda: stats_counts.top_facets(live()),
-    "the plot": lambda: calendar.count_by_day(live(), "created_at", "type"),
+    "the plot": lambda: created_by_day(live()),
     "the facts": lambda: [serializers.fact(fact) for fact in queries.query_facts(CLEARANCE)],
     "the sessions": lambda: [
         serializers.session(row, n=row.memory_count) for row in sessions_with_counts(CLEARANCE)

@@ -259,7 +259,7 @@ class TestEnd:
         old, new = pair
         replace(old, new.uid, actor)
         summary = remember("The pipelines of this year")
-        memories.trash_merged(summary, [new.uid], actor, TrashReason.COMPRESSED)
+        memories.trash_memories([new.uid], actor, TrashReason.COMPRESSED, into=summary)
         assert superseded_by(old) == summary
 
     def test_replacement_that_changed_after_a_merge_stays_when_it_is_undone(

@@ -13,8 +13,9 @@ from django.utils import timezone
 from memoryhub.access.policy import Clearance
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.stats import calendar, counts, review_items
+from memoryhub.stats import counts, review_items
 from memoryhub.stats.review_items import Reviewer
+from tests.cases import created_by_day
 
 
 def live() -> MemoryQuerySet:
@@ -47,10 +48,7 @@ def test_facets_are_counted_from_the_access_index_without_sorting(db: None) -> N
 
 @pytest.mark.sqlite
 def test_days_are_counted_from_the_access_index(db: None) -> None:
-    assert (
-        "USING COVERING INDEX memory_gate"
-        in plan(lambda: calendar.count_by_day(live(), "created_at", "type"))[0]
-    )
+    assert "USING COVERING INDEX memory_gate" in plan(lambda: created_by_day(live()))[0]
 
 
 @pytest.mark.sqlite

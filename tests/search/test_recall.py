@@ -114,18 +114,21 @@ def test_frequency_grows_with_accesses_and_never_reaches_one(accesses, value):
 
 
 @pytest.mark.conformance("mcp-37", "mcp-38", "mcp-39", "mcp-40")
-def test_memory_mcp_ranking_weights():
-    weights = ranking_weights(Ranking.MEMORY_MCP, Config())
+def test_memory_mcp_ranking_weights(settings):
+    settings.MEMORYHUB = Config()
+    weights = ranking_weights(Ranking.MEMORY_MCP)
     assert composite_score(PARTS, weights, 5) == pytest.approx(0.4 * 0.5 + 0.3 * 0.8 + 0.2 * 0.25 + 0.1 * 0.5)
 
 
-def test_letsgo_ranking_weights():
-    weights = ranking_weights(Ranking.LETSGO, Config())
+def test_letsgo_ranking_weights(settings):
+    settings.MEMORYHUB = Config()
+    weights = ranking_weights(Ranking.LETSGO)
     score = composite_score(PARTS, weights, 5)
     assert score == pytest.approx(0.55 * 0.5 + 0.2 * 0.25 + 0.15 * 0.8 + 0.1 * 1.0)
     assert score == composite_score(PARTS, weights, 500)
 
 
-def test_weights_of_memory_mcp_can_be_configured():
-    config = Config(mcp_match_weight=0, mcp_importance_weight=0, mcp_recency_weight=0, mcp_frequency_weight=1)
-    assert composite_score(PARTS, ranking_weights(Ranking.MEMORY_MCP, config), 20) == 0.8
+def test_weights_of_memory_mcp_can_be_configured(settings):
+    only_frequency = {"mcp_match_weight": 0, "mcp_importance_weight": 0, "mcp_recency_weight": 0}
+    settings.MEMORYHUB = Config(**only_frequency, mcp_frequency_weight=1)
+    assert composite_score(PARTS, ranking_weights(Ranking.MEMORY_MCP), 20) == 0.8

@@ -11,8 +11,7 @@ import pytest
 from django.utils import timezone
 
 from memoryhub.models import Memory
-from memoryhub.stats import calendar
-from tests.cases import each
+from tests.cases import created_by_day, each
 
 
 @pytest.mark.django_db
@@ -34,5 +33,5 @@ def test_time_counts_on_the_day_by_the_offset_at_that_time(
 ) -> None:
     remember("zebra", created_at=moment)
     with timezone.override(ZoneInfo(zone)):
-        counted = calendar.count_by_day(Memory.objects.all(), "created_at", "type")
+        counted = created_by_day(Memory.objects.all())
         assert [at for at, _, _ in counted] == [day] == [timezone.localtime(moment).date()]

@@ -28,9 +28,9 @@ from memoryhub.facts import services
 from memoryhub.memories.delete import quota_of
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Memory, Session
-from memoryhub.stats import calendar, counts
+from memoryhub.stats import counts
 from memoryhub.stats.counts import COUNTED_COLUMNS, MAX_CACHED, VisibleCounts, _cache, load_visible_counts
-from tests.cases import each
+from tests.cases import created_by_day, each
 
 pytestmark = pytest.mark.django_db
 
@@ -382,7 +382,7 @@ def test_days_are_in_utc(remember: Any) -> None:
     remember("one", created_at=datetime.fromisoformat("2024-05-01T23:30:00-05:00"))
     remember("two", created_at=datetime(2024, 5, 2, 1, tzinfo=UTC))
     remember("three", created_at=datetime(2024, 5, 1, tzinfo=UTC))
-    assert calendar.count_by_day(Memory.objects.all(), "created_at", "type") == [
+    assert created_by_day(Memory.objects.all()) == [
         (date(2024, 5, 1), "change", 1),
         (date(2024, 5, 2), "change", 2),
     ]

@@ -20,10 +20,9 @@ from memoryhub.core import dates
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Event, Injection, Memory, Profile, Session
-from memoryhub.stats import calendar
 from memoryhub.web.base import charts
 from memoryhub.web.templatetags.hub import when
-from tests.cases import each
+from tests.cases import created_by_day, each
 
 TEMPLATES = Path(settings.BASE_DIR) / "templates"
 # Formats that are the same in every language: ISO, clock times, numbers, names of zones.
@@ -93,14 +92,14 @@ def test_date_without_time_is_the_same_in_every_zone() -> None:
 def test_memories_are_counted_on_the_readers_day(remember: Any, zone: str, day: date) -> None:
     remember("late", created_at=NIGHT, type="decision")
     read_as(zone)
-    assert calendar.count_by_day(Memory.objects.all(), "created_at", "type") == [(day, "decision", 1)]
+    assert created_by_day(Memory.objects.all()) == [(day, "decision", 1)]
 
 
 def test_time_zones_with_quarter_hours_are_distinguished(remember: Any) -> None:
     for minute in (14, 15):  # midnight in Kathmandu is 18:15 UTC
         remember(f"at {minute}", created_at=datetime(2026, 3, 4, 18, minute, tzinfo=UTC))
     read_as("Asia/Kathmandu")
-    found = calendar.count_by_day(Memory.objects.all(), "created_at", "type")
+    found = created_by_day(Memory.objects.all())
     assert [(day, count) for day, _, count in found] == [(date(2026, 3, 4), 1), (date(2026, 3, 5), 1)]
 
 

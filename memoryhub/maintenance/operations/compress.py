@@ -19,7 +19,6 @@ from memoryhub.access.policy import Actor
 from memoryhub.core.pagination import row_pages
 from memoryhub.maintenance.operations.base import Change, Operation, Pace, ProjectParams, Step
 from memoryhub.maintenance.operations.summaries import (
-    SourceText,
     comparison_terms,
     split_evenly,
     summarisable_memories,
@@ -238,9 +237,7 @@ def _cluster_step(
     memories = list(eligible.filter(pk__in=keys).order_by("created_at", "pk").with_details())
     if len(memories) < len(keys):
         return Step((), position)  # some have changed; the next run decides again
-    summary = summarise_texts(
-        [SourceText(memory.created_at, memory.type, memory.title, memory.content) for memory in memories]
-    )
+    summary = summarise_texts(memories)
     draft = summary_draft(memories, summary.title, summary.content, now)
     change = Change(
         "merge",

@@ -121,16 +121,6 @@ _CJK_RUN = re.compile(f"(?:{CJK.pattern})+")
 
 
 @dataclass(frozen=True)
-class SourceText:
-    """The parts of a memory that a summary uses."""
-
-    at: datetime
-    type: str
-    title: str
-    content: str
-
-
-@dataclass(frozen=True)
 class TextSummary:
     """``center``: index of the memory that is most similar to all others; ``likeness``: how similar, 0..1."""
 
@@ -150,8 +140,8 @@ def _character_pairs(text: str) -> set[str]:
     return {run[start : start + 2] for run in runs for start in range(max(len(run) - 1, 1))}
 
 
-def summarise_texts(members: Sequence[SourceText]) -> TextSummary:
-    """Summarise at least two texts in chronological order: common sentences first, then those of each."""
+def summarise_texts(members: Sequence[Memory]) -> TextSummary:
+    """Summarise at least two memories in chronological order: common sentences first, then those of each."""
     term_sets = [comparison_terms(f"{member.title} {member.content}") for member in members]
     center, likeness = _most_central(term_sets)
     title = shorten(f"{members[center].title} ({len(members)} memories, {_date_span(members)})", 200)
@@ -159,7 +149,7 @@ def summarise_texts(members: Sequence[SourceText]) -> TextSummary:
     writer = _SummaryWriter(title)
     writer.add_section("What they have in common:", _common_sentences(sentences, center))
     for member, member_sentences in zip(members, sentences, strict=True):
-        writer.add_section(f"{member.at:%Y-%m-%d}, {member.type}:", member_sentences)
+        writer.add_section(f"{member.created_at:%Y-%m-%d}, {member.type}:", member_sentences)
     return TextSummary(title, writer.text(), center, likeness)
 
 
@@ -170,12 +160,12 @@ def _most_central(sets: Sequence[set[str]]) -> tuple[int, float]:
     return center, sums[center] / max(len(sets) - 1, 1)
 
 
-def _date_span(members: Sequence[SourceText]) -> str:
-    first, last = f"{members[0].at:%Y-%m-%d}", f"{members[-1].at:%Y-%m-%d}"
+def _date_span(members: Sequence[Memory]) -> str:
+    first, last = f"{members[0].created_at:%Y-%m-%d}", f"{members[-1].created_at:%Y-%m-%d}"
     return first if first == last else f"{first} to {last}"
 
 
-def _sentences(source: SourceText) -> list[str]:
+def _sentences(source: Memory) -> list[str]:
     """Return the sentences of a memory, starting with the title unless the first sentences contain it."""
     parts = _SENTENCE_END.split(_WRAPPED.sub(" ", source.content))
     lines = (_BULLET.sub("", collapse_whitespace(part)) for part in parts)

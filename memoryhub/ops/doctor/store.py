@@ -16,6 +16,7 @@ from memoryhub.backends.postgres import replica, server
 from memoryhub.core import damage
 from memoryhub.core.database import REPLICA, execute, fetch_all, fetch_one, is_postgres, write_transaction
 from memoryhub.core.database_errors import is_database_busy
+from memoryhub.core.text import join_first
 from memoryhub.ops import backup, checks, restore, salvage
 from memoryhub.ops.doctor import REBUILD, RESTORE, Finding, Status, check, fail, ok, to_findings, warn
 
@@ -128,13 +129,12 @@ def migrations() -> Iterator[Finding]:
     if newer:
         yield fail(newer, checks.REFUSED_STORE_HINT)
     if plan:
-        names = ", ".join(f"{migration.app_label}.{migration.name}" for migration in plan[:3])
-        more = f" and {len(plan) - 3} more" if len(plan) > 3 else ""
+        names = join_first([f"{migration.app_label}.{migration.name}" for migration in plan], 3)
         executor = MigrationExecutor(connection)
         state = executor._create_project_state(with_applied_migrations=True)  # type: ignore[attr-defined]
         unrecorded = release.find_unrecorded_tables(state.apps)
         advice = release.ADVICE_WITHOUT_RECORD if unrecorded else "manage.py backup, then manage.py migrate."
-        yield fail(f"not applied: {names}{more}", advice)
+        yield fail(f"not applied: {names}", advice)
     if not newer and (later := release.find_later_migrations()):
         yield warn(f"a newer version has added {', '.join(later)}", "Finish the upgrade of this node.")
     elif not plan and not newer:
