@@ -272,8 +272,8 @@ HEX = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 ENV_NAME = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)*")
 # A path, a dotted name, a constant, an id or a digest. One regex is several times faster than one for each.
 _OTHER_VALUE = re.compile(
-    r"[.~]{0,2}/|[A-Za-z]:[\\/]|https?:|(?:[\w.-]*+/)++[\w.-]*\.\w{1,5}$|[\w-]++\.\w{1,4}$"
-    r"|[A-Za-z_]\w*+(?:(?:\.|->|::)[A-Za-z_]\w*+)++\Z"
+    r"[.~]{0,2}/|[A-Za-z]:[\\/]|https?:|(?>(?:[\w.-]*+/)+)[\w.-]*\.\w{1,5}$|[\w-]++\.\w{1,4}$"
+    r"|[A-Za-z_]\w*+(?>(?:(?:\.|->|::)[A-Za-z_]\w*+)+)\Z"
     rf"|(?:{ENV_NAME.pattern}|(?i:{UUID.pattern}))\Z"
     r"|(?i:sha\d+|md5|blake2\w?|pbkdf2\w*|argon2\w*|bcrypt\w*|\$\w+\$)[-:$]"
 )
