@@ -65,7 +65,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
-class ShownMemory:
+class AnswerMemory:
     """A memory in the answer to a prompt. ``reason``: why it is not in the other answer."""
 
     uid: str
@@ -79,7 +79,7 @@ class ShownMemory:
 class Answer:
     """The memories injected for a prompt, and why others are withheld. ``reason``: why there are none."""
 
-    shown: tuple[ShownMemory, ...] = ()
+    shown: tuple[AnswerMemory, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
 
@@ -88,12 +88,12 @@ class Answer:
         shown = ((item.candidate.memory, item.candidate.score) for item in chosen.shown)
         return cls(
             tuple(
-                ShownMemory(memory.uid, memory.title, memory.sensitivity, score) for memory, score in shown
+                AnswerMemory(memory.uid, memory.title, memory.sensitivity, score) for memory, score in shown
             ),
             {item.memory.uid: item.reason for item in chosen.withheld},
         )
 
-    def without(self, other: Answer) -> list[ShownMemory]:
+    def without(self, other: Answer) -> list[AnswerMemory]:
         """Return the memories that the other answer lacks, with the reason."""
         other_uids = {memory.uid for memory in other.shown}
         return [
@@ -112,11 +112,11 @@ class PromptEffect:
     after: Answer
 
     @property
-    def lost(self) -> list[ShownMemory]:
+    def lost(self) -> list[AnswerMemory]:
         return self.before.without(self.after)
 
     @property
-    def gained(self) -> list[ShownMemory]:
+    def gained(self) -> list[AnswerMemory]:
         return self.after.without(self.before)
 
 
@@ -135,7 +135,7 @@ class Effect:
             return "No prompt is in the log yet, so there is nothing to replay."
         wanted = set(uids)
 
-        def has_wanted(memories: list[ShownMemory]) -> bool:
+        def has_wanted(memories: list[AnswerMemory]) -> bool:
             return any(not wanted or memory.uid in wanted for memory in memories)
 
         lost = sum(has_wanted(effect.lost) for effect in self.changed)
