@@ -12,7 +12,8 @@ from django.db import connection
 
 from memoryhub.audit import mirror, verification
 from memoryhub.backends import schema
-from memoryhub.models import Memory
+from memoryhub.backends.release import COPY_MARK
+from memoryhub.models import Lease, Memory
 from memoryhub.ops.doctor import Status, examine, fail
 from tests.commands.conftest import spoil, tamper
 from tests.commands.examining import look, named, remember
@@ -55,6 +56,13 @@ def test_migrations_that_are_pending_fail(own_store):
     found = look(named("migrations"))
     assert found.status is Status.FAIL
     assert "not applied: sessions.0001_initial" in found.text
+
+
+def test_an_unfinished_copy_fails(own_store):
+    Lease.objects.create(name=COPY_MARK)
+    found = look(named("migrations"))
+    assert found.status is Status.FAIL
+    assert "copy_store was interrupted" in found.text
 
 
 def test_a_store_of_a_newer_version_fails(own_store):

@@ -124,6 +124,9 @@ def writing() -> Iterator[Finding]:
 
 @check("migrations", needs="store")
 def migrations() -> Iterator[Finding]:
+    if unfinished := list(to_findings(checks.store_is_copied())):
+        yield from unfinished
+        return
     plan = release.pending_migrations()
     newer = release.find_refusal()
     if newer:
