@@ -112,6 +112,21 @@ def test_hostile_text_takes_at_most_five_times_as_long_as_ordinary_text(part: st
     assert cost_ratio(scan, repeated(part, length), PROSE[:length], enough=5) <= 5
 
 
+COSTLIEST_PARTS = (  # of many thousand that a search by trial compared
+    "abc-def-ghi-=jklPPass=",
+    "pad='=token is aB1cD2eF3gH4iJ5key0@/",
+    "token is aB1cD_2eF3geyJ.apifypassword='",
+    "token is aB1cD2eF3pass=alibabaA1baB3dE6gH9jK2mN5pQ8rS1tV4wX7ytoken is aB1cD2eF3gH4iJ5kL6mN7o key: .phx_:",
+)
+
+
+@pytest.mark.parametrize("part", COSTLIEST_PARTS)
+@pytest.mark.parametrize("length", LENGTHS[2:])
+def test_costliest_text_takes_at_most_five_times_as_long_as_ordinary_text(part: str, length: int):
+    secrets.compile_rules()
+    assert cost_ratio(scan, repeated(part, length), PROSE[:length], enough=5) <= 5
+
+
 @pytest.mark.slow
 @given(
     st.sampled_from(LENGTHS[3:]),  # shorter ones are not all found to be so cheap
@@ -236,6 +251,8 @@ SETTINGS = {
     "addresses": "https://user:password@example.com/path?key=1&token=abc&secret=x\n",
     "arguments": "--password $PW --token $TOKEN --api-key $KEY --user admin\n",
     "JSON": '"db_secret": "********",\n',
+    "masked": "PASSWORD=xxxxxxxx\nTOKEN=xxxxxxxx\n",
+    "code": '"password": process.env.PASSWORD, "token": process.env.TOKEN,\n',
 }
 
 
