@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -187,7 +188,12 @@ def _find_concepts(text: str) -> Iterator[EntityMatch]:
 
 def _is_in_capitals(text: str, match: re.Match[str]) -> bool:
     """Return whether most words of the line are in capitals."""
-    line = text[text.rfind("\n", 0, match.start()) + 1 :].partition("\n")[0]
+    end = text.find("\n", match.end())
+    return _has_most_in_capitals(text[text.rfind("\n", 0, match.start()) + 1 : end if end >= 0 else None])
+
+
+@lru_cache(maxsize=1)  # for the next match in the same line
+def _has_most_in_capitals(line: str) -> bool:
     words = [word for word in _WORD.findall(line) if len(word) > 1]
     return len(words) > 2 and sum(map(str.isupper, words)) > len(words) / 2
 

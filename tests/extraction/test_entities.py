@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryhub.extraction.entities import ENTITY_TYPES, MAX_ENTITIES, extract_entities
+from tests.cost import cost_ratio
 
 
 def named(text: str) -> dict[str, str]:
@@ -118,3 +119,8 @@ def test_hostile_texts_take_no_longer(hostile):
     began = time.process_time()
     extract_entities(hostile)
     assert time.process_time() - began < 5  # quadratic time would be minutes
+
+
+def test_acronyms_of_a_long_line_are_read_in_linear_time():
+    ordinary = "the pool leaks at night " * 250
+    assert cost_ratio(extract_entities, "AB " * 2000, ordinary, enough=10) < 10
