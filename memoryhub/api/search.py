@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from django.conf import settings
@@ -140,12 +141,7 @@ def serialize_hits(hits: Sequence[Hit], clearance: Clearance) -> list[dict[str, 
         {
             "memory": memory,
             "score": hit.score,
-            "components": {
-                "match": hit.components.match,
-                "recency": hit.components.recency,
-                "importance": hit.components.importance,
-                "trust": hit.components.trust,
-            },
+            "components": asdict(hit.components),
             "snippet": hit.snippet,
         }
         for hit, memory in zip(hits, memories, strict=True)
