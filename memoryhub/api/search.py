@@ -33,7 +33,7 @@ from memoryhub.search.snapshots import search_snapshot
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import serialize_entries, sessions_with_counts
 
-router = Router()
+router = Router(auth=READ)
 
 
 class SearchRequest(MemoryFilter, AccessParams):
@@ -82,7 +82,6 @@ class SessionWithTimeline(BaseModel):
 
 @router.get(
     "/search",
-    auth=READ,
     response=documented(SearchResults),
     tags=["Search and recall"],
     summary="Search memories",
@@ -94,7 +93,6 @@ def search_by_query(request: ApiRequest, params: Query[SearchRequest]) -> HttpRe
 
 @router.post(
     "/search",
-    auth=READ,
     response=documented(SearchResults),
     tags=["Search and recall"],
     summary="Search memories",
@@ -150,7 +148,6 @@ def serialize_hits(hits: Sequence[Hit], clearance: Clearance) -> list[dict[str, 
 
 @router.get(
     "/timeline",
-    auth=READ,
     response=documented(ListOf[EntryShape]),
     tags=["Timeline"],
     summary="Get the timeline",
@@ -167,7 +164,6 @@ def get_timeline(request: ApiRequest, params: Query[TimelineRequest]) -> HttpRes
 
 @router.get(
     "/sessions",
-    auth=READ,
     response=documented(ListOf[SessionShape]),
     tags=["Timeline"],
     summary="List sessions",
@@ -183,7 +179,6 @@ def list_sessions(request: ApiRequest, params: Query[SessionList]) -> HttpRespon
 
 @router.get(
     "/sessions/{path:session_id}",
-    auth=READ,
     response=documented(SessionWithTimeline, errors=(404,)),
     tags=["Timeline"],
     summary="Get a session with its timeline",
@@ -241,7 +236,6 @@ class RecallRequest(MemoryFilter, AccessParams):
 
 @router.post(
     "/recall",
-    auth=READ,
     response=documented(RecallShape),
     tags=["Search and recall"],
     summary="Recall memories within a token budget",
