@@ -54,10 +54,7 @@ def create_link(user: User, by: User) -> str:
     people.require_may_change(by, user)
     if user.pk == by.pk or not awaits_first_sign_in(user):
         raise Conflict("this person has already signed in or has a password")
-    user.set_unusable_password()
-    with write_transaction():
-        user.save(update_fields=["password"])
-        record_account_event(user, INVITED, by.get_username())
+    _end_links(user, by, INVITED)
     return token_generator.make_token(user)
 
 
@@ -66,10 +63,15 @@ def revoke_link(user: User, by: User) -> None:
     people.require_may_change(by, user)
     if not _open_invitations([user]):
         raise NotFound("this person has no open invitation")
+    _end_links(user, by, REVOKED)
+
+
+def _end_links(user: User, by: User, operation: str) -> None:
+    """Make earlier links useless: a new unusable password changes their signature."""
     user.set_unusable_password()
     with write_transaction():
         user.save(update_fields=["password"])
-        record_account_event(user, REVOKED, by.get_username())
+        record_account_event(user, operation, by.get_username())
 
 
 def link_expiries(users: Iterable[User]) -> dict[str, datetime]:

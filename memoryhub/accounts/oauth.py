@@ -359,10 +359,6 @@ def find_grant(raw: str) -> AgentToken | None:
     return grants.filter(Q(digest=digest) | Q(pk__in=named)).first()
 
 
-def revoke_by_client(token: AgentToken) -> None:
-    tokens.revoke_token(token.uid, Actor(f"token:{token.name}"), by="client")
-
-
 def _token_response(token: AgentToken, raw: str, now: datetime) -> dict[str, Any]:
     refresh, ends = tokens.generate_secret(), now + REFRESH_LIFETIME
     OAuthRefresh.objects.create(digest=tokens.hash_token(refresh), token=token, expires_at=ends)

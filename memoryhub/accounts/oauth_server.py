@@ -30,6 +30,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.crypto import constant_time_compare
 
+from memoryhub.access.policy import Actor
 from memoryhub.accounts import oauth, tokens
 from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import RIGHTS
@@ -226,7 +227,8 @@ class _RevocationEndpoint(RevocationEndpoint):  # type: ignore[misc]
 
     def revoke_token(self, token: _Grant, request: Any) -> None:
         """Revoke the whole grant, whichever of its tokens the client named."""
-        oauth.revoke_by_client(token.token)
+        granted = token.token
+        tokens.revoke_token(granted.uid, Actor(f"token:{granted.name}"), by="client")
 
 
 def _require_resource(request: Any, audience: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any
 
 from django.conf import settings
@@ -73,7 +74,8 @@ def login_wait(request: HttpRequest, name: str, now: datetime | None = None) -> 
     now = now or timezone.now()
     network, hashed = _network_key(client_address(request)), _hash_name(name)
     recent = _recent_attempts(now, _IN, _FAILED)
-    pair = _failures_since_success([one for one in recent if (one.name, one.network) == (hashed, network)])
+    of_pair = (one for one in recent if (one.name, one.network) == (hashed, network))
+    pair = list(takewhile(lambda one: one.failed, of_pair))  # since the last correct password
     counted = [
         (PER_PAIR, pair),
         (PER_ADDRESS, [one for one in recent if one.failed and one.network == network]),
@@ -130,16 +132,6 @@ def _has_signed_in_from(name: str, network: str) -> bool:
 def _network_key(address: str) -> str:
     """Return what counts as one address: for IPv6, the network of one subscriber."""
     return client_network(address) or address
-
-
-def _failures_since_success(attempts: list[_Attempt]) -> list[_Attempt]:
-    """Return the failures since the last correct password."""
-    failed = []
-    for one in attempts:
-        if not one.failed:
-            break
-        failed.append(one)
-    return failed
 
 
 def _hash_name(name: str) -> str:

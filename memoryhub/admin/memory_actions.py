@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -18,7 +19,6 @@ from memoryhub.accounts.clearance import request_actor
 from memoryhub.admin.confirmation import (
     ActionResponse,
     Confirmation,
-    SelectedRow,
     is_confirmed,
     render_confirmation,
     select_rows,
@@ -49,9 +49,9 @@ def _value_form(request: HttpRequest, name: str) -> forms.Form:
 
 
 def _set_value(
-    model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory], name: str
+    name: str, model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]
 ) -> ActionResponse:
-    """Ask for a value, showing the current ones, and set it."""
+    """Ask for a value of the field ``name``, showing the current ones, and set it."""
     rows = select_rows(model_admin, request, queryset, "title", name)
     if not rows:
         return None
@@ -94,38 +94,29 @@ def _show_undo_message(
 
 
 def _value_action(name: str) -> Callable[..., ActionResponse]:
-    @admin.action(description=f"Set {name}…", permissions=["change"])
-    def set_value(
-        model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]
-    ) -> ActionResponse:
-        return _set_value(model_admin, request, queryset, name)
-
-    set_value.__name__ = f"set_{name}"  # the name of the action
-    return set_value
-
-
-def _run_action(
-    model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory], kind: str, done: str
-) -> None:
-    """Run an action that can be undone, without asking first."""
-    rows = select_rows(model_admin, request, queryset, "title")
-    if not rows:
-        return
-    acted = memories.apply_bulk_action(kind, [row.uid for row in rows], request_actor(request))
-    if acted.done:
-        _show_undo_message(model_admin, request, acted, f"{format_count(len(acted.done), 'memory')} {done}.")
-    else:
-        model_admin.message_user(request, f"0 memories {done}.", "WARNING")
-    if left := len(rows) - len(acted.done):
-        model_admin.message_user(request, f"{format_count(left, 'memory')} left unchanged.", "INFO")
+    action = partial(_set_value, name)
+    action.__name__ = f"set_{name}"  # type: ignore[attr-defined]  # the name of the action
+    return admin.action(action, description=f"Set {name}…", permissions=["change"])
 
 
 def _undoable_action(
     kind: str, description: str, done: str, permissions: Sequence[str]
 ) -> Callable[..., None]:
+    """Return an action that does not ask first."""
+
     @admin.action(description=description, permissions=permissions)
     def run(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-        _run_action(model_admin, request, queryset, kind, done)
+        rows = select_rows(model_admin, request, queryset, "title")
+        if not rows:
+            return
+        acted = memories.apply_bulk_action(kind, [row.uid for row in rows], request_actor(request))
+        text = f"{format_count(len(acted.done), 'memory')} {done}."
+        if acted.done:
+            _show_undo_message(model_admin, request, acted, text)
+        else:
+            model_admin.message_user(request, text, "WARNING")
+        if left := len(rows) - len(acted.done):
+            model_admin.message_user(request, f"{format_count(left, 'memory')} left unchanged.", "INFO")
 
     run.__name__ = kind
     return run
@@ -138,21 +129,17 @@ def erase(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet
     if not rows:
         return None
     if not is_confirmed(request):
-        return render_confirmation(model_admin, request, "erase", _erase_question(rows), rows)
+        what = format_count(len(rows), "memory")
+        explanation = (
+            f"{what} will be erased with their versions, labels, file references and facts, also from the "
+            "database file. This cannot be undone. The journal keeps a hash of each."
+        )
+        button = f"Erase {what} permanently"
+        question = Confirmation("Erase permanently", explanation, button, names_all=True, danger=True)
+        return render_confirmation(model_admin, request, "erase", question, rows)
     gone = memories.erase_memories([row.uid for row in rows], request_actor(request))
     model_admin.message_user(request, f"{format_count(len(gone), 'memory')} erased permanently.")
     return None
-
-
-def _erase_question(rows: list[SelectedRow]) -> Confirmation:
-    what = format_count(len(rows), "memory")
-    explanation = (
-        f"{what} will be erased with their versions, labels, file references and facts, also from the "
-        "database file. This cannot be undone. The journal keeps a hash of each."
-    )
-    return Confirmation(
-        "Erase permanently", explanation, f"Erase {what} permanently", names_all=True, danger=True
-    )
 
 
 @admin.action(description="Set a known level…", permissions=["repair"])

@@ -40,17 +40,13 @@ else:
 _RIGHTS_FIELDS = {"groups", "user_permissions", "is_superuser"}  # fields
 
 
-def is_unconfined_superuser(request: HttpRequest) -> bool:
-    """Return whether the user is a superuser who sees every project, since accounts name projects."""
-    user = request.user
-    return bool(user.is_active and user.is_superuser) and not is_confined(user)
-
-
 class SuperusersOnly:
     """Restricts a model to superusers, whatever the permissions."""
 
     def has_module_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return is_unconfined_superuser(request)
+        """Accounts name projects, so a superuser who is confined to some may not see them either."""
+        user = request.user
+        return bool(user.is_active and user.is_superuser) and not is_confined(user)
 
     has_view_permission = has_add_permission = has_module_permission
     has_change_permission = has_delete_permission = has_module_permission
@@ -70,12 +66,10 @@ def unbind(model_admin: Any, request: HttpRequest, queryset: Any) -> None:
     bound = list(queryset.filter(socialaccount__isnull=False).exclude(pk=request.user.pk))
     for person in bound:
         people.unbind_account(person, request.user)
-    model_admin.message_user(request, _unbind_message(bound, queryset.filter(pk=request.user.pk)))
-
-
-def _unbind_message(bound: list[User], own: Any) -> str:
     text = f"Unlinked: {', '.join(map(str, bound)) or 'none of the selected people'}."
-    return f"{text} Your own account can only be unlinked by another administrator." if own.exists() else text
+    if queryset.filter(pk=request.user.pk).exists():
+        text += " Your own account can only be unlinked by another administrator."
+    model_admin.message_user(request, text)
 
 
 class PersonAdmin(SuperusersOnly, _UserAdmin):

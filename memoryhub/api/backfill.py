@@ -16,7 +16,7 @@ from memoryhub.http.authentication import WRITE, ApiRequest
 from memoryhub.http.problems import json_response
 from memoryhub.memories.schemas import Moment, Name, Text, Word
 
-router = Router(tags=["Hooks and past sessions"])
+router = Router(tags=["Hooks and past sessions"], auth=WRITE)
 MAX_EVENTS = 100  # in one request
 MAX_IDS = 5000
 EventId = Annotated[str, Field(min_length=1, max_length=200)]
@@ -50,12 +50,7 @@ class SessionQuestion(BaseModel):
     events: Annotated[list[EventName], Field(max_length=MAX_IDS)] = []
 
 
-@router.post(
-    "/backfills/check",
-    auth=WRITE,
-    response=documented(PastSessionShape),
-    summary="Check a past session",
-)
+@router.post("/backfills/check", response=documented(PastSessionShape), summary="Check a past session")
 def check_past_session(request: ApiRequest, question: SessionQuestion) -> HttpResponse:
     """Returns its project, whether it can be backfilled, and which events are stored. Changes nothing.
 
@@ -72,7 +67,6 @@ def check_past_session(request: ApiRequest, question: SessionQuestion) -> HttpRe
 
 @router.post(
     "/backfills/{run}/events",
-    auth=WRITE,
     response=documented(BackfillResult, errors=(409,)),
     summary="Store events of past sessions",
 )
@@ -107,7 +101,6 @@ def _to_hook_event(one: PastEvent, request: ApiRequest) -> HookEvent:
 
 @router.delete(
     "/backfills/{run}",
-    auth=WRITE,
     response=documented(BackfillUndo, errors=(404,)),
     summary="Undo a backfill",
 )

@@ -257,7 +257,7 @@ def _session_id(hook: Mapping[str, Any]) -> str:
     return session_id
 
 
-router = Router(tags=["Hooks and past sessions"])
+router = Router(tags=["Hooks and past sessions"], auth=WRITE)
 _DELIVERED_ONCE = "A repeated delivery with the same value is ignored."
 
 
@@ -308,7 +308,7 @@ class AgentHookOptions(ClaudeCodeOptions):
     )
 
 
-@router.post("/events", auth=WRITE, response=documented(EventAnswer), summary="Report a session event")
+@router.post("/events", response=documented(EventAnswer), summary="Report a session event")
 def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
     """Runs the handlers of the event. ``context`` is the context block for a prompt, or that of the pinned
     memories at the start of a session, or empty. ``warnings`` says if these exceed their budget."""
@@ -337,12 +337,7 @@ def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
     return json_response({**answer, **({"warnings": result.warnings} if result.warnings else {})})
 
 
-@router.post(
-    "/hooks/claude-code",
-    auth=WRITE,
-    response=documented(dict[str, Any]),
-    summary="Receive a Claude Code hook",
-)
+@router.post("/hooks/claude-code", response=documented(dict[str, Any]), summary="Receive a Claude Code hook")
 def post_claude_code_hook(
     request: ApiRequest, options: Query[ClaudeCodeOptions], hook: Body[dict[str, Any]]
 ) -> HttpResponse:
@@ -350,12 +345,7 @@ def post_claude_code_hook(
     return json_response(handle_hook(hook, request.auth, options))
 
 
-@router.post(
-    "/hooks/{agent}",
-    auth=WRITE,
-    response=documented(dict[str, Any]),
-    summary="Receive a hook of another agent",
-)
+@router.post("/hooks/{agent}", response=documented(dict[str, Any]), summary="Receive a hook of another agent")
 def post_agent_hook(
     request: ApiRequest,
     agent: Literal[tuple(AGENTS)],  # type: ignore[valid-type]

@@ -24,7 +24,7 @@ from memoryhub.memories.schemas import Name, Text
 from memoryhub.models import Extraction, Project
 from memoryhub.security.secrets import CheckTooCostly
 
-router = Router(tags=["Memories"])
+router = Router(tags=["Memories"], auth=WRITE)
 
 
 class MessageIn(BaseModel):
@@ -91,7 +91,6 @@ class ExtractionShape(BaseModel):
 
 @router.post(
     "/extract",
-    auth=WRITE,
     response={202: ExtractionShape, **documented(ExtractionShape, errors=(409,))},
     summary="Extract memories from a conversation",
 )
@@ -122,7 +121,6 @@ def extract(request: ApiRequest, conversation: Conversation) -> HttpResponse:
 
 @router.get(
     "/extract/{id}",
-    auth=WRITE,
     response=documented(ExtractionShape, errors=(404,)),
     summary="Get the results of an extraction",
 )

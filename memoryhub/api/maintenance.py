@@ -110,7 +110,7 @@ def start_maintenance(request: ApiRequest, body: RunRequest) -> HttpResponse:
     """Queues a run within the clearance of the token. Returns 409 while a conflicting run is active."""
     params = {**(body.model_extra or {}), **body.params}
     run = runs.enqueue(body.operation, params, request.auth.actor, dry_run=body.dry_run)
-    return json_response(_serialize_run(run, request.auth.actor), 202)
+    return _run_accepted(run, request)
 
 
 @router.get("/maintenance", response=documented(ListOf[RunShape]), summary="List maintenance runs")

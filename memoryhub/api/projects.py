@@ -169,7 +169,7 @@ def update_project(request: ApiRequest, name: str, patch: ProjectPatch) -> HttpR
     if changes.keys() - {"pause_hours"}:
         request.auth.require(Right.MAINTAIN)
     changed = projects.configure_project(name, request.auth.actor, **changes)
-    return json_response({**_serialize(changed.project), "change": changed.undo})
+    return _with_change(changed)
 
 
 @router.post(
@@ -206,7 +206,7 @@ def project_identities(request: ApiRequest, name: str) -> HttpResponse:
 def rename_project(request: ApiRequest, move: ProjectMoveIn) -> HttpResponse:
     """Renames a project. Memberships, the projects of tokens and saved searches follow. Requires access to
     every project and level."""
-    return _moved(project_changes.rename_project(move.project, move.into, request.auth.actor))
+    return _with_change(project_changes.rename_project(move.project, move.into, request.auth.actor))
 
 
 @router.post(
@@ -218,7 +218,7 @@ def rename_project(request: ApiRequest, move: ProjectMoveIn) -> HttpResponse:
 def merge_projects(request: ApiRequest, move: ProjectMoveIn) -> HttpResponse:
     """Moves everything of a project into another one. Refused while someone may read that one alone.
     Requires access to every project and level."""
-    return _moved(project_changes.merge_projects(move.project, move.into, request.auth.actor))
+    return _with_change(project_changes.merge_projects(move.project, move.into, request.auth.actor))
 
 
 @router.post(
@@ -239,7 +239,7 @@ def split_project(request: ApiRequest, split: ProjectSplitIn) -> HttpResponse:
         identities=split.identities,
         chosen=chosen,
     )
-    return _moved(changed)
+    return _with_change(changed)
 
 
 @router.post(
@@ -257,8 +257,9 @@ def claude_code_status(request: ApiRequest, status: Body[dict[str, Any]]) -> Htt
     )
 
 
-def _moved(change: projects.ProjectChange) -> HttpResponse:
-    return json_response({**_serialize(change.project), "change": change.undo})
+def _with_change(changed: projects.ProjectChange) -> HttpResponse:
+    """Respond with the project and the uid of the change, which undoes it."""
+    return json_response({**_serialize(changed.project), "change": changed.undo})
 
 
 def _serialize(one: Project) -> dict[str, Any]:

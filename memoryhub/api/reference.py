@@ -43,7 +43,10 @@ class Operation:
         self.group: str = described["tags"][0]
         self.paragraphs: list[str] = described.get("description", "").split("\n\n")
         self.needs_token = "security" in described
-        self.parameters = [self._parameter(one) for one in described.get("parameters", [])]
+        self.parameters = [
+            self._field(one["name"], one["schema"], one.get("required", False), one["in"])
+            for one in described.get("parameters", [])
+        ]
         self._accepted: Schema | None = described.get("requestBody", {}).get("content")
 
     @property
@@ -88,11 +91,6 @@ class Operation:
         elif self._accepted is not None:
             parts.append(f"--json {shlex.quote(json.dumps(self._sample(self.body), ensure_ascii=False))}")
         return " \\\n  ".join(parts)
-
-    def _parameter(self, described: Schema) -> Field:
-        return self._field(
-            described["name"], described["schema"], described.get("required", False), described["in"]
-        )
 
     def _field(self, name: str, schema: Schema, is_required: bool, place: str = "") -> Field:
         kind, of = self._type(schema)

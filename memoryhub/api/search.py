@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from django.conf import settings
@@ -32,7 +33,7 @@ from memoryhub.search.snapshots import search_snapshot
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import serialize_entries, sessions_with_counts
 
-router = Router()
+router = Router(auth=READ)
 
 
 class SearchRequest(MemoryFilter, AccessParams):
@@ -81,7 +82,6 @@ class SessionWithTimeline(BaseModel):
 
 @router.get(
     "/search",
-    auth=READ,
     response=documented(SearchResults),
     tags=["Search and recall"],
     summary="Search memories",
@@ -93,7 +93,6 @@ def search_by_query(request: ApiRequest, params: Query[SearchRequest]) -> HttpRe
 
 @router.post(
     "/search",
-    auth=READ,
     response=documented(SearchResults),
     tags=["Search and recall"],
     summary="Search memories",
@@ -140,12 +139,7 @@ def serialize_hits(hits: Sequence[Hit], clearance: Clearance) -> list[dict[str, 
         {
             "memory": memory,
             "score": hit.score,
-            "components": {
-                "match": hit.components.match,
-                "recency": hit.components.recency,
-                "importance": hit.components.importance,
-                "trust": hit.components.trust,
-            },
+            "components": asdict(hit.components),
             "snippet": hit.snippet,
         }
         for hit, memory in zip(hits, memories, strict=True)
@@ -154,7 +148,6 @@ def serialize_hits(hits: Sequence[Hit], clearance: Clearance) -> list[dict[str, 
 
 @router.get(
     "/timeline",
-    auth=READ,
     response=documented(ListOf[EntryShape]),
     tags=["Timeline"],
     summary="Get the timeline",
@@ -171,7 +164,6 @@ def get_timeline(request: ApiRequest, params: Query[TimelineRequest]) -> HttpRes
 
 @router.get(
     "/sessions",
-    auth=READ,
     response=documented(ListOf[SessionShape]),
     tags=["Timeline"],
     summary="List sessions",
@@ -187,7 +179,6 @@ def list_sessions(request: ApiRequest, params: Query[SessionList]) -> HttpRespon
 
 @router.get(
     "/sessions/{path:session_id}",
-    auth=READ,
     response=documented(SessionWithTimeline, errors=(404,)),
     tags=["Timeline"],
     summary="Get a session with its timeline",
@@ -245,7 +236,6 @@ class RecallRequest(MemoryFilter, AccessParams):
 
 @router.post(
     "/recall",
-    auth=READ,
     response=documented(RecallShape),
     tags=["Search and recall"],
     summary="Recall memories within a token budget",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from django.contrib.auth.models import User
 from django.utils import timezone
@@ -101,18 +101,13 @@ def create_check(draft: CheckDraft, actor: Actor) -> MemoryCheck:
     _require_account(actor)
     check = MemoryCheck(owner=actor.owner, created_at=timezone.now())
     with write_transaction():
-        if equal := _find_equal(draft, actor):
-            return equal
+        own = visible_checks(actor.clearance).filter(owner=actor.owner, project=draft.project)
+        for equal in own.filter(prompt=draft.prompt):
+            if to_draft(equal) == draft.model_dump():
+                return cast(MemoryCheck, equal)
         if MemoryCheck.objects.filter(project=draft.project).count() >= MAX_CHECKS:
             raise Conflict(f"the project has {MAX_CHECKS} checks already; delete one first", "project")
         return _save(check, draft, actor, "check_create")
-
-
-def _find_equal(draft: CheckDraft, actor: Actor) -> MemoryCheck | None:
-    own = visible_checks(actor.clearance).filter(
-        owner=actor.owner, project=draft.project, prompt=draft.prompt
-    )
-    return next((check for check in own if to_draft(check) == draft.model_dump()), None)
 
 
 def import_check(

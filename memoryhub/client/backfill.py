@@ -265,7 +265,7 @@ class Backfill:
         if not fresh:
             self.left_out["stored before"] += 1
             return
-        self._count(project, plan)
+        self.projects.setdefault(project, Counter()).update({"sessions": 1, **plan.counts})
         if self.run:
             for batch in _batches(self._events(session, plan, {uid for _, uid in fresh})):
                 self._store(batch, session)
@@ -293,10 +293,6 @@ class Backfill:
             )
             known |= set(answer.known)
         return answer.project, answer.state, known
-
-    def _count(self, project: str, plan: Plan) -> None:
-        counts = self.projects.setdefault(project, Counter())
-        counts.update({"sessions": 1, **plan.counts})
 
     def _events(self, session: PastSession, plan: Plan, wanted: set[str]) -> Iterator[PastEvent]:
         """Yield the events to send: those of the transcript, and a start and an end at its first and last."""

@@ -92,8 +92,10 @@ def remove_json(text: str, entries: Sequence[Entry]) -> tuple[str, list[Entry]]:
     return text, kept
 
 
-def with_line_endings_of(text: str, added: str) -> str:
-    """Return an addition to a text with the line endings of that text."""
+def _adapt_to_end(text: str, added: str) -> str:
+    """Return an addition to a text with a blank line before it, and with the line endings of the text."""
+    end = "\n" if text and not text.endswith("\n") else ""
+    added = end + ("\n" if text.strip() else "") + added
     return added.replace("\n", "\r\n") if "\r\n" in text else added
 
 
@@ -110,10 +112,7 @@ def add_toml(text: str, snippet: str) -> tuple[str, str]:
         existing.update(tables)
     if expected == before:
         return text, ""
-    added = (
-        ("\n" if text and not text.endswith("\n") else "") + ("\n" if text.strip() else "") + f"{snippet}\n"
-    )
-    added = with_line_endings_of(text, added)
+    added = _adapt_to_end(text, f"{snippet}\n")
     if parse_toml(text + added) != expected:
         raise UnusableConfig("the change would alter other settings")
     return text + added, added
@@ -121,24 +120,20 @@ def add_toml(text: str, snippet: str) -> tuple[str, str]:
 
 def remove_toml(text: str, added: str) -> str:
     """Return the text without the addition. Raise UnusableConfig if that has changed since."""
-    if not _has_tables(parse_toml(text), parse_toml(added)):
+    document, tables_by_section = parse_toml(text), parse_toml(added)
+    if all(tables.keys().isdisjoint(document.get(name, {})) for name, tables in tables_by_section.items()):
         return text
     if text.count(added) != 1:
         raise UnusableConfig("the entry has changed since; remove it by hand")
     result = text.replace(added, "")
-    expected = parse_toml(text)
-    for section, tables in parse_toml(added).items():
+    for section, tables in tables_by_section.items():
         for name in tables:
-            del expected[section][name]
-        if not expected[section] and section not in parse_toml(result):
-            del expected[section]
-    if parse_toml(result) != expected:
+            del document[section][name]
+        if not document[section] and section not in parse_toml(result):
+            del document[section]
+    if parse_toml(result) != document:
         raise UnusableConfig("the change would alter other settings")
     return result
-
-
-def _has_tables(document: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    return any(name in document.get(section, {}) for section, tables in wanted.items() for name in tables)
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -308,8 +303,7 @@ def add_guideline(text: str) -> tuple[str, str]:
         return text, ""
     if _BEGIN in text:
         raise UnusableConfig("it has another guideline of memoryhub. Remove it, and run this command again")
-    added = ("\n" if text and not text.endswith("\n") else "") + ("\n" if text.strip() else "") + GUIDELINE
-    added = with_line_endings_of(text, added)
+    added = _adapt_to_end(text, GUIDELINE)
     return text + added, added
 
 

@@ -145,7 +145,9 @@ def run(options: argparse.Namespace) -> int:
     token = ""
     if not options.dry_run:
         token = credentials.find_or_ask_token(options.server)
-        _check_hub(options.server, token)
+        # Fail before any file changes if the hub cannot be reached or refuses the token.
+        with Client(options.server, token) as client:
+            client.search("memoryhub", limit=1)
     print("Agents: " + ", ".join(agent.title for agent in agents))
     states = set(_connect(options, agents))
     if "connected" in states and not options.dry_run:
@@ -333,12 +335,6 @@ def _show(change: Change) -> None:
         lineterm="",
     )
     print("\n".join(make_safe(line) for line in lines))
-
-
-def _check_hub(server: str, token: str) -> None:
-    """Raise the error of a hub that cannot be reached or refuses the token, before any file changes."""
-    with Client(server, token) as client:
-        client.search("memoryhub", limit=1)
 
 
 def _send_test_event(server: str, token: str) -> None:

@@ -250,7 +250,10 @@ def find_changes(block: Block, page: PageShape) -> Changes:
 def _add_reworded(changes: Changes, entry: PageEntryShape, written: str, section: str, text: str) -> None:
     """Add the correction of a reworded line, or the reason why it cannot be reworded."""
     if digest(entry.line) != written:
-        changes.problems.append(_conflict(entry, text))
+        changes.problems.append(
+            f"“{text}” was changed here, and in the hub to “{entry.line}”. "
+            "Write the line as it is in the hub, or reword it there, and run the command again."
+        )
     elif entry.kind == "session":
         changes.problems.append(f"“{entry.line}” comes from a session and cannot be reworded.")
     else:
@@ -267,13 +270,6 @@ def _most_similar(text: str, section: str, missing: Mapping[str, tuple[str, Page
     }
     best = max(ratios, key=ratios.__getitem__, default=None)
     return best if best is not None and ratios[best] >= MIN_SIMILARITY else None
-
-
-def _conflict(entry: PageEntryShape, text: str) -> str:
-    return (
-        f"“{text}” was changed here, and in the hub to “{entry.line}”. "
-        "Write the line as it is in the hub, or reword it there, and run the command again."
-    )
 
 
 def digest(line: str) -> str:
@@ -299,11 +295,8 @@ def replace_block(text: str, block: Block | None, page: PageShape) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     rendered = render_block(page, newline)
     if block:
-        return text[: block.start] + rendered + text[_end_of_mark(text, block.end) :]
+        # The match of the last mark includes a carriage return.
+        end = block.end - 1 if text[block.end - 1 : block.end] == "\r" else block.end
+        return text[: block.start] + rendered + text[end:]
     gap = "" if not text else newline if text.endswith(newline) else newline * 2
     return f"{text}{gap}{rendered}{newline}"
-
-
-def _end_of_mark(text: str, end: int) -> int:
-    """Return the end of the last mark without the carriage return that the match includes."""
-    return end - 1 if text[end - 1 : end] == "\r" else end

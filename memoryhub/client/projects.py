@@ -30,13 +30,6 @@ def _add_own_project(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", nargs="?", help="default: the project of the current folder")
 
 
-def _own_project(client: Client) -> str:
-    """Return the project of the current folder: that of its repository, as for hooks."""
-    folder = str(Path.cwd())
-    answer = client.check_past_session("none", [], cwd=folder, repository=find_repository(folder))
-    return answer.project
-
-
 def add_pause_arguments(parser: argparse.ArgumentParser) -> None:
     _add_own_project(parser)
     parser.add_argument("--hours", type=float, default=1, metavar="N", help="hours from now (default: 1)")
@@ -53,7 +46,11 @@ def add_resume_arguments(parser: argparse.ArgumentParser) -> None:
 def _configure(options: argparse.Namespace, **settings: Unpack[ProjectSettings]) -> int:
     """Change the settings of a project, if any are given, and show its mode."""
     with open_client(options.server) as client:
-        project = options.project or _own_project(client)
+        project = options.project
+        if not project:  # that of the repository of the current folder, as for hooks
+            folder = str(Path.cwd())
+            repository = find_repository(folder)
+            project = client.check_past_session("none", [], cwd=folder, repository=repository).project
         answer = client.project(project)
         if settings:
             answer = client.configure_project(project, **settings)

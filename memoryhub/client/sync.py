@@ -200,25 +200,21 @@ class Sync:
             self._plan_conflict(uid, file, remote, base)
 
     def _plan_pull(self, uid: str, path: str, remote: Document, before: str = "") -> None:
-        text = remote.to_text()
-
         def write() -> None:
-            self.folder.write(path, text, private=remote.sensitivity != LEVELS[0])
+            self._write(path, remote)
             self.state.entries[uid] = Entry(path, remote.digest())
 
-        self.changes.append(Change("from hub", path, write, before, text))
+        self.changes.append(Change("from hub", path, write, before, remote.to_text()))
 
     def _plan_conflict(self, uid: str, file: LocalFile, remote: Document, base: str) -> None:
         if not self._may_send(file):  # nor may its text be shown
             return
-        text = remote.to_text()
 
         def write() -> None:
-            private = remote.sensitivity != LEVELS[0]
-            self.folder.write(conflict_name(file.path), text, private=private)
+            self._write(conflict_name(file.path), remote)
             self.state.entries[uid] = Entry(file.path, base, remote.digest())
 
-        self.changes.append(Change("conflict", file.path, write, file.text, text))
+        self.changes.append(Change("conflict", file.path, write, file.text, remote.to_text()))
 
     def _plan_without_file(self, uid: str, remote: Document, entry: Entry | None) -> None:
         if entry is None or entry.hash != remote.digest():
@@ -325,9 +321,11 @@ class Sync:
     def _store(self, file: LocalFile, memory: MemoryShape) -> None:
         """Write the version of the hub to the file, with its id."""
         document = self._to_document(memory)
-        private = document.sensitivity != LEVELS[0]
-        self.folder.write(file.path, document.to_text(), private=private)
+        self._write(file.path, document)
         self.state.entries[document.id] = Entry(file.path, document.digest())
+
+    def _write(self, path: str, document: Document) -> None:
+        self.folder.write(path, document.to_text(), private=document.sensitivity != LEVELS[0])
 
     def apply(self, *, delete: bool) -> int:
         """Apply the changes, or show them in a dry run. Return 1 if there are conflicts or problems."""

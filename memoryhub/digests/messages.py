@@ -176,20 +176,17 @@ def sign(secret: str, message_id: str, timestamp: str, body: str) -> str:
 
 def slack_text(digest: Digest, content: Content) -> str:
     """Return the digest in Slack's markup. Titles are escaped, so that none makes a link or a mention."""
-    return "\n".join(_slack_lines(digest, content))
-
-
-def _slack_lines(digest: Digest, content: Content) -> Iterator[str]:
     hub = hub_url(digest)
     about = f" in {_slack_escape(digest.project)}" if digest.project else ""
-    yield f"*Memories{about}* {describe_period(digest)}: {content.summary or 'nothing new'}"
+    lines = [f"*Memories{about}* {describe_period(digest)}: {content.summary or 'nothing new'}"]
     for section in content.sections:
-        yield f"*{section.title}*"
+        lines += [f"*{section.title}*"]
         for entry in section.entries:
             project = f" ({_slack_escape(entry.project)})" if entry.project and not digest.project else ""
-            yield f"• <{escape(hub + entry.path, quote=False)}|{_slack_escape(entry.text)}>{project}"
+            lines += [f"• <{escape(hub + entry.path, quote=False)}|{_slack_escape(entry.text)}>{project}"]
         if section.more:
-            yield f"<{escape(hub + section.path, quote=False)}|and {section.more:,} more>"
+            lines += [f"<{escape(hub + section.path, quote=False)}|and {section.more:,} more>"]
+    return "\n".join(lines)
 
 
 def _slack_escape(text: str) -> str:

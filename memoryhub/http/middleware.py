@@ -161,14 +161,12 @@ class UploadLimitMiddleware(_Middleware):
     """
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        if _is_large_form(request) and not _may_upload(request):
-            return render(request, "413.html", status=413)
+        is_form, path = request.content_type in _FORM_TYPES, request.path_info
+        if is_form and declared_length(request) > settings.MEMORYHUB.max_body_bytes:
+            may_upload = path == reverse("import-start") or path.startswith("/api/")
+            if not may_upload:
+                return render(request, "413.html", status=413)
         return self.get_response(request)
-
-
-def _is_large_form(request: HttpRequest) -> bool:
-    is_form = request.content_type in _FORM_TYPES
-    return is_form and declared_length(request) > settings.MEMORYHUB.max_body_bytes
 
 
 _MAX_LENGTH_DIGITS = 18  # of a Content-Length; more are too large in any case, and int() refuses thousands
@@ -180,10 +178,6 @@ def declared_length(request: HttpRequest) -> int:
     if not length.isdecimal():
         return 0
     return int(length) if len(length) <= _MAX_LENGTH_DIGITS else sys.maxsize
-
-
-def _may_upload(request: HttpRequest) -> bool:
-    return request.path_info == reverse("import-start") or request.path_info.startswith("/api/")
 
 
 _HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})

@@ -120,7 +120,9 @@ def configured(reserve: Reserve, max_seconds: float = math.inf) -> Chat | None:
 
     config = LlmSettings.now()
     config = replace(config, timeout_seconds=min(config.timeout_seconds, max_seconds))
-    return create_chat(config, reserve)
+    for problem in find_problems(config):
+        raise ModelError(f"{problem.text}. {problem.fix}")
+    return None if config.provider == "none" else EndpointChat(config, reserve, _shared_pause(config))
 
 
 # Token counts below this share of our estimate, or above this maximum, are implausible.
@@ -271,13 +273,6 @@ class EndpointChat:
             raise
         settle(reply.prompt_tokens, reply.completion_tokens)
         return reply
-
-
-def create_chat(config: LlmSettings, reserve: Reserve) -> Chat | None:
-    """Create the selected model. Raise ModelError if its configuration is invalid."""
-    for problem in find_problems(config):
-        raise ModelError(f"{problem.text}. {problem.fix}")
-    return None if config.provider == "none" else EndpointChat(config, reserve, _shared_pause(config))
 
 
 @lru_cache(maxsize=8)

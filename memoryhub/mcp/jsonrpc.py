@@ -93,10 +93,6 @@ def message_id(item: Any) -> Id | None:
     return value if isinstance(value, str | int) and not isinstance(value, bool) else None
 
 
-def result_message(id: Id, value: dict[str, Any]) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id, "result": value}
-
-
 def error_message(problem: RpcError, id: Id | None = None) -> dict[str, Any]:
     """Return an error response. ``id`` is null if the id of the request is unknown."""
     error: dict[str, Any] = {"code": problem.code, "message": problem.message}

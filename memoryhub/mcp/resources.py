@@ -71,19 +71,15 @@ def list_resources(caller: Caller, cursor: str) -> tuple[list[dict[str, Any]], s
         found |= {(project, part) for project in first}
     names = sorted({project for project, _ in found})
     page = names[:PAGE_SIZE]
-    resources = [
-        _describe(f"{part.capitalize()} of {project}", _PROJECT_PARTS[part], uri=_project_uri(project, part))
-        for project, part in sorted(found)
-        if project in page
-    ]
+    resources = []
+    for project, part in sorted(found):
+        if project in page:
+            uri = f"{_SCHEME}://{_PROJECT}/{quote(project, safe='')}/{part}"
+            resources.append(_describe(f"{part.capitalize()} of {project}", _PROJECT_PARTS[part], uri=uri))
     if not cursor and rows["facts"].filter(project="").exists():
         name, text = "Facts without a project", _PROJECT_PARTS["facts"]
         resources.insert(0, _describe(name, text, uri=FACTS_WITHOUT_PROJECT))
     return resources, page[-1] if len(names) > PAGE_SIZE else ""
-
-
-def _project_uri(project: str, part: str) -> str:
-    return f"{_SCHEME}://{_PROJECT}/{quote(project, safe='')}/{part}"
 
 
 def _describe(name: str, description: str, **address: str) -> dict[str, Any]:

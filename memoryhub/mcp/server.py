@@ -132,14 +132,17 @@ class Server:
     def answer(self, request: Request, stateless: bool) -> dict[str, Any]:
         """Return the response to a request."""
         try:
-            result = self._stateless(request) if stateless else self._after_handshake(request)
+            if stateless:
+                result = self._stateless(request)
+            else:
+                result = _find_method(_HANDSHAKE_METHODS, request)(self, request.params)
         except RpcError as problem:
             return jsonrpc.error_message(problem, request.id)
         except Exception:
             logger.exception("%s %s %s", self.reference, self.toolset.name, request.method)
             unexpected = RpcError(INTERNAL_ERROR, f"internal error; the log has it as {self.reference}")
             return jsonrpc.error_message(unexpected, request.id)
-        return jsonrpc.result_message(request.id, result)
+        return {"jsonrpc": "2.0", "id": request.id, "result": result}
 
     def answer_batch(self, items: list[Any]) -> list[dict[str, Any]]:
         """Return the responses to the requests of a batch; RpcError for an invalid batch."""
@@ -160,9 +163,6 @@ class Server:
             refusal = RpcError(INVALID_REQUEST, "initialize cannot be part of an array; send it alone")
             return jsonrpc.error_message(refusal, message.id)
         return self.answer(message, stateless=False)
-
-    def _after_handshake(self, request: Request) -> dict[str, Any]:
-        return _find_method(_HANDSHAKE_METHODS, request)(self, request.params)
 
     def _stateless(self, request: Request) -> dict[str, Any]:
         require_version(request)

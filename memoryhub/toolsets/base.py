@@ -35,14 +35,10 @@ def build_schema(arguments: type[BaseModel], *, nulls: bool) -> dict[str, Any]:
     for name in ("title", "description"):
         schema.pop(name, None)
     result = {"properties": {}, **_inline_references(schema, definitions, nulls)}
-    result["properties"] = _order_properties(result["properties"], result.get("required", []))
-    return result
-
-
-def _order_properties(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    """Order properties: required ones first, ``allow_…`` last."""
+    properties, required = result["properties"], result.get("required", [])
     names = sorted(properties, key=lambda name: (name not in required, name.startswith("allow_")))
-    return {name: properties[name] for name in names}
+    result["properties"] = {name: properties[name] for name in names}
+    return result
 
 
 def _inline_references(schema: dict[str, Any], definitions: dict[str, Any], nulls: bool) -> dict[str, Any]:

@@ -259,14 +259,10 @@ def _require_value(value: str, name: str, action: str) -> None:
 def _problem(messages: dict[str, tuple[str, str]], code: str) -> Problem:
     """Return a problem from the title and the hint of each field."""
     detail = "; ".join(f"{title}: {hint}" for title, hint in messages.values())
-    errors = [field_error(name, _to_field_message(hint)) for name, (_, hint) in messages.items()]
+    # Like the messages of other fields: no backquotes, lower case.
+    hints = {name: hint.replace("`", "") for name, (_, hint) in messages.items()}
+    errors = [field_error(name, hint[:1].lower() + hint[1:]) for name, hint in hints.items()]
     return Problem(422, code, detail, errors)
-
-
-def _to_field_message(hint: str) -> str:
-    """Format a hint like the messages of other fields: no backquotes, lower case."""
-    plain = hint.replace("`", "")
-    return plain[:1].lower() + plain[1:]
 
 
 def to_argument_problem(error: ValidationError) -> Problem:

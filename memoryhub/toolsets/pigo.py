@@ -19,7 +19,7 @@ from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.versions import load_snapshot
 from memoryhub.search.fallback import SimilarMemory, search_earlier, search_with_fallback
 from memoryhub.toolsets import results
-from memoryhub.toolsets.base import Id, ToolArguments, ToolOutcome, Toolset, unknown_arguments
+from memoryhub.toolsets.base import IdArguments, ToolArguments, ToolOutcome, Toolset, unknown_arguments
 from memoryhub.transfer.formats.pigo import TYPE_BY_CATEGORY
 
 DEFAULT_TOP_K = 5
@@ -69,10 +69,6 @@ class RememberArguments(ToolArguments):
     sensitivity: Sensitivity = Field(Sensitivity.PUBLIC, description="Level: public, private or secret.")
     session_id: Name = Field("", description="Session in which it was created.")
     ttl_days: TtlDays | None = Field(None, description="Days until it expires; default: never.")
-
-
-class ForgetArguments(ToolArguments):
-    id: Id
 
 
 PIGO = Toolset(
@@ -133,7 +129,7 @@ def memory_remember(caller: Caller, args: RememberArguments) -> ToolOutcome:
 
 
 @PIGO.tool(Right.WRITE, destructive=True)
-def memory_forget(caller: Caller, args: ForgetArguments) -> dict[str, Any]:
+def memory_forget(caller: Caller, args: IdArguments) -> dict[str, Any]:
     """Delete a memory by its id, when it is outdated or wrong. A person can restore it from the trash."""
     return results.trash_memory(args.id, caller.actor)
 

@@ -53,6 +53,8 @@ def _memories_field(label: str) -> LinesField:
 class CheckForm(PlainForm):
     """The fields of :class:`CheckDraft`."""
 
+    ids = "for_%s"
+
     prompt = TextField(
         required=True,
         strip=True,
@@ -73,9 +75,6 @@ class CheckForm(PlainForm):
         choices=[("", "None"), ("private", "Private or secret"), ("secret", "Secret")],
     )
     enabled = forms.BooleanField(required=False, initial=True, label="Run it daily and after maintenance")
-
-    def __init__(self, data: Any = None, **options: Any) -> None:
-        super().__init__(data, auto_id="for_%s", **options)
 
     def clean(self) -> dict[str, Any]:
         if not any(self.data.get(name) or self.cleaned_data.get(name) for name in checks.EXPECTATIONS):

@@ -96,6 +96,8 @@ WITHHELD_TEXTS = {
 class RecallTestForm(PlainForm):
     """The parameters of ``POST /api/v1/inject``."""
 
+    ids = "for_%s"
+
     prompt = TextField(
         required=True,
         strip=True,
@@ -105,13 +107,20 @@ class RecallTestForm(PlainForm):
     )
     project = ProjectField(help_text="Team memories and memories without a project are included.")
     session_id = WordField(label="Session", help_text="Memories that it received recently are not repeated.")
-    token_budget = forms.IntegerField(min_value=0, max_value=100_000, required=False, label="Maximum tokens")
-    max_count = forms.IntegerField(min_value=0, max_value=100, required=False, label="Maximum memories")
-
-    def __init__(self, data: Any = None, initial: dict[str, Any] | None = None) -> None:
-        config = settings.MEMORYHUB
-        defaults = {"token_budget": config.token_budget, "max_count": config.max_inject_count}
-        super().__init__(data, auto_id="for_%s", initial=defaults | (initial or {}))
+    token_budget = forms.IntegerField(
+        min_value=0,
+        max_value=100_000,
+        required=False,
+        label="Maximum tokens",
+        initial=lambda: settings.MEMORYHUB.token_budget,
+    )
+    max_count = forms.IntegerField(
+        min_value=0,
+        max_value=100,
+        required=False,
+        label="Maximum memories",
+        initial=lambda: settings.MEMORYHUB.max_inject_count,
+    )
 
     def to_injection_request(self) -> InjectionRequest:
         """Request every level: the clearance of the person limits them."""
@@ -268,34 +277,30 @@ def render_refusal(request: HtmxHttpRequest, form: forms.Form, error: str = "") 
 class ThresholdForm(PlainForm):
     """Other values of the settings of an injection."""
 
+    ids = "for_%s"
+
     min_score = forms.FloatField(
         label="Minimum score",
         min_value=0,
         max_value=1,
         widget=forms.NumberInput(attrs={"step": "any"}),
+        initial=lambda: settings.MEMORYHUB.injection_min_score,
         help_text="Nothing below this score is injected. Setting: injection_min_score",
     )
     max_count = forms.IntegerField(
         label="Maximum memories",
         min_value=0,
         max_value=100,
+        initial=lambda: settings.MEMORYHUB.max_inject_count,
         help_text="Memories in one block. Setting: max_inject_count",
     )
     token_budget = forms.IntegerField(
         label="Maximum tokens",
         min_value=0,
         max_value=100_000,
+        initial=lambda: settings.MEMORYHUB.token_budget,
         help_text="Tokens of one block. Setting: token_budget",
     )
-
-    def __init__(self, data: Any = None) -> None:
-        config = settings.MEMORYHUB
-        initial = {
-            "min_score": config.injection_min_score,
-            "max_count": config.max_inject_count,
-            "token_budget": config.token_budget,
-        }
-        super().__init__(data, auto_id="for_%s", initial=initial)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -45,7 +45,6 @@ from memoryhub.web.runs import (
     can_start_run,
     count_changes,
     count_losses,
-    filled_values,
     form_fields,
 )
 
@@ -64,7 +63,8 @@ class RunForm(PlainForm):
 
     def params(self) -> dict[str, Any]:
         """Return the given parameters of a valid form."""
-        return filled_values(self.cleaned_data)
+        given = self.cleaned_data.items()
+        return {name: value for name, value in given if value not in (None, "") and value is not False}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from django import forms
@@ -275,11 +275,6 @@ def form_fields(params: type[BaseModel]) -> dict[str, forms.Field]:
     """Return an optional field for each parameter."""
     properties = params.model_json_schema()["properties"]
     return {name: _form_field(name, _unwrap_optional(spec)) for name, spec in properties.items()}
-
-
-def filled_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cleaned values that are not empty."""
-    return {name: value for name, value in values.items() if value not in (None, "") and value is not False}
 
 
 def _unwrap_optional(spec: dict[str, Any]) -> dict[str, Any]:

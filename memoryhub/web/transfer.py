@@ -126,9 +126,12 @@ class ImportChoices(PlainForm):
 class ExportForm(PlainForm):
     """The format and the contents of an export."""
 
+    ids = "export_%s"
+
     format = forms.ChoiceField(
         required=False,
         label="Format",
+        initial=OWN_FORMAT,
         choices=lambda: [(writer.name, writer.label) for writer in WRITERS.values()],
     )
     project = _project_field("Leave empty for all projects.")
@@ -137,9 +140,6 @@ class ExportForm(PlainForm):
         label="Include history",
         help_text="Adds trash, versions, facts, sessions and the journal. For memoryhub's own format only.",
     )
-
-    def __init__(self, data: Any = None) -> None:
-        super().__init__(data, auto_id="export_%s", initial={"format": OWN_FORMAT})
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

@@ -235,7 +235,9 @@ class Command(StoreCommand):
                 f"… and {format_count(self.errors - self.options['show_errors'], 'more error')}"
             )
         verb = "Would import" if self.options["dry_run"] else "Imported"
-        outcomes = ", ".join(f"{n:,} {outcome}" for outcome, n in self._outcomes().items())
+        # The usual outcomes are listed even if they are 0.
+        counted = {**dict.fromkeys(("created", "refreshed", "updated"), 0), **tally.outcomes}
+        outcomes = ", ".join(f"{n:,} {outcome}" for outcome, n in counted.items())
         stored = format_count(tally.stored, "memory")
         self.stdout.write(f"{verb} {stored} in {took:.1f} s: {outcomes}, {tally.failed:,} failed")
         for kind, counts in tally.others.items():
@@ -274,10 +276,6 @@ class Command(StoreCommand):
         if tally.in_trash:
             memories = format_count(tally.in_trash, "memory")
             yield f"{memories} in the trash or expired in the file: the same here"
-
-    def _outcomes(self) -> dict[str, int]:
-        """Return the count of each outcome. The three usual ones are included even if they are 0."""
-        return {**dict.fromkeys(("created", "refreshed", "updated"), 0), **self.tally.outcomes}
 
     def _warn_of_cap(self) -> None:
         over = find_projects_over_cap(self.tally.created_in, Memory.objects.all(), self.options["dry_run"])

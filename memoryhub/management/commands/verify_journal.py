@@ -30,7 +30,10 @@ class Command(StoreCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        acknowledged = self._acknowledge() if options["acknowledge_loss"] else None
+        acknowledged = None
+        if options["acknowledge_loss"]:
+            with write_transaction():
+                acknowledged = journal.acknowledge_loss(operator())
         chain, mirror, loss = verification.verify_chain(), verification.compare_mirror(), journal.pending()
         ok = chain.ok and mirror.ok and loss is None
         if options["json"]:
@@ -44,10 +47,6 @@ class Command(StoreCommand):
             self._report(chain, mirror)
         if not ok:
             raise CommandError("the journal is not intact")
-
-    def _acknowledge(self) -> journal.Loss | None:
-        with write_transaction():
-            return journal.acknowledge_loss(operator())
 
     def _report_loss(
         self, loss: journal.Loss | None, acknowledged: journal.Loss | None, *, wanted: bool

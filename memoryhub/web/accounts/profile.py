@@ -166,6 +166,8 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
     role_name = user_role(user)
     factors = second_factors.list_second_factors(user)
     identity = identities.find_identity(user)
+    all_sessions = sign_in.list_sessions(request)
+    sessions, numbers = numbered_page(request, all_sessions, SESSIONS_PER_PAGE)
     context: dict[str, Any] = {
         "role": next((role for role in ROLES if role.name == role_name), None),
         "project_levels": _project_levels(user),
@@ -180,7 +182,9 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
         "tokens": _tokens_with_results(request),
         "grants": own_tokens(request).filter(client__isnull=False).select_related("client")[:MAX_TOKENS],
         "apps": _approved_apps(user),
-        **_sessions_context(request),
+        "sessions": sessions,
+        "sessions_count": len(all_sessions),
+        **numbers,
         "wrong": next(iter(forms), ""),
     }
     return render(request, "you/page.html", context, status=422 if forms else 200)
@@ -200,13 +204,6 @@ def _approved_apps(user: User) -> QuerySet[OAuthClient] | None:
     if not user.has_perm(CHANGE_TOKEN):
         return None
     return oauth.usable_clients().filter(approved_at__isnull=False)[:MAX_TOKENS]
-
-
-def _sessions_context(request: HttpRequest) -> dict[str, Any]:
-    """Return one page of the user's sessions."""
-    sessions = sign_in.list_sessions(request)
-    shown, numbers = numbered_page(request, sessions, SESSIONS_PER_PAGE)
-    return {"sessions": shown, "sessions_count": len(sessions), **numbers}
 
 
 def _project_levels(user: User) -> list[tuple[str, list[str]]] | None:

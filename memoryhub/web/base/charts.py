@@ -197,9 +197,8 @@ def over_time(rows: Sequence[tuple[date, str, int]], days: tuple[date, date] | N
     if days:
         bars[0] = replace(bars[0], first=first)  # earlier days of its week or month were not counted
     numbers = _day_numbers(starts, slot) if step == _DAY else []
-    return Chart(
-        step, totals.total(), bars, types, _time_labels(starts, step, slot), numbers, _count_labels(ceiling)
-    )
+    across = _time_labels(starts, step, slot)
+    return Chart(step, totals.total(), bars, types, across, numbers, _count_labels(ceiling))
 
 
 def _step_for_span(days: int) -> str:

@@ -44,10 +44,15 @@ def parse_aware_datetime(text: str) -> datetime | None:
 
 
 class PlainForm(forms.Form):
-    """A form with labels without a colon, which shows a refusal of the store at the field that it names."""
+    """A form with labels without a colon, which shows a refusal of the store at the field that it names.
+
+    ``ids``: the pattern of the HTML ids of its fields, which differ between the forms of a page.
+    """
+
+    ids = "id_%s"
 
     def __init__(self, data: Mapping[str, Any] | None = None, **options: Any) -> None:
-        super().__init__(data, label_suffix="", **options)
+        super().__init__(data, **{"label_suffix": "", "auto_id": self.ids, **options})
 
     def submit(self, action: Callable[[], T]) -> T | None:
         """Return the result of an action with valid values; None if they are invalid, or the store refuses.
@@ -211,8 +216,7 @@ class PredicateField(WordField):
 class ListFilter(PlainForm):
     """A form whose data is the query string."""
 
-    def __init__(self, data: Mapping[str, Any]) -> None:
-        super().__init__(data, auto_id="by_%s")
+    ids = "by_%s"
 
     def full_clean(self) -> None:
         """Show an invalid date or number in a text input: a typed input would be empty."""

@@ -61,10 +61,9 @@ class PageMiddleware(LoginRequiredMiddleware):
             return Redirect(request.get_full_path(force_append_slash=True))
         if isinstance(response, HttpResponseNotAllowed) and _is_page_or_admin(request):
             mark_as_page(request)
-            headers = {"Allow": response["Allow"]}
-            response = HttpResponse(
-                render_to_string("405.html", request=request), status=405, headers=headers
-            )
+            page = render(request, "405.html", status=405)
+            page.headers["Allow"] = response["Allow"]
+            response = page
         if getattr(request, "is_page", False):
             patch_cache_control(response, private=True, no_store=True)
             # The same URL returns a page or a fragment of it.

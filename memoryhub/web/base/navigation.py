@@ -175,7 +175,6 @@ def navigation_links(user: Any, path: str) -> list[NavigationLink]:
             NavigationLink(one.url_name, one.text, one.href, _mark(one, path) if one == current else "")
             for one in below
         ]
-
         links.append(
             NavigationLink(
                 section.name, section.text, pages[0].href, own_mark if is_here else "", section.icon, shown

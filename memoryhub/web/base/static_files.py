@@ -83,14 +83,10 @@ def _bundle_url(names: str, kind: str) -> str:
 
 
 def _build(names: tuple[str, ...], kind: str) -> Bundle:
-    body = b"\n".join(_read(path) for path in _paths(names, kind))
-    return Bundle(body, hashlib.sha256(body).hexdigest()[:10])
-
-
-def _paths(names: tuple[str, ...], kind: str) -> list[str]:
     lists = (FEATURES[name].styles if kind == "css" else FEATURES[name].scripts for name in names)
     paths = dict.fromkeys(f"{kind}/{file}.{kind}" for files in lists for file in files.split())
-    return [_HTMX if path == "js/htmx.js" else path for path in paths]
+    body = b"\n".join(_read(_HTMX if path == "js/htmx.js" else path) for path in paths)
+    return Bundle(body, hashlib.sha256(body).hexdigest()[:10])
 
 
 _build_once = lru_cache(maxsize=256)(_build)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
@@ -50,7 +49,9 @@ def facts(request: HttpRequest) -> HttpResponse:
     """List the facts. POST stores a new one."""
     if request.method == "POST":
         return _add_fact(request)
-    return _render_table(request, FactForm(None, full_clearance(request), initial=_initial_values(request)))
+    prefilled = _PREFILLED_FIELDS if "add" in request.GET else ()
+    initial = {name: request.GET[name] for name in prefilled if request.GET.get(name)}
+    return _render_table(request, FactForm(None, full_clearance(request), initial=initial))
 
 
 @permission_required(ADD_FACT, raise_exception=True)
@@ -70,13 +71,6 @@ def _hidden_level_hint(request: HttpRequest, fact: Fact) -> str:
     if request_clearance(request).allows(fact.project, fact.sensitivity):
         return ""
     return f" It is {fact.sensitivity}: show {fact.sensitivity} memories in the Visibility menu to see it."
-
-
-def _initial_values(request: HttpRequest) -> dict[str, Any]:
-    """Return the values that an address with ``add`` fills into the form."""
-    if "add" not in request.GET:
-        return {}
-    return {name: request.GET[name] for name in _PREFILLED_FIELDS if request.GET.get(name)}
 
 
 def _render_table(request: HttpRequest, add: FactForm, status: int = 200) -> HttpResponse:

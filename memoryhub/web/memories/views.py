@@ -119,10 +119,12 @@ def _ordered_page(request: HttpRequest, memories: MemoryQuerySet, column: str) -
 
 
 def _search_context(request: HttpRequest, form: MemoryListFilter, clearance: Clearance) -> dict[str, Any]:
-    text, column, moment = form.value("q"), form.column(), form.moment()
-    memories, lowest, size = form.select(clearance), form.lowest_score(), settings.MEMORYHUB.search_limit
-    column, size = ("", size) if moment else (column, 0 if column else size)
+    """Return a page of the results by relevance, or by a column; those of the past only by relevance."""
+    text, moment, lowest = form.value("q"), form.moment(), form.lowest_score()
+    memories = form.select(clearance)
     snapshot = load_snapshot(form.wanted(), clearance, moment) if moment else None
+    column = "" if moment else form.column()
+    size = 0 if column else settings.MEMORYHUB.search_limit
 
     def search(number: int) -> SearchResults:
         options: dict[str, Any] = {"min_score": lowest, "snippets": False, "limit": size}
@@ -132,7 +134,6 @@ def _search_context(request: HttpRequest, form: MemoryListFilter, clearance: Cle
         return search_snapshot(snapshot, text, **options)
 
     results, number = _find_page(request.GET.get("page", ""), search, size)
-    notes = {hit.memory.pk: _note(hit.memory, snapshot) for hit in results.hits} if snapshot else {}
     # A failure of semantic search is shown only if an embedding provider is configured.
     failure = results.failure if settings.MEMORYHUB.embeddings != "none" else ""
     context = {"results": results, "total": results.total, "floor": lowest, "past": moment}
@@ -145,10 +146,10 @@ def _search_context(request: HttpRequest, form: MemoryListFilter, clearance: Cle
         listed = _ordered_page(request, found, column)
         listed["items"] = [ListItem(memory, *_highlight(query, memory)) for memory in listed["page"].items]
     else:
-        last = -(-results.total // settings.MEMORYHUB.search_limit)
+        last = -(-results.total // size)
         listed = {"number": number, "last": last, "is_one_page": last == 1}
         listed["items"] = [
-            ListItem(hit.memory, *_highlight(query, hit.memory), hit, notes.get(hit.memory.pk, ""))
+            ListItem(hit.memory, *_highlight(query, hit.memory), hit, _note(hit.memory, snapshot))
             for hit in results.hits
         ]
     return {
@@ -169,8 +170,10 @@ def _find_page(typed: str, search: Callable[[int], SearchResults], size: int) ->
     return results, number
 
 
-def _note(memory: Memory, snapshot: Snapshot) -> str:
-    """Return what happened to a memory since."""
+def _note(memory: Memory, snapshot: Snapshot | None) -> str:
+    """Return what happened to a memory since the moment of the snapshot."""
+    if snapshot is None:
+        return ""
     if memory.deleted_at is not None:
         return "in the trash today"
     if memory.is_expired(now()):

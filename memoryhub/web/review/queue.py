@@ -130,7 +130,13 @@ def count_by_tab(request: HttpRequest, reader: Reviewer, project: str = "") -> d
         reader,
         project,
     )
-    waiting = count_waiting_for_approval(request, project)
+    waiting = cached_until_change(
+        request,
+        "waiting-for-approval",
+        clearance,
+        lambda: waiting_memories(clearance, project).count(),
+        project,
+    )
     return {**counts, CONTRADICTIONS: count_contradictions(request, project), WAITING: waiting}
 
 
@@ -158,17 +164,6 @@ def waiting_memories(clearance: Clearance, project: str = "") -> MemoryQuerySet:
     """Return the memories that wait for approval, the oldest first."""
     waiting = Memory.objects.waiting(clearance).live().order_by("pk")
     return waiting.filter(project=project) if project else waiting
-
-
-def count_waiting_for_approval(request: HttpRequest, project: str) -> int:
-    clearance = request_clearance(request)
-    return cached_until_change(
-        request,
-        "waiting-for-approval",
-        clearance,
-        lambda: waiting_memories(clearance, project).count(),
-        project,
-    )
 
 
 def badge_text(request: HttpRequest) -> str:
