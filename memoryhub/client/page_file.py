@@ -28,7 +28,9 @@ from memoryhub.core.text import collapse_whitespace, shorten
 MAX_FILE_BYTES = 5_000_000
 MIN_SIMILARITY = 0.4  # of a reworded line; less is a removed line and a new one
 _ID_CHARS, _DIGEST_CHARS = 8, 6
-_BEGIN = re.compile(r"(?:^|(?<=^\ufeff))<!-- memoryhub:begin(?P<values>[^\r\n]*?) *-->[ \t]*\r?$", re.M)
+_BEGIN = re.compile(
+    r"(?:^|(?<=^\ufeff))<!-- memoryhub:begin(?P<values>(?:[^\r\n]*[^\r\n ])?) *-->[ \t]*\r?$", re.M
+)
 _END = re.compile(r"^<!-- memoryhub:end -->[ \t]*\r?$", re.M)
 _MARK = re.compile(r"<!--\s*memoryhub:(?:begin|end)")
 _VALUES = re.compile(r'(?: project="(?P<project>[^"]*)")?(?: lines="(?P<lines>[\w: -]*)")?')

@@ -16,7 +16,7 @@ from memoryhub.capture.classification import strip_generated_lines
 from memoryhub.capture.code_lines import view_file
 from memoryhub.capture.events import reduce_call
 from memoryhub.capture.observation import MAX_OUTPUT, observe, output_text, parse_commit_message
-from memoryhub.capture.statements import extract_findings
+from memoryhub.capture.statements import extract_findings, extract_reason_comments
 from memoryhub.http.authentication import Caller
 from memoryhub.models import Event
 from tests.cases import each
@@ -130,12 +130,20 @@ def test_event_api_validates_types_strictly(bot):
         "git commit -F - <<'END'\n{}\nEND",
         "git commit -m '{}x'",
         "git commit {}",
+        "git commit -F - <<{}\n{}",
+        "git{}x",
     ],
 )
-@pytest.mark.parametrize("part", ["\n", "\n ", " ", "-aF - <<", "-m 'a' "])
+@pytest.mark.parametrize("part", ["\n", "\n ", " ", "a", " -c", "git -c ", "-aF - <<", "-m 'a' "])
 def test_commit_message_of_a_hostile_command_takes_linear_time(command, part):
     short, long = (command.replace("{}", part * (length // len(part))) for length in (1000, 8000))
     assert cost_ratio(parse_commit_message, long, short, enough=16) <= 16
+
+
+@pytest.mark.parametrize("part", [" ", "* ", "*", "*/ "])
+def test_comments_of_a_hostile_line_are_read_in_linear_time(part):
+    short, long = (f"# a{part * (length // len(part))}a" for length in (1000, 8000))
+    assert cost_ratio(lambda line: extract_reason_comments(line, ""), long, short, enough=16) <= 16
 
 
 @pytest.mark.parametrize("part", [" ", "\t", "\n", " \n"])

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from memoryhub.api.schemas import PageShape
 from memoryhub.client import Client
+from memoryhub.client.page_file import PageFileError, find_block
 from memoryhub.models import Fact, Memory, Project
+from tests.cost import cost_ratio, repeat
 
 Run = Callable[..., int]
 INTRODUCTION = "# Shop\r\n\r\nRead this first.\t\r\n"
@@ -188,6 +191,14 @@ def test_broken_block_is_refused(
     assert message in capsys.readouterr().err
     assert path.read_bytes() == before
     assert not Memory.objects.exists()
+
+
+def test_mark_with_many_blanks_is_read_in_linear_time() -> None:
+    def refuse(rest: str) -> None:
+        with pytest.raises(PageFileError):
+            find_block(f"<!-- memoryhub:begin{rest}", "shop", PageShape.model_construct())
+
+    assert cost_ratio(refuse, " " * 20_000, repeat("word ", 20_000), 4) < 10
 
 
 def test_lines_without_a_word_are_not_stored(write: Run, path: Path, decisions: list[Memory]) -> None:

@@ -152,6 +152,10 @@ class TestBounds:
         ordinary = ordinary_text(12_000)
         assert cost_ratio(convert, repeat(part, 12_000), ordinary, enough=5) <= 5
 
+    def test_long_word_after_a_code_fence_takes_linear_time(self) -> None:
+        hostile = "a ```" + "a" * 12_000
+        assert cost_ratio(to_plain_text.__wrapped__, hostile, ordinary_text(12_000), enough=5) <= 5
+
     @pytest.mark.slow
     @given(st.lists(st.sampled_from([*COSTLY_PARTS, *"*_~`[]()!<>&|#-\n\\ a"]), min_size=1, max_size=6))
     @settings(max_examples=60, deadline=None)

@@ -291,7 +291,7 @@ _MARKS = re.compile(r"[*_`~\[#>|\\&]|^[ \t]*(?:[-+=]|\d+[.)])|^(?: {4}|\t)", re.
 _TABLE_RULE = re.compile(r"^[ \t]*[|:-](?=[^|\n]*\|)[|: \t-]*$", re.MULTILINE)
 # Titles are cut to a length, so the end of a mark or of a URL may be missing.
 _CUT_LINK = re.compile(r"\[([^\[\]\n]*)\]\([^()\s]*(?=…\Z)")
-_CUT_MARK = re.compile(r"(?<![\w*`])(?:\*\*|```[\w+-]*|`)(?=[^\W_]| )([^*`…]*…)\Z")
+_CUT_MARK = re.compile(r"(?<![\w*`])(?:\*\*|```(?=[^*`…]*…\Z)[\w+-]*|`)(?=[^\W_]| )([^*`…]*…)\Z")
 
 
 @lru_cache(maxsize=1000)
