@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -93,10 +94,10 @@ class _Findings(NamedTuple):
 
 
 class _Check:
-    """When the last check of this process began, and what the one before it found."""
+    """When the check that runs in this process began, and what the one before it found."""
 
     def __init__(self) -> None:
-        self.lock, self.began_at = threading.Lock(), 0.0
+        self.lock, self.began_at = threading.Lock(), math.inf
         self.found = _Findings([field_error("database", "the store is being checked for the first time")], [])
 
 
@@ -123,6 +124,7 @@ def _check_store() -> _Findings:
         check.found = _Findings(errors, [] if errors else _find_warnings())
         return check.found
     finally:
+        check.began_at = math.inf
         check.lock.release()
 
 

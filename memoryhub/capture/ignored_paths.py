@@ -20,7 +20,7 @@ from memoryhub.memories.errors import StoreError
 
 MAX_PATTERNS_CHARS = 10_000
 # To match a pattern takes exponentially longer with its wildcards, and agents send any text as a path.
-MAX_WILDCARDS = 3  # ** in a pattern, and * in its names with several
+MAX_WILDCARDS = 3  # ** in a pattern, and * in the names that have more than one
 MAX_COSTLY_PATTERNS = 30  # with several wildcards between their ends
 MAX_SECONDS = 1.0  # of processor time for the paths of one call
 MAX_NAME_CHARS, MAX_FOLDERS = 255, 100  # of a path; a longer name is no file
@@ -75,7 +75,7 @@ def check_patterns(patterns: str) -> str:
         if line.startswith("#"):
             continue
         if _has_many_wildcards(line):
-            most = f"{MAX_WILDCARDS} ** in a pattern, and {MAX_WILDCARDS} * in names with several"
+            most = f"{MAX_WILDCARDS} **, and {MAX_WILDCARDS} * in the names that have more than one"
             problem = f"line {number} has too many wildcards; use at most {most}"
             raise StoreError(problem, "ignored_paths")
         costly += _count_wildcards(line.removeprefix("**/").removesuffix("/**")) > 1
@@ -86,7 +86,7 @@ def check_patterns(patterns: str) -> str:
 
 
 def _has_many_wildcards(pattern: str) -> bool:
-    """Whether a pattern is costly. A single ``*`` between two slashes is not."""
+    """Whether a pattern takes too long to match. A name with a single ``*`` is fast."""
     names = pattern.split("/")
     stars = [_count_wildcards(name) for name in names if name != "**"]
     return max(names.count("**"), sum(count for count in stars if count > 1)) > MAX_WILDCARDS
@@ -126,9 +126,18 @@ class IgnoredPaths:
         return bool(self.patterns)
 
     def matches(self, path: str) -> bool:
-        """Whether a file or folder is ignored. A pattern like ``secrets/`` matches folders alone."""
-        paths = self._relative_paths(path.removeprefix("file://"))
-        return any(self._matches_relative(one) for one in paths)
+        """Whether a file or folder is ignored. A pattern like ``secrets/`` matches folders alone.
+
+        Of a long path, only the beginning and the end are matched. A text with a long name is no path.
+        """
+        path = posixpath.normpath(path.removeprefix("file://").replace("\\", "/"))
+        names = path.split("/")
+        if max(map(len, names)) > MAX_NAME_CHARS:
+            return False
+        start = "/".join(names[:MAX_FOLDERS])[:MAX_PATH_CHARS]
+        end = "/".join(names[-MAX_FOLDERS:])[-MAX_PATH_CHARS:]
+        parts = {path} if start == end else {start.rpartition("/")[0], end}
+        return any(self._matches_relative(one) for part in parts for one in self._relative_paths(part))
 
     def _matches_relative(self, path: str) -> bool:
         if self._limit.left <= 0:
@@ -140,13 +149,9 @@ class IgnoredPaths:
     def _relative_paths(self, path: str) -> set[str]:
         """Return the path relative to each working folder, and to the folder with the name of the project.
 
-        A path outside of them is relative to the root. Empty for a text that cannot be a path.
+        A path outside of them is relative to the root.
         """
-        path, found = posixpath.normpath(path.replace("\\", "/")), set()
-        names = path.split("/")
-        if max(map(len, names)) > MAX_NAME_CHARS:
-            return set()
-        path = "/".join(names[-MAX_FOLDERS:])[-MAX_PATH_CHARS:]
+        found = set()
         folders = [posixpath.normpath(one.replace("\\", "/")).rstrip("/") for one in self.folders if one]
         for whole in {path if path.startswith("/") else f"{folder}/{path}" for folder in folders}:
             found |= {whole.removeprefix(f"{one}/") for one in folders if whole.startswith(f"{one}/")}

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Sensitivity, level_rank
 from memoryhub.capture.identities import MAX_FOLDER_CHARS, NAME, folder_key
-from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
+from memoryhub.capture.ignored_paths import check_patterns
 from memoryhub.capture.observation import clean_text
 from memoryhub.capture.project_moves import (
     MERGE,
@@ -323,8 +323,10 @@ def _unite_settings(name: str, into: str) -> dict[str, Any]:
     target.paused_until = max(filter(None, (source.paused_until, target.paused_until)), default=None)
     lines = [*target.ignored_paths.splitlines(), *source.ignored_paths.splitlines()]
     target.ignored_paths = "\n".join(dict.fromkeys(lines))
-    if len(target.ignored_paths) > MAX_PATTERNS_CHARS:
-        raise Conflict("the ignored files of both are too many; shorten one list first", "into")
+    try:
+        check_patterns(target.ignored_paths)
+    except StoreError:
+        raise Conflict("the ignored files of both are too many; shorten one list first", "into") from None
     target.sends_page = source.sends_page and target.sends_page
     target.off_page_facts = sorted({*source.off_page_facts, *target.off_page_facts})
     target.max_memories = _wider_cap(source, target)

@@ -84,7 +84,7 @@ def configure_project(
         if not 0 <= pause_hours <= MAX_PAUSE_HOURS:
             raise StoreError(f"must be 0 to {MAX_PAUSE_HOURS}", "pause_hours")
         changes[PAUSE] = now + timedelta(hours=pause_hours) if pause_hours else None
-    if ignored_paths is not None:
+    if ignored_paths is not None and ignored_paths != Project.named(name).ignored_paths:
         changes["ignored_paths"] = _check_text(check_patterns(ignored_paths), "ignored_paths")
     if sends_page is not None:
         changes["sends_page"] = sends_page

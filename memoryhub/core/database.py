@@ -138,11 +138,15 @@ def _without_reconnecting() -> Iterator[None]:
         if connection.connection is not None:
             usual(*arguments, **options)
 
+    before = connection.__dict__.get("set_autocommit")  # of a write around this one
+    connection.set_autocommit = set_autocommit  # type: ignore[method-assign]
     try:
-        connection.set_autocommit = set_autocommit  # type: ignore[method-assign]
         yield
     finally:
-        connection.set_autocommit = usual  # type: ignore[method-assign]
+        if before:
+            connection.set_autocommit = before  # type: ignore[method-assign]
+        else:
+            del connection.set_autocommit
 
 
 def _lock_writers(seconds: float) -> None:

@@ -183,7 +183,7 @@ def _make_schema(
 def _create(new: sqlite3.Connection, name: str, sql: str, damage: list[str]) -> None:
     """Create a table or index. If its statement is damaged, use that of the migrations."""
     try:
-        if name in sql.partition("(")[0]:
+        if name in sql.partition("(")[0] and "\ufffd" not in sql:  # a byte that is no UTF-8
             new.execute(sql)
             return
     except sqlite3.Error:

@@ -23,6 +23,7 @@ from memoryhub.models import Fact, JournalEntry, MaintenanceRun
 from memoryhub.models.journal import JournalQuerySet
 from memoryhub.web.base.forms import JournalFilter
 from memoryhub.web.base.labels import OPERATION_LABELS
+from memoryhub.web.base.navigation import can_view_runs
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page
 from memoryhub.web.memories.bulk_actions import is_allowed
 from memoryhub.web.memories.queries import visible_titles
@@ -125,7 +126,8 @@ def _attach_titles(request: HttpRequest, rows: list[JournalEntry]) -> None:
         elif not is_redacted(fact.sensitivity):
             titles[fact.uid] = f"{fact.subject} {readable(fact.predicate)} {fact.object}"
     # Rows about several memories have the id of a run, an import or a session.
-    if several := {row.object_id for row in rows if row.object_type == "memories"}:
+    several = {row.object_id for row in rows if row.object_type == "memories"}
+    if several and can_view_runs(request.user):
         found = results.visible_runs(request_clearance(request)).filter(uid__in=several)
         titles |= dict.fromkeys(found.values_list("uid", flat=True), "memories of a run")
     for row in rows:

@@ -309,6 +309,12 @@ def test_usual_patterns_with_wildcards_are_accepted(db: None) -> None:
     assert Project.named("shop").ignored_paths == patterns
 
 
+def test_stored_patterns_that_are_refused_now_do_not_prevent_other_changes(db: None) -> None:
+    Project.objects.create(name="shop", ignored_paths="*a*a*a*b")
+    projects.configure_project("shop", ADMIN, ignored_paths="*a*a*a*b", mode="off")
+    assert Project.named("shop").mode == "off"
+
+
 @each(
     "values, field",
     [

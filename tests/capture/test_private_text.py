@@ -235,6 +235,16 @@ def test_patterns_match_like_gitignore(path: str, ignored: bool) -> None:
     assert found.matches(path) is ignored
 
 
+@pytest.mark.parametrize("pattern", ["secrets/", "/config/prod/", "*.pem"])
+@pytest.mark.parametrize("root", ["", "/home/ada/shop/"])
+def test_beginning_and_end_of_a_long_path_are_matched(pattern: str, root: str) -> None:
+    start = pattern.strip("/") if "/" in pattern else "keys"
+    path = f"{root}{start}/{'/'.join(['x' * 200] * 5)}/key.pem"
+    found = IgnoredPaths(pattern, "shop", ("/home/ada/shop",))
+    assert found.matches(path)
+    assert not found.matches(path.replace(start, "src").replace(".pem", ".txt"))
+
+
 def test_long_text_is_no_path_and_the_end_of_a_deep_path_counts() -> None:
     found = IgnoredPaths("*a*a*b\n**/a/**/a/**/x\n*.pem", "shop", ("/home/ada/shop",))
     assert not found.matches("a" * 100_000 + ".pem")

@@ -233,6 +233,14 @@ def test_merged_project_has_the_stricter_settings(work: Agent) -> None:
     assert (merged.sends_page, merged.off_page_facts) == (True, ["f1"])
 
 
+def test_merge_is_refused_if_the_ignored_files_of_both_are_too_costly(work: Agent) -> None:
+    for name in ("app", "other/app"):
+        patterns = "\n".join(f"src/*/{name}{number}/*.gen" for number in range(20))
+        projects.configure_project(name, ADMIN, ignored_paths=patterns)
+    with pytest.raises(Conflict, match="the ignored files of both are too many"):
+        project_changes.merge_projects("other/app", "app", ADMIN)
+
+
 @each("source, target", [(2, None), (2, 1), (None, 2)])
 def test_merged_project_is_paused_as_long_as_either(
     work: Agent, source: float | None, target: float | None

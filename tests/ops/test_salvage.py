@@ -119,7 +119,7 @@ def test_rows_are_copied_if_pages_of_the_schema_are_damaged(store, target, run, 
     assert verification.verify().ok
 
 
-@pytest.mark.parametrize("offset", [2, 14])  # in CREATE, in the name of the table
+@pytest.mark.parametrize("offset", [2, 14, 83])  # in CREATE, in the name of the table, in that of a column
 def test_rows_are_copied_if_a_statement_of_the_schema_is_damaged(store, target, run, offset):  # noqa: F811
     before = contents()
     damage_statement(store, "memoryhub_memory", offset)

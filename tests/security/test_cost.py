@@ -117,7 +117,7 @@ COSTLIEST_PARTS = (  # of many thousand that a search by trial compared
     "pad='=token is aB1cD2eF3gH4iJ5key0@/",
     "token is aB1cD_2eF3geyJ.apifypassword='",
     "token is aB1cD2eF3pass=alibabaA1baB3dE6gH9jK2mN5pQ8rS1tV4wX7y"
-    "token is aB1cD2eF3gH4iJ5kL6mN7o key: .phx_:",
+    + "token is aB1cD2eF3gH4iJ5kL6mN7o key: .phx_:",
 )
 
 

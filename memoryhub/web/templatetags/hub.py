@@ -101,7 +101,7 @@ register.filter("readable", readable)
 
 @register.filter
 def for_count(words: str, count: int) -> str:
-    """Return a label such as ``memories created`` with its first noun in the singular if the count is 1."""
+    """Return a label of an import, such as ``memories created``, in the singular if the count is 1."""
     return words if count != 1 else _PLURAL_ENDING.sub(lambda end: "y" if end[0] == "ies" else "", words, 1)
 
 
