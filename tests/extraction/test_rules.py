@@ -14,6 +14,7 @@ from memoryhub.extraction.conversation import Turn, parse_turns
 from memoryhub.extraction.rules import extract
 from memoryhub.extraction.rules.extractor import name_different_people
 from memoryhub.security.secrets import find_secrets
+from tests.cost import cost_ratio, ordinary_text
 from tools.commands.evaluate_extraction import evaluate, figures
 
 LABELLED = Path(__file__).parents[2] / "fixtures" / "conversations"
@@ -389,6 +390,13 @@ def test_different_names_are_different_people(one: str, other: str) -> None:
 def test_same_or_missing_names_are_not_different_people(one: str, other: str) -> None:
     assert not name_different_people(one, other)
     assert not name_different_people(other, one)
+
+
+def test_names_are_found_quickly_among_line_breaks():
+    def compare(text):
+        name_different_people(text, text)
+
+    assert cost_ratio(compare, "\n" * 4000, ordinary_text(4000), enough=100) < 200
 
 
 @pytest.mark.parametrize(
