@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from django.db import connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub.audit import journal, verification
@@ -207,6 +208,7 @@ def _blank_schema() -> list[list[str]]:
             return [list(row) for row in cursor.fetchall()]
     finally:
         del connections[_BLANK]
+        BaseDatabaseWrapper.close(blank)  # Django's own method for SQLite keeps a database in memory open
 
 
 def _is_copied(name: str, sql: str) -> bool:
