@@ -36,7 +36,7 @@ from memoryhub.security.secrets.secret_rules import (
 
 # The units of a step are proportional to its time. Prose uses at most 0.4 units per character, a list of
 # passwords, tokens or settings with placeholders up to 2. Short texts need more: a few rules for one secret.
-MIN_UNITS, UNITS_PER_CHARACTER = 550, 2.1
+MIN_UNITS, UNITS_PER_CHARACTER = 550, 2.3
 UNITS_PER_RULE, CHARACTERS_PER_UNIT = 8, 20  # to search the whole text with a regex
 UNITS_PER_START = 2  # to try a regex at one position
 UNITS_PER_NAME = 11  # to find that a name is harmless or a value is a placeholder; and a tenth per character
