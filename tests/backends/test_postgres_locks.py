@@ -107,7 +107,7 @@ def test_outcome_of_a_commit_is_unknown_also_if_there_is_no_other_connection(
 def test_outcome_is_unknown_if_pgbouncer_answers_a_commit_with_two_errors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It does if PostgreSQL ends the transaction: with that of PostgreSQL, and one of its own."""
+    """It sends the error of PostgreSQL and another one if PostgreSQL has ended the transaction."""
 
     def commit(lost: psycopg.Connection) -> None:
         lost.pgconn.finish()
