@@ -241,7 +241,7 @@ def test_ordinary_text_uses_a_small_part_of_the_budget():
         one = secrets.Scan(text)
         for rule in secrets.applicable_rules(one.lowered):
             list(secrets.find_matches(rule, one))
-        list(secrets.find_near_service_names(one))
+        list(secrets.find_near_service_names(one, {}))
         assert one.spent < 0.7 * one.limit
 
 

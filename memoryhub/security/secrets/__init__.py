@@ -15,7 +15,7 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import chain
 from typing import NamedTuple
@@ -34,15 +34,15 @@ from memoryhub.security.secrets.secret_rules import (
     split_words,
 )
 
-# The units of a step are proportional to its time. Prose uses at most 0.4 units per character, a list of
-# passwords, tokens or settings with placeholders up to 2. Short texts need more: a few rules for one secret.
-MIN_UNITS, UNITS_PER_CHARACTER = 550, 2.3
-UNITS_PER_RULE, CHARACTERS_PER_UNIT = 8, 20  # to search the whole text with a regex
-UNITS_PER_START = 2  # to try a regex at one position
-UNITS_PER_NAME = 11  # to find that a name is harmless or a value is a placeholder; and a tenth per character
-UNITS_PER_VALUE = 7  # of 14 characters; and a sixth of a unit per character
-UNITS_PER_TOKEN = 14  # to read the words before a value that may be a token; and half a unit per character
-UNITS_PER_ISSUER = 12  # to find who issued a token; and half a unit per word
+# The units of a step are proportional to its time. Prose of 2,000 characters uses at most 0.5 units for each, a
+# list of tokens or settings up to 1.5. Short texts need more: a few rules for one secret.
+MIN_UNITS, UNITS_PER_CHARACTER = 400, 1.7
+UNITS_PER_TEXT = 80  # to choose the rules
+UNITS_PER_RULE, CHARACTERS_PER_UNIT = 5, 14  # to search the whole text with a regex
+UNITS_PER_NAME = 7  # to find that a name is harmless or a value is a placeholder; and 0.05 per character
+UNITS_PER_VALUE = 2  # and 0.28 per character
+UNITS_PER_TOKEN = 25  # to read the words before a value that may be a token; and 0.4 per character
+UNITS_PER_ISSUER = 8  # to find who issued a token; and 0.35 per word
 MAX_CPU_SECONDS = 5.0  # a backstop for slow machines; the units are used up much earlier
 CHARACTERS_AROUND = 100  # of a match, in which ``near`` must match
 _STEPS_PER_CLOCK_CHECK = 256
@@ -69,12 +69,12 @@ class Scan:
     def __init__(self, text: str) -> None:
         self.text, self.lowered = text, _lower_case(text)
         self.limit = max(MIN_UNITS, UNITS_PER_CHARACTER * len(text))
-        self.spent = 0
+        self.spent: float = UNITS_PER_TEXT
         self._steps = 0
         self._deadline = time.thread_time() + MAX_CPU_SECONDS
         self._positions: dict[tuple[str, ...], list[int]] = {}
 
-    def spend(self, units: int) -> None:
+    def spend(self, units: float) -> None:
         """Count a step of work. Raise :class:`CheckTooCostly` if it exceeds the limit."""
         self.spent += units
         if self.spent > self.limit:
@@ -86,15 +86,18 @@ class Scan:
     def positions_of(self, words: tuple[str, ...]) -> list[int]:
         """Return the positions where one of the words starts, in order. Several rules share them."""
         if words not in self._positions:
-            self._positions[words] = sorted({at for word in words for at in _find_all(word, self.lowered)})
+            lists = [self._positions_of_word(word) for word in words if word in self.lowered]
+            self._positions[words] = lists[0] if len(lists) == 1 else sorted(set().union(*lists))
         return self._positions[words]
 
-
-def _find_all(word: str, text: str) -> Iterator[int]:
-    at = text.find(word)
-    while at >= 0:
-        yield at
-        at = text.find(word, at + 1)
+    def _positions_of_word(self, word: str) -> list[int]:
+        if (word,) not in self._positions:
+            found, at = [], self.lowered.find(word)
+            while at >= 0:
+                found.append(at)
+                at = self.lowered.find(word, at + 1)
+            self._positions[(word,)] = found
+        return self._positions[(word,)]
 
 
 class DetectedSecret(NamedTuple):
@@ -170,14 +173,14 @@ def redact_checked(text: str) -> str:
 def _find_spans(text: str) -> Iterator[_Span]:
     """Yield the secrets, those of a specific kind first. A value that one rule found is not checked again."""
     scan = Scan(text)
-    found: set[int] = set()
+    found: dict[int, int] = {}  # the end of each secret by its start
     rules = list(applicable_rules(scan.lowered))
     specific = (_find_by_rule(rule, scan, found) for rule in rules if rule.kind != GENERIC_KIND)
     generic = (_find_by_rule(rule, scan, found) for rule in rules if rule.kind == GENERIC_KIND)
     for span in chain(
-        chain.from_iterable(specific), find_near_service_names(scan), chain.from_iterable(generic)
+        chain.from_iterable(specific), find_near_service_names(scan, found), chain.from_iterable(generic)
     ):
-        found.add(span.start)
+        found[span.start] = max(span.end, found.get(span.start, 0))
         yield span
 
 
@@ -293,7 +296,7 @@ def find_matches(rule: SecretRule, scan: Scan, found: Container[int] = ()) -> It
                 yield match
         return
     starts = scan.positions_of(rule.starts)
-    scan.spend(UNITS_PER_RULE + UNITS_PER_START * len(starts))
+    scan.spend(UNITS_PER_RULE + rule.start_units * len(starts))
     for start in starts:
         if start >= position and (match := rule.pattern.match(scan.text, start)):
             is_secret, position = _examine(rule, match, scan, found)
@@ -307,11 +310,11 @@ def _examine(rule: SecretRule, match: re.Match[str], scan: Scan, found: Containe
     if start in found:
         return False, end
     if not rule.precheck or rule.precheck(match):
-        scan.spend(rule.units + (end - match.start()) // 2)
+        scan.spend(rule.check_units + (end - match.start()) / 3)
         if rule.check(match) and (not rule.near or _is_near(rule.near, match)):
             return True, end
     else:
-        scan.spend(UNITS_PER_NAME + (end - match.start()) // 10)
+        scan.spend(UNITS_PER_NAME + 0.05 * (end - match.start()))
     return False, max(start, match.start() + 1)
 
 
@@ -325,23 +328,31 @@ _VALUE = re.compile(r"(?<![\w+/.~-])[\w+/.~:-]{14,300}={0,3}(?![\w+/~-])", re.AS
 _NAME_IN_VALUE = re.compile(r"[A-Za-z_]\w{0,40}+:{1,2}(?=\S{14})")  # `key:value`
 
 
-def find_near_service_names(scan: Scan) -> Iterator[_Span]:
-    """Yield the random values after the name of a service, and values in the usual form of a token."""
+def find_near_service_names(scan: Scan, found: Mapping[int, int]) -> Iterator[_Span]:
+    """Yield the random values after the name of a service, and values in the usual form of a token.
+
+    Skip values that end in a secret that was ``found``: the end of each by its start.
+    """
     mentions = _Mentions(scan.text)
+    secrets = sorted(found.items(), reverse=True)
+    covered = 0  # the end of the secrets that start before the end of a value
     for run in _VALUE.finditer(scan.text):
-        start, value = run.start(), run[0]
-        scan.spend(UNITS_PER_VALUE + len(value) // 6)
+        start, value = run.start(), run[0].rstrip(".:")
+        while secrets and secrets[-1][0] < start + len(value):
+            covered = max(covered, secrets.pop()[1])
+        if start + len(value) <= covered:
+            continue
+        scan.spend(UNITS_PER_VALUE + 0.28 * len(value))
         if name := _NAME_IN_VALUE.match(value):
             start, value = start + name.end(), value[name.end() :]
-        value = value.rstrip(".:")
         if not may_be_token(value):
             continue
-        scan.spend(UNITS_PER_TOKEN + len(value) // 2)
+        scan.spend(UNITS_PER_TOKEN + 0.4 * len(value))
         service = ""
         if mentions.has_one_before(start):
             before = scan.text[max(0, start - _MAX_CHARACTERS_BEFORE) : start]
             words = split_last_paragraph(before)
-            scan.spend(UNITS_PER_ISSUER + len(words) // 2)
+            scan.spend(UNITS_PER_ISSUER + 0.35 * len(words))
             service = load_service_names().find_issuer(before, words, value)
         if service:
             yield _Span(start, start + len(value), f"{service} key")

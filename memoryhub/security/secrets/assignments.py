@@ -101,11 +101,21 @@ def _other_key(before: str, last: str, end: str) -> str:
 
 
 def may_be_secret_assignment(match: re.Match[str]) -> bool:
-    """Return True unless the name is not that of a secret, or the value is short or a placeholder."""
+    """Return True unless the name is not that of a secret, or the value is short, a placeholder or code."""
     if not (name := assigned_name(match)):
         return False
     value = _assigned_value(match, name)
-    return len(value) >= MIN_LENGTH and (not is_placeholder(value) or is_long_hex(value))
+    if len(value) < MIN_LENGTH or _is_code(value, bool(match["quote"])):
+        return False
+    return not is_placeholder(value) or is_long_hex(value)
+
+
+def _is_code(value: str, is_quoted: bool) -> bool:
+    """Return True for a call, an index or a type, and for a path or name that cannot be a random value."""
+    if not is_quoted and _CODE.search(value):
+        return True
+    may_be_random = UUID.fullmatch(value) or (value[0] == "/" and len(value) >= _MIN_BASE64)
+    return names_other_value(value) and not may_be_random
 
 
 def _assigned_value(match: re.Match[str], name: str) -> str:
@@ -123,7 +133,7 @@ def is_secret_assignment(match: re.Match[str]) -> bool:
         return _may_be_uuid(match, name)
     if name == "some_key" and not (match["quote"] and len(value) >= 32 and not HEX.fullmatch(value)):
         return False
-    if names_other_value(value) and not (value[0] == "/" and len(value) >= _MIN_BASE64 and is_random(value)):
+    if value[0] == "/" and not is_random(value):
         return False
     if value.isalnum() and value.isascii():
         return _is_secret_run(match, name, value)
@@ -208,8 +218,8 @@ def _is_secret_letters(match: re.Match[str], of_password: bool, value: str) -> b
 def _is_secret_value(match: re.Match[str], name: str, value: str) -> bool:
     """Separate secrets from code, words and names by the characters, the length and the separator."""
     quoted = bool(match["quote"])
-    if "(?" in value or (not quoted and _CODE.search(value)):
-        return False  # a regex, or code: a call, an index, a type
+    if "(?" in value:
+        return False  # a regex
     of_password = name.startswith(_WORDS.passwords)
     is_strong = count_classes(match["value"]) == 4 and bool(_PUNCTUATION.search(match["value"]))
     may_be_words = of_password and (quoted or is_strong or "=" in match["sep"])

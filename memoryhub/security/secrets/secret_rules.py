@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from memoryhub.core.rule_files import PatternFile, Regex, RuleSchema, Words, load_rule_file
 from memoryhub.security.secrets.assignments import HEX, UUID
-from memoryhub.security.secrets.checks import CHECKS, Check, has_variety
+from memoryhub.security.secrets.checks import CHECKS, Check, has_variety, units_of_check
 
 RULES = Path(__file__).with_name("rules")
 # The order decides the kind of a secret that several rules find.
@@ -64,7 +64,7 @@ class SecretRule(RuleSchema):
     the keywords. Empty if a match may start with anything.
     ``hint``: a regex that must match the lower-case text.
     ``check``: the function that separates secrets from placeholders. ``precheck``: a cheap test before it.
-    ``units``: the work of the check, in addition to half a unit per character.
+    ``start_units``: the work to try the regex at one start.
     ``near``: a regex that must match the lower-case text around a match.
     ``standalone``: the regex matches a whole token and never a part of a longer word.
     """
@@ -77,9 +77,13 @@ class SecretRule(RuleSchema):
     hint: Annotated[str, AfterValidator(_join_lines)] = ""
     check: Annotated[Check, BeforeValidator(_find_check)] = has_variety
     precheck: Annotated[Check, BeforeValidator(_find_check)] | None = None
-    units: int = 38
+    start_units: float = 1
     near: str = ""
     standalone: bool = False
+
+    @cached_property
+    def check_units(self) -> int:
+        return units_of_check(self.check)
 
     @cached_property
     def value_group(self) -> int:
