@@ -301,18 +301,26 @@ class TestNearDuplicates:
         assert alike[1].uid in page
         assert "Merge selected" in page
 
-    def test_dissimilar_memory_is_neither_ticked_nor_kept(
-        self, embedding: Any, curator: Client, remember: Remember, settings: Any
+    @pytest.mark.parametrize(
+        ("other", "ticked"),
+        [
+            ("the cache of the browser has a size of its own, and the runner knows nothing of it", False),
+            ("the cache of the runner is emptied at night", False),  # a near-duplicate of 0.7 or more
+            ("The cache of the runner is emptied.", True),
+        ],
+    )
+    def test_only_surely_equal_memories_are_ticked(
+        self, embedding: Any, curator: Client, remember: Remember, other: str, ticked: bool
     ) -> None:
         one = remember("the cache of the runner is emptied", project="p")
-        longer = "the cache of the browser has a size of its own, and the runner knows nothing of it"
-        other = remember(longer, project="p", importance=1.0)
-        page = Page(get_page(curator, f"/review/cards/{one.uid}/merge/"))
-        boxes = page.all("input")
-        assert [box["value"] for box in boxes if box.get("name") == "keep" and "checked" in box] == [one.uid]
-        assert [
-            ("checked" in box) for box in boxes if box.get("name") == "uid" and box["value"] == other.uid
-        ] == [False]
+        similar = remember(other, project="p")
+        boxes = Page(get_page(curator, f"/review/cards/{one.uid}/merge/")).all("input")
+        kept = [box["value"] for box in boxes if box.get("name") == "keep" and "checked" in box]
+        chosen = {box["value"] for box in boxes if box.get("name") == "uid" and "checked" in box}
+        if ticked:
+            assert {*kept, *chosen} == {one.uid, similar.uid}
+        else:
+            assert (kept, chosen) == ([one.uid], set())
 
     def test_missing_similar_memories_are_reported(self, curator: Client, unsure: Memory) -> None:
         assert "No memory of the same project and category is similar to" in get_page(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
@@ -144,7 +143,7 @@ def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     tab = _parse_tab(request.GET.get("tab", ""))
     cluster = None
     if memory.deleted_at is None:
-        cluster = presenters.build_merge_card(memory, clearance, settings.MEMORYHUB.near_duplicate_similarity)
+        cluster = presenters.build_merge_card(memory, clearance)
     reveal_secrets(request, cluster.everyone if cluster else [], "review")
     context = {
         "memory": memory,
