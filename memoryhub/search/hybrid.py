@@ -29,7 +29,6 @@ from memoryhub.memories.versions import Snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import lexical, scoring
-from memoryhub.search.languages import adapt_to_language
 from memoryhub.search.lexical import (
     RowScorer,
     Scores,
@@ -40,10 +39,10 @@ from memoryhub.search.lexical import (
     score_parts,
 )
 from memoryhub.search.prompts import clean_prompt, match_prompt, without_actions
+from memoryhub.search.query_words import adapt_to_language, asks_for_time, find_periods
 from memoryhub.search.scoring import Weights, composite_score
 from memoryhub.search.semantic import SemanticMatches, match_meaning, prefer_similar, prefer_times
 from memoryhub.search.text_matching import QueryMatcher, snippet_of_first_match
-from memoryhub.search.time_words import asks_for_time, find_periods
 from memoryhub.search.visible_rows import Positions, VisibleRows
 
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
