@@ -26,7 +26,7 @@ from memoryhub.capture.events import DispatchResult, HandlerReport, HookContext,
 from memoryhub.capture.segments import SessionState, locked_state
 from memoryhub.capture.services import compress, consolidate
 from memoryhub.capture.statements import failure_line
-from memoryhub.core import damage
+from memoryhub.core import database_errors
 from memoryhub.core.database_errors import STORE_UNAVAILABLE, is_database_busy
 from memoryhub.core.dates import parse_moment
 from memoryhub.hooks import (
@@ -357,8 +357,8 @@ def _failure_reason(error: Exception) -> str:
     """Return why a handler failed, without any content that it worked on."""
     if isinstance(error, StoreError):
         return f"refused: {error.code} {error.field}".strip()
-    if damage.is_damage(error):
-        return damage.ADVICE
+    if database_errors.is_damage(error):
+        return database_errors.DAMAGE_ADVICE
     if is_database_busy(error):
         return "the database is busy"
     if isinstance(error, DatabaseError):

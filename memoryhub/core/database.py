@@ -27,7 +27,7 @@ from django.db.backends.utils import CursorWrapper
 from django.db.utils import DatabaseErrorWrapper
 from django.utils import timezone
 
-from memoryhub.core import damage
+from memoryhub.core import database_errors
 from memoryhub.core.database_errors import is_database_busy, is_interrupted, same_errors_as_sqlite
 
 logger = logging.getLogger(__name__)
@@ -453,10 +453,10 @@ class _RecordDamage(DatabaseErrorWrapper):
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if isinstance(error, UnicodeDecodeError):
-            error = damage.to_database_error(error)
+            error = database_errors.to_database_error(error)
             kind = type(error)
-        if error is not None and damage.is_damage(error):
-            damage.record(error)
+        if error is not None and database_errors.is_damage(error):
+            database_errors.record_damage(error)
         super().__exit__(kind, error, traceback)
 
 

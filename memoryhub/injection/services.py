@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.capabilities import STORE, disabled_message, is_enabled
-from memoryhub.core import damage
+from memoryhub.core import database_errors
 from memoryhub.core.agent_hooks import MAX_CONTEXT_CHARS, MAX_CONTEXT_TOKENS
 from memoryhub.core.database import Deadline, DeadlinePassed
 from memoryhub.core.text import estimate_tokens, new_uid
@@ -258,7 +258,9 @@ def _inject(
         load_in_background(injectable_memories(request.clearance(actor), request.project, now))
     except Exception as error:
         logger.exception("an injection failed and was left out")
-        cause = damage.ADVICE if damage.is_damage(error) else "the log has the details"
+        cause = (
+            database_errors.DAMAGE_ADVICE if database_errors.is_damage(error) else "the log has the details"
+        )
         reason = f"injection failed; {cause}"
     missed = InjectionResult(skipped=[reason], took_ms=deadline.elapsed_ms())
     if record:

@@ -24,8 +24,8 @@ from django.conf import settings
 from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import release
 from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
-from memoryhub.core.damage import FileConnection, is_damage
 from memoryhub.core.database import is_postgres, store_path
+from memoryhub.core.database_errors import FileConnection, is_damage
 from memoryhub.core.drafts import draft_folder
 from memoryhub.core.files import create_file
 

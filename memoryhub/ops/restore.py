@@ -15,7 +15,7 @@ from django.core.management import call_command
 from django.db import connections
 
 from memoryhub.audit import mirror
-from memoryhub.core import damage
+from memoryhub.core import database_errors
 from memoryhub.core.drafts import draft_folder
 from memoryhub.ops.backup import (
     SUFFIX,
@@ -145,7 +145,7 @@ def _replace(live: Path, copy: Path) -> None:
     for path in _logs(live):
         path.unlink(missing_ok=True)
     copy.replace(live)
-    damage.clear()
+    database_errors.clear_damage()
     sync(live.parent)
 
 

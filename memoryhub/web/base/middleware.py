@@ -27,8 +27,9 @@ from whitenoise.responders import StaticFile
 
 from memoryhub.accounts import sign_in
 from memoryhub.core import dates
-from memoryhub.core.damage import is_damage, is_recorded
 from memoryhub.core.database_errors import (
+    is_damage,
+    is_damage_recorded,
     is_database_busy,
     is_interrupted,
     is_outcome_unknown,
@@ -144,7 +145,7 @@ def store_error_page(exception: BaseException) -> HttpResponse | None:
         "unknown": is_outcome_unknown(exception),
         "slow": is_interrupted(exception),
         "busy": is_database_busy(exception),
-        "damaged": is_damage(exception) or is_recorded(),
+        "damaged": is_damage(exception) or is_damage_recorded(),
         "unavailable": is_store_unavailable(exception),
         "full": is_disk_error(exception),
     }
