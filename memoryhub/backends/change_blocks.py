@@ -12,9 +12,9 @@ from datetime import datetime
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
-from memoryhub.backends.bulk import adapt_moment
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.tables import Trigger
+from memoryhub.core.database import adapt_moment
 
 MARK_TABLE = "memoryhub_mark"
 MEMORY, SESSION = "memory", "session"  # kinds of blocks

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from datetime import datetime
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -489,3 +490,9 @@ def batched(rows: Iterable[T], size: int) -> Iterator[list[T]]:
     rows = iter(rows)
     while chunk := list(islice(rows, size)):
         yield chunk
+
+
+@lru_cache(maxsize=1024)
+def adapt_moment(at: Any) -> Any:
+    """Return a datetime as the database stores it. Cached: the rows of a batch share most moments."""
+    return connection.ops.adapt_datetimefield_value(at)
