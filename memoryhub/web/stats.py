@@ -33,9 +33,9 @@ from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.charts import DayChart
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField
 from memoryhub.web.base.labels import SKIP_REASON_LABELS
+from memoryhub.web.base.navigation import count_contradictions
 from memoryhub.web.base.requests import narrow_to_project, page_url
 from memoryhub.web.duplicates.presenters import Comparison
-from memoryhub.web.review.queue import count_contradictions
 
 PERIODS = (7, 30, 90, 365)  # days
 DEFAULT_PERIOD = 30

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from django import forms
 from django.db.models.functions import Length, Substr
 from django.http import HttpRequest
-from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memoryhub.access.policy import WAITING_LEVELS, Clearance
-from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.access.policy import WAITING_LEVELS
+from memoryhub.accounts.clearance import request_clearance
 from memoryhub.core.text import without_title_line
-from memoryhub.facts import contradictions
 from memoryhub.injection.queries import find_pinned_warnings
 from memoryhub.memories.freshness import ChangedFile, changed_files
 from memoryhub.memories.schemas import MAX_CONTENT
-from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.security.prompt_injection import Finding, inspect_fields
 from memoryhub.stats import review_items
@@ -30,12 +26,12 @@ from memoryhub.web.base import markdown
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField
 from memoryhub.web.base.labels import instruction_label
+from memoryhub.web.base.navigation import CONTRADICTIONS, WAITING, count_contradictions, waiting_memories
 from memoryhub.web.base.requests import page_url
 from memoryhub.web.memories.queries import live_memories
 
 NEW, UNSURE, FLAGGED, OUTDATED = review_items.REASONS
-DUPLICATES, CONTRADICTIONS = "alike", "contradictions"
-WAITING = "waiting"  # for approval, hidden from everyone else
+DUPLICATES = "alike"
 TITLES = {
     WAITING: "Waiting for approval",
     NEW: "New",
@@ -53,7 +49,6 @@ _SLACK = 1.25  # a text longer by less than this factor is shown whole
 _MAX_PARTIAL_WORD = 40  # characters of a cut word that are dropped
 _CARD_HEADING = 3  # the level of a card's heading
 _OLD_TAB = "clashes"  # the name of the tab of contradictions in addresses that people saved
-MAX_BADGE = 99  # larger counts show as "99+"
 
 
 class ReviewFilter(ListFilter):
@@ -108,17 +103,6 @@ class ReviewCard:
         return self.is_cut or bool(self.html)
 
 
-def current_reviewer(request: HttpRequest) -> Reviewer:
-    """Return the reviewer of a request."""
-    return Reviewer.of(request_actor(request).name, last_reviewed_at(request), timezone.now())
-
-
-def last_reviewed_at(request: HttpRequest) -> datetime | None:
-    """Return when the person last marked the new memories as seen; None for never."""
-    profile = getattr(request.user, "profile", None)
-    return profile.looked_at if profile is not None else None
-
-
 def count_by_tab(request: HttpRequest, reader: Reviewer, project: str = "") -> dict[str, int]:
     """Count the items of each tab except near-duplicates, and the memories of all tabs as ``all``."""
     clearance = request_clearance(request)
@@ -146,49 +130,6 @@ def pinned_warnings(request: HttpRequest, project: str = "") -> dict[str, list[s
     return cached_until_change(
         request, "pinned-warnings", clearance, lambda: find_pinned_warnings(clearance, project), project
     )
-
-
-def count_contradictions(request: HttpRequest, project: str = "") -> int:
-    """Count the open contradictions of facts."""
-    clearance = request_clearance(request)
-    return cached_until_change(
-        request,
-        "contradictions",
-        clearance,
-        lambda: len(contradictions.find_contradictions(clearance, project=project).open),
-        project,
-    )
-
-
-def waiting_memories(clearance: Clearance, project: str = "") -> MemoryQuerySet:
-    """Return the memories that wait for approval, the oldest first."""
-    waiting = Memory.objects.waiting(clearance).live().order_by("pk")
-    return waiting.filter(project=project) if project else waiting
-
-
-def badge_text(request: HttpRequest) -> str:
-    """Return the number of memories and contradictions to review, for the badge; empty for none."""
-    counts: dict[str, int] | None = getattr(request, "review_counted", None)
-    if counts is None:
-        total = _count_waiting(request)
-    else:
-        total = counts[review_items.ALL_REASONS] + counts[CONTRADICTIONS] + counts[WAITING]
-    return f"{MAX_BADGE}+" if total > MAX_BADGE else str(total or "")
-
-
-def _count_waiting(request: HttpRequest) -> int:
-    clearance, reader = request_clearance(request), current_reviewer(request)
-    # Counting stops at one more than the badge shows.
-    found = cached_until_change(
-        request,
-        "review",
-        clearance,
-        lambda: review_items.count_waiting(
-            live_memories(clearance), reader, MAX_BADGE + 1, waiting_memories(clearance)
-        ),
-        reader,
-    )
-    return found + count_contradictions(request)
 
 
 def build_tabs(counted: dict[str, int], current: str, project: str, alike: int | None) -> list[ReviewTab]:

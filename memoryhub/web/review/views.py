@@ -22,7 +22,15 @@ from memoryhub.models import Memory, Profile
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import review_items
 from memoryhub.web.base.forms import parse_aware_datetime
-from memoryhub.web.base.navigation import may_review
+from memoryhub.web.base.navigation import (
+    CONTRADICTIONS,
+    WAITING,
+    badge_text,
+    current_reviewer,
+    last_reviewed_at,
+    may_review,
+    waiting_memories,
+)
 from memoryhub.web.base.requests import HtmxHttpRequest, numbered_page, require, return_url, show_success
 from memoryhub.web.duplicates import presenters
 from memoryhub.web.duplicates.presenters import Comparison
@@ -31,12 +39,10 @@ from memoryhub.web.facts.contradictions import contradiction_cards
 from memoryhub.web.memories import bulk_actions, queries
 from memoryhub.web.review import queue as review_queue
 from memoryhub.web.review.queue import (
-    CONTRADICTIONS,
     DUPLICATES,
     MAX_CLUSTERS,
     NEW,
     PAGE_SIZE,
-    WAITING,
     ReviewCard,
     ReviewFilter,
 )
@@ -55,7 +61,7 @@ _ACTIONS = {
 def review_page(request: HttpRequest) -> HttpResponse:
     """Show a tab; ``GET`` takes ``tab``, ``project``, ``page`` and ``at``, the memory to show first."""
     form = ReviewFilter(request.GET)
-    reader = review_queue.current_reviewer(request)
+    reader = current_reviewer(request)
     if not form.is_valid():
         error_text = " ".join(str(error) for errors in form.errors.values() for error in errors)
         tabs = review_queue.build_tabs(
@@ -79,7 +85,7 @@ def review_page(request: HttpRequest) -> HttpResponse:
         "now": timezone.now(),
         "since": reader.since,
         "most": PAGE_SIZE,
-        "has_looked": review_queue.last_reviewed_at(request) is not None,
+        "has_looked": last_reviewed_at(request) is not None,
         **decision_rights(request),
     }
     # Near-duplicates that have not been counted yet are compared by a later request.
@@ -94,7 +100,7 @@ def review_tabs(request: HttpRequest) -> HttpResponse:
     """Return the tabs with new counts; with ``compare``, near-duplicates are found and counted too."""
     form = _valid_filter(request)
     tab, project = form.value("tab") or NEW, form.value("project")
-    counted = review_queue.count_by_tab(request, review_queue.current_reviewer(request), project)
+    counted = review_queue.count_by_tab(request, current_reviewer(request), project)
     comparison = Comparison(request, project)
     if tab == DUPLICATES or "compare" in request.GET:
         duplicates: int | None = len(comparison.clusters().near)
@@ -103,7 +109,7 @@ def review_tabs(request: HttpRequest) -> HttpResponse:
     context = {
         "tabs": review_queue.build_tabs(counted, tab, project, duplicates),
         "left": duplicates if tab == DUPLICATES else counted[tab],
-        "waiting": review_queue.badge_text(request),
+        "waiting": badge_text(request),
         "tab": tab,
     }
     return render(request, "review/page.html#tabs", context)
@@ -207,7 +213,7 @@ def review_mark_seen(request: HttpRequest) -> HttpResponse:
     until = parse_aware_datetime(text)
     if text and (until is None or until > timezone.now()):
         raise BadRequest("until must be a time in the past")
-    before = review_queue.last_reviewed_at(request)
+    before = last_reviewed_at(request)
     Profile.objects.update_or_create(user_id=request.user.pk, defaults={"looked_at": until})  # type: ignore[misc]
     if request.POST.get("back"):
         messages.success(request, "Undone.")
@@ -231,7 +237,7 @@ def _tab_context(request: HttpRequest, tab: str, project: str, counted: Mapping[
 def _waiting_context(request: HttpRequest, project: str, count: int) -> dict[str, Any]:
     """Return a page of memories that wait for approval, whole: a person must read what they approve."""
     places, numbers = numbered_page(request, range(count), PAGE_SIZE)
-    found = review_queue.waiting_memories(request_clearance(request), project)
+    found = waiting_memories(request_clearance(request), project)
     cards = review_queue.build_cards(found[places.start : places.start + PAGE_SIZE], whole=True)
     for card in cards:
         if card.level == Sensitivity.SECRET:
@@ -241,7 +247,7 @@ def _waiting_context(request: HttpRequest, project: str, count: int) -> dict[str
 
 def _cards_context(request: HttpRequest, tab: str, project: str, count: int) -> dict[str, Any]:
     live = queries.live_memories(request_clearance(request), project)
-    found = review_items.select_queue(live, tab, review_queue.current_reviewer(request))
+    found = review_items.select_queue(live, tab, current_reviewer(request))
     places, numbers = numbered_page(request, range(count), PAGE_SIZE)
     uid = request.GET.get("at", "")
     first = _load_cards(request, found.filter(uid=uid)) if uid else []
@@ -295,7 +301,7 @@ def _next_card(request: HttpRequest) -> ReviewCard | None:
     tab, project = _parse_tab(request.POST.get("tab", "")), request.POST.get("project", "")
     shown = request.POST.getlist("card")[: 4 * PAGE_SIZE]
     live = queries.live_memories(request_clearance(request), project).exclude(uid__in=shown)
-    queue = review_items.select_queue(live, tab, review_queue.current_reviewer(request))
+    queue = review_items.select_queue(live, tab, current_reviewer(request))
     return next(iter(_load_cards(request, queue[:1])), None)
 
 
