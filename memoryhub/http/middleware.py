@@ -1,4 +1,4 @@
-"""Middleware: address of the client, security headers, limits for database reads and uploads, API problems."""
+"""Middleware: address of the client, security headers, limits of reads and uploads, problems of the API."""
 
 from __future__ import annotations
 
