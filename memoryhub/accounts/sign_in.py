@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -12,7 +11,6 @@ from typing import Any
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
-from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.models import Session
 from django.http import HttpRequest
 from django.utils import timezone
@@ -21,7 +19,7 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.client_ip import client_network
-from memoryhub.core.database import side_write, write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
 from memoryhub.models import JournalEntry
 
@@ -215,7 +213,6 @@ def connect_signals() -> None:
         signal.connect(receiver, dispatch_uid=receiver.__name__)
 
 
-TOUCH_INTERVAL = timedelta(minutes=5)
 NO_LOGIN = "a script or command"  # by a script or a command, so without device and address
 
 
@@ -231,23 +228,6 @@ class BrowserSession:
     seen: datetime | None
     ends: datetime
     is_this: bool
-
-
-def touch_session(request: HttpRequest) -> None:
-    """Record that the session is in use, at most every five minutes: a read must not always write.
-
-    Sessions created by scripts are ignored. Failure is logged, not raised: the page can be shown.
-    """
-    now = timezone.now()
-    if not request.session.get("device"):
-        return
-    seen = parse_moment(request.session.get("seen"))
-    if seen is None or now - seen >= TOUCH_INTERVAL:
-        is_modified = request.session.modified
-        request.session["seen"] = now.isoformat(timespec="seconds")
-        with suppress(UpdateError):  # raised by Django if the row cannot be written
-            side_write("use of a session was not recorded", request.session.save)
-        request.session.modified = is_modified
 
 
 def list_sessions(request: HttpRequest) -> list[BrowserSession]:
