@@ -18,6 +18,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import CodeReference, JournalEntry, Memory
+from memoryhub.web.base import navigation
 from memoryhub.web.review import queue
 from tests.cases import clear_caches, each
 from tests.web.conftest import SignIn
@@ -236,7 +237,7 @@ class TestBadge:
 
     def test_large_badge_is_capped(self, sign_in: SignIn, monkeypatch: Any, remember: Remember) -> None:
         client = sign_in("change_memory")
-        monkeypatch.setattr(queue, "MAX_BADGE", 2)
+        monkeypatch.setattr(navigation, "MAX_BADGE", 2)
         for n in range(3):
             remember(f"number {n}")
         assert 'class="nav-count num">2+<' in get_page(client, "/trash/")
