@@ -24,8 +24,8 @@ from memoryhub.memories.delete import Caps
 from memoryhub.models import JournalEntry
 from memoryhub.stats import counts
 from memoryhub.web.base import caching, charts
-from memoryhub.web.base.bar_charts import breakdown
 from memoryhub.web.base.caching import cached_until_change
+from memoryhub.web.base.charts import breakdown
 from memoryhub.web.base.forms import parse_whole_number
 from memoryhub.web.base.navigation import badge_text, can_view_runs, may_review
 from memoryhub.web.base.requests import narrow_to_project, signed_in_user
