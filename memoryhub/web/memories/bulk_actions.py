@@ -1,7 +1,7 @@
 """Bulk actions in the browser: the selection of memories, permissions, messages and the two views.
 
-A selection is the ticked memories, or all that match the filters of a list. An action on more memories than one
-request may change is a maintenance run with one undo.
+A selection is the ticked memories, or all that match the filters of a list. An action on more memories than
+one request may change is a maintenance run with one undo.
 """
 
 from __future__ import annotations
