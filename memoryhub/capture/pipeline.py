@@ -39,6 +39,7 @@ from memoryhub.hooks import (
     HandlerResult,
     Hook,
 )
+from memoryhub.injection.candidates import MAX_SHOWN_FOR_TOOL
 from memoryhub.injection.outcomes import decide_abandoned, decide_outcomes, decide_quietly
 from memoryhub.injection.requests import InjectionRequest, InjectionResult
 from memoryhub.injection.services import (
@@ -47,7 +48,6 @@ from memoryhub.injection.services import (
     inject_for_tool_call,
     inject_pinned,
 )
-from memoryhub.injection.tool_candidates import MAX_SHOWN
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import Memory
 from memoryhub.security.secrets import redact
@@ -84,7 +84,10 @@ def inject_for_tool(context: HookContext) -> HandlerResult:
         return "skipped", "nothing to show"
     label = f"{seen.tool}: {failure or ', '.join(files)}"
     request = replace(
-        _injection_request(context, label), token_budget=budget, max_count=MAX_SHOWN, once_in_session=True
+        _injection_request(context, label),
+        token_budget=budget,
+        max_count=MAX_SHOWN_FOR_TOOL,
+        once_in_session=True,
     )
     files = tuple(dict.fromkeys([*files, *map(context.session.path_in_folder, files)]))
     result = inject_for_tool_call(request, files, context.root_name, failure, context.actor, context.at)

@@ -27,7 +27,9 @@ from memoryhub.injection import context_block, selection
 from memoryhub.injection.candidates import (
     Candidate,
     CandidateSet,
+    find_about_files,
     find_candidates,
+    find_repairs,
     full_match,
     injectable_memories,
     require_loaded,
@@ -52,7 +54,6 @@ from memoryhub.injection.requests import (
     with_default_project,
 )
 from memoryhub.injection.selection import WITHHOLD, Selection
-from memoryhub.injection.tool_candidates import find_about_files, find_repairs
 from memoryhub.models import Memory, Project
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.semantic import available_embedder
