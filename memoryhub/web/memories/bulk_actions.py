@@ -42,8 +42,13 @@ from memoryhub.maintenance.operations.base import (
     steps_by_page,
 )
 from memoryhub.memories import BulkResult, Forbidden, StoreError, undo_bulk_action
-from memoryhub.memories.bulk_actions import MAX_MEMORIES, apply_to_chunk, prepare_action
-from memoryhub.memories.bulk_undo import UNDO_OPERATIONS, bulk_action_kind
+from memoryhub.memories.bulk_actions import (
+    MAX_MEMORIES,
+    UNDO_OPERATIONS,
+    apply_to_chunk,
+    bulk_action_kind,
+    prepare_action,
+)
 from memoryhub.memories.undo import CHUNK_SIZE, Undo
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
 from memoryhub.models.querysets import MemoryQuerySet
