@@ -1,4 +1,4 @@
-"""Candidate memories: for a prompt by its informative terms and files, for a tool call by its files or failure."""
+"""Candidate memories: for a prompt by its terms and files, for a tool call by its files or its failure."""
 
 from __future__ import annotations
 

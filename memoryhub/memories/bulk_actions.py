@@ -1,8 +1,8 @@
 """Bulk actions: one change of one or many memories, journaled under one id and undone as a whole.
 
-Every journal row of an action has ``act: <id>`` in its detail, with the numbers and moments that the undo needs.
-Replaced texts are in the revision of the memory. The undo restores each memory exactly, unless it was changed
-since.
+Every journal row of an action has ``act: <id>`` in its detail, with the numbers and moments that the undo
+needs. Replaced texts are in the revision of the memory. The undo restores each memory exactly, unless it was
+changed since.
 """
 
 from __future__ import annotations

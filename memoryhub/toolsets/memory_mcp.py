@@ -65,6 +65,7 @@ def _to_entity(value: object) -> object:
     return value
 
 
+IMPORTANCE_SCALE = 10
 Importance = Annotated[float, Field(ge=0, le=IMPORTANCE_SCALE, allow_inf_nan=False), NotBoolean]
 NamedEntity = Annotated[EntityDraft, BeforeValidator(_to_entity, json_schema_input_type=str | EntityDraft)]
 
@@ -376,9 +377,6 @@ def _renewed_entities(caller: Caller, uid: str, content: str) -> list[EntityDraf
     before = {(one.entity, one.entity_type) for one in _extract_entities(memory.content)}
     current = {(one["entity"], one["entity_type"]) for one in list_values(memory, "entities")}
     return _extract_entities(content) if current <= before else None
-
-
-IMPORTANCE_SCALE = 10
 
 
 def serialize_stored(shown: dict[str, Any]) -> dict[str, Any]:
