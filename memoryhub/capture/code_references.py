@@ -11,7 +11,7 @@ from memoryhub import memories
 from memoryhub.access.policy import LEVELS, stricter_level
 from memoryhub.capture.code_lines import MAX_FILES, line_hashes, lines_of_memory
 from memoryhub.capture.events import HookContext
-from memoryhub.capture.paths import relative_path
+from memoryhub.capture.observation import relative_path
 from memoryhub.capture.shell_commands import moved_paths, removed_paths
 from memoryhub.core.vocabulary import SUMMARY_TYPES
 from memoryhub.memories import FileChange

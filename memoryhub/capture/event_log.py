@@ -19,8 +19,7 @@ from memoryhub.backends.dialect import sql
 from memoryhub.capture.code_lines import view_file
 from memoryhub.capture.events import HandlerReport, HookContext, HookEvent, parse_prompt, reduce_call
 from memoryhub.capture.ignored_paths import IgnoredPaths
-from memoryhub.capture.observation import clean_text, file_names, observe
-from memoryhub.capture.paths import working_subfolder
+from memoryhub.capture.observation import clean_text, file_names, observe, working_subfolder
 from memoryhub.capture.segments import CALLS_AFTER_PROMPT, locked_state
 from memoryhub.core.database import adapt_moment, write_transaction
 from memoryhub.injection.outcomes import digest_call
