@@ -1,7 +1,8 @@
 """Parse a tool call into an observation: its kind, files, command and output. Pure.
 
 The tools of Claude Code and LetsGo are known by name. Unknown tools are parsed by common parameter names.
-Paths are relative to the folder of the session. :mod:`memoryhub.capture.ignored_paths` removes what belongs to ignored files.
+:mod:`memoryhub.capture.ignored_paths` removes what belongs to ignored files. Paths are relative to the folder
+of the session.
 """
 
 from __future__ import annotations
