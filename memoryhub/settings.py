@@ -78,6 +78,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "memoryhub.http.monitoring.MonitoringMiddleware",
     "memoryhub.http.middleware.SecurityHeadersMiddleware",
+    "memoryhub.http.middleware.ClientAddressMiddleware",
     "memoryhub.http.middleware.ReadTimeoutMiddleware",
     "memoryhub.http.middleware.ApiProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",

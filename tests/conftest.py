@@ -18,7 +18,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.core import database
 from memoryhub.embeddings import Embedder, provider
-from memoryhub.embeddings.wordllama import StaticEmbedder
+from memoryhub.embeddings.provider import StaticEmbedder
 from memoryhub.memories.schemas import EntityDraft, MemoryDraft
 from memoryhub.models import Memory
 from tests.cases import clear_caches

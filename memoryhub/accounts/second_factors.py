@@ -23,7 +23,7 @@ from django.utils.crypto import salted_hmac
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from memoryhub.access.policy import Actor
-from memoryhub.accounts.sign_in import PERSON_TYPE, client_address, record_account_event
+from memoryhub.accounts.sign_in import PERSON_TYPE, record_account_event
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 
@@ -141,7 +141,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # the librar
         return url_has_allowed_host_and_scheme(url, {request.get_host()}, require_https=request.is_secure())
 
     def get_client_ip(self, request: HttpRequest) -> str:
-        return client_address(request)
+        return str(request.META.get("REMOTE_ADDR", ""))
 
     def add_message(self, *args: Any, **kwargs: Any) -> None:
         """Add nothing: the views add the hub's own messages."""

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
-from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.models import Session
 from django.http import HttpRequest
 from django.utils import timezone
@@ -23,7 +19,7 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.client_ip import client_network
-from memoryhub.core.database import side_write, write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
 from memoryhub.models import JournalEntry
 
@@ -34,21 +30,8 @@ PER_PAIR, PER_ADDRESS, PER_NAME = 5, 30, 50  # failures within the window
 # Rows read per operation, in index order. More than the server can hash in one window, so a flood of failures
 # elsewhere cannot hide the relevant ones.
 _MAX_ROWS_READ = 5000
-# Some proxies add the port, which differs for each connection.
-_ADDRESS_WITH_PORT = re.compile(r"(?P<v4>[0-9.]+):\d+|\[(?P<v6>[0-9a-fA-F:.]+)\](?::\d+)?")
 _IN, _FAILED = "login", "login_failed"
 _SSO_REFUSED = "login_refused"  # single sign-on: not a password guess, counted separately
-
-
-def client_address(request: HttpRequest) -> str:
-    """Return the address of the client; behind a proxy, the one that the nearest proxy reports. May be
-    empty.
-    """
-    forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "") if settings.BEHIND_PROXY else ""
-    nearest = forwarded.rpartition(",")[2].strip()
-    if with_port := _ADDRESS_WITH_PORT.fullmatch(nearest):
-        nearest = with_port["v4"] or with_port["v6"]
-    return str(nearest or request.META.get("REMOTE_ADDR", ""))[:45]
 
 
 def record_account_event(user: User, operation: str, by: str = "", **detail: Any) -> None:
@@ -72,7 +55,7 @@ class _Attempt:
 def login_wait(request: HttpRequest, name: str, now: datetime | None = None) -> int:
     """Return the seconds until a password for this name is checked again from this address; 0 for now."""
     now = now or timezone.now()
-    network, hashed = _network_key(client_address(request)), _hash_name(name)
+    network, hashed = _network_key(request.META.get("REMOTE_ADDR", "")), _hash_name(name)
     recent = _recent_attempts(now, _IN, _FAILED)
     of_pair = (one for one in recent if (one.name, one.network) == (hashed, network))
     pair = list(takewhile(lambda one: one.failed, of_pair))  # since the last correct password
@@ -92,7 +75,7 @@ def single_sign_on_wait(request: HttpRequest, now: datetime | None = None) -> in
     The limit equals that of passwords from one address, but the two are counted separately.
     """
     now = now or timezone.now()
-    network = _network_key(client_address(request))
+    network = _network_key(request.META.get("REMOTE_ADDR", ""))
     return _wait_seconds(
         [one for one in _recent_attempts(now, _SSO_REFUSED) if one.network == network], PER_ADDRESS, now
     )
@@ -167,7 +150,7 @@ _SYSTEMS = (
 
 def _record_login(request: HttpRequest | None, user: User, **kwargs: Any) -> None:
     """Journal a login and remember it in the session. A login by a script has no address and is ignored."""
-    if request is None or not (address := client_address(request)):
+    if request is None or not (address := request.META.get("REMOTE_ADDR", "")):
         return
     device = describe_device(request)
     request.session.update(
@@ -178,9 +161,9 @@ def _record_login(request: HttpRequest | None, user: User, **kwargs: Any) -> Non
 
 
 def _record_logout(request: HttpRequest | None, user: User | None, **kwargs: Any) -> None:
-    if user is not None and request is not None and client_address(request):
+    if user is not None and request is not None and request.META.get("REMOTE_ADDR", ""):
         with write_transaction():
-            record_account_event(user, "logout", **{"from": client_address(request)})
+            record_account_event(user, "logout", **{"from": request.META.get("REMOTE_ADDR", "")})
 
 
 def _record_failure(
@@ -194,7 +177,7 @@ def _record_failure(
     user = User.objects.filter(username=typed).first()
     visitor = getattr(request, "user", AnonymousUser())
     is_reconfirming = visitor.is_authenticated  # already logged in, asked for the password again
-    detail = {"from": client_address(request), "with": describe_device(request)}
+    detail = {"from": request.META.get("REMOTE_ADDR", ""), "with": describe_device(request)}
     if is_reconfirming:
         detail["asked_on"] = request.path
     by = Actor(f"user:{visitor.get_username()}") if is_reconfirming else Actor("nobody")
@@ -208,7 +191,7 @@ def record_single_sign_on_refusal(request: HttpRequest, user: User | None, why: 
     ``user``: the account concerned. Without one, a keyed hash of ``address`` (an e-mail address) is
     stored; it is empty if the provider confirmed no one.
     """
-    detail = {"from": client_address(request), "with": describe_device(request), "why": why}
+    detail = {"from": request.META.get("REMOTE_ADDR", ""), "with": describe_device(request), "why": why}
     journal.record(Actor("nobody"), [_refusal_change(_SSO_REFUSED, user, address, detail)])
 
 
@@ -230,7 +213,6 @@ def connect_signals() -> None:
         signal.connect(receiver, dispatch_uid=receiver.__name__)
 
 
-TOUCH_INTERVAL = timedelta(minutes=5)
 NO_LOGIN = "a script or command"  # by a script or a command, so without device and address
 
 
@@ -246,23 +228,6 @@ class BrowserSession:
     seen: datetime | None
     ends: datetime
     is_this: bool
-
-
-def touch_session(request: HttpRequest) -> None:
-    """Record that the session is in use, at most every five minutes: a read must not always write.
-
-    Sessions created by scripts are ignored. Failure is logged, not raised: the page can be shown.
-    """
-    now = timezone.now()
-    if not request.session.get("device"):
-        return
-    seen = parse_moment(request.session.get("seen"))
-    if seen is None or now - seen >= TOUCH_INTERVAL:
-        is_modified = request.session.modified
-        request.session["seen"] = now.isoformat(timespec="seconds")
-        with suppress(UpdateError):  # raised by Django if the row cannot be written
-            side_write("use of a session was not recorded", request.session.save)
-        request.session.modified = is_modified
 
 
 def list_sessions(request: HttpRequest) -> list[BrowserSession]:

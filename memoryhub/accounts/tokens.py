@@ -33,7 +33,7 @@ from memoryhub.accounts import identities
 from memoryhub.accounts.clearance import confined_owner_clearance, user_clearance
 from memoryhub.accounts.permissions import grantable_rights
 from memoryhub.audit import journal
-from memoryhub.backends.bulk import column_names, to_object
+from memoryhub.backends.statements import column_names, to_object
 from memoryhub.core.database import side_write, write_transaction
 from memoryhub.core.vocabulary import RIGHTS
 from memoryhub.memories.errors import Conflict, NotFound, StoreError

@@ -29,8 +29,8 @@ from memoryhub.core.agent_hooks import (
     from_claude_code,
     to_claude_code,
 )
-from memoryhub.core.damage import is_recorded
 from memoryhub.core.database import lock_timeout
+from memoryhub.core.database_errors import is_damage_recorded
 from memoryhub.core.text import shorten, strip_private
 from memoryhub.core.vocabulary import Right
 from memoryhub.hooks import TOOL_CONTEXT
@@ -103,7 +103,7 @@ def handle_hook(
     except StoreError:
         raise
     except Exception as error:
-        if options.event_id and isinstance(error, OperationalError) and not is_recorded():
+        if options.event_id and isinstance(error, OperationalError) and not is_damage_recorded():
             raise  # busy or full: the sender keeps the event and delivers it again
         logger.exception("hook of Claude Code failed: %s", event)
     return _claude_answer(name, context, notes)
@@ -138,7 +138,7 @@ def _claude_answer(name: str, context: str, notes: Sequence[str]) -> dict[str, A
     message = {"systemMessage": f"memoryhub: {'; '.join(notes)}"} if notes else {}
     if name not in _CONTEXT_HOOKS:
         return message
-    message = DAMAGED_HOOK if is_recorded() else message
+    message = DAMAGED_HOOK if is_damage_recorded() else message
     if not context or len(context) > MAX_CONTEXT_CHARS:
         return message
     return {**message, "hookSpecificOutput": {"hookEventName": name, "additionalContext": context}}

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from memoryhub.api.schemas import FieldError
 from memoryhub.audit import clock, journal
 from memoryhub.backends import release, schema
-from memoryhub.core import damage, disks
+from memoryhub.core import database_errors, disks
 from memoryhub.core.database import (
     hanging_write_seconds,
     is_postgres,
@@ -147,8 +147,10 @@ def _find_store_errors() -> list[dict[str, str]]:
         return [field_error("database", f"{type(error).__name__}: {error}")]
     if pending:
         errors.append(field_error("migrations", f"{len(pending)} not applied; run manage.py migrate"))
-    if damage.is_recorded():
-        errors.append(field_error("database", f"{damage.ADVICE}, which also ends this report"))
+    if database_errors.is_damage_recorded():
+        errors.append(
+            field_error("database", f"{database_errors.DAMAGE_ADVICE}, which also ends this report")
+        )
     elif failure := _write_failure():
         errors.append(field_error("database", f"nothing can be written: {failure}; run manage.py doctor"))
     return errors

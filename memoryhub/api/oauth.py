@@ -15,7 +15,6 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.accounts import oauth
-from memoryhub.accounts.sign_in import client_address
 from memoryhub.accounts.tokens import hash_token
 from memoryhub.http import rate_limit
 from memoryhub.http.problems import InvalidJson, json_response, parse_json, to_problem
@@ -60,9 +59,9 @@ def register(request: HttpRequest) -> HttpResponse:
     """Register a client. It can do nothing before a person approves it."""
     if not settings.MEMORYHUB.oauth_registration:
         return _error("access_denied", "registration is closed: oauth_registration is off on this hub", 403)
-    rate_limit.count_registration(client_address(request))
+    rate_limit.count_registration(request.META.get("REMOTE_ADDR", ""))
     try:
-        client, secret = oauth.register_client(parse_json(request.body), client_address(request))
+        client, secret = oauth.register_client(parse_json(request.body), request.META.get("REMOTE_ADDR", ""))
     except InvalidJson as error:
         return _error("invalid_client_metadata", str(error))
     except oauth.RegistrationRefused as error:
@@ -104,7 +103,7 @@ def revoke(request: HttpRequest) -> HttpResponse:
 
 def _throttled(request: HttpRequest, secret: str, answer: _View) -> HttpResponse:
     """Count refusals like invalid tokens, and refuse an address that sends too many."""
-    address = client_address(request)
+    address = request.META.get("REMOTE_ADDR", "")
     rate_limit.check_token_guesses(address, hash_token(secret))
     response = answer(request)
     if response.status_code >= 400:

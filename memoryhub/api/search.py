@@ -25,11 +25,10 @@ from memoryhub.memories.schemas import Share
 from memoryhub.memories.versions import load_snapshot
 from memoryhub.models import Memory, Session
 from memoryhub.search.fallback import search_or_correct
-from memoryhub.search.hybrid import Hit, SearchMode
+from memoryhub.search.hybrid import Hit, SearchMode, search_snapshot
 from memoryhub.search.recall import DEFAULT_TOKENS, MAX_TOKENS, MIN_TOKENS, Ranking
 from memoryhub.search.recall import RecallRequest as Wanted
 from memoryhub.search.recall import recall_memories as recall
-from memoryhub.search.snapshots import search_snapshot
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import serialize_entries, sessions_with_counts
 

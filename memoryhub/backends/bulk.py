@@ -1,4 +1,4 @@
-"""Insert, update and read rows, several times faster than querysets do.
+"""Insert and update rows, several times faster than querysets do.
 
 Django converts every value of every row in several layers. This module looks up the adapter of a column once.
 """
@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache
 from itertools import chain
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from django.db import connection, models
-from django.db.models.base import ModelState
 
 from memoryhub.backends.dialect import sql
-from memoryhub.core.database import batched, open_cursor
+from memoryhub.core.database import adapt_moment, batched, open_cursor
 
 # One statement for many rows, not executemany: triggers make SQLite open a savepoint for each statement, and
 # each savepoint makes FTS5 flush its buffer. Measured: 63 instead of 160 µs for a memory.
@@ -25,7 +23,6 @@ MAX_ROWS = 1000
 MAX_PARAMETERS = 32_766  # SQLite's limit on parameters of one statement
 
 Adapter = Callable[[Any], Any]
-Saved = TypeVar("Saved", bound=models.Model)
 
 
 def insert(
@@ -115,42 +112,6 @@ def insert_unless(one: models.Model, condition: str, params: Sequence[Any]) -> b
     return True
 
 
-@cache
-def column_names(model: type[models.Model], prefix: str = "") -> str:
-    """Return the columns for :func:`to_object`, as SQL."""
-    return ", ".join(f'{prefix}"{field.column}"' for field in model._meta.concrete_fields)
-
-
-def to_object(model: type[Saved], cells: Sequence[Any], alias: str = "") -> Saved:
-    """Return a saved object, given the cells of all its columns in the order of :func:`column_names`.
-
-    ``alias``: of the connection, which is slow to look up for each of many objects.
-    """
-    names, converters = _read_plan(model)
-    values = list(cells)
-    for position, convert in converters:
-        if values[position] is not None:
-            values[position] = convert(values[position])
-    found = model.__new__(model)  # like unpickling; to call it sends signals and sets each attribute
-    found.__dict__ = dict(zip(names, values, strict=True))
-    found._state = ModelState()
-    found._state.adding, found._state.db = False, alias or connection.alias
-    return found
-
-
-@cache
-def _read_plan(model: type[models.Model]) -> tuple[list[str], list[tuple[int, Adapter]]]:
-    """Return the names of all attributes, and the converters by position."""
-    by_kind: dict[type, Adapter] = {models.DateTimeField: _to_utc, models.JSONField: json.loads}
-    fields = model._meta.concrete_fields
-    converters = [(at, by_kind[type(field)]) for at, field in enumerate(fields) if type(field) in by_kind]
-    return [field.attname for field in fields], converters
-
-
-def _to_utc(stored: datetime) -> datetime:
-    return stored.replace(tzinfo=UTC)
-
-
 def _adapted_values(one: models.Model) -> list[Any]:
     read, _, adapters = _insert_plan(type(one))
     values = list(read(one))
@@ -163,12 +124,6 @@ def _set_saved(one: models.Model, key: int) -> None:
     one.pk = key
     one._state.adding = False
     one._state.db = connection.alias
-
-
-@lru_cache(maxsize=1024)
-def adapt_moment(at: Any) -> Any:
-    """Return a datetime as the database stores it. Cached: the rows of a batch share most moments."""
-    return connection.ops.adapt_datetimefield_value(at)
 
 
 @cache

@@ -21,8 +21,7 @@ from django.db.migrations.state import ProjectState, StateApps
 
 import memoryhub
 from memoryhub.backends.dialect import IS_POSTGRES, sql
-from memoryhub.core.damage import FileConnection
-from memoryhub.core.database_errors import is_database_busy
+from memoryhub.core.database_errors import FileConnection, is_database_busy
 
 # Raise this when an earlier release would misread or harm a store that this release has written to.
 OLDEST_RELEASE = "0.1.0"

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from django.db import connection, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, F, Func, QuerySet, Subquery
+from django.db.models.base import ModelState
 from django.db.models.expressions import Expression, RawSQL
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS
-from memoryhub.backends.bulk import adapt_moment
 from memoryhub.backends.change_log import ERA_TABLE
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.fts_query import MAX_TERMS, MAX_TRIGRAMS, TRIGRAM_LENGTH, Query
 from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
-from memoryhub.core.database import execute, fetch_all, fetch_one
+from memoryhub.core.database import adapt_moment, execute, fetch_all, fetch_one
 from memoryhub.core.dates import expiry_time
 from memoryhub.core.text import words
 from memoryhub.core.vocabulary import SCOPES
@@ -33,6 +34,7 @@ else:
 
 MAX_SPEAKER_CHARS = 95  # of a name at the beginning of a text, with a colon and a space
 QUESTION_TAIL_CHARS = 120  # a question mark in these last characters makes the text a question
+Saved = TypeVar("Saved", bound=models.Model)
 _IS_LIVE = "deleted_at IS NULL AND (expires_at IS NULL OR expires_at > %s)"  # as MemoryQuerySet.live
 
 
@@ -132,6 +134,42 @@ def read_memories(
         visible = among.filter(pk__in=key_list(numbers)).order_by().values("pk")
         chosen, params = visible.query.sql_with_params()
     return fetch_all(f"SELECT {columns} FROM {MEMORY_TABLE} WHERE id {sql.IN_FEW.format(chosen)}", params)
+
+
+@cache
+def column_names(model: type[models.Model], prefix: str = "") -> str:
+    """Return the columns for :func:`to_object`, as SQL."""
+    return ", ".join(f'{prefix}"{field.column}"' for field in model._meta.concrete_fields)
+
+
+def to_object(model: type[Saved], cells: Sequence[Any], alias: str = "") -> Saved:
+    """Return a saved object, given the cells of all its columns in the order of :func:`column_names`.
+
+    ``alias``: of the connection, which is slow to look up for each of many objects.
+    """
+    names, converters = _read_plan(model)
+    values = list(cells)
+    for position, convert in converters:
+        if values[position] is not None:
+            values[position] = convert(values[position])
+    found = model.__new__(model)  # like unpickling; to call it sends signals and sets each attribute
+    found.__dict__ = dict(zip(names, values, strict=True))
+    found._state = ModelState()
+    found._state.adding, found._state.db = False, alias or connection.alias
+    return found
+
+
+@cache
+def _read_plan(model: type[models.Model]) -> tuple[list[str], list[tuple[int, Callable[[Any], Any]]]]:
+    """Return the names of all attributes, and the converters by position."""
+    by_kind: dict[type, Callable[[Any], Any]] = {models.DateTimeField: _to_utc, models.JSONField: json.loads}
+    fields = model._meta.concrete_fields
+    converters = [(at, by_kind[type(field)]) for at, field in enumerate(fields) if type(field) in by_kind]
+    return [field.attname for field in fields], converters
+
+
+def _to_utc(stored: datetime) -> datetime:
+    return stored.replace(tzinfo=UTC)
 
 
 class StateBeforeStore(NamedTuple):

@@ -19,10 +19,9 @@ from memoryhub.backends.dialect import sql
 from memoryhub.capture.code_lines import view_file
 from memoryhub.capture.events import HandlerReport, HookContext, HookEvent, parse_prompt, reduce_call
 from memoryhub.capture.ignored_paths import IgnoredPaths
-from memoryhub.capture.observation import clean_text, file_names, observe
-from memoryhub.capture.paths import working_subfolder
+from memoryhub.capture.observation import clean_text, file_names, observe, working_subfolder
 from memoryhub.capture.segments import CALLS_AFTER_PROMPT, locked_state
-from memoryhub.core.database import write_transaction
+from memoryhub.core.database import adapt_moment, write_transaction
 from memoryhub.injection.outcomes import digest_call
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.rows import resolve_project
@@ -110,7 +109,7 @@ def save_event(context: HookContext, reports: Sequence[HandlerReport]) -> Event 
 
 def _repeat_params(marks: Sequence[str], at: datetime) -> list[str]:
     """Return the parameters of :data:`statements.IS_LATEST_EVENT`."""
-    return [json.dumps(marks), str(bulk.adapt_moment(at - timedelta(seconds=REDELIVERY_SECONDS)))]
+    return [json.dumps(marks), str(adapt_moment(at - timedelta(seconds=REDELIVERY_SECONDS)))]
 
 
 def _delivery_marks(hook_event: HookEvent, now: datetime) -> tuple[str, str]:
@@ -126,7 +125,7 @@ def _delivery_marks(hook_event: HookEvent, now: datetime) -> tuple[str, str]:
 def _update_session(context: HookContext, end_reason: str) -> None:
     """Extend, end or reopen the session; a prompt also changes its state, without reading it."""
     session, event = context.session, context.hook_event.event
-    ended, at = session.ended_at, bulk.adapt_moment(context.at)
+    ended, at = session.ended_at, adapt_moment(context.at)
     changes: dict[str, list[Any]] = {}
     if context.at > session.last_at:
         changes[f"last_at = {sql.GREATEST}(last_at, %s)"] = [at]
@@ -188,11 +187,11 @@ def _find_session(
     """
     files, name = json.dumps(file_names(hook_event.data.get("tool_input"))), hook_event.project
     params = [*_repeat_params(marks, at), mark, files, files, hook_event.session_id, name, name]
-    row = statements.read_session_of_event(bulk.column_names(Session, "s."), params)
+    row = statements.read_session_of_event(statements.column_names(Session, "s."), params)
     *cells, key, mode, paused_until, ignored = row[: -len(_FLAGS)]
     paused_until = paused_until and paused_until.replace(tzinfo=UTC)
     project = Project(key, name, mode, paused_until, ignored) if key else Project(name=name)
-    found = bulk.to_object(Session, cells) if cells[0] else None
+    found = statements.to_object(Session, cells) if cells[0] else None
     session = found or Session(session_id=hook_event.session_id, project=name)
     vars(session).update(zip(_FLAGS, row[-len(_FLAGS) :], strict=True))
     return session, project

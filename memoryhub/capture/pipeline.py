@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
-from memoryhub import capabilities, hooks
-from memoryhub.access.policy import Actor, stricter_level
+from memoryhub import capabilities, hooks, memories
+from memoryhub.access.policy import LEVELS, Actor, stricter_level
 from memoryhub.capture import event_log, projects, segments, services, summaries
-from memoryhub.capture.code_references import (
-    add_references,
-    add_references_of_tool,
-    compare_event,
-    drop_lines,
-)
+from memoryhub.capture.code_lines import MAX_FILES, line_hashes, lines_of_memory
 from memoryhub.capture.events import DispatchResult, HandlerReport, HookContext, HookEvent
+from memoryhub.capture.observation import relative_path
 from memoryhub.capture.segments import SessionState, locked_state
 from memoryhub.capture.services import compress, consolidate
+from memoryhub.capture.shell_commands import moved_paths, removed_paths
 from memoryhub.capture.statements import failure_line
-from memoryhub.core import damage
+from memoryhub.core import database_errors
 from memoryhub.core.database_errors import STORE_UNAVAILABLE, is_database_busy
 from memoryhub.core.dates import parse_moment
+from memoryhub.core.vocabulary import SUMMARY_TYPES
 from memoryhub.hooks import (
     CHECKPOINT,
     PROMPT_SUBMIT,
@@ -39,6 +38,7 @@ from memoryhub.hooks import (
     HandlerResult,
     Hook,
 )
+from memoryhub.injection.candidates import MAX_SHOWN_FOR_TOOL
 from memoryhub.injection.outcomes import decide_abandoned, decide_outcomes, decide_quietly
 from memoryhub.injection.requests import InjectionRequest, InjectionResult
 from memoryhub.injection.services import (
@@ -47,9 +47,9 @@ from memoryhub.injection.services import (
     inject_for_tool_call,
     inject_pinned,
 )
-from memoryhub.injection.tool_candidates import MAX_SHOWN
+from memoryhub.memories import FileChange
 from memoryhub.memories.errors import StoreError
-from memoryhub.models import Memory
+from memoryhub.models import Event, Memory, Session
 from memoryhub.security.secrets import redact
 
 logger = logging.getLogger(__name__)
@@ -84,7 +84,10 @@ def inject_for_tool(context: HookContext) -> HandlerResult:
         return "skipped", "nothing to show"
     label = f"{seen.tool}: {failure or ', '.join(files)}"
     request = replace(
-        _injection_request(context, label), token_budget=budget, max_count=MAX_SHOWN, once_in_session=True
+        _injection_request(context, label),
+        token_budget=budget,
+        max_count=MAX_SHOWN_FOR_TOOL,
+        once_in_session=True,
     )
     files = tuple(dict.fromkeys([*files, *map(context.session.path_in_folder, files)]))
     result = inject_for_tool_call(request, files, context.root_name, failure, context.actor, context.at)
@@ -357,10 +360,98 @@ def _failure_reason(error: Exception) -> str:
     """Return why a handler failed, without any content that it worked on."""
     if isinstance(error, StoreError):
         return f"refused: {error.code} {error.field}".strip()
-    if damage.is_damage(error):
-        return damage.ADVICE
+    if database_errors.is_damage(error):
+        return database_errors.DAMAGE_ADVICE
     if is_database_busy(error):
         return "the database is busy"
     if isinstance(error, DatabaseError):
         return STORE_UNAVAILABLE
     return "an unexpected error; the log has the details"
+
+
+MAX_EVENTS = 150  # of a session whose lines a new memory may be about
+MAX_STORED_BY_TOOL = 3  # memories that one call of a memory tool may have stored
+STORED_WITHIN = timedelta(minutes=2)  # before the event of the call
+_REMOVES_FILES = re.compile(r"\b(?:rm|mv)\s")
+
+
+def add_references(found: Iterable[Memory], session: Session, at: datetime, current: Event) -> None:
+    """Link the new memories of a session to the lines of code that they are about.
+
+    A memory never depends on events above its level, because its readers see when it is marked. A failure is
+    logged; the memory stays.
+    """
+    try:
+        for memory in found:
+            if memory.type not in SUMMARY_TYPES:
+                _add_references(memory, session, at, current)
+    except Exception:
+        logger.exception("the code that a memory is about could not be noted")
+
+
+def _add_references(memory: Memory, session: Session, at: datetime, current: Event) -> None:
+    links = list(memory.files.order_by("pk").values_list("access", "path"))
+    files = [path for access, path in links if access == "modified"] or [path for _, path in links]
+    files = [relative_path(path, session.top) for path in files]  # an agent may name whole paths
+    if not files:
+        return
+    levels = [level for level in LEVELS if stricter_level(level, memory.sensitivity) == memory.sensitivity]
+    rows = Event.objects.filter(session=session, lines__has_key="path", sensitivity__in=levels)
+    digests = list(rows.order_by("-at", "-pk").values_list("lines", flat=True)[:MAX_EVENTS])[::-1]
+    if current.lines and current.sensitivity in levels:
+        digests.append(current.lines)
+    lines = lines_of_memory(memory.titled_content, digests, files[: 4 * MAX_FILES])
+    memories.store_references(memory, lines, at)
+
+
+def add_references_of_tool(context: HookContext) -> None:
+    """Note the code of the memories that the agent itself has just stored with a memory tool."""
+    span = (context.at - STORED_WITHIN, context.at)
+    stored = (
+        Memory.objects.visible_to(context.actor.clearance)
+        .live()
+        .filter(
+            project=context.session.project,
+            author=context.actor.name,
+            created_at__range=span,
+            code_references__isnull=True,
+            files__isnull=False,
+        )
+    )
+    found = stored.distinct().order_by("-pk")[:MAX_STORED_BY_TOOL]
+    add_references(found, context.session, context.at, context.event)
+
+
+def drop_lines(session: Session) -> None:
+    """Delete the hashes of lines of a session that has ended."""
+    Event.objects.filter(session=session, lines__has_key="path").update(lines=None)
+
+
+def compare_event(context: HookContext) -> None:
+    """Mark or unmark the memories about the files of a recorded tool call. A failure is logged."""
+    try:
+        changes = list(_file_changes(context))
+        if changes:
+            session, level = context.session, context.event.sensitivity
+            memories.compare_with_code(
+                changes, session.project, level, context.actor, context.at, session.session_id
+            )
+    except Exception:
+        logger.exception("memories could not be compared with the code")
+
+
+def _file_changes(context: HookContext) -> Iterable[FileChange]:
+    call, view = context.call, context.file_view
+    if call is None or call.secret:
+        return
+    if view is not None and context.session.has_code_references:
+        shown, removed = line_hashes(view.shown), line_hashes(view.removed)
+        yield FileChange(view.path, shown, removed - shown, view.is_whole)
+    command = call.observation.command
+    if command and not call.observation.failed and _REMOVES_FILES.search(command):
+        cwd, root = context.cwd, context.root
+        for path in removed_paths(command):
+            yield FileChange(relative_path(path, cwd, root), is_whole=True)
+        for path, target in moved_paths(command).items():
+            moved_to = relative_path(target, cwd, root)
+            yield FileChange(relative_path(path, cwd, root), moved_to=moved_to)

@@ -23,11 +23,10 @@ from django.db.models import Q
 
 from memoryhub.access.policy import Actor
 from memoryhub.backends import statements
-from memoryhub.backends.bulk import adapt_moment
 from memoryhub.backends.dialect import sql
 from memoryhub.capture.distillation import OpenWork
 from memoryhub.capture.events import ToolCall
-from memoryhub.core.database import write_transaction
+from memoryhub.core.database import adapt_moment, write_transaction
 from memoryhub.core.text import extract_keywords, jaccard, most_common_keywords, stem
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft

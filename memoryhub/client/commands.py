@@ -1,4 +1,4 @@
-"""The parser of all commands, and those for memories and sessions."""
+"""The commands for memories, sessions and projects, and the parser of all commands."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ import itertools
 import re
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import PurePath
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, Unpack
 
-from memoryhub.api.schemas import HitShape, SearchResults, SessionShape
-from memoryhub.client import backfill, connect, page_file, projects, sync
-from memoryhub.client.calls import DEFAULT_SERVER, SERVER_VARIABLE, MemoryFields, NewMemory, TimelineEntry
+from memoryhub.api.schemas import HitShape, ProjectShape, SearchResults, SessionShape
+from memoryhub.client import backfill, connect, page_file, sync
+from memoryhub.client.backfill import find_repository
+from memoryhub.client.calls import (
+    DEFAULT_SERVER,
+    SERVER_VARIABLE,
+    MemoryFields,
+    NewMemory,
+    ProjectPart,
+    ProjectSettings,
+    TimelineEntry,
+)
 from memoryhub.client.clients import Client
 from memoryhub.client.credentials import find_server, open_client
 from memoryhub.client.errors import AuthenticationFailed, ConnectionFailed, MemoryhubError
@@ -28,7 +37,102 @@ from memoryhub.client.terminal import (
 )
 from memoryhub.core.http_client import is_unencrypted
 from memoryhub.core.text import without_title_line
-from memoryhub.core.vocabulary import SCOPES, TYPES
+from memoryhub.core.vocabulary import PROJECT_MODES, SCOPES, TYPES
+
+
+def add_mode_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project")
+    parser.add_argument("mode", nargs="?", choices=PROJECT_MODES, help="without it, the mode is shown")
+    add_json_option(parser)
+    parser.set_defaults(run=_mode)
+
+
+def _mode(options: argparse.Namespace) -> int:
+    return _configure(options, mode=options.mode) if options.mode else _configure(options)
+
+
+def _add_own_project(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", nargs="?", help="default: the project of the current folder")
+
+
+def add_pause_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_own_project(parser)
+    parser.add_argument("--hours", type=float, default=1, metavar="N", help="hours from now (default: 1)")
+    add_json_option(parser)
+    parser.set_defaults(run=lambda options: _configure(options, pause_hours=options.hours))
+
+
+def add_resume_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_own_project(parser)
+    add_json_option(parser)
+    parser.set_defaults(run=lambda options: _configure(options, pause_hours=0))
+
+
+def _configure(options: argparse.Namespace, **settings: Unpack[ProjectSettings]) -> int:
+    """Change the settings of a project, if any are given, and show its mode."""
+    with open_client(options.server) as client:
+        project = options.project
+        if not project:  # that of the repository of the current folder, as for hooks
+            folder = str(Path.cwd())
+            repository = find_repository(folder)
+            project = client.check_past_session("none", [], cwd=folder, repository=repository).project
+        answer = client.project(project)
+        if settings:
+            answer = client.configure_project(project, **settings)
+    if options.json:
+        return print_json(answer)
+    paused = f", paused until {format_time(answer.paused_until)}" if answer.paused_until else ""
+    print(f"{make_safe(answer.name)}: {answer.mode}{paused}")
+    for event, count in answer.event_counts.items():
+        print(f"  {make_safe(event)}: {count} counted")
+    return 0
+
+
+def add_project_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project")
+    change = parser.add_mutually_exclusive_group()
+    change.add_argument("--rename", metavar="NAME", help="give it a new name")
+    change.add_argument("--merge", metavar="PROJECT", help="move everything into another project")
+    change.add_argument("--split", metavar="NAME", help="move a part into a new project")
+    change.add_argument("--undo", metavar="CHANGE", help="undo a change, by the id that it printed")
+    parser.add_argument("--folder", default="", help="split: the sessions of this folder, and its next ones")
+    parser.add_argument("--identity", action="append", default=[], help="split: a repository, repeatable")
+    parser.add_argument("--tag", help="split: the memories with this tag")
+    add_json_option(parser)
+    parser.set_defaults(run=_project)
+
+
+def _project(options: argparse.Namespace) -> int:
+    """Rename, merge or split a project, or show its repositories and folders."""
+    with open_client(options.server) as client:
+        if not (options.rename or options.merge or options.split or options.undo):
+            identities = client.project_identities(options.project)
+            if options.json:
+                return print_json(identities)
+            if identities.items:
+                print_table(("identity", "agents of"), [(one.key, one.owner) for one in identities.items])
+            else:
+                print(f"{make_safe(options.project)}: no repository or folder is known")
+            return 0
+        moved = _change_project(client, options)
+    if options.json:
+        return print_json(moved)
+    undo = f"; undo: memoryhub project {make_safe(moved.name)} --undo {moved.change}" if moved.change else ""
+    print(f"{make_safe(moved.name)}: done{undo}")
+    return 0
+
+
+def _change_project(client: Client, options: argparse.Namespace) -> ProjectShape:
+    if options.undo:
+        return client.undo_project_change(options.undo)
+    if options.rename:
+        return client.rename_project(options.project, options.rename)
+    if options.merge:
+        return client.merge_projects(options.project, options.merge)
+    chosen: ProjectPart = {"folder": options.folder, "identities": options.identity}
+    if options.tag:
+        chosen["memories"] = {"tag": options.tag}
+    return client.split_project(options.project, options.split, **chosen)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -312,15 +416,15 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
         "Show a project's page, or keep it in a block of AGENTS.md or CLAUDE.md.",
     ),
     "mode": (
-        projects.add_mode_arguments,
+        add_mode_arguments,
         "Show or set the mode of a project: what the hub stores from its agents' sessions.",
     ),
     "project": (
-        projects.add_project_arguments,
+        add_project_arguments,
         "Rename, merge or split a project, or show its repositories and folders.",
     ),
-    "pause": (projects.add_pause_arguments, "Pause memory in a project: agents store and receive nothing."),
-    "resume": (projects.add_resume_arguments, "Resume memory in a project."),
+    "pause": (add_pause_arguments, "Pause memory in a project: agents store and receive nothing."),
+    "resume": (add_resume_arguments, "Resume memory in a project."),
     "connect": (connect.add_arguments, "Connect the agents of this machine to a hub."),
 }
 

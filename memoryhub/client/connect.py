@@ -22,7 +22,14 @@ from urllib.parse import quote
 
 from memoryhub.client import config_files, credentials
 from memoryhub.client.clients import Client
-from memoryhub.client.config_files import RULE_FILES, Entry, add_guideline, add_whole, remove_guideline
+from memoryhub.client.config_files import (
+    RULE_FILES,
+    Entry,
+    add_guideline,
+    add_whole,
+    parse_json,
+    remove_guideline,
+)
 from memoryhub.client.connect_record import (
     Addition,
     Change,
@@ -34,7 +41,6 @@ from memoryhub.client.connect_record import (
     read_text,
 )
 from memoryhub.client.errors import ConfigurationError, UnusableConfig
-from memoryhub.client.json_positions import parse_json
 from memoryhub.client.terminal import confirm, make_safe
 from memoryhub.core import agent_hooks
 from memoryhub.core.agent_hooks import AGENTS, hook_path, hooks_configuration, opencode_plugin

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from datetime import datetime
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,7 +28,7 @@ from django.db.backends.utils import CursorWrapper
 from django.db.utils import DatabaseErrorWrapper
 from django.utils import timezone
 
-from memoryhub.core import damage
+from memoryhub.core import database_errors
 from memoryhub.core.database_errors import is_database_busy, is_interrupted, same_errors_as_sqlite
 
 logger = logging.getLogger(__name__)
@@ -453,10 +454,10 @@ class _RecordDamage(DatabaseErrorWrapper):
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if isinstance(error, UnicodeDecodeError):
-            error = damage.to_database_error(error)
+            error = database_errors.to_database_error(error)
             kind = type(error)
-        if error is not None and damage.is_damage(error):
-            damage.record(error)
+        if error is not None and database_errors.is_damage(error):
+            database_errors.record_damage(error)
         super().__exit__(kind, error, traceback)
 
 
@@ -489,3 +490,9 @@ def batched(rows: Iterable[T], size: int) -> Iterator[list[T]]:
     rows = iter(rows)
     while chunk := list(islice(rows, size)):
         yield chunk
+
+
+@lru_cache(maxsize=1024)
+def adapt_moment(at: Any) -> Any:
+    """Return a datetime as the database stores it. Cached: the rows of a batch share most moments."""
+    return connection.ops.adapt_datetimefield_value(at)

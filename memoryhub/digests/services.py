@@ -21,7 +21,7 @@ from django.utils import timezone
 from pydantic import BaseModel, ConfigDict
 
 from memoryhub.access.policy import Actor, Sensitivity, system_actor
-from memoryhub.accounts.clearance import may_view_level
+from memoryhub.accounts.clearance import may_view_level, user_clearance
 from memoryhub.accounts.sign_in import PERSON_TYPE, record_account_event
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
@@ -31,7 +31,7 @@ from memoryhub.digests.messages import Content, DeliveryFailed, collect_content,
 from memoryhub.maintenance import operations
 from memoryhub.maintenance.operations.base import Operation, Step
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
-from memoryhub.models import Digest
+from memoryhub.models import Digest, Memory
 
 logger = logging.getLogger(__name__)
 DIGESTS_ACTOR = system_actor("digests")
@@ -110,9 +110,12 @@ def replace_secret(user: User, uid: str) -> Digest:
 
 
 def _save(digest: Digest, project: str, period: str, level: str, url: str, operation: str) -> Digest:
+    is_moved = project != digest.project
     digest.project, digest.period, digest.url = project, period, url
     digest.level = level if digest.channel == Digest.EMAIL else Sensitivity.PUBLIC.value
     _refuse(digest)
+    if project and is_moved:  # one whose project is gone can still be turned off
+        _refuse_unknown_project(digest)
     digest.next_at = next_time(digest, timezone.now())
     digest.save()
     _record(digest, operation)
@@ -134,6 +137,18 @@ def _refuse(digest: Digest) -> None:
         )
     elif not digest.user.email:
         raise StoreError("your account has no e-mail address; ask an administrator to add it", "channel")
+
+
+def _refuse_unknown_project(digest: Digest) -> None:
+    """Refuse a project in which the person sees no memory, unless they are a member of it."""
+    clearance = user_clearance(digest.user)
+    seen = Memory.objects.visible_to(clearance).filter(project=digest.project)
+    if clearance.projects is None and not seen.exists():
+        raise StoreError(
+            "there is no project of this name with memories that you can see; choose one of the suggestions,"
+            " or leave it empty for all projects",
+            "project",
+        )
 
 
 def _check_url(url: str) -> None:

@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field
 
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.accounts import tokens
-from memoryhub.accounts.sign_in import client_address
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.vocabulary import Right
 from memoryhub.facts import queries
@@ -122,7 +121,7 @@ def _find_token(request: HttpRequest, raw: str, audience: str = "") -> AgentToke
     """
     if not raw:
         return None
-    address = client_address(request)
+    address = request.META.get("REMOTE_ADDR", "")
     rate_limit.check_token_guesses(address, tokens.hash_token(raw))
     token = tokens.authenticate_token(raw, address, None, audience)
     if token is not None:

@@ -1,7 +1,8 @@
-"""Middleware: security headers, a time limit for database reads, limits for uploads, and API problems."""
+"""Middleware: address of the client, security headers, limits of reads and uploads, problems of the API."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from http import HTTPStatus
@@ -18,7 +19,6 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from memoryhub.accounts.clearance import full_clearance
-from memoryhub.accounts.sign_in import client_address
 from memoryhub.backends.postgres import replica
 from memoryhub.core.database import REPLICA, read_timeout, use_primary
 from memoryhub.http import rate_limit
@@ -61,6 +61,23 @@ SECURITY_HEADERS = {
 class _Middleware:
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
+
+
+MAX_ADDRESS_CHARS = 45  # of IPv6
+# Some proxies add the port, which differs for each connection.
+_ADDRESS_WITH_PORT = re.compile(r"(?P<v4>[0-9.]+):\d+|\[(?P<v6>[0-9a-fA-F:.]+)\](?::\d+)?")
+
+
+class ClientAddressMiddleware(_Middleware):
+    """Sets ``REMOTE_ADDR`` to the address of the client: behind a proxy, the one that the nearest reports."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "") if settings.BEHIND_PROXY else ""
+        nearest = forwarded.rpartition(",")[2].strip()
+        if with_port := _ADDRESS_WITH_PORT.fullmatch(nearest):
+            nearest = with_port["v4"] or with_port["v6"]
+        request.META["REMOTE_ADDR"] = str(nearest or request.META.get("REMOTE_ADDR", ""))[:MAX_ADDRESS_CHARS]
+        return self.get_response(request)
 
 
 class SecurityHeadersMiddleware(_Middleware):
@@ -207,7 +224,7 @@ class ApiProblemMiddleware(_Middleware):
             return self.get_response(request)
         try:
             if request.path_info not in _HEALTH_PATHS:  # monitoring is never limited
-                rate_limit.count_request_of_address(client_address(request))
+                rate_limit.count_request_of_address(request.META.get("REMOTE_ADDR", ""))
             _limit_body(request)
             response = self._get_response(request)
         except (Problem, rate_limit.RateLimitExceeded) as error:

@@ -35,7 +35,6 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from memoryhub import embeddings
-from memoryhub.accounts.sign_in import client_address
 from memoryhub.backends import schema
 from memoryhub.core.database import is_postgres, store_path
 from memoryhub.core.logs import request_id
@@ -127,7 +126,7 @@ def _log(
         "milliseconds": round(seconds * 1000, 1),
         "statements": statements.count,
         "database_milliseconds": round(statements.seconds * 1000, 1),
-        "address": client_address(request),
+        "address": request.META.get("REMOTE_ADDR", ""),
     }
     logger.info("%s %s %s", fields["method"], route, response.status_code, extra={"fields": fields})
 
@@ -157,7 +156,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 def _require_metrics_token(request: HttpRequest) -> None:
     """Raise 401 for another token, and RateLimitExceeded for an address that guesses."""
     scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
-    address = client_address(request)
+    address = request.META.get("REMOTE_ADDR", "")
     rate_limit.check_token_guesses(address, "")
     if scheme.lower() != "bearer" or not constant_time_compare(sent.strip(), settings.METRICS_TOKEN):
         rate_limit.count_token_guess(address)

@@ -21,7 +21,7 @@ from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.parser import Parser
 
-from memoryhub.core import agent_hooks, damage, disks
+from memoryhub.core import agent_hooks, database_errors, disks
 from memoryhub.core.database_errors import (
     OUTCOME_UNKNOWN,
     STORE_UNAVAILABLE,
@@ -40,7 +40,7 @@ RETRY_AFTER_DAMAGE = "60"  # seconds; a person has to act first
 INTERNAL_ERROR_DETAIL = "internal error; the log has the details under this request_id"
 DAMAGED = "store_damaged"
 # The response to a hook: Claude Code shows it to its user.
-DAMAGED_HOOK = {"systemMessage": f"memoryhub: {damage.ADVICE}"}
+DAMAGED_HOOK = {"systemMessage": f"memoryhub: {database_errors.DAMAGE_ADVICE}"}
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _RATE_LIMIT_DETAILS = {
     "rate_per_token": "too many requests with this token",
@@ -141,7 +141,7 @@ def unreadable_body() -> Problem:
 
 
 def store_damaged() -> Problem:
-    return Problem(503, DAMAGED, damage.ADVICE, headers={"Retry-After": RETRY_AFTER_DAMAGE})
+    return Problem(503, DAMAGED, database_errors.DAMAGE_ADVICE, headers={"Retry-After": RETRY_AFTER_DAMAGE})
 
 
 def handle_exception(request: HttpRequest, exc: Exception | type[Exception]) -> HttpResponse:
@@ -162,7 +162,7 @@ def handle_exception(request: HttpRequest, exc: Exception | type[Exception]) -> 
 @singledispatch
 def to_problem(exc: Exception) -> Problem:
     """Return the problem for an exception; ``internal_error`` for an unexpected one."""
-    if damage.explains(exc):
+    if database_errors.is_caused_by_damage(exc):
         return store_damaged()
     if disks.is_disk_error(exc):
         return Problem(503, "disk_full", disks.FULL_DISK, headers={"Retry-After": RETRY_AFTER_DAMAGE})
@@ -231,7 +231,7 @@ def _(exc: Http404) -> Problem:
 @to_problem.register
 def _(exc: OperationalError) -> Problem:
     code, detail = "database_unavailable", STORE_UNAVAILABLE
-    if damage.is_damage(exc):
+    if database_errors.is_damage(exc):
         return store_damaged()
     if is_outcome_unknown(exc):
         code, detail = "outcome_unknown", OUTCOME_UNKNOWN

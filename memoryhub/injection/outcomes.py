@@ -24,8 +24,7 @@ from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.core.database import write_transaction
 from memoryhub.core.text import STOP_WORDS, collapse_whitespace, fold, words
 from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType
-from memoryhub.injection.candidates import injectable_memories
-from memoryhub.injection.tool_candidates import MAX_FILES_OF_MEMORY
+from memoryhub.injection.candidates import MAX_FILES_OF_MEMORY, injectable_memories
 from memoryhub.memories.rows import attach_lists
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.search.lexical import count_terms

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.capabilities import STORE, disabled_message, is_enabled
-from memoryhub.core import damage
+from memoryhub.core import database_errors
 from memoryhub.core.agent_hooks import MAX_CONTEXT_CHARS, MAX_CONTEXT_TOKENS
 from memoryhub.core.database import Deadline, DeadlinePassed
 from memoryhub.core.text import estimate_tokens, new_uid
@@ -27,7 +27,9 @@ from memoryhub.injection import context_block, selection
 from memoryhub.injection.candidates import (
     Candidate,
     CandidateSet,
+    find_about_files,
     find_candidates,
+    find_repairs,
     full_match,
     injectable_memories,
     require_loaded,
@@ -52,7 +54,6 @@ from memoryhub.injection.requests import (
     with_default_project,
 )
 from memoryhub.injection.selection import WITHHOLD, Selection
-from memoryhub.injection.tool_candidates import find_about_files, find_repairs
 from memoryhub.models import Memory, Project
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.semantic import available_embedder
@@ -258,7 +259,9 @@ def _inject(
         load_in_background(injectable_memories(request.clearance(actor), request.project, now))
     except Exception as error:
         logger.exception("an injection failed and was left out")
-        cause = damage.ADVICE if damage.is_damage(error) else "the log has the details"
+        cause = (
+            database_errors.DAMAGE_ADVICE if database_errors.is_damage(error) else "the log has the details"
+        )
         reason = f"injection failed; {cause}"
     missed = InjectionResult(skipped=[reason], took_ms=deadline.elapsed_ms())
     if record:

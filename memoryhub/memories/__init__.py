@@ -4,8 +4,7 @@ Every function takes the :class:`~memoryhub.access.policy.Actor` who makes the c
 memories that this actor may see. The change, its revisions and its journal rows are one transaction.
 """
 
-from memoryhub.memories.bulk_actions import BulkResult, apply_bulk_action
-from memoryhub.memories.bulk_undo import undo_bulk_action
+from memoryhub.memories.bulk_actions import BulkResult, apply_bulk_action, undo_bulk_action
 from memoryhub.memories.create import StoreResult, create_memories, create_memory
 from memoryhub.memories.delete import erase_memories, purge_expired, restore_memories, trash_memories
 from memoryhub.memories.errors import (

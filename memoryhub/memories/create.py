@@ -28,7 +28,7 @@ from memoryhub.memories.errors import Busy, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.memories.secret_check import MEMORY_FIELDS, check_drafts, refusal_change
-from memoryhub.memories.update import apply_patch, find_twins
+from memoryhub.memories.update import apply_patch, find_twins, raise_merged
 from memoryhub.memories.vectors import embed_drafts
 from memoryhub.models import Memory
 
@@ -338,14 +338,17 @@ class _Batch:
             memory.ttl_days = draft.ttl_days or None
         rows.restart_expiry(memory, self.now)
         self._unindex(memory)
-        key, level = memory.key or draft.key, stricter_level(memory.sensitivity, draft.sensitivity.value)
-        if (key, level) != (memory.key, memory.sensitivity):
+        was = memory.sensitivity
+        key, level = memory.key or draft.key, stricter_level(was, draft.sensitivity.value)
+        if (key, level) != (memory.key, was):
             memory.key, memory.sensitivity = key, level
             self._set_copy_number(memory)
         self._index(memory)
         if memory.pk is not None:
             memory.save(update_fields=_REFRESHED_FIELDS)
         self.changes.append(journal.memory_change("dedup_refresh", memory, **detail))
+        if memory.pk is not None and level != was:
+            self.changes += raise_merged(memory, was, self.actor, self.now)
         return StoreResult("refreshed", memory, revived="revived" in detail)
 
     def _upsert(self, memory: Memory, draft: MemoryDraft) -> StoreResult:

@@ -15,7 +15,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.audit.journal import ACCESS_FIELDS
 from memoryhub.backends import bulk
-from memoryhub.core.database import batched, write_transaction
+from memoryhub.core.database import adapt_moment, batched, write_transaction
 from memoryhub.core.text import is_visible_change
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.create import create_memories
@@ -58,7 +58,7 @@ def update_importances(
             for change in planned
             if current.get(change.pk) == (change.before, change.accesses, change.key)
         ]
-        at = bulk.adapt_moment(now)
+        at = adapt_moment(now)
         bulk.update(
             Memory,
             ("importance", "consolidated_at", "consolidated_accesses"),

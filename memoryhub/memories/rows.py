@@ -21,7 +21,7 @@ from django.db.models.base import ModelState
 from memoryhub.access.policy import AGENT_PREFIX, LEVELS, Actor, Clearance, level_rank
 from memoryhub.backends import bulk
 from memoryhub.backends.dialect import sql
-from memoryhub.backends.statements import read_memories
+from memoryhub.backends.statements import column_names, read_memories, to_object
 from memoryhub.core.database import batched
 from memoryhub.core.text import make_summary, make_title, new_uid
 from memoryhub.core.vocabulary import Scope
@@ -318,8 +318,8 @@ def load_memories(keys: Iterable[int], among: MemoryQuerySet) -> dict[int, Memor
     ``among``: the memories that the caller can see, see :func:`read_memories`.
     """
     found, alias = {}, connection.alias
-    for *cells, lists in read_memories(f"{bulk.column_names(Memory)}, {_LISTS_SQL}", keys, among):
-        memory = bulk.to_object(Memory, cells, alias)
+    for *cells, lists in read_memories(f"{column_names(Memory)}, {_LISTS_SQL}", keys, among):
+        memory = to_object(Memory, cells, alias)
         memory.loaded_lists = _parse_lists(lists)
         found[memory.pk] = memory
     return found

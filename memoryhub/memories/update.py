@@ -11,7 +11,7 @@ from django.db.models import Case, Max, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
-from memoryhub.access.policy import AGENT_PREFIX, Actor, Sensitivity
+from memoryhub.access.policy import AGENT_PREFIX, LEVELS, Actor, Sensitivity, level_rank
 from memoryhub.audit import journal
 from memoryhub.core.database import side_write, write_transaction
 from memoryhub.core.text import make_title
@@ -31,6 +31,7 @@ from memoryhub.models.querysets import MemoryQuerySet, unapproved_filter
 # A change of one of these may make a memory equal to another.
 _PLACE_FIELDS = {"project", "scope", "sensitivity", "key"}
 _IDENTITY_FIELDS = {"content", *_PLACE_FIELDS}
+UNDO_REASON, RAISED_REASON = "undo", "raised after merge"  # of revisions
 
 
 def get_memory(uid: str, actor: Actor) -> Memory:
@@ -130,7 +131,7 @@ def apply_patch(
     ``equal_to``: primary keys of memories that this one may become equal to, because they go to the trash or
     move.
     """
-    level = memory.sensitivity
+    level, copies = memory.sensitivity, []
     changed = _change_scalars(memory, patch, given, actor, now)
     if changed.keys() & _IDENTITY_FIELDS:
         memory.content_hash = rows.hash_content(memory.content)
@@ -144,12 +145,14 @@ def apply_patch(
     changed |= _change_lists(memory, patch, [name for name in rows.LIST_FIELDS if name in given])
     if not changed:
         return []
+    if "sensitivity" in changed and reason != "merge":
+        copies = raise_merged(memory, level, actor, now, is_undo=reason == UNDO_REASON)
     number = add_revision(memory, changed, level, actor, now, reason)
     if changed.keys() & {"session_id", "project"}:
         rows.extend_sessions([memory], actor)
     pin = {"pinned": memory.pinned} if "pinned" in changed else {}
     change = {"fields": sorted(changed), "revision": number, "reason": reason, **pin, **detail}
-    return [*others, journal.memory_change("update", memory, **change)]
+    return [*others, journal.memory_change("update", memory, **change), *copies]
 
 
 def _change_scalars(
@@ -253,6 +256,46 @@ def next_copy_number(twins: QuerySet[Any]) -> int:
     """Return a copy number that no twin has."""
     last: int | None = twins.aggregate(last=Max("copy"))["last"]
     return 0 if last is None else last + 1
+
+
+def raise_merged(
+    memory: Memory, was: str, actor: Actor, now: datetime, *, is_undo: bool = False
+) -> list[journal.Change]:
+    """Raise the memories that were merged into this one, directly or not, if its level was raised.
+
+    They have much of its text, so this includes those that the actor cannot see. ``was``: its earlier level.
+    ``is_undo``: those that the last change of its level raised get their own level back. Return the changes.
+    """
+    last = memory.revisions.filter(before__has_key="sensitivity").order_by("number").last()
+    wider = LEVELS[: level_rank(memory.sensitivity)]
+    changes = []
+    for merged in _merged_into(memory):
+        revision = merged.revisions.order_by("number").last() if is_undo and last else None
+        if revision and last and (revision.reason, revision.at) == (RAISED_REASON, last.at):
+            level = revision.before["sensitivity"]
+        elif was in wider and merged.sensitivity in wider:
+            level = memory.sensitivity
+        else:
+            continue
+        old, merged.sensitivity = merged.sensitivity, level
+        merged.copy = max(next_copy_number(find_twins(merged)), memory.copy + 1)  # memory is not saved yet
+        merged.save(update_fields=["sensitivity", "copy"])
+        reason = UNDO_REASON if is_undo else RAISED_REASON
+        number = add_revision(merged, {"sensitivity": old}, old, actor, now, reason)
+        detail = {"fields": ["sensitivity"], "revision": number, "reason": reason}
+        changes.append(journal.memory_change("update", merged, **detail))
+    return changes
+
+
+def _merged_into(memory: Memory) -> list[Memory]:
+    """Return the memories in the trash that were merged into this one, and those merged into them."""
+    found: dict[int, Memory] = {}
+    keys = [memory.pk]
+    while keys:
+        merged = Memory.objects.filter(merged_into__in=keys).exclude(pk__in=[memory.pk, *found])
+        keys = [one.pk for one in merged]
+        found |= {one.pk: one for one in merged}
+    return list(found.values())
 
 
 def repair_sensitivity(uids: Iterable[str], level: Sensitivity, actor: Actor) -> list[Memory]:

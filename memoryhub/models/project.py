@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db import models
 from django.utils import timezone
 
-from memoryhub.backends import bulk, statements
+from memoryhub.backends.statements import column_names, read_project, to_object
 from memoryhub.core.vocabulary import PROJECT_MODES, ProjectMode
 from memoryhub.models.fields import name_field
 
@@ -46,8 +46,8 @@ class Project(models.Model):
     @classmethod
     def named(cls, name: str) -> Project:
         """Return the settings of a project; unsaved defaults if it has none."""
-        found = statements.read_project(bulk.column_names(cls), name) if name else None
-        return bulk.to_object(cls, found) if found else cls(name=name)
+        found = read_project(column_names(cls), name) if name else None
+        return to_object(cls, found) if found else cls(name=name)
 
     def is_paused(self, now: datetime) -> bool:
         return self.paused_until is not None and self.paused_until > now

@@ -8,6 +8,7 @@ from django.db import models
 from django.utils import timezone
 
 from memoryhub.backends import bulk
+from memoryhub.core.database import adapt_moment
 from memoryhub.core.text import folder_name
 from memoryhub.models.fields import name_field, sensitivity_field, uid_field
 from memoryhub.models.memory import Memory
@@ -78,7 +79,7 @@ class Session(models.Model):
             cls,
             (*_SPAN, *_FRESH),
             [
-                (sid, project, bulk.adapt_moment(first), bulk.adapt_moment(last), agent, *_FRESH.values())
+                (sid, project, adapt_moment(first), adapt_moment(last), agent, *_FRESH.values())
                 for sid, project, first, last in spans
             ],
             unique=("session_id", "project"),

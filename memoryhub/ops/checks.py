@@ -149,9 +149,9 @@ def postgres_is_able(**kwargs: Any) -> list[CheckMessage]:
 @register(INSTALLATION)
 def store_is_there(**kwargs: Any) -> list[CheckMessage]:
     """Prevent that an empty store is created after an interrupted restore."""
-    from memoryhub.ops import backup, restore
+    from memoryhub.ops import backup
 
-    aside = [] if IS_POSTGRES else restore.set_aside()
+    aside = [] if IS_POSTGRES else backup.set_aside()
     if not aside:
         return []
     return [

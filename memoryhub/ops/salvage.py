@@ -23,7 +23,7 @@ from memoryhub.backends import schema
 from memoryhub.backends.sqlite.page_reader import SCHEMA_ROOT, Damaged, PageReader, Row, Value
 from memoryhub.backends.tables import INDEXES, JOURNAL_TABLE, MEMORY_TABLE
 from memoryhub.core.drafts import draft_folder
-from memoryhub.ops import backup, restore
+from memoryhub.ops import backup
 from memoryhub.ops.backup import BackupError
 
 _BLANK = "blank"
@@ -89,7 +89,7 @@ def salvage(source: Path, target: Path) -> Salvaged:
         raise BackupError(f"there is no store at {source}")
     with draft_folder(target.parent) as folder:
         copy, made = folder / "copy", folder / "new"
-        with restore.claimed(source):
+        with backup.claimed(source):
             backup.copy_with_log(source, copy)
         has_log = _apply_log(copy)
         made.touch(mode=0o600)
@@ -128,7 +128,7 @@ def rebuild_file() -> Path | None:
                 "rows are lost too. Restore a backup, or copy what is left: manage.py salvage FILE"
             )
         backup.copy_mirror(backup.backup_mirror_path(copy))
-        return restore.put_in_place(copy, copy)
+        return backup.put_in_place(copy, copy)
 
 
 def _copy_tables(reader: PageReader, new: sqlite3.Connection) -> Salvaged:

@@ -39,7 +39,7 @@ from memoryhub.core.database import write_transaction
 from memoryhub.embeddings import provider
 from memoryhub.extraction.queue import ExtractionWorker
 from memoryhub.http import monitoring
-from memoryhub.http.request_buffering import RequestBuffer
+from memoryhub.http.rsgi import RequestBuffer
 from memoryhub.injection.selection import injected_fields, usual_share
 from memoryhub.maintenance import nodes, worker
 from memoryhub.maintenance.worker import BackgroundThread, ExclusiveThread

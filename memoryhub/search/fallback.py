@@ -23,9 +23,15 @@ from memoryhub.memories.versions import Snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
-from memoryhub.search.hybrid import MIN_MATCH, MIN_UNKNOWN_MATCH, SearchMode, SearchResults, search_memories
+from memoryhub.search.hybrid import (
+    MIN_MATCH,
+    MIN_UNKNOWN_MATCH,
+    SearchMode,
+    SearchResults,
+    search_memories,
+    search_snapshot,
+)
 from memoryhub.search.lexical import count_terms
-from memoryhub.search.snapshots import search_snapshot
 
 MIN_WORD_LENGTH = 4  # too many shorter words differ by one letter
 MIN_SPELLING_SIMILARITY = 0.78  # one typo in five letters

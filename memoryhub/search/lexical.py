@@ -24,9 +24,9 @@ from memoryhub.core.text import fold, is_short, stem, words
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
+from memoryhub.search.query_words import Period
 from memoryhub.search.scoring import FIELD_CREDIT, LOOSE_CREDIT
 from memoryhub.search.text_matching import QueryMatcher, TextMatch
-from memoryhub.search.time_words import Period
 from memoryhub.search.visible_rows import Positions, VisibleRows, is_among, julian_day, load_visible_rows
 
 MAX_SCANNED_LITERALS = 12  # literals of one query that are too short for the trigram index; one scan

@@ -24,15 +24,15 @@ from memoryhub.core.text import (
 )
 from memoryhub.models import Label
 from memoryhub.search import scoring
-from memoryhub.search.languages import (
+from memoryhub.search.lexical import Scores, TermMatches
+from memoryhub.search.query_words import (
     LANGUAGES,
     PROMPT_WORDS,
     SPOKEN_WORD,
     find_language,
+    remove_relative_times,
     with_endings,
 )
-from memoryhub.search.lexical import Scores, TermMatches
-from memoryhub.search.time_words import remove_relative_times
 
 MAX_LOOKED_UP_WORDS = 64
 MAX_FILES = 3

@@ -19,10 +19,16 @@ from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.versions import Snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.hybrid import MAX_REORDERED, Hit, SearchMode, SearchResults, search_memories
+from memoryhub.search.hybrid import (
+    MAX_REORDERED,
+    Hit,
+    SearchMode,
+    SearchResults,
+    search_memories,
+    search_snapshot,
+)
 from memoryhub.search.lexical import default_weights
 from memoryhub.search.scoring import Weights
-from memoryhub.search.snapshots import search_snapshot
 
 MIN_TOKENS, MAX_TOKENS, DEFAULT_TOKENS = 100, 100_000, 1000
 SUMMARY_WORDS = 20

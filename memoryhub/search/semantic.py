@@ -25,8 +25,8 @@ from memoryhub.embeddings.provider import configured, log_failure
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
 from memoryhub.search.lexical import Scores, TermFrequencies, best_positions
+from memoryhub.search.query_words import names_time
 from memoryhub.search.scoring import add_evidence
-from memoryhub.search.time_words import names_time
 from memoryhub.search.visible_rows import Positions, VisibleRows, load_visible_rows
 
 logger = logging.getLogger(__name__)

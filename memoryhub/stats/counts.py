@@ -14,8 +14,8 @@ from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Value
 from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
-from memoryhub.backends import change_blocks, change_log, schema
-from memoryhub.backends.change_blocks import Block
+from memoryhub.backends import change_log, schema
+from memoryhub.backends.change_log import Block
 from memoryhub.backends.statements import key_list
 from memoryhub.core.dates import expiry_time
 from memoryhub.embeddings import EmbeddingError, provider
@@ -90,7 +90,7 @@ def _update_counts(cached: _CachedCounts, clearance: Clearance, now: datetime) -
     """Count the blocks again that changed, or in which rows expired."""
     at = expiry_time(now)
     # Before counting, so rows written meanwhile are counted next time.
-    marks, expired = change_blocks.read_marks(cached.at, at)
+    marks, expired = change_log.read_marks(cached.at, at)
     unchanged = {block for block, mark in marks.items() if mark and cached.marks.get(block) == mark}
     unchanged -= _blocks_of(expired)
     if at < cached.at:
@@ -116,8 +116,8 @@ def _blocks_of(memories: list[int]) -> set[Block]:
     own = Session.objects.filter(session_id__in=rows.exclude(session_id="").values("session_id"))
     of_events = Event.objects.filter(memory__in=rows.values("pk")).order_by()
     sessions = [*own.values_list("pk", flat=True), *of_events.values_list("session", flat=True)]
-    return {(change_blocks.MEMORY, pk >> change_blocks.SHIFT) for pk in memories} | {
-        (change_blocks.SESSION, pk >> change_blocks.SHIFT) for pk in sessions
+    return {(change_log.MEMORY, pk >> change_log.BLOCK_SHIFT) for pk in memories} | {
+        (change_log.SESSION, pk >> change_log.BLOCK_SHIFT) for pk in sessions
     }
 
 
@@ -130,28 +130,28 @@ def _count_blocks(clearance: Clearance, now: datetime, blocks: list[Block]) -> d
         if block in counted:  # otherwise created after the marks were read
             counted[block][keys.setdefault(key, key)] += n
 
-    of_memories = [number for kind, number in blocks if kind == change_blocks.MEMORY]
-    of_sessions = [number for kind, number in blocks if kind == change_blocks.SESSION]
+    of_memories = [number for kind, number in blocks if kind == change_log.MEMORY]
+    of_sessions = [number for kind, number in blocks if kind == change_log.SESSION]
     memories = Memory.objects.visible_to(clearance).live(now)
     for rows in _filter_blocks(memories, of_memories):
         counts = calendar.count_created_by_day(rows, ("block", *COUNTED_COLUMNS, "owner", AUTHOR))
         for (number, *facets, owner, author), day, kind, n in counts:
-            block = change_blocks.MEMORY, number
+            block = change_log.MEMORY, number
             add(block, (_FACET, *facets), n)
             add(block, (_DAY, day, kind), n)
             add(block, (_QUOTA, facets[_PROJECT], owner, author), n)
     for rows in _filter_blocks(Session.objects.with_visible_rows(clearance, now), of_sessions):
         for block, n in rows.values_list("block").annotate(n=Count("pk")):
-            add((change_blocks.SESSION, block), (_SESSION,), n)
+            add((change_log.SESSION, block), (_SESSION,), n)
     return counted
 
 
 def _filter_blocks(rows: QuerySet[Any], blocks: list[int]) -> Iterable[QuerySet[Any]]:
     """Return the rows of these blocks, annotated with ``block``, in one or a few querysets."""
-    rows = rows.order_by().annotate(block=F("pk").bitrightshift(change_blocks.SHIFT))
+    rows = rows.order_by().annotate(block=F("pk").bitrightshift(change_log.BLOCK_SHIFT))
     if len(blocks) > _MAX_SINGLE_BLOCKS:
         return [rows]
-    ends = [(number << change_blocks.SHIFT, (number + 1) << change_blocks.SHIFT) for number in blocks]
+    ends = [(number << change_log.BLOCK_SHIFT, (number + 1) << change_log.BLOCK_SHIFT) for number in blocks]
     return [rows.filter(Q(pk__gte=first, pk__lt=end)) for first, end in ends]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.db.models import Q
 
@@ -20,7 +20,6 @@ from memoryhub.stats.counts import count_each
 NEW, UNSURE, FLAGGED, OUTDATED = "new", "unsure", "flagged", "outdated"
 REASONS = (NEW, UNSURE, FLAGGED, OUTDATED)
 UNSURE_BELOW = 0.4  # confidence; the default is 0.5
-DEFAULT_NEW_DAYS = 14  # for a reviewer who has never opened the list
 ALL_REASONS = "all"
 
 # New memories are ordered by arrival, not by date of creation.
@@ -38,12 +37,6 @@ class Reviewer:
 
     name: str
     since: datetime
-
-    @classmethod
-    def of(cls, name: str, looked_at: datetime | None, now: datetime) -> Reviewer:
-        """Return a reviewer. The default moment is a whole hour, so that counts can be cached."""
-        hour = now.replace(minute=0, second=0, microsecond=0)
-        return cls(name, looked_at or hour - timedelta(days=DEFAULT_NEW_DAYS))
 
 
 def reason_condition(reason: str, reader: Reviewer) -> Q:

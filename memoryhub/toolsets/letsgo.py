@@ -22,7 +22,7 @@ from memoryhub.memories.versions import load_snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import search_memories as search
-from memoryhub.search.snapshots import search_snapshot
+from memoryhub.search.hybrid import search_snapshot
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import serialize_entries
 from memoryhub.toolsets import results

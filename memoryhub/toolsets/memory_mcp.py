@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from functools import reduce
 from typing import Annotated, Any, Literal, Self
 
@@ -16,7 +17,7 @@ from django.http import Http404
 from pydantic import BeforeValidator, Field, model_validator
 
 from memoryhub import memories as store
-from memoryhub.access.policy import Sensitivity
+from memoryhub.access.policy import Clearance, Sensitivity
 from memoryhub.audit.journal import record_reveals
 from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.pagination import MAX_LIMIT
@@ -28,7 +29,7 @@ from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.http.problems import field_error, invalid_fields
 from memoryhub.memories import serializers, versions
 from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
-from memoryhub.memories.rows import hash_content, list_values, resolve_owner, resolve_project
+from memoryhub.memories.rows import hash_content, list_values, make_abstract, resolve_owner, resolve_project
 from memoryhub.memories.schemas import (
     Content,
     EntityDraft,
@@ -42,22 +43,13 @@ from memoryhub.memories.schemas import (
     Word,
 )
 from memoryhub.memories.secret_check import journal_refusals, refuse_secrets
-from memoryhub.memories.versions import Snapshot, load_snapshot
-from memoryhub.models import Memory
+from memoryhub.memories.versions import Provenance, Snapshot, load_snapshot
+from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search import recall
 from memoryhub.search.recall import MAX_TOKENS, MIN_TOKENS, RecallRequest, recall_memories
 from memoryhub.toolsets import results
 from memoryhub.toolsets.base import Id, ToolArguments, ToolOutcome, Toolset, unknown_arguments
-from memoryhub.toolsets.memory_mcp_serializers import (
-    IMPORTANCE_SCALE,
-    index_entry,
-    iso_seconds,
-    memory_detail,
-    memory_summary,
-    provenance_row,
-    round_importance,
-    serialize_stored,
-)
 
 MIN_QUOTED_WORDS = 4  # consecutive words of a memory in a reason that count as a quotation
 MAX_PROVENANCE_ROWS = 1  # journal rows per detail; memory_forget returns all
@@ -73,6 +65,7 @@ def _to_entity(value: object) -> object:
     return value
 
 
+IMPORTANCE_SCALE = 10
 Importance = Annotated[float, Field(ge=0, le=IMPORTANCE_SCALE, allow_inf_nan=False), NotBoolean]
 NamedEntity = Annotated[EntityDraft, BeforeValidator(_to_entity, json_schema_input_type=str | EntityDraft)]
 
@@ -384,3 +377,86 @@ def _renewed_entities(caller: Caller, uid: str, content: str) -> list[EntityDraf
     before = {(one.entity, one.entity_type) for one in _extract_entities(memory.content)}
     current = {(one["entity"], one["entity_type"]) for one in list_values(memory, "entities")}
     return _extract_entities(content) if current <= before else None
+
+
+def serialize_stored(shown: dict[str, Any]) -> dict[str, Any]:
+    """Return a short description of a stored memory; of a hidden one only the id."""
+    if "content" not in shown:
+        return {"id": shown["id"]}
+    return {
+        "id": shown["id"],
+        "type": shown["type"],
+        "summary": shown["abstract"],
+        "importance": round_importance(shown["importance"]),
+        "expires_at": shown["expires_at"],
+        "entities": shown["entities"],
+        "tags": shown["tags"],
+    }
+
+
+def round_importance(importance: float) -> float:
+    """Convert from the scale 0 to 1 to 0 to 10; an int if it is whole."""
+    steps = round(importance * IMPORTANCE_SCALE, 1)
+    return int(steps) if steps == int(steps) else steps
+
+
+def index_entry(memory: Memory, words: int) -> dict[str, Any]:
+    """Return a line of the index; with a shortened summary only the id and the summary."""
+    entry = recall.serialize_entry(memory, words)
+    if words < recall.SUMMARY_WORDS:
+        return {"id": entry["id"], "summary": entry["summary"]}
+    return {**entry, "importance": round_importance(memory.importance)}
+
+
+def memory_detail(
+    memory: Memory, score: float, clearance: Clearance, *, times: bool, provenance: Provenance | None
+) -> dict[str, Any]:
+    """Return a whole memory. Empty fields are omitted, because each costs tokens."""
+    is_written = memory.abstract != make_abstract(memory.content)
+    rest = {
+        "summary": memory.abstract if is_written else "",
+        "project": memory.project,
+        "entities": [one["entity"] for one in list_values(memory, "entities")],
+        "tags": list_values(memory, "tags"),
+        "aliases": list_values(memory, "aliases"),
+        "superseded_by": versions.current_value(memory, "superseded_by", clearance),
+        "pinned": memory.pinned,
+        "may_be_outdated": memory.may_be_outdated,
+        "provenance": [provenance_row(one) for one in provenance.rows.get(memory.uid, [])]
+        if provenance
+        else [],
+    }
+    return {
+        **memory_summary(memory, score),
+        **{name: value for name, value in rest.items() if value},
+        **(_times(memory) if times else {}),
+    }
+
+
+def _times(memory: Memory) -> dict[str, Any]:
+    return {
+        "created_at": iso_seconds(memory.created_at),
+        "last_accessed": iso_seconds(memory.last_accessed_at),
+        "access_count": memory.accessed_count,
+        "expires_at": iso_seconds(memory.expires_at),
+    }
+
+
+def memory_summary(memory: Memory, score: float) -> dict[str, Any]:
+    """Return the content of a memory with its most important fields."""
+    return {
+        "id": memory.uid,
+        "type": memory.type,
+        "content": memory.content,
+        "importance": round_importance(memory.importance),
+        "score": score,
+    }
+
+
+def provenance_row(entry: JournalEntry) -> dict[str, Any]:
+    return {"operation": entry.operation, "timestamp": iso_seconds(entry.at), "actor": entry.actor}
+
+
+def iso_seconds(at: datetime | None) -> str | None:
+    """Format a time without fractional seconds, to save tokens."""
+    return serializers.moment(at.replace(microsecond=0)) if at else None

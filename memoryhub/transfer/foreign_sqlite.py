@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from memoryhub.core.damage import FileConnection
+from memoryhub.core.database_errors import FileConnection
 from memoryhub.core.rule_files import RuleSchema, load_rule_file
 from memoryhub.transfer.records import Format, Item, ReadOptions, UnreadableFile
 from memoryhub.transfer.values import FieldReader, ReadNotes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,7 +14,12 @@ from memoryhub import memories as store
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
+from memoryhub.extraction import queue, rules
+from memoryhub.extraction.comparison import Destination
+from memoryhub.extraction.conversation import parse_turns
+from memoryhub.extraction.services import extract_by_model
 from memoryhub.facts import services
+from memoryhub.memories import TooCostlyToCheck
 from memoryhub.memories.create import CHUNK_CHARACTERS, CHUNK_SIZE
 from memoryhub.memories.errors import NotFound, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
@@ -27,9 +32,9 @@ from memoryhub.memories.secret_check import (
     refusal_change,
 )
 from memoryhub.memories.vectors import PreparedVectors, embedding_text
-from memoryhub.models import Fact, Memory
+from memoryhub.models import Fact, Memory, Session
+from memoryhub.security.secrets import CheckTooCostly
 from memoryhub.transfer import restore
-from memoryhub.transfer.conversations import ConversationOutcome, extract_memories
 from memoryhub.transfer.reader import IdMap, ImportMark, ImportReader
 from memoryhub.transfer.records import (
     NO_HISTORY,
@@ -364,3 +369,60 @@ def _kind_of(item: Item) -> str:
     if isinstance(item, Record):
         return "fact" if isinstance(item.draft, FactDraft) else "memory"
     return str(getattr(item.shape, "kind", "")) if isinstance(item, HistoryItem) else ""
+
+
+@dataclass
+class ConversationOutcome:
+    """The outcome of a conversation, the outcomes of its memories, and deviations from the configuration."""
+
+    outcome: str
+    memories: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+
+def extract_memories(conversation: Conversation, actor: Actor, *, dry_run: bool) -> ConversationOutcome:
+    """Extract and store the memories of a conversation, or count the candidates of the rules in a dry run.
+
+    A conversation that has not grown since the last import is ``unchanged``. Raise StoreError.
+    """
+    destination = queue.resolve_destination(
+        Destination(
+            conversation.project,
+            conversation.session_id,
+            conversation.scope.value,
+            tags=(f"source:{conversation.program}",),
+            created_at=conversation.started_at,
+        ),
+        actor,
+    )
+    if _is_imported(conversation, destination, actor):
+        return ConversationOutcome("unchanged")
+    try:
+        turns = parse_turns(conversation.messages)
+    except CheckTooCostly:
+        raise TooCostlyToCheck("messages") from None
+    if dry_run:
+        return ConversationOutcome("read", Counter({"candidate": len(rules.extract(turns))}))
+    found = extract_by_model(turns, destination, actor)
+    _mark_as_imported(conversation, destination, actor)
+    return ConversationOutcome("read", Counter(one["outcome"] for one in found.results), found.notes)
+
+
+def _importer(actor: Actor) -> dict[str, str]:
+    """Return the session state that identifies the importer, so that it reveals no imports of others."""
+    return {"imported_by": actor.owner or actor.name}
+
+
+def _is_imported(conversation: Conversation, destination: Destination, actor: Actor) -> bool:
+    sessions = Session.objects.filter(session_id=destination.session_id, project=destination.project)
+    return sessions.filter(ended_at__gte=conversation.last_at, state=_importer(actor)).exists()
+
+
+def _mark_as_imported(conversation: Conversation, destination: Destination, actor: Actor) -> None:
+    session_id, project = destination.session_id, destination.project
+    span = (session_id, project, conversation.started_at, conversation.last_at)
+    with write_transaction():
+        Session.widen([span], conversation.program)
+        Session.objects.filter(session_id=session_id, project=project).update(
+            ended_at=conversation.last_at, end_reason="imported", state=_importer(actor)
+        )

@@ -24,15 +24,14 @@ from memoryhub.memories.delete import Caps
 from memoryhub.models import JournalEntry
 from memoryhub.stats import counts
 from memoryhub.web.base import caching, charts
-from memoryhub.web.base.bar_charts import breakdown
 from memoryhub.web.base.caching import cached_until_change
+from memoryhub.web.base.charts import breakdown
 from memoryhub.web.base.forms import parse_whole_number
-from memoryhub.web.base.navigation import can_view_runs, may_review
+from memoryhub.web.base.navigation import badge_text, can_view_runs, may_review
 from memoryhub.web.base.requests import narrow_to_project, signed_in_user
 from memoryhub.web.checks import failed_checks
 from memoryhub.web.maintenance import find_faded, find_failed, recent_runs
 from memoryhub.web.memories.queries import live_memories
-from memoryhub.web.review.queue import badge_text
 
 RECENT_COUNT = 8
 MAX_DIGITS = 18  # of the number of a journal entry

@@ -31,8 +31,7 @@ from memoryhub.transfer import jobs
 from memoryhub.web.base.forms import ListFilter
 from memoryhub.web.base.navigation import can_view_runs
 from memoryhub.web.base.requests import cursor_page, numbered_page, require
-from memoryhub.web.memories.bulk_actions import OPERATION_NAME, is_allowed
-from memoryhub.web.memories.selection import list_page
+from memoryhub.web.memories.bulk_actions import OPERATION_NAME, is_allowed, list_page
 
 RUNS_PER_PAGE = 30
 CHANGES_PER_PAGE = 25

@@ -28,14 +28,13 @@ from memoryhub.stats.calendar import DailyCounts
 from memoryhub.stats.counts import database_sizes, facets_and_days
 from memoryhub.stats.usage import MemoryUsage
 from memoryhub.web.base import charts
-from memoryhub.web.base.bar_charts import MAX_ROWS, BarChart, bar_chart, breakdown
 from memoryhub.web.base.caching import cached_until_change
-from memoryhub.web.base.charts import DayChart
+from memoryhub.web.base.charts import MAX_ROWS, BarChart, DayChart, bar_chart, breakdown
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField
 from memoryhub.web.base.labels import SKIP_REASON_LABELS
+from memoryhub.web.base.navigation import count_contradictions
 from memoryhub.web.base.requests import narrow_to_project, page_url
 from memoryhub.web.duplicates.presenters import Comparison
-from memoryhub.web.review.queue import count_contradictions
 
 PERIODS = (7, 30, 90, 365)  # days
 DEFAULT_PERIOD = 30

@@ -30,7 +30,7 @@ from memoryhub.web.connect import views as connect_views
 from memoryhub.web.duplicates import views as duplicates_views
 from memoryhub.web.facts import contradictions, graph_views
 from memoryhub.web.facts import views as facts_views
-from memoryhub.web.memories import bulk_actions, detail, edit, inline_edit, trash, versions, views
+from memoryhub.web.memories import bulk_actions, detail, edit, trash, versions, views
 from memoryhub.web.review import views as review_views
 from memoryhub.web.sessions import timeline
 from memoryhub.web.sessions import views as sessions_views
@@ -96,16 +96,14 @@ urlpatterns: list[URLPattern] = [
     path("memories/<slug:uid>/", detail.memory_page, name="memory"),
     path("memories/<slug:uid>/history/", detail.memory_history, name="memory-history"),
     *[
-        path(
-            f"memories/<slug:uid>/fields/{name}/", inline_edit.memory_field, {"name": name}, f"memory-{name}"
-        )
-        for name in inline_edit.FIELDS
+        path(f"memories/<slug:uid>/fields/{name}/", edit.memory_field, {"name": name}, f"memory-{name}")
+        for name in edit.FIELDS
     ],
     path("memories/<slug:uid>/compare/", versions.memory_compare, name="memory-compare"),
     path("memories/<slug:uid>/versions/restore/", versions.version_restore, name="version-restore"),
     path("memories/<slug:uid>/versions/undo/", versions.version_undo, name="version-undo"),
     path("memories/<slug:uid>/as/<slug:form>/", detail.memory_as, name="memory-as"),
-    path("memories/<slug:uid>/row/", inline_edit.memory_row, name="memory-row"),
+    path("memories/<slug:uid>/row/", edit.memory_row, name="memory-row"),
     path("memories/<slug:uid>/edit/", edit.memory_edit, name="memory-edit"),
     path("memories/<slug:uid>/trash/", edit.memory_trash, name="memory-trash"),
     path("memories/<slug:uid>/restore/", edit.memory_restore, name="memory-restore"),

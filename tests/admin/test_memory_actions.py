@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memoryhub import memories as store
-from memoryhub.admin import confirmation, memory_actions
+from memoryhub.admin import confirmation, memories
 from memoryhub.facts import services
 from memoryhub.memories import undo
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
@@ -256,7 +256,7 @@ def test_erasing_includes_the_trash(eraser, three, actor):
 
 
 def test_too_many_are_not_erased_at_once(eraser, three, monkeypatch):
-    monkeypatch.setattr(memory_actions, "MAX_ERASED", 2)
+    monkeypatch.setattr(memories, "MAX_ERASED", 2)
     response = act(eraser, "erase", *three)
     assert any("at most 2" in text for text in shown_messages(eraser, response))
 

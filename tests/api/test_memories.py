@@ -142,6 +142,13 @@ def test_update_sets_given_fields_and_writes_a_revision(bot):
     assert revision["actor"] == "token:bot"
 
 
+def test_raised_level_raises_what_was_merged_into_the_memory(bot):
+    kept, other = stored(bot, content="one text"), stored(bot, content="another text")
+    bot.post(f"/memories/{kept['id']}/merge", {"others": [other["id"]]})
+    bot.patch(f"/memories/{kept['id']}", {"sensitivity": "secret"})
+    assert Memory.objects.get(uid=other["id"]).sensitivity == "secret"
+
+
 def test_update_to_the_same_values_is_unchanged(bot):
     made = stored(bot, tags=["a"])
     response = bot.patch(f"/memories/{made['id']}", {"tags": ["a"], "project": "", "hue": 1})

@@ -16,7 +16,7 @@ from memoryhub.facts import services as fact_store
 from memoryhub.maintenance import executor
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.models import Fact, MaintenanceRun, Memory
-from memoryhub.web.memories import selection, views
+from memoryhub.web.memories import bulk_actions, views
 from memoryhub.web.templatetags import hub
 from tests.browser.conftest import PHONE, OpenPage, Watch
 from tests.browser.page_checks import find_state_problems
@@ -157,7 +157,7 @@ def test_more_than_a_request_may_change_is_confirmed_and_run(
     open_page: OpenPage, insider: User, ten: list[Memory], monkeypatch: pytest.MonkeyPatch, scripts: bool
 ) -> None:
     monkeypatch.setattr(views, "PAGE_SIZE", 4)
-    for module in (selection, hub):
+    for module in (bulk_actions, hub):
         monkeypatch.setattr(module, "MAX_MEMORIES", 4)
     page = open_page("/memories/?project=p", insider, java_script_enabled=scripts)
     page.locator(".row-check").first.check()

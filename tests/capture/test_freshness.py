@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from memoryhub import memories
-from memoryhub.capture import code_references
+from memoryhub.capture import pipeline
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import CodeReference, Event, JournalEntry, Memory
 from tests.capture.conftest import AgentSession
@@ -331,7 +331,7 @@ class TestCost:
         def fail(*args):
             raise ValueError("broken")
 
-        monkeypatch.setattr(code_references.memories, "compare_with_code", fail)
+        monkeypatch.setattr(pipeline.memories, "compare_with_code", fail)
         write(later, REST)
         assert "could not be compared" in caplog.text
 

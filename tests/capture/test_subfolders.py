@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub.capture.paths import working_subfolder
+from memoryhub.capture.observation import working_subfolder
 from tests.capture.conftest import agent_session, bot
 from tests.cases import each
 

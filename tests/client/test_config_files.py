@@ -13,12 +13,12 @@ from memoryhub.client.config_files import (
     Entry,
     add_json,
     add_toml,
+    parse_json,
     remove_json,
     remove_toml,
     to_entries,
 )
 from memoryhub.client.errors import UnusableConfig
-from memoryhub.client.json_positions import parse_json
 
 SERVER = Entry(("mcpServers", "memoryhub"), {"url": "http://hub/mcp"})
 HOOK = Entry(("hooks", "Stop"), {"hooks": [{"type": "command"}]}, is_item=True)

@@ -16,7 +16,7 @@ from django.db import connection
 from memoryhub.audit import journal, verification
 from memoryhub.backends import schema
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.ops import backup, checks, restore
+from memoryhub.ops import backup, checks
 from tests.commands.conftest import contents, kept_aside
 from tests.commands.examining import remember
 from tests.commands.test_backup import writing
@@ -264,13 +264,13 @@ def test_no_empty_store_is_created_next_to_one_that_was_set_aside(
     assert "E005" in str(refused.value)
     assert str(missing) in str(refused.value)
     assert f"restore_backup {missing} --yes" in str(refused.value)
-    assert restore.set_aside() == [missing]
+    assert backup.set_aside() == [missing]
 
 
 def test_the_advice_for_a_missing_store_puts_it_back(run, missing):
     assert run("restore_backup", missing, "--yes").code == 0
     assert contents() == {"of before"}
-    assert restore.set_aside() == []
+    assert backup.set_aside() == []
 
 
 def test_a_store_set_aside_next_to_a_present_one_is_no_error(run, saved):

@@ -13,7 +13,7 @@ from django.db import connection
 
 from memoryhub.audit import verification
 from memoryhub.backends import schema
-from memoryhub.ops import restore
+from memoryhub.ops import backup
 from tests.commands.conftest import contents, kept_aside, tamper
 from tests.commands.examining import remember
 
@@ -164,7 +164,7 @@ def test_when_its_migration_fails_the_present_store_is_back(run, saved, own_stor
     def fail(*args: object, **options: object) -> None:
         raise OSError("the migration failed")
 
-    monkeypatch.setattr(restore, "call_command", fail)
+    monkeypatch.setattr(backup, "call_command", fail)
     ran = run("restore_backup", saved, "--yes")
     assert ran.code == 1
     assert "The current store is as it was before" in ran.err

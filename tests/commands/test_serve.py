@@ -23,7 +23,7 @@ from django.core.management import CommandError, call_command
 
 from memoryhub import settings
 from memoryhub.core.client_ip import is_loopback
-from memoryhub.http.request_buffering import BUFFER_BYTES
+from memoryhub.http.rsgi import BUFFER_BYTES
 from memoryhub.ops import serving
 from tests.commands import hub as hubs
 from tests.commands.hub import Hub

@@ -145,9 +145,9 @@ def test_period_and_project_are_named_in_the_time_zone_of_the_person(
     people.save_preferences(ada, language="en-gb", time_zone="Pacific/Auckland", theme="")
     for place in ("hall", "attic"):
         Fact.objects.create(subject="lantern", predicate="is_kept_in", object=place)
-    digest = subscribe(project="shed")
-    Digest.objects.update(since=datetime(2026, 11, 22, 18, 5, tzinfo=UTC))
-    digest = Digest.objects.select_related("user__profile").get(pk=digest.pk)
+    subscribe()
+    Digest.objects.update(since=datetime(2026, 11, 22, 18, 5, tzinfo=UTC), project="shed")
+    digest = Digest.objects.select_related("user__profile").get()
     start = "since Monday 23 November 2026"
     empty = collect_content(digest, timezone.now())
     assert plain_text(digest, empty).startswith(f"Nothing new in shed {start}\n")

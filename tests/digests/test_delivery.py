@@ -395,8 +395,9 @@ def test_digest_that_is_off_is_not_sent_and_restarts_with_the_last_period(
 
 
 def test_a_digest_exists_once_and_a_person_has_a_limit(
-    mail: MailServer, subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch
+    mail: MailServer, subscribe: Subscribe, remember: Remember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    remember("The harbor gate opens at six", project="harbor")
     subscribe()
     with pytest.raises(Conflict, match="already"):
         subscribe()

@@ -27,13 +27,18 @@ def browser(ada: User) -> Client:
     return signed_in_client(ada)
 
 
+@pytest.fixture
+def harbor(remember: Remember) -> Memory:
+    return remember("The harbor gate opens at six", project="harbor")
+
+
 def page(client: Client, path: str = "/you/digests/") -> str:
     response = client.get(path)
     assert response.status_code == 200
     return response.content.decode()
 
 
-def test_created_by_form_and_listed(browser: Client, mail: MailServer) -> None:
+def test_created_by_form_and_listed(browser: Client, mail: MailServer, harbor: Memory) -> None:
     response = browser.post("/you/digests/", {**EMAIL, "period": "weekly", "project": "harbor"})
     digest = Digest.objects.get()
     assert response["Location"] == f"/you/digests/{digest.uid}/"
@@ -112,6 +117,33 @@ def test_project_of_others_is_refused(mail: MailServer, ada: User) -> None:
     assert "You have no access to this project" in response.content.decode()
 
 
+def test_project_without_visible_memories_is_refused(
+    browser: Client, mail: MailServer, remember: Remember
+) -> None:
+    remember("The vault code changes daily", project="vault", sensitivity="secret")
+    for name in ("harbour", "vault"):
+        response = browser.post("/you/digests/", {**EMAIL, "project": name})
+        assert response.status_code == 422
+        assert "There is no project of this name" in response.content.decode()
+    assert not Digest.objects.exists()
+
+
+def test_member_of_an_empty_project_gets_its_digest(mail: MailServer, ada: User) -> None:
+    ada.memberships.create(project="barn")
+    member = signed_in_client(User.objects.get(pk=ada.pk))
+    assert member.post("/you/digests/", {**EMAIL, "project": "barn"}).status_code == 302
+
+
+def test_digest_of_a_project_that_is_gone_can_be_turned_off(
+    browser: Client, mail: MailServer, subscribe: Subscribe, harbor: Memory
+) -> None:
+    digest = subscribe(project="harbor")
+    harbor.delete()
+    form = {"period": "daily", "level": "public", "project": "harbor"}
+    assert browser.post(f"/you/digests/{digest.uid}/", form).status_code == 302
+    assert not Digest.objects.get().enabled
+
+
 def test_digests_of_others_do_not_exist(mail: MailServer, subscribe: Subscribe) -> None:
     digest = subscribe()
     stranger = signed_in_client(create_person("bob", "view_private", "view_secret"))
@@ -147,7 +179,9 @@ def test_failed_test_names_the_failure(browser: Client, receiver: Endpoint, subs
     assert "The test was not sent: the webhook returned status 410." in response.content.decode()
 
 
-def test_changed_and_turned_off(browser: Client, mail: MailServer, subscribe: Subscribe) -> None:
+def test_changed_and_turned_off(
+    browser: Client, mail: MailServer, subscribe: Subscribe, harbor: Memory
+) -> None:
     digest = subscribe()
     address = f"/you/digests/{digest.uid}/"
     form = {"period": "weekly", "level": "private", "project": "harbor"}
@@ -160,7 +194,7 @@ def test_changed_and_turned_off(browser: Client, mail: MailServer, subscribe: Su
     assert Digest.objects.get().enabled
 
 
-def test_deletion_is_undone(browser: Client, mail: MailServer, subscribe: Subscribe) -> None:
+def test_deletion_is_undone(browser: Client, mail: MailServer, subscribe: Subscribe, harbor: Memory) -> None:
     digest = subscribe(project="harbor", level="private", period="weekly")
     deleted = browser.post(f"/you/digests/{digest.uid}/delete/", follow=True).content.decode()
     assert not Digest.objects.exists()

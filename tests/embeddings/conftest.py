@@ -9,8 +9,7 @@ import pytest
 
 from memoryhub.config import Config
 from memoryhub.embeddings.base import Embedder, EmbeddingSettings
-from memoryhub.embeddings.provider import create_embedder
-from memoryhub.embeddings.wordllama import StaticEmbedder
+from memoryhub.embeddings.provider import StaticEmbedder, create_embedder
 from tests.embeddings import models, servers
 
 KEY = "sk-a-key-that-is-never-shown"

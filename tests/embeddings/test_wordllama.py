@@ -15,9 +15,9 @@ import pytest
 import wordllama
 
 from memoryhub.core.text import words
-from memoryhub.embeddings import wordllama as module
+from memoryhub.embeddings import provider as module
 from memoryhub.embeddings.base import EmbeddingError
-from memoryhub.embeddings.wordllama import StaticEmbedder
+from memoryhub.embeddings.provider import StaticEmbedder
 
 QUESTION = "What did Caroline's café cost, in 2023?"
 

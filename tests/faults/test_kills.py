@@ -32,7 +32,7 @@ from memoryhub.maintenance.operations import base
 from memoryhub.memories import stored_secrets, undo
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.ops import copying, restore
+from memoryhub.ops import backup, copying
 from memoryhub.transfer import loader
 from tests import disk
 from tests.faults.conftest import create_database, drop_database
@@ -84,7 +84,7 @@ def test_a_killed_restore_leaves_a_whole_store(own_store, snapshot, remember, ru
         remember("another")
         assert verification.verify().ok, point
         assert run("restore_backup", saved, "--yes").code == 0, point
-        assert restore.second_names(own_store) == []
+        assert backup.second_names(own_store) == []
         assert set(Memory.objects.values_list("content", flat=True)) == {"of before"}
     assert {"link", "replace", "fsync", "unlink", "COMMIT"} <= set(points)
 

@@ -12,7 +12,7 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 django.setup()
 
-from memoryhub.http.request_buffering import RequestBuffer  # noqa: E402 needs Django
+from memoryhub.http.rsgi import RequestBuffer  # noqa: E402 needs Django
 
 SECONDS = float(os.environ.get("SECONDS", 0))  # body timeout and client read timeout
 PIECE = b"0123456789abcdef" * 4096

@@ -15,7 +15,7 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
-from memoryhub.http.request_buffering import BUFFER_BYTES
+from memoryhub.http.rsgi import BUFFER_BYTES
 from tests.commands import hub as hubs
 from tests.http.buffered_app import PIECE
 

@@ -6,8 +6,8 @@ import pytest
 
 from memoryhub.backends.fts_query import parse_query
 from memoryhub.core.text import CHINESE_FUNCTION_WORDS
-from memoryhub.search.languages import adapt_to_language
 from memoryhub.search.prompts import parse_prompt
+from memoryhub.search.query_words import adapt_to_language
 from tests.cases import each
 
 SUBJECTS = ("facets", "Redis", "Ansible", "gateway")

@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
-from memoryhub.injection import candidates, project_page, tool_candidates
+from memoryhub.injection import candidates, project_page
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.rows import load_lists
 from memoryhub.models import Memory
@@ -60,9 +60,9 @@ def test_prompt_does_not_receive_it(zebra, raise_level_before):
 
 def test_tool_call_does_not_receive_it(zebra, raise_level_before):
     call = (Clearance(), ["zoo.py"], "", "zoo", "s", timezone.now())
-    assert [one.memory for one in tool_candidates.find_about_files(*call)] == [zebra]
-    raise_level_before(tool_candidates, "load_memories")
-    assert tool_candidates.find_about_files(*call) == []
+    assert [one.memory for one in candidates.find_about_files(*call)] == [zebra]
+    raise_level_before(candidates, "load_memories")
+    assert candidates.find_about_files(*call) == []
 
 
 def test_page_of_the_project_does_not_contain_its_new_text(zebra, raise_level_before):

@@ -20,7 +20,7 @@ from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.versions import load_snapshot
 from memoryhub.models import AbsenceSpan, Memory, Revision
-from memoryhub.search.snapshots import search_snapshot
+from memoryhub.search.hybrid import search_snapshot
 from tests.cases import each
 
 CLEARANCE = Clearance.up_to("secret", "ada")

@@ -9,8 +9,7 @@ import pytest
 
 from memoryhub.access.policy import Clearance
 from memoryhub.memories import erase_memories, restore_memories, trash_memories, update_memory
-from memoryhub.memories.bulk_actions import apply_bulk_action
-from memoryhub.memories.bulk_undo import undo_bulk_action
+from memoryhub.memories.bulk_actions import apply_bulk_action, undo_bulk_action
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory, Revision
 from memoryhub.search.hybrid import search_memories

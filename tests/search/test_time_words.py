@@ -10,7 +10,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Clearance
 from memoryhub.models import Memory
 from memoryhub.search.hybrid import search_memories
-from memoryhub.search.time_words import asks_for_time, find_periods, names_time
+from memoryhub.search.query_words import asks_for_time, find_periods, names_time
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)  # a Saturday
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.backends import change_blocks, schema
+from memoryhub.backends import change_log, schema
 from memoryhub.capture import PROMPT_SUBMIT, SESSION_START, HookEvent
 from memoryhub.capture.pipeline import dispatch
 from memoryhub.facts import services
@@ -47,9 +47,9 @@ def empty_cache() -> None:
     _cache.clear()
 
 
-def read_marks() -> dict[change_blocks.Block, str]:
+def read_marks() -> dict[change_log.Block, str]:
     now = timezone.now()
-    return change_blocks.read_marks(now, now)[0]
+    return change_log.read_marks(now, now)[0]
 
 
 def count_rows(reader: Clearance, now: datetime) -> VisibleCounts:
@@ -79,7 +79,7 @@ def start_new_block() -> None:
     with connection.cursor() as cursor:
         for table in ("memoryhub_memory", "memoryhub_session"):
             cursor.execute(
-                "UPDATE sqlite_sequence SET seq = seq + %s WHERE name = %s", [change_blocks.BLOCK_SIZE, table]
+                "UPDATE sqlite_sequence SET seq = seq + %s WHERE name = %s", [change_log.BLOCK_SIZE, table]
             )
 
 
@@ -213,10 +213,10 @@ def test_only_changed_blocks_are_counted_again(world: dict[str, Memory], actor: 
     with CaptureQueriesContext(connection) as queries:
         load_visible_counts(READERS[1])
     ranged = [one["sql"] for one in queries if '"block"' in one["sql"]]
-    block = world["plain"].pk >> change_blocks.SHIFT
+    block = world["plain"].pk >> change_log.BLOCK_SHIFT
     assert len(ranged) == 2  # memories and sessions
     [memories] = [sql for sql in ranged if '"category"' in sql]
-    assert f'"id" >= {block << change_blocks.SHIFT}' in memories
+    assert f'"id" >= {block << change_log.BLOCK_SHIFT}' in memories
 
 
 def test_rows_are_not_counted_again_without_a_change(world: dict[str, Memory]) -> None:

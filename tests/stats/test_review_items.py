@@ -26,6 +26,7 @@ from memoryhub.stats.review_items import (
     count_by_reason,
     select_queue,
 )
+from memoryhub.web.base.navigation import DEFAULT_NEW_DAYS, new_since
 
 APPROVED = (NEW, UNSURE, FLAGGED)  # the reasons that an approval ends
 Remember = Callable[..., Memory]
@@ -68,11 +69,11 @@ class TestNew:
 
     def test_first_visit_shows_two_weeks_and_a_part_of_an_hour(self) -> None:
         now = timezone.now()
-        two_weeks = timedelta(days=review_items.DEFAULT_NEW_DAYS)
-        since = Reviewer.of("user:ada", None, now).since
+        two_weeks = timedelta(days=DEFAULT_NEW_DAYS)
+        since = new_since(None, now)
         assert (since.minute, since.second, since.microsecond) == (0, 0, 0)
         assert timedelta() <= now - since - two_weeks < timedelta(hours=1)
-        assert Reviewer.of("user:ada", now, now).since == now
+        assert new_since(now, now) == now
 
 
 class TestUnsure:

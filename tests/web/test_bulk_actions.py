@@ -20,8 +20,8 @@ from memoryhub.memories.bulk_actions import ACTION_KINDS
 from memoryhub.memories.rows import list_values
 from memoryhub.models import Memory
 from memoryhub.search.hybrid import SearchResults
-from memoryhub.web.memories import filters, selection
-from memoryhub.web.memories.selection import PERMISSIONS
+from memoryhub.web.memories import bulk_actions, filters
+from memoryhub.web.memories.bulk_actions import PERMISSIONS
 from tests.cases import each
 from tests.web.markup import Page
 
@@ -211,7 +211,7 @@ def test_get_does_nothing(editor: Client, three: list[Memory]) -> None:
 
 
 def matching(address: str, clearance: Clearance | None = None) -> list[str]:
-    return selection.select_all_matching(address, clearance or Clearance())
+    return bulk_actions.select_all_matching(address, clearance or Clearance())
 
 
 def test_every_selects_the_memories_on_all_pages(

@@ -19,7 +19,7 @@ from memoryhub.maintenance import executor, runs
 from memoryhub.maintenance.operations.base import Pace
 from memoryhub.memories.rows import list_values
 from memoryhub.models import MaintenanceRun, Membership, Memory
-from memoryhub.web.memories import bulk_actions, selection
+from memoryhub.web.memories import bulk_actions
 from tests.cases import each
 from tests.clients import create_person, signed_in_client
 from tests.web.markup import Page
@@ -31,7 +31,7 @@ SignIn = Callable[..., Client]
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two memories are as many as one request may change, and a step changes one."""
-    monkeypatch.setattr(selection, "MAX_MEMORIES", 2)
+    monkeypatch.setattr(bulk_actions, "MAX_MEMORIES", 2)
     monkeypatch.setattr(bulk_actions, "CHUNK_SIZE", 1)
 
 

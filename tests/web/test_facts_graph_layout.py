@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from memoryhub.web.facts.graph_layout import HEIGHT, WIDTH, LabelPlacer, arrange_nodes, place_around
+from memoryhub.web.facts.graph import HEIGHT, WIDTH, LabelPlacer, arrange_nodes, place_around
 
 RING = [(n, (n + 1) % 30) for n in range(30)]
 STAR = [(0, n) for n in range(1, 40)]

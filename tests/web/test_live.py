@@ -11,8 +11,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from memoryhub import memories
-from memoryhub.accounts import sign_in as accounts_sign_in
 from memoryhub.models import Event, Session
+from memoryhub.web.base import middleware
 from tests.cases import each
 
 PAGES = ["/", "/sessions/", "/sessions/night/?project=zoo"]
@@ -122,7 +122,7 @@ def test_poll_does_not_count_as_activity(
     visitor: Client, night: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     touched: list[str] = []
-    monkeypatch.setattr(accounts_sign_in, "touch_session", lambda request: touched.append(request.path))
+    monkeypatch.setattr(middleware, "touch_session", lambda request: touched.append(request.path))
     known = mark(visitor.get("/"))
     ask(visitor, "/", known)
     assert touched == ["/"]

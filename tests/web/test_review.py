@@ -18,7 +18,8 @@ from memoryhub.access.policy import Actor
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import CodeReference, JournalEntry, Memory
-from memoryhub.web.review import queue
+from memoryhub.web.base import navigation
+from memoryhub.web.review import views
 from tests.cases import clear_caches, each
 from tests.web.conftest import SignIn
 from tests.web.markup import Page
@@ -95,16 +96,16 @@ class TestPage:
         assert "About the moon" in get_page(reviewer, f"/review/?tab=new&page={page}")
 
     def test_long_queue_is_paginated(self, reviewer: Client, remember: Remember) -> None:
-        for n in range(queue.PAGE_SIZE + 2):
+        for n in range(views.PAGE_SIZE + 2):
             remember(f"number {n} of many")
-        assert len(reviewer.get("/review/?tab=new").context["cards"]) == queue.PAGE_SIZE
+        assert len(reviewer.get("/review/?tab=new").context["cards"]) == views.PAGE_SIZE
         assert len(reviewer.get("/review/?tab=new&page=2").context["cards"]) == 2
 
     def test_url_shows_one_card_first(self, reviewer: Client, remember: Remember) -> None:
-        made = [remember(f"number {n} of many") for n in range(queue.PAGE_SIZE + 5)]
+        made = [remember(f"number {n} of many") for n in range(views.PAGE_SIZE + 5)]
         cards = reviewer.get(f"/review/?tab=new&at={made[0].uid}").context["cards"]
         assert [card.memory.uid for card in cards][:2] == [made[0].uid, made[-1].uid]
-        assert len(cards) == queue.PAGE_SIZE
+        assert len(cards) == views.PAGE_SIZE
 
     def test_url_of_a_reviewed_memory_shows_that_it_was_reviewed(
         self, reviewer: Client, unsure: Memory
@@ -236,7 +237,7 @@ class TestBadge:
 
     def test_large_badge_is_capped(self, sign_in: SignIn, monkeypatch: Any, remember: Remember) -> None:
         client = sign_in("change_memory")
-        monkeypatch.setattr(queue, "MAX_BADGE", 2)
+        monkeypatch.setattr(navigation, "MAX_BADGE", 2)
         for n in range(3):
             remember(f"number {n}")
         assert 'class="nav-count num">2+<' in get_page(client, "/trash/")
@@ -301,18 +302,26 @@ class TestNearDuplicates:
         assert alike[1].uid in page
         assert "Merge selected" in page
 
-    def test_dissimilar_memory_is_neither_ticked_nor_kept(
-        self, embedding: Any, curator: Client, remember: Remember, settings: Any
+    @pytest.mark.parametrize(
+        ("other", "ticked"),
+        [
+            ("the cache of the browser has a size of its own, and the runner knows nothing of it", False),
+            ("the cache of the runner is emptied at night", False),  # a near-duplicate of 0.7 or more
+            ("The cache of the runner is emptied.", True),
+        ],
+    )
+    def test_only_surely_equal_memories_are_ticked(
+        self, embedding: Any, curator: Client, remember: Remember, other: str, ticked: bool
     ) -> None:
         one = remember("the cache of the runner is emptied", project="p")
-        longer = "the cache of the browser has a size of its own, and the runner knows nothing of it"
-        other = remember(longer, project="p", importance=1.0)
-        page = Page(get_page(curator, f"/review/cards/{one.uid}/merge/"))
-        boxes = page.all("input")
-        assert [box["value"] for box in boxes if box.get("name") == "keep" and "checked" in box] == [one.uid]
-        assert [
-            ("checked" in box) for box in boxes if box.get("name") == "uid" and box["value"] == other.uid
-        ] == [False]
+        similar = remember(other, project="p")
+        boxes = Page(get_page(curator, f"/review/cards/{one.uid}/merge/")).all("input")
+        kept = [box["value"] for box in boxes if box.get("name") == "keep" and "checked" in box]
+        chosen = {box["value"] for box in boxes if box.get("name") == "uid" and "checked" in box}
+        if ticked:
+            assert {*kept, *chosen} == {one.uid, similar.uid}
+        else:
+            assert (kept, chosen) == ([one.uid], set())
 
     def test_missing_similar_memories_are_reported(self, curator: Client, unsure: Memory) -> None:
         assert "No memory of the same project and category is similar to" in get_page(

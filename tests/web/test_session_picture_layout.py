@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.web.sessions.picture_layout import (
+from memoryhub.web.sessions.picture import (
     END,
     HEADER_HEIGHT,
     LANES,

@@ -12,7 +12,7 @@ from functools import partial
 from django.db import DatabaseError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from memoryhub.backends import change_blocks, change_log, release
+from memoryhub.backends import change_log, release
 from memoryhub.backends.dialect.postgres import CONFIGURATION, JOURNAL_COPIES, RELEASE_TABLE
 from memoryhub.backends.postgres import reindexing, vectors
 from memoryhub.backends.postgres.schema_objects import (
@@ -124,7 +124,7 @@ def _install() -> None:
         names = {name for name, _, _ in differences}
         logged = change_log.triggers(MEMORY_TABLE, EMBEDDED_COLUMNS)
         change_log.start_tracking(cursor, restart=not names.isdisjoint(logged))
-        change_blocks.start_tracking(cursor, restart=not names.isdisjoint(change_blocks.triggers()))
+        change_log.start_marking(cursor, restart=not names.isdisjoint(change_log.mark_triggers()))
         release.record()
         changed = {*function_objects(""), CONFIGURATION} & names
         for table in INDEXES:
@@ -176,7 +176,7 @@ def drop_triggers() -> None:
             cursor.execute(f"DROP TRIGGER IF EXISTS {name} ON {table}")
         _drop_triggers(cursor, vectors.TRIGGERS)
         change_log.stop_tracking(cursor)
-        change_blocks.stop_tracking(cursor)
+        change_log.stop_marking(cursor)
 
 
 def _drop_triggers(cursor: CursorWrapper, triggers: dict[str, Trigger]) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from django.db.backends.utils import CursorWrapper
 
-from memoryhub.backends import change_blocks, change_log
+from memoryhub.backends import change_log
 from memoryhub.backends.dialect.postgres import (
     CONFIGURATION,
     IN_TITLES,
@@ -141,7 +141,7 @@ def table_objects() -> dict[str, SchemaObject]:
         f"CREATE INDEX {TEXT_TABLE}_titles ON {TEXT_TABLE} USING gin ({_TITLES})"
         f" WITH (gin_pending_list_limit = {_MAX_LIST_KB[TEXT_TABLE]:d})",
     )
-    plain = {**change_log.TABLES, **change_blocks.TABLES, rates.TABLE: rates.CREATE_TABLE}
+    plain = {**change_log.TABLES, **change_log.MARK_TABLES, rates.TABLE: rates.CREATE_TABLE}
     plain[ERASING_TABLE] = f"CREATE TABLE {ERASING_TABLE} ({_ERASING_COLUMNS})"
     made |= {table: (statement,) for table, statement in plain.items()}
     return {table: SchemaObject(f"TABLE {table}", statements) for table, statements in made.items()}
@@ -224,7 +224,7 @@ def trigger_objects() -> dict[str, SchemaObject]:
             f"BEFORE {event}", JOURNAL_TABLE, _APPEND_ONLY
         )
     wanted["memoryhub_absence_end"] = _ABSENCE_END
-    wanted |= change_log.triggers(MEMORY_TABLE, EMBEDDED_COLUMNS) | change_blocks.triggers()
+    wanted |= change_log.triggers(MEMORY_TABLE, EMBEDDED_COLUMNS) | change_log.mark_triggers()
     made = _to_objects(wanted)
     name = "memoryhub_journal_no_truncate"
     function, _ = trigger_statements(name, Trigger("", JOURNAL_TABLE, _APPEND_ONLY))

@@ -11,7 +11,7 @@ import sqlite3
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from memoryhub.backends import change_blocks, change_log, release
+from memoryhub.backends import change_log, release
 from memoryhub.backends.dialect.sqlite import NOW, refuse
 from memoryhub.backends.tables import (
     ABSENCE_TABLE,
@@ -61,7 +61,7 @@ def derived_tables() -> frozenset[str]:
 
 
 def _tables() -> dict[str, str]:
-    return {table: create_index(table) for table in INDEXES} | change_log.TABLES | change_blocks.TABLES
+    return {table: create_index(table) for table in INDEXES} | change_log.TABLES | change_log.MARK_TABLES
 
 
 def create_index(table: str, name: str = "") -> str:
@@ -142,7 +142,7 @@ def _triggers() -> dict[str, str]:
             f"BEFORE {event} ON {JOURNAL_TABLE} BEGIN {refuse('the journal is append-only')} END"
         )
     made["memoryhub_absence_end"] = _ABSENCE_END
-    logged = change_log.triggers(MEMORY_TABLE, EMBEDDED_COLUMNS) | change_blocks.triggers()
+    logged = change_log.triggers(MEMORY_TABLE, EMBEDDED_COLUMNS) | change_log.mark_triggers()
     made |= {name: _trigger_body(one) for name, one in logged.items()}
     return {name: f"CREATE TRIGGER {name} {body}" for name, body in made.items()}
 
@@ -168,7 +168,7 @@ def install() -> None:
             cursor.execute(f"DROP TABLE IF EXISTS {table}")
         logged = change_log.triggers(MEMORY_TABLE, EMBEDDED_COLUMNS)
         change_log.start_tracking(cursor, restart=not made.isdisjoint(logged))
-        change_blocks.start_tracking(cursor, restart=not made.isdisjoint(change_blocks.triggers()))
+        change_log.start_marking(cursor, restart=not made.isdisjoint(change_log.mark_triggers()))
         _set_statistics(cursor)
     release.record()
     for table in INDEXES:
@@ -197,7 +197,7 @@ def drop_triggers() -> None:
             cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
         cursor.execute(f"DROP TABLE IF EXISTS {REINDEX_TABLE}")
         change_log.stop_tracking(cursor)
-        change_blocks.stop_tracking(cursor)
+        change_log.stop_marking(cursor)
 
 
 def drop_views() -> None:

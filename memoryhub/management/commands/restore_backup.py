@@ -11,7 +11,7 @@ from django.db import DatabaseError, transaction
 
 from memoryhub.audit import journal
 from memoryhub.management.operator import operator
-from memoryhub.ops import backup, restore
+from memoryhub.ops import backup
 
 _UNCHANGED = "The current store is as it was before."
 
@@ -35,7 +35,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             backup.live_path()  # refuses a store on PostgreSQL
-            with restore.staged(options["file"]) as copy:
+            with backup.staged(options["file"]) as copy:
                 contents = self._verified(copy, options)
                 if not options["dry_run"]:
                     self._put_in_place(copy, contents, options)
@@ -64,7 +64,7 @@ class Command(BaseCommand):
         if live.exists() and not options["yes"]:
             self.stdout.write(f"{live} contains {self._present()}")
             raise backup.BackupError("a store exists already; --yes renames it and restores the backup")
-        kept = restore.put_in_place(copy, options["file"])
+        kept = backup.put_in_place(copy, options["file"])
         self._journal(options["file"], contents)
         self.stdout.write(self.style.SUCCESS(f"Restored to {live}"))
         if kept:

@@ -13,11 +13,11 @@ from django.db.migrations.executor import MigrationExecutor
 from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import release, schema, tables
 from memoryhub.backends.postgres import replica, server
-from memoryhub.core import damage
+from memoryhub.core import database_errors
 from memoryhub.core.database import REPLICA, execute, fetch_all, fetch_one, is_postgres, write_transaction
 from memoryhub.core.database_errors import is_database_busy
 from memoryhub.core.text import join_first
-from memoryhub.ops import backup, checks, restore, salvage
+from memoryhub.ops import backup, checks, salvage
 from memoryhub.ops.doctor import REBUILD, RESTORE, Finding, Status, check, fail, ok, to_findings, warn
 
 
@@ -65,7 +65,7 @@ def database() -> Iterator[Finding]:
         yield from _server()
         return
     path = backup.live_path()
-    if aside := restore.set_aside():
+    if aside := backup.set_aside():
         yield fail(
             f"there is no store at {path}, but a restore has set aside {', '.join(map(str, aside))}",
             f"Put it back: manage.py restore_backup {aside[0]} --yes",
@@ -85,7 +85,7 @@ def database() -> Iterator[Finding]:
             raise
         yield fail(f"{path} is not an SQLite database", f"Move it away. {RESTORE}")
         return
-    for name in restore.second_names(path):
+    for name in backup.second_names(path):
         yield warn(
             f"{name} is a second name of the store, from an interrupted restore; never open it",
             f"Remove it: rm {name}",
@@ -217,7 +217,7 @@ def integrity() -> Iterator[Finding]:
     if orphans:
         yield fail(f"{orphans} rows belong to rows that are gone", RESTORE)
     if not lines and not orphans:
-        damage.clear()
+        database_errors.clear_damage()
         yield ok("the file is intact")
 
 

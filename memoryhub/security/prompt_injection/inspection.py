@@ -13,8 +13,7 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memoryhub.security.prompt_injection.ciphers import decode_clauses
-from memoryhub.security.prompt_injection.decoding import find_encoded_passages, find_markup
+from memoryhub.security.prompt_injection.decoding import decode_clauses, find_encoded_passages, find_markup
 from memoryhub.security.prompt_injection.normalisation import NormalisedText, normalise
 
 if TYPE_CHECKING:

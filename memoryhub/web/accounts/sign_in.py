@@ -29,7 +29,6 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from memoryhub.accounts import invitations, people, sign_in
 from memoryhub.accounts.permissions import user_role
-from memoryhub.accounts.sign_in import client_address
 from memoryhub.http.rate_limit import count_started_sign_in
 from memoryhub.memories.errors import StoreError
 from memoryhub.web.accounts.forms import LEVEL_LABELS, FirstPasswordForm
@@ -136,7 +135,7 @@ def limit_started_sign_ins(view: Callable[..., HttpResponseBase]) -> Callable[..
 
     @wraps(view)
     def limited(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        seconds = count_started_sign_in(client_address(request)) if request.method == "GET" else 0
+        seconds = count_started_sign_in(request.META.get("REMOTE_ADDR", "")) if request.method == "GET" else 0
         if not seconds:
             return view(request, *args, **kwargs)
         text = "Too many sign-ins were started from here. Wait a minute, then try again."

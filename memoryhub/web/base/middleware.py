@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +13,7 @@ from typing import Any, cast
 from django.conf import settings
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.views import redirect_to_login
+from django.contrib.sessions.backends.base import UpdateError
 from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.http import HttpResponseRedirect as Redirect
 from django.http.response import HttpResponseBase
@@ -25,10 +28,11 @@ from whitenoise.compress import Compressor
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
-from memoryhub.accounts import sign_in
 from memoryhub.core import dates
-from memoryhub.core.damage import is_damage, is_recorded
+from memoryhub.core.database import side_write
 from memoryhub.core.database_errors import (
+    is_damage,
+    is_damage_recorded,
     is_database_busy,
     is_interrupted,
     is_outcome_unknown,
@@ -42,6 +46,7 @@ from memoryhub.web.base.requests import apply_scope, referring_page, submitted_t
 from memoryhub.web.base.static_files import Bundle, file_digest, find_bundle
 
 ZONE_COOKIE = "zone"  # written by theme.js: the browser's time zone, used if the person chose none
+TOUCH_INTERVAL = timedelta(minutes=5)
 _PAGES = "memoryhub.web."
 _VARY_HEADERS = ("HX-Request", "HX-Target", "HX-Boosted")
 
@@ -131,8 +136,25 @@ class PersonMiddleware:
         if not _is_page_or_admin(request) or not request.user.is_authenticated:
             return
         if not caching.is_poll(request):
-            sign_in.touch_session(request)
+            touch_session(request)
         dates.activate(getattr(request.user, "profile", None), request.COOKIES.get(ZONE_COOKIE, ""))
+
+
+def touch_session(request: HttpRequest) -> None:
+    """Record that the session is in use, at most every five minutes: a read must not always write.
+
+    Sessions created by scripts are ignored. Failure is logged, not raised: the page can be shown.
+    """
+    now = timezone.now()
+    if not request.session.get("device"):
+        return
+    seen = dates.parse_moment(request.session.get("seen"))
+    if seen is None or now - seen >= TOUCH_INTERVAL:
+        is_modified = request.session.modified
+        request.session["seen"] = now.isoformat(timespec="seconds")
+        with suppress(UpdateError):  # raised by Django if the row cannot be written
+            side_write("use of a session was not recorded", request.session.save)
+        request.session.modified = is_modified
 
 
 def store_error_page(exception: BaseException) -> HttpResponse | None:
@@ -144,7 +166,7 @@ def store_error_page(exception: BaseException) -> HttpResponse | None:
         "unknown": is_outcome_unknown(exception),
         "slow": is_interrupted(exception),
         "busy": is_database_busy(exception),
-        "damaged": is_damage(exception) or is_recorded(),
+        "damaged": is_damage(exception) or is_damage_recorded(),
         "unavailable": is_store_unavailable(exception),
         "full": is_disk_error(exception),
     }

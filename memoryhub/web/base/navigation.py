@@ -1,24 +1,40 @@
-"""The pages of the hub: the sections of the sidebar, and the pages that the command palette offers."""
+"""The pages of the hub: the sections of the sidebar with the review badge, and the pages of the palette."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
+from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import (
     SWITCHABLE_LEVELS,
     full_clearance,
     is_level_shown,
     may_manage_people,
     may_view_level,
+    request_actor,
+    request_clearance,
 )
 from memoryhub.accounts.permissions import ADD_RUN, CHANGE_FACT, CHANGE_MEMORY, VIEW_RUN
+from memoryhub.facts import contradictions
+from memoryhub.models import Memory
+from memoryhub.models.querysets import MemoryQuerySet, live_memories
+from memoryhub.stats import review_items
+from memoryhub.stats.review_items import Reviewer
+from memoryhub.web.base.caching import cached_until_change
+
+CONTRADICTIONS = "contradictions"  # a list of the review queue
+WAITING = "waiting"  # another one: memories that wait for approval, hidden from everyone else
+DEFAULT_NEW_DAYS = 14  # for a reviewer who has never opened the queue
+MAX_BADGE = 99  # larger counts show as "99+"
 
 
 def may_review(user: Any) -> bool:
@@ -215,3 +231,62 @@ def person_preferences(request: HttpRequest) -> dict[str, object]:
         "may_manage_people": SimpleLazyObject(lambda: may_manage_people(user)),
         "sees_every_row": SimpleLazyObject(lambda: full_clearance(request).is_whole),
     }
+
+
+def current_reviewer(request: HttpRequest) -> Reviewer:
+    """Return the reviewer of a request."""
+    return Reviewer(request_actor(request).name, new_since(last_reviewed_at(request), timezone.now()))
+
+
+def last_reviewed_at(request: HttpRequest) -> datetime | None:
+    """Return when the person last marked the new memories as seen; None for never."""
+    profile = getattr(request.user, "profile", None)
+    return profile.looked_at if profile is not None else None
+
+
+def new_since(looked_at: datetime | None, now: datetime) -> datetime:
+    """Return since when memories are new. The default is a whole hour, so that counts can be cached."""
+    return looked_at or now.replace(minute=0, second=0, microsecond=0) - timedelta(days=DEFAULT_NEW_DAYS)
+
+
+def count_contradictions(request: HttpRequest, project: str = "") -> int:
+    """Count the open contradictions of facts."""
+    clearance = request_clearance(request)
+    return cached_until_change(
+        request,
+        "contradictions",
+        clearance,
+        lambda: len(contradictions.find_contradictions(clearance, project=project).open),
+        project,
+    )
+
+
+def waiting_memories(clearance: Clearance, project: str = "") -> MemoryQuerySet:
+    """Return the memories that wait for approval, the oldest first."""
+    waiting = Memory.objects.waiting(clearance).live().order_by("pk")
+    return waiting.filter(project=project) if project else waiting
+
+
+def badge_text(request: HttpRequest) -> str:
+    """Return the number of memories and contradictions to review, for the badge; empty for none."""
+    counts: dict[str, int] | None = getattr(request, "review_counted", None)
+    if counts is None:
+        total = _count_waiting(request)
+    else:
+        total = counts[review_items.ALL_REASONS] + counts[CONTRADICTIONS] + counts[WAITING]
+    return f"{MAX_BADGE}+" if total > MAX_BADGE else str(total or "")
+
+
+def _count_waiting(request: HttpRequest) -> int:
+    clearance, reader = request_clearance(request), current_reviewer(request)
+    # Counting stops at one more than the badge shows.
+    found = cached_until_change(
+        request,
+        "review",
+        clearance,
+        lambda: review_items.count_waiting(
+            live_memories(clearance), reader, MAX_BADGE + 1, waiting_memories(clearance)
+        ),
+        reader,
+    )
+    return found + count_contradictions(request)

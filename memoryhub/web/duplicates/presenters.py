@@ -360,10 +360,10 @@ def build_first_cards(found: DuplicateClusters, clearance: Clearance, most: int)
     return fitting or cards[:1]
 
 
-def build_merge_card(memory: Memory, clearance: Clearance, min_similarity: float) -> ClusterCard | None:
+def build_merge_card(memory: Memory, clearance: Clearance) -> ClusterCard | None:
     """Show a memory with the most similar ones of its project, scope and owner; None if there are none.
 
-    Those with at least ``min_similarity``, a cosine, are ticked; one of the ticked ones is kept.
+    Those with at least :data:`MIN_SURE_SIMILARITY` are ticked; one of the ticked ones is kept.
     """
     if memory.category in NEVER_MERGED:
         return None
@@ -375,7 +375,7 @@ def build_merge_card(memory: Memory, clearance: Clearance, min_similarity: float
         if (one.memory.project, one.memory.scope, one.memory.owner) == place
         and one.memory.category not in NEVER_MERGED
     ][:MAX_MERGE_CANDIDATES]
-    similar = [one.memory for one in candidates if (one.likeness or 0) >= min_similarity]
+    similar = [one.memory for one in candidates if (one.likeness or 0) >= MIN_SURE_SIMILARITY]
     keep, why = memory.uid, "you opened this one"
     if similar:
         pks = [memory.pk, *(one.pk for one in similar)]

@@ -35,9 +35,8 @@ from memoryhub.web.base.requests import (
     show_success,
 )
 from memoryhub.web.facts.filters import FactFilter, GraphAddress, suggested_predicates
-from memoryhub.web.memories.bulk_actions import parse_journal_number, warn_changed_since
+from memoryhub.web.memories.bulk_actions import parse_journal_number, parse_ticked, warn_changed_since
 from memoryhub.web.memories.forms import FactForm
-from memoryhub.web.memories.selection import parse_ticked
 
 PAGE_SIZE = 30
 _FACTS_URL = "/facts/"

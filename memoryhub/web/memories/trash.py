@@ -18,9 +18,14 @@ from memoryhub.core.text import format_count
 from memoryhub.memories.rows import is_unchanged
 from memoryhub.models import Memory
 from memoryhub.web.base.requests import cursor_page, return_url
-from memoryhub.web.memories.bulk_actions import is_allowed, warn_changed_since
+from memoryhub.web.memories.bulk_actions import (
+    Selection,
+    ended_memories,
+    is_allowed,
+    parse_selection,
+    warn_changed_since,
+)
 from memoryhub.web.memories.filters import filter_url
-from memoryhub.web.memories.selection import Selection, ended_memories, parse_selection
 
 PAGE_SIZE = 20
 MAX_ERASED_AT_ONCE = 1000

@@ -26,9 +26,8 @@ from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.versions import Snapshot, load_snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.hybrid import Hit, SearchResults, search_memories
-from memoryhub.search.languages import adapt_to_language
-from memoryhub.search.snapshots import search_snapshot
+from memoryhub.search.hybrid import Hit, SearchResults, search_memories, search_snapshot
+from memoryhub.search.query_words import adapt_to_language
 from memoryhub.search.text_matching import extract_snippet, highlight_text, snippet_of_first_match
 from memoryhub.stats import counts
 from memoryhub.web.base.caching import cached_until_change

@@ -2,44 +2,253 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from django.conf import settings
+from django import forms
 from django.contrib import messages
 from django.core.exceptions import BadRequest, PermissionDenied
+from django.db.models.functions import Length, Substr
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from memoryhub import memories
-from memoryhub.access.policy import Sensitivity
+from memoryhub.access.policy import WAITING_LEVELS, Sensitivity
 from memoryhub.accounts.clearance import record_reveal, request_actor, request_clearance, reveal_secrets
+from memoryhub.core.text import without_title_line
 from memoryhub.facts import contradictions
+from memoryhub.injection.queries import find_pinned_warnings
+from memoryhub.memories.freshness import ChangedFile, changed_files
+from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory, Profile
 from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.security.prompt_injection import Finding, inspect_fields
 from memoryhub.stats import review_items
-from memoryhub.web.base.forms import parse_aware_datetime
-from memoryhub.web.base.navigation import may_review
-from memoryhub.web.base.requests import HtmxHttpRequest, numbered_page, require, return_url, show_success
+from memoryhub.stats.review_items import Reviewer
+from memoryhub.web.base import markdown
+from memoryhub.web.base.caching import cached_until_change
+from memoryhub.web.base.forms import ListFilter, ProjectFilterField, parse_aware_datetime
+from memoryhub.web.base.labels import instruction_label
+from memoryhub.web.base.navigation import (
+    CONTRADICTIONS,
+    WAITING,
+    badge_text,
+    count_contradictions,
+    current_reviewer,
+    last_reviewed_at,
+    may_review,
+    waiting_memories,
+)
+from memoryhub.web.base.requests import (
+    HtmxHttpRequest,
+    numbered_page,
+    page_url,
+    require,
+    return_url,
+    show_success,
+)
 from memoryhub.web.duplicates import presenters
 from memoryhub.web.duplicates.presenters import Comparison
 from memoryhub.web.duplicates.views import decision_rights
 from memoryhub.web.facts.contradictions import contradiction_cards
 from memoryhub.web.memories import bulk_actions, queries
-from memoryhub.web.review import queue as review_queue
-from memoryhub.web.review.queue import (
-    CONTRADICTIONS,
-    DUPLICATES,
-    MAX_CLUSTERS,
-    NEW,
-    PAGE_SIZE,
-    WAITING,
-    ReviewCard,
-    ReviewFilter,
-)
+from memoryhub.web.memories.queries import live_memories
+
+NEW, UNSURE, FLAGGED, OUTDATED = review_items.REASONS
+DUPLICATES = "alike"
+TITLES = {
+    WAITING: "Waiting for approval",
+    NEW: "New",
+    UNSURE: "Low confidence",
+    FLAGGED: "Flagged",
+    OUTDATED: "May be outdated",
+    DUPLICATES: "Near-duplicates",
+    CONTRADICTIONS: "Contradictions",
+}
+PAGE_SIZE = 10
+MAX_CLUSTERS = 5  # near-duplicates: a cluster is several times as long as a memory
+CARD_CHARS = 1500  # of the content that are loaded for a card
+_SHOWN_CHARS, _SHOWN_LINES = 800, 14  # of it that a card shows at first
+_SLACK = 1.25  # a text longer by less than this factor is shown whole
+_MAX_PARTIAL_WORD = 40  # characters of a cut word that are dropped
+_CARD_HEADING = 3  # the level of a card's heading
+_OLD_TAB = "clashes"  # the name of the tab of contradictions in addresses that people saved
+
+
+class ReviewFilter(ListFilter):
+    project = ProjectFilterField()
+    tab = forms.ChoiceField(
+        required=False,
+        choices=[("", ""), *TITLES.items()],
+        widget=forms.HiddenInput,
+        error_messages={"invalid_choice": "Unknown list. Choose one of the tabs."},
+    )
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        super().__init__(data)
+        if data.get("tab") == _OLD_TAB:
+            self.data = {**data, "tab": CONTRADICTIONS}
+
+
+@dataclass(frozen=True)
+class ReviewTab:
+    """A tab; ``count`` is None while unknown, because comparing memories takes a while."""
+
+    name: str
+    title: str
+    href: str
+    count: int | None
+    current: bool
+
+
+@dataclass(frozen=True)
+class ReviewCard:
+    """A memory to review.
+
+    ``is_cut``: the text is longer than shown; ``flags``: their labels; ``is_found``: the flagged spans are
+    marked in the text; ``changed``: the files because of which it may be outdated.
+    """
+
+    memory: Any
+    html: SafeString
+    is_cut: bool
+    flags: list[str]
+    is_found: bool = False
+    changed: Sequence[ChangedFile] = ()
+
+    @property
+    def level(self) -> str:
+        """The level that the memory has, or gets when it is approved."""
+        stored: str = self.memory.sensitivity
+        return WAITING_LEVELS.get(stored, stored)
+
+    @property
+    def has_text(self) -> bool:
+        return self.is_cut or bool(self.html)
+
+
+def count_by_tab(request: HttpRequest, reader: Reviewer, project: str = "") -> dict[str, int]:
+    """Count the items of each tab except near-duplicates, and the memories of all tabs as ``all``."""
+    clearance = request_clearance(request)
+    counts = cached_until_change(
+        request,
+        "review-tabs",
+        clearance,
+        lambda: review_items.count_by_reason(live_memories(clearance, project), reader),
+        reader,
+        project,
+    )
+    waiting = cached_until_change(
+        request,
+        "waiting-for-approval",
+        clearance,
+        lambda: waiting_memories(clearance, project).count(),
+        project,
+    )
+    return {**counts, CONTRADICTIONS: count_contradictions(request, project), WAITING: waiting}
+
+
+def pinned_warnings(request: HttpRequest, project: str = "") -> dict[str, list[str]]:
+    """Return warnings about pinned memories over their budget, by project."""
+    clearance = request_clearance(request)
+    return cached_until_change(
+        request, "pinned-warnings", clearance, lambda: find_pinned_warnings(clearance, project), project
+    )
+
+
+def build_tabs(counted: dict[str, int], current: str, project: str, alike: int | None) -> list[ReviewTab]:
+    counts: dict[str, int | None] = {**counted, DUPLICATES: alike}
+    return [
+        ReviewTab(name, title, tab_url(name, project), counts[name], name == current)
+        for name, title in TITLES.items()
+        if name != WAITING or counts[WAITING] or current == WAITING
+    ]
+
+
+def tab_url(tab: str, project: str = "", **more: str) -> str:
+    return page_url("review", tab=tab, project=project, **more)
+
+
+def first_nonempty_tab(counted: dict[str, int]) -> str:
+    """Return the first tab with items."""
+    return next(
+        (name for name in (WAITING, NEW, UNSURE, FLAGGED, OUTDATED, CONTRADICTIONS) if counted[name]), NEW
+    )
+
+
+def build_cards(memories: MemoryQuerySet, whole: bool = False) -> list[ReviewCard]:
+    """Load cards in one query, and one more if some may be outdated.
+
+    Unless ``whole``, only the start of the content is loaded.
+    """
+    chars = MAX_CONTENT if whole else CARD_CHARS
+    rows = list(
+        memories.defer("content", "overview").annotate(
+            begins=Substr("content", 1, chars), chars=Length("content")
+        )
+    )
+    changed = changed_files(rows)
+    return [replace(_build_card(memory, whole), changed=changed.get(memory.pk, ())) for memory in rows]
+
+
+def _build_card(memory: Any, whole: bool) -> ReviewCard:
+    # Stored flags may have any shape.
+    flags = list(map(instruction_label, memory.flags if isinstance(memory.flags, list) else []))
+    is_cut = memory.chars > len(memory.begins)
+    text = _drop_partial_word(memory.begins) if is_cut else memory.begins
+    if flags:
+        text = text.strip("\n").rstrip()  # blank lines at the edges would be visible
+        findings = _find_instructions(memory.title, text)
+        return ReviewCard(memory, mark_findings(text, findings), is_cut, flags, bool(findings))
+    text = without_title_line(text, memory.title)
+    shown = text if whole else _shorten_text(text)
+    return ReviewCard(memory, markdown.render(shown, below=_CARD_HEADING), is_cut or shown != text, flags)
+
+
+def _shorten_text(text: str) -> str:
+    """Cut a text at a line, or a long line at a word."""
+    lines = text.split("\n")
+    if len(text) <= _SHOWN_CHARS * _SLACK and len(lines) <= _SHOWN_LINES * _SLACK:
+        return text
+    head = "\n".join(lines[:_SHOWN_LINES])
+    return (_drop_partial_word(head[:_SHOWN_CHARS]) if len(head) > _SHOWN_CHARS * _SLACK else head).rstrip()
+
+
+def _drop_partial_word(text: str) -> str:
+    """Drop the last word of a cut text, unless it is long."""
+    head, _, tail = text.rpartition(" ")
+    return head if head and len(tail) < _MAX_PARTIAL_WORD else text
+
+
+def _find_instructions(title: str, text: str) -> list[Finding]:
+    """Return the parts that the prompt injection detector would remove from the text, in order."""
+    verdict = inspect_fields({"title": title[:1000], "content": text})
+    found = [one.finding for one in verdict.findings if one.field == "content" and one.finding.removed]
+    return sorted(found, key=lambda finding: finding.start)
+
+
+def mark_findings(text: str, findings: Iterable[Finding]) -> SafeString:
+    """Show a text as stored, with each finding in a ``mark`` element titled by its kind.
+
+    The text is not rendered as Markdown: nothing that an attacker wrote may be followed, or hide a finding.
+    """
+    if not text:
+        return SafeString()
+    rows, at = [], 0
+    for finding in findings:
+        start = max(finding.start, at)
+        if start < finding.end:
+            rows.append((text[at:start], instruction_label(finding.kind), text[start : finding.end]))
+            at = finding.end
+    marked = format_html_join("", '{}<mark title="{}">{}</mark>', rows)
+    return format_html('<p class="as-stored">{}{}</p>', marked, text[at:])
+
 
 # The bulk action of each button, and its label when done. Demoting marks a memory as reviewed.
 _ACTIONS = {
@@ -55,31 +264,29 @@ _ACTIONS = {
 def review_page(request: HttpRequest) -> HttpResponse:
     """Show a tab; ``GET`` takes ``tab``, ``project``, ``page`` and ``at``, the memory to show first."""
     form = ReviewFilter(request.GET)
-    reader = review_queue.current_reviewer(request)
+    reader = current_reviewer(request)
     if not form.is_valid():
         error_text = " ".join(str(error) for errors in form.errors.values() for error in errors)
-        tabs = review_queue.build_tabs(
-            review_queue.count_by_tab(request, reader), "", "", Comparison(request).last_count()
-        )
+        tabs = build_tabs(count_by_tab(request, reader), "", "", Comparison(request).last_count())
         invalid = {"form": form, "wrong": error_text, "tabs": tabs}
         return render(request, "review/page.html", invalid, status=422)
     project = form.value("project")
-    counted = review_queue.count_by_tab(request, reader, project)
-    tab = form.value("tab") or review_queue.first_nonempty_tab(counted)
+    counted = count_by_tab(request, reader, project)
+    tab = form.value("tab") or first_nonempty_tab(counted)
     if not project:
         request.review_counted = counted  # type: ignore[attr-defined]  # reused by the badge
     context: dict[str, Any] = {
         "form": form,
         "tab": tab,
         "project": project,
-        "tabs": review_queue.build_tabs(counted, tab, project, Comparison(request, project).last_count()),
+        "tabs": build_tabs(counted, tab, project, Comparison(request, project).last_count()),
         "left": counted.get(tab),
-        "pinned_warnings": review_queue.pinned_warnings(request, project),
+        "pinned_warnings": pinned_warnings(request, project),
         "back": request.get_full_path(),
         "now": timezone.now(),
         "since": reader.since,
         "most": PAGE_SIZE,
-        "has_looked": review_queue.last_reviewed_at(request) is not None,
+        "has_looked": last_reviewed_at(request) is not None,
         **decision_rights(request),
     }
     # Near-duplicates that have not been counted yet are compared by a later request.
@@ -94,16 +301,16 @@ def review_tabs(request: HttpRequest) -> HttpResponse:
     """Return the tabs with new counts; with ``compare``, near-duplicates are found and counted too."""
     form = _valid_filter(request)
     tab, project = form.value("tab") or NEW, form.value("project")
-    counted = review_queue.count_by_tab(request, review_queue.current_reviewer(request), project)
+    counted = count_by_tab(request, current_reviewer(request), project)
     comparison = Comparison(request, project)
     if tab == DUPLICATES or "compare" in request.GET:
         duplicates: int | None = len(comparison.clusters().near)
     else:
         duplicates = comparison.last_count()
     context = {
-        "tabs": review_queue.build_tabs(counted, tab, project, duplicates),
+        "tabs": build_tabs(counted, tab, project, duplicates),
         "left": duplicates if tab == DUPLICATES else counted[tab],
-        "waiting": review_queue.badge_text(request),
+        "waiting": badge_text(request),
         "tab": tab,
     }
     return render(request, "review/page.html#tabs", context)
@@ -114,7 +321,7 @@ def review_tabs(request: HttpRequest) -> HttpResponse:
 def review_duplicates(request: HttpRequest) -> HttpResponse:
     """Return the near-duplicates, loaded after the page because comparing takes a while."""
     project = _valid_filter(request).value("project")
-    back = review_queue.tab_url(DUPLICATES, project, look="1")
+    back = tab_url(DUPLICATES, project, look="1")
     context = {
         **_duplicates_context(request, project),
         **decision_rights(request),
@@ -131,7 +338,7 @@ def review_card(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     """Return the card of one memory, with its whole text if ``whole``; redirect to the queue without htmx."""
     tab = _parse_tab(request.GET.get("tab", ""))
     if not request.htmx:
-        return redirect(review_queue.tab_url(tab, at=uid))
+        return redirect(tab_url(tab, at=uid))
     return _card_response(request, uid, tab, is_whole="whole" in request.GET)
 
 
@@ -144,13 +351,13 @@ def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     tab = _parse_tab(request.GET.get("tab", ""))
     cluster = None
     if memory.deleted_at is None:
-        cluster = presenters.build_merge_card(memory, clearance, settings.MEMORYHUB.near_duplicate_similarity)
+        cluster = presenters.build_merge_card(memory, clearance)
     reveal_secrets(request, cluster.everyone if cluster else [], "review")
     context = {
         "memory": memory,
         "cluster": cluster,
         "tab": tab,
-        "back": review_queue.tab_url(tab),
+        "back": tab_url(tab),
         **decision_rights(request),
     }
     return render(request, "review/merge.html#merge_part" if request.htmx else "review/merge.html", context)
@@ -207,7 +414,7 @@ def review_mark_seen(request: HttpRequest) -> HttpResponse:
     until = parse_aware_datetime(text)
     if text and (until is None or until > timezone.now()):
         raise BadRequest("until must be a time in the past")
-    before = review_queue.last_reviewed_at(request)
+    before = last_reviewed_at(request)
     Profile.objects.update_or_create(user_id=request.user.pk, defaults={"looked_at": until})  # type: ignore[misc]
     if request.POST.get("back"):
         messages.success(request, "Undone.")
@@ -231,8 +438,8 @@ def _tab_context(request: HttpRequest, tab: str, project: str, counted: Mapping[
 def _waiting_context(request: HttpRequest, project: str, count: int) -> dict[str, Any]:
     """Return a page of memories that wait for approval, whole: a person must read what they approve."""
     places, numbers = numbered_page(request, range(count), PAGE_SIZE)
-    found = review_queue.waiting_memories(request_clearance(request), project)
-    cards = review_queue.build_cards(found[places.start : places.start + PAGE_SIZE], whole=True)
+    found = waiting_memories(request_clearance(request), project)
+    cards = build_cards(found[places.start : places.start + PAGE_SIZE], whole=True)
     for card in cards:
         if card.level == Sensitivity.SECRET:
             record_reveal(request, card.memory, "review")
@@ -241,7 +448,7 @@ def _waiting_context(request: HttpRequest, project: str, count: int) -> dict[str
 
 def _cards_context(request: HttpRequest, tab: str, project: str, count: int) -> dict[str, Any]:
     live = queries.live_memories(request_clearance(request), project)
-    found = review_items.select_queue(live, tab, review_queue.current_reviewer(request))
+    found = review_items.select_queue(live, tab, current_reviewer(request))
     places, numbers = numbered_page(request, range(count), PAGE_SIZE)
     uid = request.GET.get("at", "")
     first = _load_cards(request, found.filter(uid=uid)) if uid else []
@@ -253,7 +460,7 @@ def _cards_context(request: HttpRequest, tab: str, project: str, count: int) -> 
 
 def _load_cards(request: HttpRequest, memories: MemoryQuerySet, whole: bool = False) -> list[ReviewCard]:
     """Load cards, and journal the reveal of secrets: a card shows the content."""
-    cards = review_queue.build_cards(memories, whole)
+    cards = build_cards(memories, whole)
     reveal_secrets(request, [card.memory for card in cards], "review")
     return cards
 
@@ -286,7 +493,7 @@ def _card_response(request: HttpRequest, uid: str, tab: str, is_whole: bool = Fa
 
 
 def _render_card(request: HttpRequest, tab: str, status: int = 200, **context: Any) -> HttpResponse:
-    context |= {"tab": tab, "back": review_queue.tab_url(tab), "is_fresh": True}
+    context |= {"tab": tab, "back": tab_url(tab), "is_fresh": True}
     return render(request, "review/page.html#card", context | decision_rights(request), status=status)
 
 
@@ -295,7 +502,7 @@ def _next_card(request: HttpRequest) -> ReviewCard | None:
     tab, project = _parse_tab(request.POST.get("tab", "")), request.POST.get("project", "")
     shown = request.POST.getlist("card")[: 4 * PAGE_SIZE]
     live = queries.live_memories(request_clearance(request), project).exclude(uid__in=shown)
-    queue = review_items.select_queue(live, tab, review_queue.current_reviewer(request))
+    queue = review_items.select_queue(live, tab, current_reviewer(request))
     return next(iter(_load_cards(request, queue[:1])), None)
 
 
@@ -307,7 +514,7 @@ def _refused_response(request: HtmxHttpRequest, memory: Memory, refusal: str) ->
         return redirect(_review_url(request))
     tab = _parse_tab(request.POST.get("tab", ""))
     live = queries.live_memories(request_clearance(request)).filter(pk=memory.pk)
-    card = next(iter(review_queue.build_cards(live)), None)
+    card = next(iter(build_cards(live)), None)
     return _render_card(request, tab, 422, card=card, memory=memory, refusal=text)
 
 

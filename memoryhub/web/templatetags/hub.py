@@ -34,12 +34,11 @@ from memoryhub.search.lexical import default_weights
 from memoryhub.stats.counts import EXPIRING_DAYS
 from memoryhub.web import agents
 from memoryhub.web.base.markdown import to_plain_text
-from memoryhub.web.base.navigation import navigation_links
+from memoryhub.web.base.navigation import badge_text, navigation_links
 from memoryhub.web.base.requests import current_project, page_url
 from memoryhub.web.base.static_files import file_digest, render_bundle_tags
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
-from memoryhub.web.review import queue
 from memoryhub.web.saved_searches import describe_filters, list_address_of, saved_items
 
 register = template.Library()
@@ -278,7 +277,7 @@ def sidebar(context: dict[str, Any]) -> dict[str, Any]:
     is_memories = any(section.name == "memories" and section.current == "page" for section in sections)
     return {
         "sections": sections,
-        "waiting": queue.badge_text(request) if may_review else "",
+        "waiting": badge_text(request) if may_review else "",
         "project": current_project(request),
         "saved": saved_items(request.user, "memories") if is_memories else [],
         "request": request,

@@ -31,7 +31,7 @@ from memoryhub.web.base.labels import (
 from memoryhub.web.base.markdown import render, to_plain_text
 from memoryhub.web.base.session_titles import session_name, session_url
 from memoryhub.web.facts.filters import thing_url
-from memoryhub.web.sessions.picture_layout import Mark, Point, SessionPicture
+from memoryhub.web.sessions.picture import Mark, Point, SessionPicture
 
 register = template.Library()
 
