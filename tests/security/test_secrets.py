@@ -18,7 +18,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Fact, JournalEntry, Memory
-from memoryhub.security.secrets import DetectedSecret, find_secrets, redact
+from memoryhub.security.secrets import REDACTED, DetectedSecret, find_secrets, redact
 from tests.cases import each
 
 _SIGNS = "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF"
@@ -162,6 +162,16 @@ def test_harmless_text_is_not_reported(text: str) -> None:
 def test_each_kind_is_reported_once_per_line() -> None:
     text = f"{GITHUB} {GITHUB}\n\npassword = {WORD}\n{GITHUB}"
     assert find_secrets(text) == [("GitHub token", 1), ("password or key", 3), ("GitHub token", 4)]
+
+
+def test_token_that_a_rule_found_is_not_reported_again_for_the_name_before_it() -> None:
+    text = "openai token " + "sk-proj-" + "AbCdEfGh1234567890ijklMNOPqrstUVWX."
+    assert find_secrets(text) == [("OpenAI API key", 1)]
+
+
+def test_value_after_a_secret_that_a_rule_found_is_found() -> None:
+    text = "aws " + "AKIA" + "IOSFODNN7QWERTYU:wJalrXUtnFEMIK7MDENGbPxRfiCYzQ81kLp0vXa2"
+    assert redact(text) == f"aws {REDACTED}:{REDACTED}"
 
 
 SECRETIVE = {
