@@ -12,7 +12,7 @@ from memoryhub.core.rule_files import RuleFileError, RuleSchema, load_rule_file
 from memoryhub.security import secrets
 from memoryhub.security.prompt_injection import evidence, lexicon
 from memoryhub.security.secrets import secret_rules
-from memoryhub.security.secrets.checks import CHECKS
+from memoryhub.security.secrets.secret_rules import CHECKS
 from tools.secret_examples import make_examples
 
 RULE = 'id = "x"\nkind = "X token"\nkeywords = ["x_"]\nregex = "x_[a-z]+"\n'

@@ -1,4 +1,4 @@
-"""What the hub needs of a PostgreSQL server: version, encoding, rights, extension ``vector``, limits of reads.
+"""What the hub needs of a PostgreSQL server: version, encoding, rights, extension ``vector``, time limits.
 
 A connection cancels long reads, and gives up on a server without an answer.
 """

@@ -1,4 +1,4 @@
-"""Labels for people: titles of sessions, operations of the journal, why an event was not kept, instructions."""
+"""Labels for people: titles of sessions, operations of the journal, skipped events, kinds of instructions."""
 
 from __future__ import annotations
 
