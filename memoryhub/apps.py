@@ -44,7 +44,7 @@ class MemoryhubConfig(AppConfig):
         operations.call_after_changes("memoryhub.checks.enqueue_checks")
 
         if database.is_postgres():
-            from memoryhub.backends.postgres.limits import limit_connections
+            from memoryhub.backends.postgres.server import limit_connections
 
             limit_connections()
         else:

@@ -15,20 +15,18 @@ from django.http import HttpRequest
 from memoryhub.accounts.clearance import request_actor
 from memoryhub.admin.base import (
     EMPTY_CELL,
+    ActionResponse,
+    Confirmation,
     DraftAdmin,
     ServiceForm,
     actor_column,
     column,
+    is_confirmed,
     memory_link,
     moment_column,
-    value_column,
-)
-from memoryhub.admin.confirmation import (
-    ActionResponse,
-    Confirmation,
-    is_confirmed,
     render_confirmation,
     select_rows,
+    value_column,
 )
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, age_filter, value_filter
 from memoryhub.capture.segments import BOUNDARY_FACTS, BOUNDARY_PREDICATE

@@ -28,6 +28,8 @@ from memoryhub.accounts.clearance import record_reveal, request_actor, request_c
 from memoryhub.accounts.permissions import ERASE_MEMORY, REPAIR_UNKNOWN
 from memoryhub.admin.base import (
     EMPTY_CELL,
+    ActionResponse,
+    Confirmation,
     ModelForm,
     PreparedList,
     VisibleRowsAdmin,
@@ -35,16 +37,12 @@ from memoryhub.admin.base import (
     admin_url,
     column,
     format_link,
+    is_confirmed,
     memory_link,
     moment_column,
-    value_column,
-)
-from memoryhub.admin.confirmation import (
-    ActionResponse,
-    Confirmation,
-    is_confirmed,
     render_confirmation,
     select_rows,
+    value_column,
 )
 from memoryhub.admin.filters import (
     FlagFilter,

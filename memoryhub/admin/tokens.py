@@ -20,22 +20,20 @@ from memoryhub.accounts import tokens
 from memoryhub.accounts.clearance import grantable_clearances, is_confined, request_actor, user_clearance
 from memoryhub.accounts.permissions import VIEW_TOKEN, grantable_rights
 from memoryhub.admin.base import (
+    ActionResponse,
+    Confirmation,
     DraftAdmin,
     ReadOnlyAdmin,
     ServiceForm,
     admin_url,
     column,
     format_moment,
+    is_confirmed,
     level_badge,
     moment_column,
-    value_column,
-)
-from memoryhub.admin.confirmation import (
-    ActionResponse,
-    Confirmation,
-    is_confirmed,
     render_confirmation,
     select_rows,
+    value_column,
 )
 from memoryhub.core.form_fields import ProjectsField
 from memoryhub.core.text import format_count

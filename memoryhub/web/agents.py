@@ -27,7 +27,7 @@ from memoryhub.memories.secret_check import SECRET_BLOCKED
 from memoryhub.models import Event, Injection, JournalEntry, Memory
 from memoryhub.stats.timeline import sessions_with_counts
 from memoryhub.web.base.caching import cached_until_change
-from memoryhub.web.base.session_titles import name_sessions
+from memoryhub.web.base.labels import name_sessions
 
 MAX_LISTED, MAX_INJECTIONS = 8, 50
 _NEVER = datetime.min.replace(tzinfo=UTC)

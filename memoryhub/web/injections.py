@@ -37,8 +37,8 @@ from memoryhub.models import Injection
 from memoryhub.models.querysets import InjectionQuerySet
 from memoryhub.security.prompt_injection import FieldsVerdict
 from memoryhub.web.base.forms import InjectionFilter, PlainForm, ProjectField, WordField
+from memoryhub.web.base.labels import name_sessions
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
-from memoryhub.web.base.session_titles import name_sessions
 
 INJECTIONS_PER_PAGE = 8
 

@@ -21,9 +21,9 @@ from memoryhub.core.text import collapse_whitespace, fold, format_count
 from memoryhub.models import Fact, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats.counts import count_values
+from memoryhub.web.base.labels import make_title, session_url, title_columns
 from memoryhub.web.base.navigation import SECTIONS, Page
 from memoryhub.web.base.requests import page_url
-from memoryhub.web.base.session_titles import make_title, session_url, title_columns
 from memoryhub.web.facts.filters import thing_url
 from memoryhub.web.saved_searches import list_saved_searches, to_list_address
 

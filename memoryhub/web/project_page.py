@@ -39,9 +39,9 @@ from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import AgentToken, Fact, Project
 from memoryhub.web.accounts.profile import own_tokens
 from memoryhub.web.base.forms import PlainForm
+from memoryhub.web.base.labels import session_url
 from memoryhub.web.base.markdown import to_plain_text
 from memoryhub.web.base.requests import show_success
-from memoryhub.web.base.session_titles import session_url
 from memoryhub.web.injections import WITHHELD_TEXTS
 from memoryhub.web.memories.bulk_actions import add_result_messages, allowed_actions, is_allowed
 

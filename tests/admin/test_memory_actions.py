@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memoryhub import memories as store
-from memoryhub.admin import confirmation, memories
+from memoryhub.admin import base, memories
 from memoryhub.facts import services
 from memoryhub.memories import undo
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
@@ -176,7 +176,7 @@ def test_action_changes_only_the_memories_on_the_confirmation_page(curator, thre
 
 
 def test_too_many_at_once_are_refused(curator, three, monkeypatch):
-    monkeypatch.setattr(confirmation.select_rows, "__defaults__", ("pk", 2))
+    monkeypatch.setattr(base.select_rows, "__defaults__", ("pk", 2))
     response = act(curator, "trash", *three)
     assert any("at most 2" in text for text in shown_messages(curator, response))
     assert Memory.objects.live().count() == 3

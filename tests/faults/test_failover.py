@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg_pool import ConnectionPool
 
-from memoryhub.backends.postgres.limits import LimitedConnection
+from memoryhub.backends.postgres.server import LimitedConnection
 from memoryhub.core.database import WRITER_LOCK
 from tests.faults.cluster import SECONDS, Cluster, until
 from tools.bench.hub import ROOT, free_port

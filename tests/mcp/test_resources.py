@@ -72,7 +72,7 @@ def test_facts_without_a_project_are_a_resource(bot: McpAgent, state: Callable[.
 def test_facts_without_a_project_are_listed_once(
     bot: McpAgent, state: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memoryhub.mcp.resources.PAGE_SIZE", 1)
+    monkeypatch.setattr("memoryhub.mcp.server.PAGE_SIZE", 1)
     for project in ("", "a", "b"):
         state("x", "is", "y", project=project)
     cursor = bot.ask("resources/list")["result"]["nextCursor"]
@@ -166,7 +166,7 @@ def test_reading_needs_the_right(mcp_agent: Callable[..., McpAgent], remember: R
 def test_list_of_resources_has_pages(
     bot: McpAgent, state: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memoryhub.mcp.resources.PAGE_SIZE", 2)
+    monkeypatch.setattr("memoryhub.mcp.server.PAGE_SIZE", 2)
     for name in "abcde":
         state("x", "is", "y", project=name)
     seen, cursor = [], ""

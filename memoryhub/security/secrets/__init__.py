@@ -34,8 +34,8 @@ from memoryhub.security.secrets.secret_rules import (
     split_words,
 )
 
-# The units of a step are proportional to its time. Prose of 2,000 characters uses at most 0.5 units for each, a
-# list of tokens or settings up to 1.5. Short texts need more: a few rules for one secret.
+# The units of a step are proportional to its time. Prose of 2,000 characters uses at most 0.5 units for each,
+# a list of tokens or settings up to 1.5. Short texts need more: a few rules for one secret.
 MIN_UNITS, UNITS_PER_CHARACTER = 400, 1.7
 UNITS_PER_TEXT = 80  # to choose the rules
 UNITS_PER_RULE, CHARACTERS_PER_UNIT = 5, 14  # to search the whole text with a regex

@@ -30,8 +30,8 @@ from memoryhub.models import AgentToken, Event
 from memoryhub.models.account import default_rights
 from memoryhub.web.accounts.profile import own_tokens
 from memoryhub.web.base.forms import PlainForm
+from memoryhub.web.base.labels import name_sessions
 from memoryhub.web.base.requests import chosen_project
-from memoryhub.web.base.session_titles import name_sessions
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import Choice, HubConnection
 

@@ -29,8 +29,8 @@ from memoryhub.search.related import find_related
 from memoryhub.web.base import charts, markdown
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import parse_whole_number
+from memoryhub.web.base.labels import name_sessions
 from memoryhub.web.base.requests import HtmxHttpRequest, referring_page, wants_fragment
-from memoryhub.web.base.session_titles import name_sessions
 from memoryhub.web.memories import queries, versions
 from memoryhub.web.memories.bulk_actions import is_allowed
 

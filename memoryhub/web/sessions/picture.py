@@ -26,8 +26,7 @@ from memoryhub.capture.observation import tool_kind
 from memoryhub.core.text import most_common_keywords, shorten
 from memoryhub.injection.queries import InjectionReport
 from memoryhub.models import Event, Memory
-from memoryhub.web.base.labels import event_name, skip_reason
-from memoryhub.web.base.session_titles import session_url
+from memoryhub.web.base.labels import event_name, session_url, skip_reason
 from memoryhub.web.sessions.time_axis import Axis, Fold, Tick, build_axis, find_folds, make_ticks
 
 # Lanes from top to bottom, with their labels.

@@ -21,7 +21,7 @@ from memoryhub.models import Memory, Session
 from memoryhub.stats import calendar, timeline
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import MonthFilter, TimelineFilter
-from memoryhub.web.base.session_titles import make_title, name_sessions, title_columns
+from memoryhub.web.base.labels import make_title, name_sessions, title_columns
 from memoryhub.web.sessions.picture import fit_to_bytes
 from memoryhub.web.sessions.views import fold_routine, read_entries, sessions_with_titles, visible_summary
 

@@ -33,9 +33,8 @@ from memoryhub.stats.timeline import EventFilter, count_rows, sessions_with_coun
 from memoryhub.web.base import caching
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import SessionFilter
-from memoryhub.web.base.labels import SKIP_REASON_LABELS
+from memoryhub.web.base.labels import IS_PROMPT, SKIP_REASON_LABELS, make_title, name_sessions, title_columns
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
-from memoryhub.web.base.session_titles import IS_PROMPT, make_title, name_sessions, title_columns
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import OptionGroup, without_single_options
 from memoryhub.web.sessions.picture import MAX_ITEMS, fit_to_bytes, render_picture

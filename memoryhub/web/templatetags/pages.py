@@ -26,10 +26,11 @@ from memoryhub.web.base.labels import (
     event_name,
     instruction_label,
     operation_label,
+    session_name,
+    session_url,
     skip_reason,
 )
 from memoryhub.web.base.markdown import render, to_plain_text
-from memoryhub.web.base.session_titles import session_name, session_url
 from memoryhub.web.facts.filters import thing_url
 from memoryhub.web.sessions.picture import Mark, Point, SessionPicture
 
