@@ -136,12 +136,12 @@ def find_store_errors() -> list[dict[str, str]]:
 
 def _find_store_errors() -> list[dict[str, str]]:
     try:
-        pending = release.pending_migrations()
+        pending, newer = release.read_state()
         errors = [
             field_error("schema", f"{problem}; run manage.py doctor for the fix")
             for problem in schema.find_problems()
         ]
-        if newer := release.find_refusal():
+        if newer:
             errors.append(field_error("release", f"{newer}; install that version again"))
     except DatabaseError as error:
         return [field_error("database", f"{type(error).__name__}: {error}")]

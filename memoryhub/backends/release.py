@@ -65,6 +65,15 @@ def find_refusal() -> str:
     return refusal(sql.read_release(), () if IS_POSTGRES else applied)
 
 
+def read_state() -> tuple[list[Migration], str]:
+    """Return :func:`pending_migrations` and :func:`find_refusal`, for which it reads the record once."""
+    executor = MigrationExecutor(connection)
+    applied = executor.loader.applied_migrations or {}
+    pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    newer = refusal(sql.read_release(), () if IS_POSTGRES else applied)
+    return [migration for migration, _ in pending], newer
+
+
 def pending_migrations() -> list[Migration]:
     """Return the migrations of this release that the store lacks, in the order in which they apply."""
     executor = MigrationExecutor(connection)

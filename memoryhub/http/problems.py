@@ -159,6 +159,12 @@ def handle_exception(request: HttpRequest, exc: Exception | type[Exception]) -> 
     return problem.response(request)
 
 
+def refusal_status(refusal: StoreError) -> int:
+    """Return the HTTP status of a refusal, in the API and on pages."""
+    statuses: dict[type[StoreError], int] = {NotFound: 404, Forbidden: 403, Conflict: 409}
+    return statuses.get(type(refusal), 422)
+
+
 @singledispatch
 def to_problem(exc: Exception) -> Problem:
     """Return the problem for an exception; ``internal_error`` for an unexpected one."""
@@ -187,8 +193,7 @@ def _(exc: StoreError) -> Problem:
     errors = [field_error(exc.field, exc.message)] if exc.field else []
     if isinstance(exc, NotFound) and exc.field:
         return invalid_fields(errors, exc.code)  # a field refers to a row that does not exist
-    statuses: dict[type[StoreError], int] = {NotFound: 404, Forbidden: 403, Conflict: 409}
-    return Problem(statuses.get(type(exc), 422), exc.code, exc.message, errors)
+    return Problem(refusal_status(exc), exc.code, exc.message, errors)
 
 
 @to_problem.register

@@ -25,13 +25,14 @@ from memoryhub.audit import clock
 from memoryhub.core.text import format_count
 from memoryhub.extraction import queue as extraction_queue
 from memoryhub.extraction import services
+from memoryhub.http.problems import refusal_status
 from memoryhub.llm import LlmSettings, find_problems, sends_in_clear
 from memoryhub.maintenance import results, runs
 from memoryhub.maintenance import scheduler as daily
 from memoryhub.maintenance.operations import OPERATIONS, find_operation
 from memoryhub.maintenance.operations.base import Operation
 from memoryhub.maintenance.worker import Worker
-from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
+from memoryhub.memories import StoreError
 from memoryhub.memories.delete import count_by_quota, load_caps
 from memoryhub.models import Event, MaintenanceRun, Memory
 from memoryhub.stats.counts import count_each
@@ -118,7 +119,7 @@ def run_start(request: HttpRequest) -> HttpResponse:
         run = runs.enqueue(operation.name, form.params(), request_actor(request), dry_run=dry_run)
     except StoreError as refusal:
         form.refuse(refusal)
-        return _render_page(request, form, status=error_status(refusal))
+        return _render_page(request, form, status=refusal_status(refusal))
     return redirect("run", run.uid)
 
 
@@ -131,14 +132,6 @@ def clock_confirm(request: HttpRequest) -> HttpResponse:
     else:
         messages.warning(request, "Nothing to confirm. The clock has been corrected or confirmed already.")
     return redirect("maintenance")
-
-
-def error_status(refusal: StoreError) -> int:
-    """Return the HTTP status of a refusal."""
-    for kind, status in ((NotFound, 404), (Forbidden, 403), (Conflict, 409)):
-        if isinstance(refusal, kind):
-            return status
-    return 422
 
 
 def _render_page(request: HttpRequest, wrong: RunForm | None = None, status: int = 200) -> HttpResponse:

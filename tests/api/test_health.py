@@ -24,6 +24,13 @@ def test_working_store_is_200(db, path):
     assert (response.status_code, response.json()) == (200, {"status": "ok"})
 
 
+def test_check_executes_few_statements(remember, django_assert_max_num_queries):
+    remember("zebra")
+    health._written_at.clear()  # the check includes a write
+    with django_assert_max_num_queries(24 if IS_POSTGRES else 14):
+        assert Agent().http.get("/readyz").status_code == 200
+
+
 @pytest.mark.parametrize("path", ["/readyz", "/api/v1/readyz"])
 class TestUnsound:
     def test_missing_trigger_is_named(self, db, path):

@@ -98,6 +98,27 @@ def test_commit_message_is_parsed_without_trailers(command):
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        "git -C commit commit -m 'Round once'",
+        "git -C 'my repo' commit -m 'Round once'",
+        'git --git-dir="my repo/.git" -c user.name="Ada L" commit -m "Round once"',
+    ],
+)
+def test_values_of_options_before_commit_may_be_quoted(command):
+    assert parse_commit_message(command) == "Round once"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["git -C commit -m x", "git -C 'a commit -m x", "git log --grep=' commit -m x'", "git help commit -m x"],
+)
+def test_other_git_commands_are_no_commit(command):
+    """``git -C commit -m x`` fails: "commit" is its folder, and -m is no option of git."""
+    assert parse_commit_message(command) == ""
+
+
+@pytest.mark.parametrize(
     ("command", "shown"),
     [
         ("git log --oneline | head -5", True),

@@ -6,7 +6,6 @@ The comment of an object is the digest of its SQL: :func:`install` replaces obje
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from functools import partial
 
 from django.db import DatabaseError, connection, transaction
@@ -61,23 +60,24 @@ def _present(cursor: CursorWrapper) -> dict[tuple[str, str], tuple[str, bool]]:
     return {(kind, name): (digest or "", enabled) for kind, name, digest, enabled in cursor.fetchall()}
 
 
-def _differences(cursor: CursorWrapper) -> Iterator[tuple[str, SchemaObject, str]]:
-    """Yield the name, the object and the problem of each object that is missing or different.
+def _differences(
+    cursor: CursorWrapper, present: dict[tuple[str, str], tuple[str, bool]]
+) -> list[tuple[str, SchemaObject, str]]:
+    """Return the name, the object and the problem of each object that is missing or different.
 
     A newer release may have other objects.
     """
-    if release.find_later_migrations():
-        return
-    present = _present(cursor)
+    found = []
     for name, one in schema_objects(cursor).items():
         kind = one.identity.split()[0]
         digest, is_enabled = present.get((kind, name), (None, True))
         if digest is None:
-            yield name, one, "is missing"
+            found.append((name, one, "is missing"))
         elif digest != one.digest:
-            yield name, one, "is not the one this version installs"
+            found.append((name, one, "is not the one this version installs"))
         elif not is_enabled:
-            yield name, one, DISABLED
+            found.append((name, one, DISABLED))
+    return [] if found and release.find_later_migrations() else found
 
 
 def install() -> None:
@@ -114,7 +114,7 @@ def _install() -> None:
         release.limit_lock_wait()
         has_vectors = vectors.create_extension(cursor)
         vectors.drop_leftovers(cursor)
-        differences = list(_differences(cursor))
+        differences = _differences(cursor, _present(cursor))
         for name, one, problem in differences:
             _create(cursor, name, one)
             if problem == DISABLED:  # a trigger
@@ -202,16 +202,16 @@ def derived_tables() -> frozenset[str]:
 
 def find_object_problems() -> list[str]:
     """Describe the tables, functions and triggers that are missing or differ."""
-    found = []
-    tables = connection.introspection.table_names()
     with connection.cursor() as cursor:
-        for name, one, problem in _differences(cursor):
-            found.append(f"{one.identity.split()[0].lower()} {name} {problem}")
+        present = _present(cursor)
+        found = [
+            f"{one.identity.split()[0].lower()} {name} {problem}"
+            for name, one, problem in _differences(cursor, present)
+        ]
         if not vectors.has_extension(cursor):
-            present = _present(cursor)
             left = [name for name in vectors.TRIGGERS if ("TRIGGER", name) in present]
             found += [f"trigger {name} needs the extension vector" for name in left]
-        elif vectors.TABLE in tables and not vectors.is_complete(cursor):
+        elif ("TABLE", vectors.TABLE) in present and not vectors.is_complete(cursor):
             found.append(f"index {vectors.TABLE} does not hold as many rows as its table")
     return found
 

@@ -158,7 +158,7 @@ def install() -> None:
     made: set[str] = set()
     with connection.cursor() as cursor:
         for kind, wanted in _objects():
-            present = _present_objects(kind)
+            present = _present_objects()[kind]
             for name, statement in wanted.items():
                 if present.get(name) != statement:
                     cursor.execute(f"DROP {kind} IF EXISTS {name}")
@@ -218,9 +218,9 @@ def uninstall() -> None:
 
 def find_object_problems() -> list[str]:
     """Describe the views, tables and triggers that are missing or differ."""
-    found = []
+    found, objects = [], _present_objects()
     for kind, wanted in _objects():
-        present = _present_objects(kind)
+        present = objects[kind]
         for name, statement in wanted.items():
             if name not in present:
                 found.append(f"{kind.lower()} {name} is missing")
@@ -268,11 +268,14 @@ def storage_sizes() -> dict[str, int]:
     return dict(zip(("database_bytes", "free_bytes", "index_bytes"), found, strict=True))
 
 
-def _present_objects(kind: str) -> dict[str, str]:
+def _present_objects() -> dict[str, dict[str, str]]:
+    """Return the statement of each object by its kind and name."""
+    found: dict[str, dict[str, str]] = {"VIEW": {}, "TABLE": {}, "TRIGGER": {}, "INDEX": {}}
     with connection.cursor() as cursor:
-        cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = %s", [kind.lower()])
-        # The name of a renamed table is in quotes.
-        return {name: sql.replace(f'"{name}"', name, 1) for name, sql in cursor.fetchall()}
+        cursor.execute("SELECT upper(type), name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+        for kind, name, sql in cursor.fetchall():
+            found[kind][name] = sql.replace(f'"{name}"', name, 1)  # a renamed table is in quotes
+    return found
 
 
 def is_index_complete(table: str) -> bool:

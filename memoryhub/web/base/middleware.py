@@ -40,6 +40,7 @@ from memoryhub.core.database_errors import (
 )
 from memoryhub.core.disks import is_disk_error
 from memoryhub.core.pagination import InvalidCursor
+from memoryhub.http.problems import refusal_status
 from memoryhub.memories.errors import Forbidden, NotFound
 from memoryhub.web.base import caching
 from memoryhub.web.base.requests import apply_scope, referring_page, submitted_texts
@@ -84,7 +85,7 @@ class PageMiddleware(LoginRequiredMiddleware):
         if isinstance(exception, InvalidCursor):
             return render(request, "400.html", status=400)
         if isinstance(exception, NotFound | Forbidden) and getattr(request, "is_page", False):
-            status = 404 if isinstance(exception, NotFound) else 403
+            status = refusal_status(exception)
             return render(request, f"{status}.html", {"submitted": submitted_texts(request)}, status=status)
         return store_error_page(exception)
 
