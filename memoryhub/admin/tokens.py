@@ -35,7 +35,7 @@ from memoryhub.admin.base import (
     select_rows,
     value_column,
 )
-from memoryhub.core.form_fields import ProjectsField
+from memoryhub.core.form_fields import ConcurrentEditMixin, ProjectsField, ShownValuesField
 from memoryhub.core.text import format_count
 from memoryhub.models import AgentToken, OAuthClient
 from memoryhub.models.account import default_rights
@@ -49,7 +49,7 @@ def may_change_token(request: HttpRequest, token: AgentToken) -> bool:
     return own and user_clearance(request.user).covers(token.full_clearance())
 
 
-class TokenForm(ServiceForm):
+class TokenForm(ConcurrentEditMixin, ServiceForm):
     """The name and rights of a token. The choices are limited to those that the user may grant."""
 
     owners: list[str] = []
@@ -60,6 +60,7 @@ class TokenForm(ServiceForm):
     clearance = forms.ChoiceField(help_text="The highest level that the agent can read.")
     rights = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
     projects = ProjectsField(AdminTextareaWidget({"rows": 3}))
+    unchanged_since = ShownValuesField()
 
     class Meta:
         model = AgentToken

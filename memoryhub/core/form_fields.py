@@ -5,6 +5,8 @@ Untouched fields never alter what is stored.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -57,6 +59,51 @@ def _show_schema_error(form: forms.BaseForm, error: Any) -> None:
     if len(error["loc"]) > 1:
         message = f"Item {int(error['loc'][1]) + 1}: {message}"
     show_error(form, name, message)
+
+
+class ShownValuesField(forms.CharField):
+    """A hidden field that identifies the stored values that a form showed (:class:`ConcurrentEditMixin`)."""
+
+    widget = forms.HiddenInput
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"required": False, **options})
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return False
+
+
+class ConcurrentEditMixin:
+    """For a form whose values several people may change: it replaces no value that it did not show.
+
+    The form has a :class:`ShownValuesField` named ``unchanged_since``. Its ``initial`` are the stored values,
+    also when it is submitted. The refusal names those that differ; saving again replaces them.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        form: Any = self
+        instance = getattr(form, "instance", None)
+        if instance is None or instance.pk:
+            values = [form.initial.get(name) for name in form.fields if name != _SHOWN]
+            form.initial[_SHOWN] = hashlib.sha256(json.dumps(values, default=str).encode()).hexdigest()
+
+    def clean(self) -> Any:
+        form: Any = self
+        cleaned = super().clean()  # type: ignore[misc]
+        shown, stored = cleaned.pop(_SHOWN, ""), form.initial.get(_SHOWN)
+        if shown and shown != stored:
+            form.data = form.data.copy()
+            form.data[form.add_prefix(_SHOWN)] = stored
+            theirs = [f"{form[name].label}: {form.initial.get(name)}" for name in form.changed_data]
+            form.add_error(None, _CHANGED_SINCE.format("; ".join(theirs) or "the values below"))
+        return cleaned
+
+
+_SHOWN = "unchanged_since"
+_CHANGED_SINCE = (
+    "Someone has changed this since you opened the form. Stored now: {}. Save again to replace it."
+)
 
 
 class ShareField(forms.FloatField):

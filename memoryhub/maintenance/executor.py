@@ -187,6 +187,7 @@ class _Execution:
             self.watcher(self.run)
         self._save_plan()
         self.finish(Status.DONE)
+        operation.clean_up(params)
 
     def _undo(self, operation: Operation[Any], undone: MaintenanceRun) -> None:
         """Undo a run. This needs no position, because restored memories are not found again."""

@@ -311,7 +311,9 @@ def _changes_since(memory: Memory, entry: JournalEntry, actor: Actor) -> list[st
 def _edited_fields(memory: Memory, entry: JournalEntry) -> list[str]:
     """Return the names of fields whose value differs from the one after the merge."""
     was: dict[str, Any] = {}
-    newer = memory.revisions.filter(at__gt=entry.at).order_by("-number")
+    number = entry.detail["revision"]  # numbers have an order even if the clock went back
+    newer = memory.revisions.filter(number__gt=number) if number else memory.revisions.filter(at__gt=entry.at)
+    newer = newer.order_by("-number")
     for before in newer.values_list("before", flat=True):
         was |= before
     return sorted(name for name, old in was.items() if field_value(memory, name) != old)

@@ -157,6 +157,8 @@ class ImportOperation(Operation[ImportParams]):
             if params.caps and not position:
                 yield _raise_caps(params.caps, reader.mark(), actor)
             yield from _import_steps(reader, options, ids)
+
+    def clean_up(self, params: ImportParams) -> None:
         if not params.dry_run:
             uploads.delete_upload(params.upload)
 

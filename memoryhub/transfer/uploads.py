@@ -112,7 +112,8 @@ def delete_upload(key: str) -> None:
 def delete_old_uploads() -> None:
     """Delete uploads after the retention time, unless a run still needs them.
 
-    Also delete files of this node whose copy in the database is gone, because another node imported it.
+    Also delete files of this node that were imported: the import was killed at its end, or another node did
+    it.
     """
     pending = MaintenanceRun.objects.filter(operation="import", status__in=_PENDING)
     needed = {str(params.get("upload")) for params in pending.values_list("params", flat=True)}
@@ -126,10 +127,16 @@ def delete_old_uploads() -> None:
         with contextlib.suppress(FileNotFoundError):
             key, written_at = path.stem.removeprefix("upload-"), path.stat().st_mtime
             if key not in needed and (written_at < before or _is_imported(key, written_at)):
+                with write_transaction():
+                    UploadPart.objects.filter(key=key).delete()
                 path.unlink()
 
 
 def _is_imported(key: str, written_at: float) -> bool:
-    """Whether the copy of an upload in the database is gone. It is stored after the file was written."""
-    is_stored = is_postgres() and time.time() - written_at > _SECONDS_TO_STORE
-    return is_stored and not UploadPart.objects.filter(key=key).exists()
+    """Whether an upload was imported. Its copy in the database is stored after the file."""
+    if time.time() - written_at <= _SECONDS_TO_STORE:
+        return False
+    if is_postgres() and not UploadPart.objects.filter(key=key).exists():
+        return True
+    imports = MaintenanceRun.objects.filter(operation="import", dry_run=False, params__upload=key)
+    return imports.filter(status=MaintenanceRun.Status.DONE).exists()

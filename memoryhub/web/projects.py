@@ -20,6 +20,7 @@ from memoryhub.capture import project_changes, project_moves, projects
 from memoryhub.capture.identities import NAME, list_identities
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.projects import ProjectChange
+from memoryhub.core.form_fields import ConcurrentEditMixin, ShownValuesField
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.injection.effects import preview_settings
 from memoryhub.memories import Forbidden, NotFound, StoreError
@@ -44,7 +45,7 @@ _MOVED = {
 }
 
 
-class SettingsForm(PlainForm):
+class SettingsForm(ConcurrentEditMixin, PlainForm):
     mode = forms.ChoiceField(choices=_MODES)
     ignored_paths = forms.CharField(
         label="Ignored files",
@@ -61,6 +62,7 @@ class SettingsForm(PlainForm):
         help_text="Above this cap, each memory that an owner adds sends the least used one of that owner to"
         " the trash. Enter 0 for no cap. Leave empty to use the cap of the hub.",
     )
+    unchanged_since = ShownValuesField()
 
 
 class MoveForm(PlainForm):
@@ -106,7 +108,8 @@ def project_settings(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def project_settings_save(request: HtmxHttpRequest, name: str) -> HttpResponse:
     """Change mode, ignored files and cap. The button ``effect`` previews the mode instead."""
-    project, form = _find_project(request, name), SettingsForm(request.POST)
+    project = _find_project(request, name)
+    form = _settings_form(project, request.POST)
     _require(request, ADD_RUN)
     if not form.is_valid():
         if PREVIEW in request.POST and request.htmx:
@@ -182,8 +185,8 @@ def project_undo(request: HttpRequest, change: str) -> HttpResponse:
     return redirect("project-settings", project.name)
 
 
-def _settings_form(project: Project) -> SettingsForm:
-    return SettingsForm(initial=model_to_dict(project, SettingsForm.base_fields))
+def _settings_form(project: Project, data: Any = None) -> SettingsForm:
+    return SettingsForm(data, initial=model_to_dict(project, SettingsForm.base_fields))
 
 
 def _find_project(request: HttpRequest, name: str) -> Project:

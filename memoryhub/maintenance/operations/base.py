@@ -279,6 +279,9 @@ class Operation(ABC, Generic[P]):
     ) -> Iterator[Step]:
         """Yield the steps from a position; empty or None means from the start."""
 
+    def clean_up(self, params: P) -> None:
+        """Remove what a run needed, after it is marked as done: an interrupted one needs it to continue."""
+
     def resume_refusal(self, params: Mapping[str, Any]) -> str:
         """Return why a run with these parameters cannot be resumed, and what to do; empty if it can."""
         return ""

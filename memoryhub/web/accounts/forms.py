@@ -19,7 +19,7 @@ from memoryhub.accounts.clearance import grantable_clearances, is_confined, user
 from memoryhub.accounts.permissions import grantable_rights, user_role
 from memoryhub.accounts.tokens import suggest_name
 from memoryhub.core import dates
-from memoryhub.core.form_fields import ProjectsField
+from memoryhub.core.form_fields import ConcurrentEditMixin, ProjectsField, ShownValuesField
 from memoryhub.core.text import format_count
 from memoryhub.models import OAuthClient
 from memoryhub.models.account import default_rights
@@ -212,7 +212,7 @@ def _including(grantable: Iterable[str], current: str) -> list[str]:
     return list(dict.fromkeys([*grantable, current]))
 
 
-class RightsForm(PlainForm):
+class RightsForm(ConcurrentEditMixin, PlainForm):
     role = forms.ChoiceField(required=False, help_text=_ROLE_HINT)
     level = forms.ChoiceField(
         label="Can see", help_text="The default. A project can have its own level, set below."
@@ -221,6 +221,7 @@ class RightsForm(PlainForm):
     is_active = forms.BooleanField(
         label="Active", required=False, help_text="The person can sign in, and their tokens work."
     )
+    unchanged_since = ShownValuesField()
 
     def __init__(self, manager: User, user: User, data: Mapping[str, Any] | None = None) -> None:
         now = {"role": user_role(user), "level": people.permitted_level(user)}

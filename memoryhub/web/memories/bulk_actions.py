@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -468,9 +469,13 @@ class BulkActionOperation(Operation[BulkActionParams]):
         # An undo that was stopped or killed has already restored some; they did not change "since".
         restored = since.filter(detail__undoes=run_uid).values("object_id")
         rows = since.filter(actor=run.actor, detail__act=run_uid).exclude(object_id__in=restored)
-        seqs = list(rows.order_by("-seq").values_list("seq", flat=True))
-        for some in Pace(20, min_size=4).batches(seqs):
-            batch = list(JournalEntry.objects.filter(seq__in=some).order_by("-seq"))
+        # The rows of a memory are undone in one transaction: an undo that continues skips this memory.
+        by_memory: dict[str, list[int]] = {}
+        for uid, seq in rows.order_by("-seq").values_list("object_id", "seq"):
+            by_memory.setdefault(uid, []).append(seq)
+        for some in Pace(20, min_size=4).batches(list(by_memory.values())):
+            seqs = chain.from_iterable(some)
+            batch = list(JournalEntry.objects.filter(seq__in=seqs).order_by("-seq"))
             undo = Undo(
                 run_uid, actor, now or timezone.now(), batch, refused=[] if refused is None else refused
             )

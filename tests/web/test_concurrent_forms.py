@@ -1,0 +1,80 @@
+"""Forms about projects, people and tokens, while someone else changes the same values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from memoryhub.access.policy import Actor, system_actor
+from memoryhub.accounts import people, tokens
+from memoryhub.capture import projects
+from memoryhub.models import AgentToken, Project
+from tests.admin.conftest import page
+from tests.clients import create_person, signed_in_client
+
+ADMIN = system_actor("tests")
+SETTINGS = "/project-settings/shop/"
+CHANGED = "Someone has changed this since you opened the form"
+
+
+@pytest.fixture
+def browser(db: None) -> Client:
+    """The browser of an administrator who sees everything."""
+    boss = User.objects.create_superuser("boss", password="a good password")
+    return signed_in_client(boss)
+
+
+@pytest.fixture
+def bob(db: None) -> User:
+    return create_person("bob")
+
+
+def filled(response: Any, name: str = "form") -> dict[str, Any]:
+    """Return what a browser would send from the form of a page."""
+    context, html = response.context, response.content.decode()
+    form = context["adminform"].form if name == "adminform" else context[name]
+    shown = {one: form[one].value() for one in form.fields if f'name="{one}' in html}
+    return {one: value for one, value in shown.items() if value not in (None, False)}
+
+
+def test_project_that_was_switched_off_stays_off(browser: Client) -> None:
+    form = filled(browser.get(SETTINGS))
+    projects.configure_project("shop", ADMIN, mode="off")
+    response = browser.post(f"{SETTINGS}save/", form | {"max_memories": "500"})
+    assert response.status_code == 422
+    assert f"{CHANGED}. Stored now: Mode: off" in response.content.decode()
+    assert (Project.named("shop").mode, Project.named("shop").max_memories) == ("off", None)
+
+
+def test_saving_settings_again_replaces_the_change_that_was_shown(browser: Client) -> None:
+    form = filled(browser.get(SETTINGS))
+    projects.configure_project("shop", ADMIN, mode="off")
+    again = filled(browser.post(f"{SETTINGS}save/", form | {"max_memories": "500"}))
+    assert browser.post(f"{SETTINGS}save/", again).status_code == 302
+    assert (Project.named("shop").mode, Project.named("shop").max_memories) == ("automatic", 500)
+
+
+def test_closed_account_is_not_opened_by_another_form(browser: Client, bob: User) -> None:
+    form = filled(browser.get("/people/bob/"), "rights")
+    chief = User.objects.get(username="boss")
+    people.change_rights(bob, chief, role="", level="public", is_active=False, is_staff=False)
+    response = browser.post("/people/bob/rights/", form | {"role": "viewer"})
+    assert response.status_code == 422
+    assert f"{CHANGED}. Stored now: Role: ; Active: False" in response.content.decode()
+    bob.refresh_from_db()
+    assert not bob.is_active
+
+
+def test_token_that_was_limited_stays_limited(browser: Client, actor: Actor) -> None:
+    token, _ = tokens.issue_token("scribe", "boss", "secret", actor=actor)
+    address = page(AgentToken, "change", token.pk)
+    form = filled(browser.get(address), "adminform")
+    limited = {"name": "scribe", "clearance": "public", "rights": ["read"], "projects": None}
+    tokens.change_token(token.uid, actor, **limited, expires_at=None)
+    response = browser.post(address, form | {"name": "writer"})
+    assert CHANGED in response.content.decode()
+    token.refresh_from_db()
+    assert (token.name, token.clearance, token.rights) == ("scribe", "public", ["read"])
