@@ -21,7 +21,7 @@ from memoryhub.maintenance.operations.base import Pace
 from memoryhub.memories import undo
 from memoryhub.models import Fact, JournalEntry, MaintenanceRun, Memory
 from memoryhub.transfer import jobs, uploads
-from memoryhub.web.memories import bulk_actions, selection
+from memoryhub.web.memories import bulk_actions
 from tests.faults.killing import kill_at_every_point
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -49,7 +49,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transaction changes one memory."""
     monkeypatch.setattr(undo, "CHUNK_SIZE", 1)
     monkeypatch.setattr(bulk_actions, "CHUNK_SIZE", 1)
-    monkeypatch.setattr(selection, "MAX_MEMORIES", 2)
+    monkeypatch.setattr(bulk_actions, "MAX_MEMORIES", 2)
     monkeypatch.setattr(Pace, "batches", lambda pace, items: ([one] for one in items))
     monkeypatch.setattr(Pace, "page", lambda pace, rows, weigh: rows[:1])
 
