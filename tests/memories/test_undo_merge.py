@@ -54,6 +54,17 @@ class TestUndo:
         assert kept.last_accessed_at is not None
         assert kept.last_accessed_at.year != 2026 or kept.last_accessed_at > three[0].updated_at
 
+    def test_edit_after_the_clock_went_back_is_not_overwritten(
+        self, three: list[Memory], actor: Actor
+    ) -> None:
+        keep = three[0].uid
+        merged = memories.merge_memories(keep, uids(three[1:]), actor, content="merged text")
+        an_hour_ago = timezone.now() - timedelta(hours=1)
+        memories.update_memory(keep, MemoryPatch(content="text of a person"), actor, an_hour_ago)
+        with pytest.raises(memories.Conflict, match="was changed: .*content"):
+            memories.undo_merge(merged.uid, actor)
+        assert Memory.objects.get(uid=keep).content == "text of a person"
+
     def test_undo_is_journaled_and_works_once(self, three: list[Memory], actor: Actor) -> None:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         memories.undo_merge(merged.uid, actor)

@@ -211,3 +211,12 @@ class TestFacts:
         requested = editor.post("/facts/delete/", {"uid": values})
         assert "s1 · is · other" in requested.content.decode()
         assert "3 facts are deleted" in done(editor, "/facts/delete/", **confirmed(requested))
+
+
+@each("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_list_as_of_a_moment_that_does_not_exist_in_utc_is_answered(
+    editor: Client, three: list[Memory], moment: str
+) -> None:
+    address = f"/memories/?as_of={moment.replace('+', '%2B')}"
+    fields = {"act": "promote", "every": "1", "list": address, "next": "/memories/"}
+    assert editor.post("/acts/", fields).status_code == 302

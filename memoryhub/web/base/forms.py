@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeVar, cast
 
 from django import forms
@@ -35,12 +35,12 @@ def parse_whole_number(text: str, digits: int = 15) -> int | None:
 
 
 def parse_aware_datetime(text: str) -> datetime | None:
-    """Parse an ISO 8601 datetime with a time zone; None if the text is not one."""
+    """Parse an ISO 8601 datetime with a time zone to UTC; None if the text is not one."""
     try:
         found = parse_datetime(text)
-    except ValueError:  # well formed, but there is no such day or hour
+        return None if found is None or timezone.is_naive(found) else found.astimezone(UTC)
+    except (ValueError, OverflowError):  # well formed, but there is no such day or hour, or not in UTC
         return None
-    return None if found is None or timezone.is_naive(found) else found
 
 
 class PlainForm(forms.Form):
