@@ -118,12 +118,6 @@ class OpenWork:
     calls: int = 0
     reported: str = ""
 
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> OpenWork:
-        """Read the result of :meth:`as_state`; keys that this version does not know are ignored."""
-        known = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
-        return cls(**{**known, "notes": [Note(**note) for note in state.get("notes", ())]})
-
     def as_state(self) -> dict[str, Any]:
         """Return the work as JSON values. The lists are not copied."""
         return {**vars(self), "notes": list(map(vars, self.notes))}

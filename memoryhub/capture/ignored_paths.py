@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any
 
 from pathspec import GitIgnoreSpec
@@ -25,6 +25,7 @@ MAX_COSTLY_PATTERNS = 30  # with several wildcards between their ends
 MAX_SECONDS = 1.0  # of processor time for the paths of one call
 MAX_NAME_CHARS, MAX_FOLDERS = 255, 100  # of a path; a longer name is no file
 MAX_PATH_CHARS = 1000
+MAX_OPENED_CHARS = 4096  # Linux opens no longer path
 MAX_VALUES = 500  # of the input of a tool
 REMOVED = "[ignored path]"
 # What may be a path in a prompt, a command or an output, if it has a dot or a slash (:func:`_may_be_path`).
@@ -128,15 +129,16 @@ class IgnoredPaths:
     def matches(self, path: str) -> bool:
         """Whether a file or folder is ignored. A pattern like ``secrets/`` matches folders alone.
 
-        Of a long path, only the beginning and the end are matched. A text with a long name is no path.
+        A long path is matched in parts; if it is too long to be opened, the first and the last part. A text
+        with a long name is no path.
         """
         path = posixpath.normpath(path.removeprefix("file://").replace("\\", "/"))
         names = path.split("/")
         if max(map(len, names)) > MAX_NAME_CHARS:
             return False
-        start = "/".join(names[:MAX_FOLDERS])[:MAX_PATH_CHARS]
-        end = "/".join(names[-MAX_FOLDERS:])[-MAX_PATH_CHARS:]
-        parts = {path} if start == end else {start.rpartition("/")[0], end}
+        parts = list(_overlapping_parts(names))
+        if len(path) > MAX_OPENED_CHARS:
+            parts = [parts[0], parts[-1]]
         return any(self._matches_relative(one) for part in parts for one in self._relative_paths(part))
 
     def _matches_relative(self, path: str) -> bool:
@@ -175,12 +177,15 @@ class IgnoredPaths:
         return self.names_any(command) or any(map(self.matches, parts - {""}))
 
     def _names_in_input(self, given: Any) -> bool:
-        """Whether a value of a tool's input is the path of an ignored file, whatever its key."""
+        """Whether a value of a tool's input is the path of an ignored file, whatever its key.
+
+        A path that is too long to be matched at once may be one.
+        """
         return any(
-            self.matches(text)
+            len(text) > MAX_PATH_CHARS or self.matches(text)
             for key, text in _input_texts(given)
-            if len(text) <= MAX_PATH_CHARS and "\n" not in text
-            if _PATH_KEY.search(key) or _may_be_path(text)
+            if len(text) <= MAX_OPENED_CHARS and "\n" not in text
+            if _PATH_KEY.search(key) or (len(text) <= MAX_PATH_CHARS and _may_be_path(text))
         )
 
     def redact(self, text: str) -> str:
@@ -236,6 +241,16 @@ class IgnoredPaths:
 
     def _keep(self, paths: Iterable[str]) -> tuple[str, ...]:
         return tuple(path for path in paths if not self.matches(path))
+
+
+def _overlapping_parts(names: list[str]) -> Iterator[str]:
+    """Yield a path in parts that are fast to match. Each begins in the middle of the one before."""
+    start = end = 0
+    while end < len(names):
+        sizes = accumulate(len(name) + 1 for name in names[start : start + MAX_FOLDERS])
+        end = start + sum(size <= MAX_PATH_CHARS for size in sizes)
+        yield "/".join(names[start:end])
+        start = (start + end) // 2
 
 
 def _wide_paths(text: str) -> Iterator[str]:

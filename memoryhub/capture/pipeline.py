@@ -105,7 +105,7 @@ def _injection_request(context: HookContext, prompt: str) -> InjectionRequest:
         token_budget=budget if hook_event.max_tokens is None else min(budget, hook_event.max_tokens),
         allow_private=hook_event.allow_private,
         allow_secret=hook_event.allow_secret,
-        fresh_since=parse_moment(context.session.state.get("fresh_since")),
+        fresh_since=parse_moment(SessionState.from_row(context.session.state, 1).fresh_since),
         sensitivity=hook_event.sensitivity,
         session=context.session,
     )

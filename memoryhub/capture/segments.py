@@ -12,14 +12,16 @@ row. It is read and written under the write lock, so that concurrent events do n
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from django.conf import settings
 from django.db.models import Q
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from memoryhub.access.policy import Actor
 from memoryhub.backends import statements
@@ -27,6 +29,7 @@ from memoryhub.backends.dialect import sql
 from memoryhub.capture.distillation import OpenWork
 from memoryhub.capture.events import ToolCall
 from memoryhub.core.database import adapt_moment, write_transaction
+from memoryhub.core.dates import parse_moment
 from memoryhub.core.text import extract_keywords, jaccard, most_common_keywords, stem
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
@@ -34,7 +37,16 @@ from memoryhub.models import Event, Session
 
 __all__ = ["detect_boundary", "extract_keywords"]  # the methods of the capability memory.boundaries
 
+logger = logging.getLogger(__name__)
 CALLS_AFTER_PROMPT = 3  # tool calls that are judged with the threshold for a new request
+
+
+def _check_moment(text: str) -> str:
+    parse_moment(text)
+    return text
+
+
+Moment = Annotated[str, AfterValidator(_check_moment)]
 
 
 @dataclass
@@ -55,22 +67,25 @@ class SessionState:
     doubt: list[list[str]] = field(default_factory=list)
     asked: int = 0
     prompted: bool = False
-    window_at: str = ""
+    window_at: Moment = ""
     output: str = ""
     work: OpenWork = field(default_factory=OpenWork)
     tokens: int = 0
     calls: int = 0
     summed_up: int = 0
-    recapped_at: str = ""
-    fresh_since: str = ""
+    recapped_at: Moment = ""
+    fresh_since: Moment = ""
     subfolder: str | None = None
 
     @classmethod
     def from_row(cls, state: dict[str, Any], segment: int) -> SessionState:
-        """Read the columns of a session; keys that this version does not know are ignored."""
-        known = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
-        known |= {"segment": max(segment, 1), "work": OpenWork.from_state(state.get("work") or {})}
-        return cls(**known)
+        """Read the columns of a session. Unknown keys are ignored, and a damaged state starts anew."""
+        try:
+            found = _stored.validate_python({**state, "work": state.get("work") or {}})
+        except (ValidationError, TypeError) as error:
+            logger.warning("the state of a session is damaged and starts anew: %s", type(error).__name__)
+            found = cls()
+        return replace(found, segment=max(segment, 1))
 
     def is_past(self, at: datetime) -> bool:
         """Whether a later call has been placed already."""
@@ -79,6 +94,9 @@ class SessionState:
     def as_state(self) -> dict[str, Any]:
         state = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "segment"}
         return {**state, "work": self.work.as_state()}
+
+
+_stored = TypeAdapter(SessionState)
 
 
 @contextmanager

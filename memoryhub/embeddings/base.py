@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,14 +91,14 @@ def text_to_embed(title: str, subtitle: str, abstract: str, overview: str, conte
     """Return the text that represents a memory, at most ``MAX_TEXT_CHARS`` characters long.
 
     It is the title (unless the content begins with it, as generated titles do) and the content. The summaries
-    precede a content that is too long to be embedded fully.
+    precede a content that is too long to be embedded fully. Composed and decomposed letters are the same.
     """
     body = content.strip()
     lead = [title, subtitle]
     if len(body) > MAX_TEXT_CHARS:
         lead += [abstract, overview]
     parts = [part.strip() for part in lead if part.strip() and not _starts_with(body, part)]
-    return "\n".join([*parts, body])[:MAX_TEXT_CHARS].strip()
+    return unicodedata.normalize("NFC", "\n".join([*parts, body]))[:MAX_TEXT_CHARS].strip()
 
 
 def _starts_with(body: str, part: str) -> bool:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from memoryhub.models import Event, Fact
+from memoryhub.models import Event, Fact, Session
 from tests.capture.conftest import DATABASE, DESIGN, FIX
 
 VACUUM = DATABASE + " vacuum checkpoint"
@@ -64,6 +64,26 @@ def test_restarted_session_has_an_empty_window(agent_session):
     agent_session.tool("Bash", {"command": "explain"}, VACUUM)
     agent_session.ok("session:start")
     assert not agent_session.tool("Bash", {"command": "lint"}, DESIGN).boundary
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"work": {"notes": [{"text": "a note of another release"}]}},
+        {"work": {"calls": "many", "read": None}},
+        {"window": 7, "asked": None},
+        {"window_at": "yesterday"},
+        {"fresh_since": "yesterday"},
+        {"work": None, "unknown": 1},
+    ],
+)
+def test_session_with_a_damaged_state_goes_on(agent_session, state):
+    agent_session.tool("Bash", {"command": "explain"}, DATABASE)
+    Session.objects.update(state=state)
+    agent_session.ok("prompt:submit", {"prompt": "Why is the planner so slow?"})
+    agent_session.tool("Bash", {"command": "explain"}, VACUUM)
+    assert [event.event for event in Event.objects.order_by("pk")][1:] == ["prompt:submit", "tool:post"]
+    assert agent_session.row.state["work"]["calls"] == 1
 
 
 def test_one_different_output_after_a_prompt_is_a_boundary(agent_session):

@@ -245,6 +245,23 @@ def test_beginning_and_end_of_a_long_path_are_matched(pattern: str, root: str) -
     assert not found.matches(path.replace(start, "src").replace(".pem", ".txt"))
 
 
+@pytest.mark.parametrize("name", ["vault", "deep/vault", "key.pem"])
+def test_middle_of_a_long_path_is_matched(name: str) -> None:
+    half = "/".join(["x" * 200] * 9)
+    found = IgnoredPaths("vault/\n*.pem", "shop", ("/home/ada/shop",))
+    assert found.matches(f"{half}/{name}/{half}")
+    assert found.matches(f"{'a/' * 700}{name}/{'a/' * 700}b")
+    assert not found.matches(f"{half}/src/{half}")
+
+
+def test_file_with_a_path_that_is_too_long_counts_as_ignored() -> None:
+    """A pattern such as ``/src/**/plan.txt`` cannot be matched against parts of a path."""
+    path = f"src/{'/'.join(['x' * 200] * 12)}/plan.txt"
+    given = {"file_path": path, "content": "the plan"}
+    found = IgnoredPaths("/src/**/plan.txt", "shop", ("/home/ada/shop",))
+    assert found.filter(observe("Write", given, {}), given) is None
+
+
 def test_long_text_is_no_path_and_the_end_of_a_deep_path_counts() -> None:
     found = IgnoredPaths("*a*a*b\n**/a/**/a/**/x\n*.pem", "shop", ("/home/ada/shop",))
     assert not found.matches("a" * 100_000 + ".pem")

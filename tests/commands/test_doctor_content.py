@@ -14,7 +14,7 @@ from memoryhub import memories
 from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
 from memoryhub.capture.projects import configure_project
-from memoryhub.models import AgentToken, JournalEntry, Memory
+from memoryhub.models import AgentToken, JournalEntry, Memory, Project
 from memoryhub.ops.doctor import Status, ok
 from tests.accounts.passkey import create_passkey
 from tests.commands.examining import WRITER, look, look_first, named, remember
@@ -51,6 +51,15 @@ def test_projects_over_or_near_their_cap_are_warned_about(sound, configure):
     assert look(named("cap")).text == "zoo has 9 memories of one owner, of at most 10"
     configure(max_memories=5)
     assert "zoo has 9 memories of one owner, over the cap of 5" in look(named("cap")).text
+
+
+def test_ignored_files_that_are_slow_to_match_are_warned_about(sound):
+    Project.objects.create(name="barn", ignored_paths="*.pem")
+    assert look(named("ignored files")).status is Status.OK
+    Project.objects.create(name="shed", ignored_paths="*.pem\n*a*b*c*d*e")  # as an earlier release allowed
+    found = look(named("ignored files"))
+    assert found.status is Status.WARN
+    assert found.text.startswith("the ignored files of shed: line 2 has too many wildcards")
 
 
 def test_expired_memories_are_warned_about_once_their_grace_is_over(sound, configure):

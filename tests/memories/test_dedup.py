@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from datetime import timedelta
 
 import pytest
@@ -12,6 +13,7 @@ from django.utils import timezone
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.backends import tables
+from memoryhub.duplicates import find_clusters
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from tests.cases import each
@@ -205,3 +207,16 @@ def test_refresh_keeps_other_fields(remember, actor):
     assert (stored.ttl_days, stored.sensitivity, stored.key) == (9, "private", "k")
     assert (stored.deleted_at, stored.trash_reason) == (None, "")
     assert (stored.updated_at, stored.expires_at) == (second.updated_at, second.expires_at)
+
+
+@pytest.mark.parametrize(
+    "text", ["Die Größe der Überprüfung für Zürich", "배포는 금요일에 하지 않습니다", "デプロイは金曜日だけ"]
+)
+def test_text_with_decomposed_letters_is_a_near_duplicate(embedding, remember, text):
+    """The hash is of the text as sent, so both are stored; macOS decomposes the letters of file names."""
+    composed, decomposed = remember(text), remember(unicodedata.normalize("NFD", text))
+    assert composed.content_hash != decomposed.content_hash
+    clearance = Clearance.up_to("secret")
+    [cluster] = find_clusters(Memory.objects.visible_to(clearance).live(), clearance).clusters
+    assert {cluster.keep, *(pk for pk, _ in cluster.others)} == {composed.pk, decomposed.pk}
+    assert cluster.likeness > 0.99

@@ -43,6 +43,7 @@ CHECKS: tuple[Check, ...] = (
     store.journal_mirror,
     content.levels,
     content.cap,
+    content.ignored_files,
     content.expiry,
     content.clock,
     content.administrator,

@@ -17,6 +17,7 @@ from memoryhub.accounts import identities
 from memoryhub.accounts.second_factors import count_unreadable
 from memoryhub.audit import clock as jumps
 from memoryhub.backends import change_log
+from memoryhub.capture.ignored_paths import check_patterns
 from memoryhub.core.database import database_time
 from memoryhub.core.text import count_with_verb, format_count
 from memoryhub.embeddings import EmbeddingError
@@ -24,7 +25,8 @@ from memoryhub.embeddings.provider import configured, current_settings, find_pro
 from memoryhub.maintenance import nodes, scheduler
 from memoryhub.maintenance.executor import is_lost, mark_interrupted
 from memoryhub.memories.delete import count_by_quota, fullest_quotas, load_caps
-from memoryhub.models import AgentToken, JournalEntry, MaintenanceRun, Memory
+from memoryhub.memories.errors import StoreError
+from memoryhub.models import AgentToken, JournalEntry, MaintenanceRun, Memory, Project
 from memoryhub.ops import checks
 from memoryhub.ops.doctor import Finding, check, fail, ok, to_findings, warn
 from memoryhub.stats.counts import projects_near_cap
@@ -90,6 +92,19 @@ def cap() -> Iterator[Finding]:
             f"at most {most:,} memories of one owner in a project, "
             + (f"the cap is {default:,}" if default else "no cap")
         )
+
+
+@check("ignored files", needs="tables", fine="the patterns of every project are fast to match")
+def ignored_files() -> Iterator[Finding]:
+    """Report patterns that an earlier release accepted, whose time is all that limits their cost."""
+    for project in Project.objects.exclude(ignored_paths="").order_by("name"):
+        try:
+            check_patterns(project.ignored_paths)
+        except StoreError as refusal:
+            yield warn(
+                f"the ignored files of {project.name}: {refusal.message}",
+                "Change them on the page of the project. Until then, calls with many paths are not stored.",
+            )
 
 
 @check("expiry", needs="tables")
