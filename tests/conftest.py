@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -113,10 +113,16 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(autouse=True)
-def journal_mirror(settings: Any) -> Path:
-    """A mirror for each test. ``tmp_path`` would create and later delete a folder for each."""
-    settings.MEMORY_LOG = Path(HOME_OF_TESTS, "logs", str(next(_numbers)), "memory-journal.jsonl")
-    return Path(settings.MEMORY_LOG)
+def journal_mirror() -> Iterator[Path]:
+    """A mirror for each test, without ``tmp_path``, which would create and later delete a folder for each.
+
+    The fixture ``settings`` would send two signals for each test.
+    """
+    before = django_settings.MEMORY_LOG
+    mirror = Path(HOME_OF_TESTS, "logs", str(next(_numbers)), "memory-journal.jsonl")
+    django_settings.MEMORY_LOG = mirror
+    yield mirror
+    django_settings.MEMORY_LOG = before
 
 
 @pytest.fixture

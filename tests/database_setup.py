@@ -38,6 +38,14 @@ def migrated_store(request: pytest.FixtureRequest) -> Path:
     return request.config.cache.mkdir("migrated-stores") / f"{key}.db"
 
 
+@pytest.fixture
+def migrated_home(tmp_path: Path, db: None, migrated_store: Path) -> Path:
+    """A home with a migrated store, for a new process: its ``migrate`` then takes a second instead of four."""
+    if not POSTGRES:
+        shutil.copyfile(migrated_store, tmp_path / "memory.db")
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def django_db_keepdb(django_db_modify_db_settings: None, migrated_store: Path) -> bool:
     """Start with the copy. ``migrate`` then finds nothing to do. PostgreSQL has a template instead."""

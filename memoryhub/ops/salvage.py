@@ -6,6 +6,7 @@ The result has every table and index, but neither triggers nor text indexes: the
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 import struct
 from collections import Counter
@@ -195,7 +196,8 @@ def _create(new: sqlite3.Connection, name: str, sql: str, damage: list[str]) -> 
             new.execute(row[4])
 
 
-def _blank_schema() -> list[list[str]]:
+@functools.cache  # it takes seconds, and each damaged statement needs it
+def _blank_schema() -> tuple[list[str], ...]:
     """Return the schema that the migrations create, without page numbers, which are lost."""
     blank = connection.copy(_BLANK)
     blank.settings_dict["NAME"] = ":memory:"
@@ -205,7 +207,7 @@ def _blank_schema() -> list[list[str]]:
         executor.migrate(executor.loader.graph.leaf_nodes())
         with blank.cursor() as cursor:
             cursor.execute("SELECT type, name, tbl_name, '', coalesce(sql, '') FROM sqlite_master")
-            return [list(row) for row in cursor.fetchall()]
+            return tuple(list(row) for row in cursor.fetchall())
     finally:
         del connections[_BLANK]
         BaseDatabaseWrapper.close(blank)  # Django's own method for SQLite keeps a database in memory open

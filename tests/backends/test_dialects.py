@@ -151,12 +151,12 @@ def test_unreachable_server_is_reported_with_the_fix(tmp_path: Path) -> None:
     assert "swordfish" not in text
 
 
-def test_home_is_made_for_a_store_that_is_elsewhere(tmp_path: Path) -> None:
-    home = tmp_path / "new" / "home"
+def test_home_is_made_for_a_store_that_is_elsewhere(migrated_home: Path) -> None:
+    home = migrated_home / "new" / "home"
     environment = {
         "PATH": os.environ["PATH"],
         "LETSGO_HOME": str(home),
-        "DATABASE_URL": f"sqlite:///{tmp_path}/memory.db",
+        "DATABASE_URL": f"sqlite:///{migrated_home}/memory.db",
     }
     done = subprocess.run(
         [sys.executable, "manage.py", "migrate"], cwd=ROOT, env=environment, capture_output=True, text=True

@@ -127,7 +127,7 @@ print([(one.name, one.status, one.detail) for one in dispatch(event, system_acto
 
 @pytest.mark.slow
 @pytest.mark.parametrize("apps", ["*INSTALLED_APPS, 'neighbour'", "'neighbour', *INSTALLED_APPS"])
-def test_another_app_joins_the_chain_when_it_is_ready(tmp_path, apps):
+def test_another_app_joins_the_chain_when_it_is_ready(tmp_path, migrated_home, apps):
     """In a process of its own, and before or after the hub's app."""
     (tmp_path / "neighbour").mkdir()
     (tmp_path / "neighbour" / "__init__.py").touch()
@@ -135,7 +135,7 @@ def test_another_app_joins_the_chain_when_it_is_ready(tmp_path, apps):
     (tmp_path / "site_settings.py").write_text(SETTINGS % apps)
     environment = {
         "PATH": os.environ["PATH"],
-        "LETSGO_HOME": str(tmp_path / "store"),
+        "LETSGO_HOME": str(migrated_home),
         "PYTHONPATH": f"{tmp_path}:{PAGE.parents[1]}",
         "DJANGO_SETTINGS_MODULE": "site_settings",
     }

@@ -146,7 +146,7 @@ def started(code, **environment):
 
 
 @pytest.mark.slow
-def test_cookies_are_secure_and_host_only_behind_tls(tmp_path):
+def test_cookies_are_secure_and_host_only_behind_tls(migrated_home):
     names = "SESSION_COOKIE_SECURE CSRF_COOKIE_SECURE SESSION_COOKIE_HTTPONLY CSRF_COOKIE_HTTPONLY"
     code = (
         "from django.conf import settings as s; from django.test import Client;"
@@ -162,7 +162,7 @@ def test_cookies_are_secure_and_host_only_behind_tls(tmp_path):
     )
     output = started(
         code,
-        LETSGO_HOME=str(tmp_path),
+        LETSGO_HOME=str(migrated_home),
         MEMORYHUB_EMBEDDINGS="none",
         MEMORYHUB_HTTPS="1",
         MEMORYHUB_BEHIND_PROXY="1",
