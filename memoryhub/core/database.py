@@ -133,21 +133,22 @@ def _without_reconnecting() -> Iterator[None]:
     Django would, to turn autocommit on. It would wait for the server with the lock of the writers of this
     process, and if that fails, replace the error of a commit whose outcome is unknown.
     """
-    usual = connection.set_autocommit
+    wrapper = connections[connection.alias]  # ``connection`` is a proxy, with attributes of its own
+    usual = wrapper.set_autocommit
 
     def set_autocommit(*arguments: Any, **options: Any) -> None:
-        if connection.connection is not None:
+        if wrapper.connection is not None:
             usual(*arguments, **options)
 
-    before = connection.__dict__.get("set_autocommit")  # of a write around this one
-    connection.set_autocommit = set_autocommit  # type: ignore[method-assign]
+    outer = vars(wrapper).get("set_autocommit")  # of the write whose commit runs this one
+    wrapper.set_autocommit = set_autocommit  # type: ignore[method-assign]
     try:
         yield
     finally:
-        if before:
-            connection.set_autocommit = before  # type: ignore[method-assign]
+        if outer:
+            wrapper.set_autocommit = outer  # type: ignore[method-assign]
         else:
-            del connection.set_autocommit
+            del wrapper.set_autocommit
 
 
 def _lock_writers(seconds: float) -> None:

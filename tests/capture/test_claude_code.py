@@ -376,6 +376,7 @@ def test_context_is_returned_when_the_disk_is_full(bot, remember, monkeypatch):
     assert "planner" in context_of(answer, "UserPromptSubmit")
 
 
+@pytest.mark.sqlite
 @pytest.mark.django_db(transaction=True)
 def test_locked_database_does_not_delay_the_answer(bot):
     send(bot, hook("SessionStart"))
