@@ -61,7 +61,7 @@ class TestUndo:
         merged = memories.merge_memories(keep, uids(three[1:]), actor, content="merged text")
         an_hour_ago = timezone.now() - timedelta(hours=1)
         memories.update_memory(keep, MemoryPatch(content="text of a person"), actor, an_hour_ago)
-        with pytest.raises(memories.Conflict, match="was changed: .*content"):
+        with pytest.raises(memories.Conflict, match=r"was changed: .*content"):
             memories.undo_merge(merged.uid, actor)
         assert Memory.objects.get(uid=keep).content == "text of a person"
 
