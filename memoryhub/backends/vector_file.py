@@ -18,6 +18,7 @@ import hashlib
 import mmap
 import os
 import struct
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -177,9 +178,9 @@ def locked(path: Path | None, identity: Identity, known: VectorFile | None) -> I
 def _open(path: Path | None, identity: Identity) -> VectorFile | None:
     """Open the file. Return None if it was missing or did not fit; then there is a new one, or none."""
     if path is None:
-        with tempfile.TemporaryFile() as file:
-            _write_header(file.fileno(), identity)
-            return VectorFile(os.dup(file.fileno()), None, identity)
+        file = _create_unnamed()
+        _write_header(file, identity)
+        return VectorFile(file, None, identity)
     try:
         found = VectorFile(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), path, identity)
     except FileNotFoundError:
@@ -193,6 +194,14 @@ def _open(path: Path | None, identity: Identity) -> VectorFile | None:
     if found.is_in_place():
         found.remove()
     return None
+
+
+def _create_unnamed() -> int:
+    """Create a file without a name: in memory where the system can, because the disk may be full."""
+    if sys.platform == "linux":
+        return os.memfd_create("memoryhub-vectors")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def _create(path: Path, identity: Identity) -> None:

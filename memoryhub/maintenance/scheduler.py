@@ -60,9 +60,13 @@ def next_due_time(now: datetime) -> datetime | None:
     return _due_time_on(last.date() + timedelta(days=1)) if last else None
 
 
-def last_scheduled_day() -> date | None:
-    """Return the last day whose maintenance was queued."""
-    scheduled = MaintenanceRun.objects.filter(day__isnull=False)
+def last_scheduled_day(now: datetime | None = None) -> date | None:
+    """Return the last day whose maintenance was queued.
+
+    Without later days than tomorrow: the clock was ahead then, and maintenance would wait for them.
+    """
+    tomorrow = (now or timezone.now()) + timedelta(days=1)
+    scheduled = MaintenanceRun.objects.filter(day__lte=tomorrow.date())
     last_day: date | None = scheduled.aggregate(last=Max("day"))["last"]
     return last_day
 
@@ -72,11 +76,11 @@ def is_due(now: datetime) -> bool:
     due = last_due_time(now)
     if due is None:
         return False
-    last_day = last_scheduled_day()
+    last_day = last_scheduled_day(now)
     if last_day is not None and last_day >= due.date():
         return False
     created = MigrationRecorder.Migration.objects.aggregate(first=Min("applied"))["first"]
-    return created is not None and created < due
+    return created is not None and not due <= created <= now
 
 
 def enqueue_digests(now: datetime) -> list[MaintenanceRun]:

@@ -107,7 +107,10 @@ def _advice() -> str:
     from django.db import DatabaseError
 
     from memoryhub.backends import release
+    from memoryhub.core.disks import find_full_folders
 
+    if full := find_full_folders():
+        return f"The disk of {full[0]} is full. Free some space, then run this again."
     try:
         if release.pending_migrations():
             return "It is not up to date. Run this first: manage.py migrate"

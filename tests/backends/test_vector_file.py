@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -237,6 +238,17 @@ def test_process_without_a_file_has_its_own_vectors(rows, path, monkeypatch, cap
     assert fits_table(index)
     assert not path.exists()
     assert "its own copy of the vectors: [Errno 28] No space left on device" in caplog.text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs files in memory")
+def test_vectors_are_read_when_no_disk_has_space(rows, path, monkeypatch):
+    def refuse(*args: object, **named: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    path.unlink()
+    for name in ("TemporaryFile", "NamedTemporaryFile"):
+        monkeypatch.setattr(vector_file.tempfile, name, refuse)
+    assert fits_table(new_index())
 
 
 def test_link_in_the_place_of_the_file_is_not_followed(rows, path, tmp_path):

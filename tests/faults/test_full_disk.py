@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from django.db import OperationalError, close_old_connections, connection
 from memoryhub.audit import verification
 from memoryhub.models import Memory
 from tests.disk import mounted, read_bytes
+from tools.bench.hub import ROOT
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 MEGABYTE = 1024 * 1024
@@ -113,6 +116,19 @@ def test_a_restore_on_a_full_disk_names_the_folder_and_keeps_the_store(
     assert f"{store_on_small_disk}: No space left on device" in ran.err
     assert "The current store is as it was before" in ran.err
     assert set(Memory.objects.values_list("content", flat=True)) == {"saved", "after the backup"}
+
+
+def test_a_command_that_cannot_open_the_store_on_a_full_disk_says_so(store_on_small_disk):
+    connection.close()
+    filler = store_on_small_disk.parent / "filler"
+    with filler.open("ab") as file:
+        file.write(bytes(shutil.disk_usage(filler).free))
+    environment = {**os.environ, "LETSGO_HOME": str(store_on_small_disk)}
+    environment |= {"DJANGO_SETTINGS_MODULE": "memoryhub.settings", "MEMORYHUB_SECRET_KEY": "k" * 50}
+    command = [sys.executable, "manage.py", "create_token", "agent"]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"The disk of {store_on_small_disk} is full. Free some space" in done.stderr
 
 
 def test_a_full_disk_is_not_taken_for_a_damaged_backup(store_on_small_disk, remember, run, tmp_path):

@@ -63,6 +63,20 @@ def test_missed_week_is_one_run(old_store):
     assert len(scheduler.enqueue_due(NOON + 7 * DAY)) == 1
 
 
+def test_maintenance_under_a_clock_that_was_ahead_does_not_delay_the_next(old_store):
+    a_year_ahead = NOON + 365 * DAY
+    assert len(scheduler.enqueue_due(a_year_ahead)) == 1
+    MaintenanceRun.objects.update(status="done")
+    assert scheduler.is_due(NOON)
+    assert len(scheduler.enqueue_due(NOON)) == 1
+    assert not scheduler.is_due(NOON)
+
+
+def test_store_that_was_created_under_a_clock_that_was_ahead_has_maintenance(old_store):
+    MigrationRecorder.Migration.objects.update(applied=NOON + 365 * DAY)
+    assert scheduler.is_due(NOON)
+
+
 def test_new_store_waits_for_its_first_due_time(old_store):
     MigrationRecorder.Migration.objects.update(applied=NOON - timedelta(hours=1))
     assert scheduler.enqueue_due(NOON) == []

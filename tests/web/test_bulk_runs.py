@@ -78,6 +78,20 @@ def live() -> int:
     return Memory.objects.filter(deleted_at=None).count()
 
 
+def test_run_stops_when_the_account_is_closed(editor: Client, three: list[Memory]) -> None:
+    run = start(editor, "trash")
+    finish(run, watcher=lambda run: User.objects.filter(username="ada").update(is_active=False))
+    assert (run.status, live()) == ("failed", 2)
+    assert "no longer has the permission" in run.error
+
+
+def test_run_leaves_memories_that_the_person_no_longer_sees(editor: Client, three: list[Memory]) -> None:
+    run = start(editor, "trash")
+    ada = User.objects.get(username="ada")
+    finish(run, watcher=lambda run: Membership.objects.get_or_create(user=ada, project="q"))
+    assert (run.status, live()) == ("done", 2)
+
+
 def test_exact_number_is_confirmed_before_anything_changes(editor: Client, three: list[Memory]) -> None:
     page = ask(editor, "trash")
     assert "Trash 3 memories?" in page.words

@@ -448,8 +448,9 @@ class BulkActionOperation(Operation[BulkActionParams]):
 
         def plan(page: list[Any]) -> PagePlan:
             def commit(run_uid: str) -> tuple[Change, ...]:
-                still = rows.filter(pk__in=[pk for pk, _ in page])
-                return _apply(params, still, actor, run_uid, now)
+                person = _current_rights(params, actor)  # which may have changed since the last step
+                rows = matching_memories(params.address, person.clearance)
+                return _apply(params, rows.filter(pk__in=[pk for pk, _ in page]), person, run_uid, now)
 
             return [Change("change", uid) for _, uid in page], commit
 
