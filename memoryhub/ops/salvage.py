@@ -15,9 +15,12 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from django.apps import apps
 from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
 
 from memoryhub.audit import journal, verification
 from memoryhub.backends import schema
@@ -95,8 +98,9 @@ def salvage(source: Path, target: Path) -> Salvaged:
         has_log = _apply_log(copy)
         made.touch(mode=0o600)
         try:
+            columns = _known_columns(copy)
             with PageReader(copy) as reader, closing(sqlite3.connect(made, isolation_level=None)) as new:
-                result = _copy_tables(reader, new)
+                result = _copy_tables(reader, new, columns)
         except (Damaged, ValueError, struct.error) as error:
             raise BackupError(f"{source} cannot be read: {error}. Restore a backup.") from None
         if result.damage and not (result.rows[JOURNAL_TABLE] or result.rows[MEMORY_TABLE]):
@@ -132,11 +136,11 @@ def rebuild_file() -> Path | None:
         return backup.put_in_place(copy, copy)
 
 
-def _copy_tables(reader: PageReader, new: sqlite3.Connection) -> Salvaged:
+def _copy_tables(reader: PageReader, new: sqlite3.Connection, columns: dict[str, set[str]]) -> Salvaged:
     result = Salvaged()
     new.execute("PRAGMA foreign_keys = OFF")
     new.execute("BEGIN")
-    tables, ignored = _make_schema(reader, new, result)
+    tables, ignored = _make_schema(reader, new, columns, result)
     for table in tables:
         damage: list[str] = []
         _insert(new, table.name, reader.read_table(table.root, damage), result)
@@ -155,9 +159,12 @@ def _copy_tables(reader: PageReader, new: sqlite3.Connection) -> Salvaged:
 
 
 def _make_schema(
-    reader: PageReader, new: sqlite3.Connection, result: Salvaged
+    reader: PageReader, new: sqlite3.Connection, columns: dict[str, set[str]], result: Salvaged
 ) -> tuple[list[Table], list[int]]:
-    """Create the tables and indexes. Return the tables, and the first pages of those that are not copied."""
+    """Create the tables and indexes. Return the tables, and the first pages of those that are not copied.
+
+    ``columns``: those that are known, by table.
+    """
     damage: list[str] = []
     rows = [[str(value or "") for value in row.values] for row in reader.read_table(SCHEMA_ROOT, damage)]
     if damage:
@@ -174,7 +181,7 @@ def _make_schema(
     # sqlite_sequence comes with the first table that needs it.
     created = [(one.name, one.sql) for one in tables if one.name != "sqlite_sequence"]
     for name, sql in created + indexes:
-        _create(new, name, sql, damage)
+        _create(new, name, sql, columns.get(name), damage)
     if damage:
         result.damage["schema"] = damage
     if missing := {MEMORY_TABLE, JOURNAL_TABLE} - {one.name for one in tables}:
@@ -182,12 +189,31 @@ def _make_schema(
     return tables, ignored
 
 
-def _create(new: sqlite3.Connection, name: str, sql: str, damage: list[str]) -> None:
+def _known_columns(path: Path) -> dict[str, set[str]]:
+    """Return the columns of each model's table, if the store has exactly the migrations of this release."""
+    known = set(MigrationLoader(None, ignore_no_migrations=True).disk_migrations or {})
+    table = MigrationRecorder.Migration._meta.db_table
+    with PageReader(path) as reader:  # a reader reads each page once
+        found = [row.values for row in reader.read_table(SCHEMA_ROOT, [])]
+        roots = [int(values[3] or 0) for values in found if values[:3] == ["table", table, table]]
+        applied = {tuple(row.values[1:3]) for root in roots for row in reader.read_table(root, [])}
+    if {row for row in applied if row[0] in {app for app, _ in known}} != known:
+        return {}
+    models = apps.get_models(include_auto_created=True)
+    return {one._meta.db_table: {str(field.column) for field in one._meta.concrete_fields} for one in models}
+
+
+def _create(
+    new: sqlite3.Connection, name: str, sql: str, columns: set[str] | None, damage: list[str]
+) -> None:
     """Create a table or index. If its statement is damaged, use that of the migrations."""
     try:
         if name in sql.partition("(")[0] and "\ufffd" not in sql:  # a byte that is no UTF-8
             new.execute(sql)
-            return
+            found = new.execute("SELECT name FROM pragma_table_info(?)", [name])
+            if columns is None or {column for (column,) in found} == columns:
+                return
+            new.execute(f'DROP TABLE "{name}"')
     except sqlite3.Error:
         pass
     damage.append(f"the statement of {name}")

@@ -132,6 +132,13 @@ class TestStore:
             stored(agent("public", f"agent-{n}", "eve"), content=f"mine {n}", project="p", scope="personal")
         assert trashed() == ["mine 0"]
 
+    def test_agents_of_one_person_with_the_same_name_share_the_cap(self, agent):
+        """A memory has the name of its agent, not its token; those of an agent with another name stay."""
+        stored(agent("public", "another", "eve"), content="of another", project="p")
+        for n in range(4):
+            stored(agent("public", "eve-agent", "eve"), content=f"mine {n}", project="p")
+        assert trashed() == ["mine 0"]
+
     def test_confined_token_evicts_only_its_own_memories(self, agent):
         confined = agent("public", "confined", "eve", projects=["p"])
         for n in range(4):

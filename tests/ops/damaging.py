@@ -52,9 +52,22 @@ def damage_statement(path: Path, table: str, offset: int = 2) -> None:
 
     With the default offset, the message of SQLite quotes the changed character.
     """
+    content = _read_with_log(path)
+    content[content.index(f'CREATE TABLE "{table}"'.encode()) + offset] |= 0x80
+    path.write_bytes(content)
+
+
+def replace_in_statement(path: Path, table: str, old: bytes, new: bytes) -> None:
+    """Replace the first ``old`` in the CREATE statement of a table with as many other bytes."""
+    content = _read_with_log(path)
+    start = content.index(old, content.index(f'CREATE TABLE "{table}"'.encode()))
+    content[start : start + len(new)] = new
+    path.write_bytes(content)
+
+
+def _read_with_log(path: Path) -> bytearray:
+    """Close the connection and move the write-ahead log into the file."""
     connection.close()
     with closing(sqlite3.connect(path)) as file:
         file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    content = bytearray(path.read_bytes())
-    content[content.index(f'CREATE TABLE "{table}"'.encode()) + offset] |= 0x80
-    path.write_bytes(content)
+    return bytearray(path.read_bytes())

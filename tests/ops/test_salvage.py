@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
 
 from memoryhub import memories
 from memoryhub.audit import verification
@@ -22,7 +24,7 @@ from memoryhub.ops import salvage
 from memoryhub.ops.doctor import Status, examine
 from tests.commands.conftest import home, own_store, run  # noqa: F401 fixtures
 from tests.commands.examining import WRITER, named, remember
-from tests.ops.damaging import damage_statement, leaf_pages, overwrite_pages, root_page
+from tests.ops.damaging import damage_statement, leaf_pages, overwrite_pages, replace_in_statement, root_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 COUNT = 40
@@ -50,6 +52,16 @@ def target(tmp_path) -> Path:
 def rows(path: Path, table: str) -> list[tuple]:
     with closing(sqlite3.connect(path)) as file:
         return sorted(file.execute(f"SELECT * FROM {table}"), key=repr)
+
+
+def columns_of(path: Path, table: str) -> list[str]:
+    with closing(sqlite3.connect(path)) as file:
+        return [name for (name,) in file.execute("SELECT name FROM pragma_table_info(?)", [table])]
+
+
+def newest_migration() -> str:
+    [(_, name)] = MigrationLoader(None).graph.leaf_nodes("memoryhub")
+    return name
 
 
 def all_tables(path: Path) -> list[str]:
@@ -126,6 +138,21 @@ def test_rows_are_copied_if_a_statement_of_the_schema_is_damaged(store, target, 
     assert "the statement of memoryhub_memory" in run("salvage", target).out
     assert run("restore_backup", target, "--yes").code == 0
     assert contents() == before
+
+
+def test_rows_are_copied_if_the_name_of_a_column_is_another_word(store, target, run):  # noqa: F811
+    before = contents()
+    replace_in_statement(store, "memoryhub_memory", b'"content"', b'"contenu"')
+    assert "the statement of memoryhub_memory" in run("salvage", target).out
+    assert run("restore_backup", target, "--yes").code == 0
+    assert contents() == before
+
+
+def test_columns_of_another_release_are_copied_as_they_are(store, target, run):  # noqa: F811
+    MigrationRecorder(connection).record_unapplied("memoryhub", newest_migration())
+    replace_in_statement(store, "memoryhub_memory", b'"content"', b'"contenu"')
+    assert "the statement of" not in run("salvage", target).out
+    assert "contenu" in columns_of(target, "memoryhub_memory")
 
 
 def test_rows_that_belong_to_lost_memories_are_removed(store, target, run):  # noqa: F811
