@@ -40,7 +40,7 @@ def migrated_store(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def migrated_home(tmp_path: Path, db: None, migrated_store: Path) -> Path:
-    """A home with a migrated store, for a new process: its ``migrate`` then takes a second instead of four."""
+    """A home with a migrated store, for a new process: to migrate an empty one takes seconds."""
     if not POSTGRES:
         shutil.copyfile(migrated_store, tmp_path / "memory.db")
     return tmp_path
