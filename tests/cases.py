@@ -1,9 +1,10 @@
-"""``each``: many cases of a test on one store; and counts of the memories in it."""
+"""``each``: many cases of a test on one store; numbers of examples; and counts of the memories in it."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -58,6 +59,11 @@ def in_case(case: object) -> Iterator[None]:
     except Exception as error:
         error.add_note(f"Case: {case!r}")
         raise
+
+
+def examples(usual: int, exploring: int) -> int:
+    """Return how many examples a costly property gets: more with EXPLORE=1 (see ``tests/conftest.py``)."""
+    return exploring if os.environ.get("EXPLORE") else usual
 
 
 def each(names: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 
@@ -71,7 +73,17 @@ def pytest_collectstart() -> None:
 
 def pytest_collection_finish() -> None:
     """Exclude the collected tests from garbage collection, and collect less often: a tenth of the time."""
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # with what little garbage there is: to collect it first takes half a second
     gc.enable()
     gc.set_threshold(100_000, 20, 100)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable(
+    report: pytest.TestReport | pytest.CollectReport,
+) -> Generator[None, Any, Any]:
+    """Send no keywords of passed tests to the main process, which does not use them."""
+    data = yield
+    if isinstance(report, pytest.TestReport) and report.passed:
+        data["keywords"] = {}
+    return data

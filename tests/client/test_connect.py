@@ -105,8 +105,13 @@ GUIDELINES = {
 }
 
 
-@pytest.mark.parametrize("key", GUIDELINES)
-@pytest.mark.parametrize("own", [None, "", "# Mine\n\nBe brief.", "# Mine\n", "# Mine\r\n\r\nBe brief.\r\n"])
+OTHER_TEXTS = [None, "", "# Mine\n\nBe brief.", "# Mine\r\n\r\nBe brief.\r\n"]
+
+
+# Only the path of the file depends on the agent.
+@pytest.mark.parametrize(
+    ("key", "own"), [*((key, "# Mine\n") for key in GUIDELINES), *(("codex", own) for own in OTHER_TEXTS)]
+)
 def test_guideline_is_added_to_the_instructions_and_removed_with_undo(
     run: Run, home: Path, key: str, own: str | None
 ) -> None:

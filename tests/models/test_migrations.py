@@ -207,8 +207,8 @@ print(json.dumps(report))
 
 
 @pytest.mark.slow
-def test_migrate_to_zero_and_back(tmp_path):
-    assert run_in_new_process(STORY, tmp_path) == {
+def test_migrate_to_zero_and_back(migrated_home):
+    assert run_in_new_process(STORY, migrated_home) == {
         "first": [],
         "at zero": [],
         "missing": ["memoryhub_memory", "memoryhub_journalentry"],

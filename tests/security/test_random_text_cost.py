@@ -18,6 +18,7 @@ from memoryhub.security.prompt_injection.role_prefixes import strip_role_prefixe
 from memoryhub.security.secrets import CheckTooCostly, find_secrets
 from memoryhub.web.base.diffs import compare
 from memoryhub.web.base.markdown import render, to_plain_text
+from tests.cases import examples
 from tests.cost import cost_ratio, ordinary_text
 
 LENGTH = 10_000
@@ -81,7 +82,7 @@ def test_text_of_a_random_alphabet_takes_at_most_five_times_as_long_as_ordinary_
     run = FUNCTIONS[name]
 
     @given(random_texts())
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(20, exploring=60), deadline=None)
     def check(text: str) -> None:
         assert cost_ratio(run, text, ORDINARY, enough=5) <= 5
 
