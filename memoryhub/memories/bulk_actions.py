@@ -323,7 +323,8 @@ def _change(memory: Memory, context: ActionContext, patch: MemoryPatch) -> list[
         memory.save()
         context.vectors.refresh(memory)
         left = take_snapshot(memory, NUMBER_FIELDS)
-        changes[0].detail.update(act=context.id, kind=context.kind, was=was, left=left)
+        own = next(change for change in changes if change.object_id == memory.uid)
+        own.detail.update(act=context.id, kind=context.kind, was=was, left=left)
         if "project" in patch.given:
             evict_over_cap([memory], context.actor, context.now)
     return changes

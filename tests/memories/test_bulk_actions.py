@@ -308,6 +308,18 @@ def test_memory_hidden_since_is_not_undone(remember: Remember, actor: Actor) -> 
     assert Memory.objects.get(pk=memory.pk).sensitivity == "secret"
 
 
+def test_undo_of_a_replacement_that_broke_a_hidden_cycle_changes_the_memory_itself(
+    several: list[Memory], remember: Remember
+) -> None:
+    public = Actor("user:ada", Clearance())
+    first, second = several[:2]
+    hidden = remember("a hidden text", project="p", sensitivity="secret", superseded_by=first.uid)
+    Memory.objects.filter(pk=second.pk).update(superseded_by=hidden)
+    result = memories.apply_bulk_action("set", [first.uid], public, superseded_by=second.uid)
+    assert [memory.uid for memory in undo(result, public).done] == [first.uid]
+    assert Memory.objects.get(pk=first.pk).superseded_by is None
+
+
 def test_memory_changed_since_read_is_refused(several: list[Memory], actor: Actor) -> None:
     read = {memory.uid: memory.updated_at for memory in several}
     memories.update_memory(several[0].uid, MemoryPatch(subtitle="meanwhile"), actor)
