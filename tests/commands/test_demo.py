@@ -36,7 +36,7 @@ from memoryhub.ops import demo
 from memoryhub.security.secrets import find_secrets
 from tests.cases import each
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.sqlite]  # quickstart stays on SQLite
 
 
 @pytest.fixture

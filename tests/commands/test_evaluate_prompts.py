@@ -76,6 +76,7 @@ def a_memory(**fields: Any) -> StoredMemory:
 
 
 @pytest.mark.slow
+@pytest.mark.sqlite
 def test_prompts_are_run_through_injection_and_recall(folder, run, tmp_path):
     ran = run("evaluate", folder(), "--json", tmp_path / "figures.json", "--failures")
     assert ran.code == 0, ran.err

@@ -206,6 +206,7 @@ def test_store_in_use_is_refused(store, target, run):  # noqa: F811
     assert not target.exists()
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("content", [b"", b"no database " * 500])
 def test_a_file_that_is_not_a_store_is_refused(tmp_path, target, run, content):  # noqa: F811
     path = tmp_path / "x.db"

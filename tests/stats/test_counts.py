@@ -24,6 +24,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.backends import change_log, schema
 from memoryhub.capture import PROMPT_SUBMIT, SESSION_START, HookEvent
 from memoryhub.capture.pipeline import dispatch
+from memoryhub.core.database import is_postgres
 from memoryhub.facts import services
 from memoryhub.memories.delete import quota_of
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
@@ -78,9 +79,16 @@ def start_new_block() -> None:
     """Let the next rows start a new block."""
     with connection.cursor() as cursor:
         for table in ("memoryhub_memory", "memoryhub_session"):
-            cursor.execute(
-                "UPDATE sqlite_sequence SET seq = seq + %s WHERE name = %s", [change_log.BLOCK_SIZE, table]
-            )
+            if is_postgres():
+                cursor.execute(
+                    "SELECT setval(s, nextval(s) + %s) FROM pg_get_serial_sequence(%s, 'id') AS s",
+                    [change_log.BLOCK_SIZE, table],
+                )
+            else:
+                cursor.execute(
+                    "UPDATE sqlite_sequence SET seq = seq + %s WHERE name = %s",
+                    [change_log.BLOCK_SIZE, table],
+                )
 
 
 @pytest.fixture
@@ -197,6 +205,7 @@ def test_rolled_back_rows_are_not_counted(world: dict[str, Memory], actor: Actor
     assert_counts_agree()
 
 
+@pytest.mark.sqlite
 def test_replaced_and_ignored_rows_are_counted(world: dict[str, Memory]) -> None:
     sessions = [Session(session_id=f"bulk{n}", project="zoo") for n in range(2)]
     for _ in range(2):
@@ -242,6 +251,7 @@ def test_blocks_are_counted_again_while_triggers_are_missing(world: dict[str, Me
     assert_counts_agree()
 
 
+@pytest.mark.sqlite
 def test_restored_trigger_renews_all_marks(world: dict[str, Memory]) -> None:
     with connection.cursor() as cursor:
         cursor.execute("DROP TRIGGER memoryhub_mark_memory_update")

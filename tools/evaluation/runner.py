@@ -85,7 +85,7 @@ def _own_database() -> Iterator[dict[str, str]]:
         yield {}
         return
     name = f"memoryhub_evaluate_{secrets.token_hex(8)}"
-    given = os.environ.get("DATABASE_URL") or Path(os.environ["DATABASE_URL_FILE"]).read_text().strip()
+    given = settings.DATABASE_URL
     try:
         with connection.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0")
