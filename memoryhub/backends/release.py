@@ -61,22 +61,25 @@ def rewrite_record() -> None:
 
 def find_refusal() -> str:
     """Return why this release may not serve the store in use, or an empty string."""
-    applied = MigrationRecorder(connection).applied_migrations()
+    return _refusal(MigrationRecorder(connection).applied_migrations())
+
+
+def _refusal(applied: Iterable[tuple[str, str]]) -> str:
     return refusal(sql.read_release(), () if IS_POSTGRES else applied)
 
 
 def read_state() -> tuple[list[Migration], str]:
     """Return :func:`pending_migrations` and :func:`find_refusal`, for which it reads the record once."""
     executor = MigrationExecutor(connection)
-    applied = executor.loader.applied_migrations or {}
-    pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    newer = refusal(sql.read_release(), () if IS_POSTGRES else applied)
-    return [migration for migration, _ in pending], newer
+    return _pending(executor), _refusal(executor.loader.applied_migrations or ())
 
 
 def pending_migrations() -> list[Migration]:
     """Return the migrations of this release that the store lacks, in the order in which they apply."""
-    executor = MigrationExecutor(connection)
+    return _pending(MigrationExecutor(connection))
+
+
+def _pending(executor: MigrationExecutor) -> list[Migration]:
     return [migration for migration, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
 
 

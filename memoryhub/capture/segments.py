@@ -42,7 +42,9 @@ CALLS_AFTER_PROMPT = 3  # tool calls that are judged with the threshold for a ne
 
 
 def _check_moment(text: str) -> str:
-    parse_moment(text)
+    moment = parse_moment(text)
+    if moment is not None and moment.tzinfo is None:
+        raise ValueError("a moment needs a time zone")
     return text
 
 

@@ -28,7 +28,7 @@ from memoryhub.memories.errors import Busy, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.memories.secret_check import MEMORY_FIELDS, check_drafts, refusal_change
-from memoryhub.memories.update import apply_patch, find_twins, raise_merged
+from memoryhub.memories.update import RAISED_REASON, apply_patch, find_twins, raise_merged
 from memoryhub.memories.vectors import embed_drafts
 from memoryhub.models import Memory
 
@@ -348,7 +348,7 @@ class _Batch:
             memory.save(update_fields=_REFRESHED_FIELDS)
         self.changes.append(journal.memory_change("dedup_refresh", memory, **detail))
         if memory.pk is not None and level != was:
-            self.changes += raise_merged(memory, was, self.actor, self.now)
+            self._add(raise_merged(memory, was, self.actor, self.now))
         return StoreResult("refreshed", memory, revived="revived" in detail)
 
     def _upsert(self, memory: Memory, draft: MemoryDraft) -> StoreResult:
@@ -365,8 +365,15 @@ class _Batch:
         memory.updated_at = max(memory.updated_at, self.now)
         memory.save()
         self.vectors.refresh(memory)
-        self.changes += changes or [journal.memory_change("dedup_refresh", memory, **detail)]
+        self._add(changes or [journal.memory_change("dedup_refresh", memory, **detail)])
         return StoreResult("updated", memory, revived=bool(detail))
+
+    def _add(self, changes: list[journal.Change]) -> None:
+        """Collect changes. Read the levels of memories of the batch that were raised with another one."""
+        self.changes += changes
+        for change in changes:
+            if change.detail.get("reason") == RAISED_REASON and (one := self.by_uid.get(change.object_id)):
+                one.refresh_from_db(fields=["sensitivity", "copy"])
 
     def _revive(self, memory: Memory) -> dict[str, Any]:
         """Take the memory out of the trash. Return the journal detail if it was there or had expired."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -22,16 +22,16 @@ from memoryhub.memories.delete import evict_over_cap
 from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.freshness import clear_after_edit
 from memoryhub.memories.replacements import change_replacement
-from memoryhub.memories.rows import add_revision, compute_expiry, fetch_by_uids
+from memoryhub.memories.rows import CHUNK_SIZE, add_revision, compute_expiry, fetch_by_uids
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, journal_refusals
-from memoryhub.models import Fact, Memory, Project
+from memoryhub.models import Fact, Memory, Project, Revision
 from memoryhub.models.querysets import MemoryQuerySet, unapproved_filter
 
 # A change of one of these may make a memory equal to another.
 _PLACE_FIELDS = {"project", "scope", "sensitivity", "key"}
 _IDENTITY_FIELDS = {"content", *_PLACE_FIELDS}
-UNDO_REASON, RAISED_REASON = "undo", "raised after merge"  # of revisions
+RAISED_REASON = "raised after merge"  # of a revision
 
 
 def get_memory(uid: str, actor: Actor) -> Memory:
@@ -146,7 +146,7 @@ def apply_patch(
     if not changed:
         return []
     if "sensitivity" in changed and reason != "merge":
-        copies = raise_merged(memory, level, actor, now, is_undo=reason == UNDO_REASON)
+        copies = raise_merged(memory, level, actor, now)
     number = add_revision(memory, changed, level, actor, now, reason)
     if changed.keys() & {"session_id", "project"}:
         rows.extend_sessions([memory], actor)
@@ -258,33 +258,52 @@ def next_copy_number(twins: QuerySet[Any]) -> int:
     return 0 if last is None else last + 1
 
 
-def raise_merged(
-    memory: Memory, was: str, actor: Actor, now: datetime, *, is_undo: bool = False
-) -> list[journal.Change]:
+def raise_merged(memory: Memory, was: str, actor: Actor, now: datetime) -> list[journal.Change]:
     """Raise the memories that were merged into this one, directly or not, if its level was raised.
 
     They have much of its text, so this includes those that the actor cannot see. ``was``: its earlier level.
-    ``is_undo``: those that the last change of its level raised get their own level back. Return the changes.
+    Return the changes.
     """
-    last = memory.revisions.filter(before__has_key="sensitivity").order_by("number").last()
     wider = LEVELS[: level_rank(memory.sensitivity)]
-    changes = []
-    for merged in _merged_into(memory):
-        revision = merged.revisions.order_by("number").last() if is_undo and last else None
-        if revision and last and (revision.reason, revision.at) == (RAISED_REASON, last.at):
-            level = revision.before["sensitivity"]
-        elif was in wider and merged.sensitivity in wider:
-            level = memory.sensitivity
-        else:
-            continue
-        old, merged.sensitivity = merged.sensitivity, level
-        merged.copy = max(next_copy_number(find_twins(merged)), memory.copy + 1)  # memory is not saved yet
-        merged.save(update_fields=["sensitivity", "copy"])
-        reason = UNDO_REASON if is_undo else RAISED_REASON
-        number = add_revision(merged, {"sensitivity": old}, old, actor, now, reason)
-        detail = {"fields": ["sensitivity"], "revision": number, "reason": reason}
-        changes.append(journal.memory_change("update", merged, **detail))
+    if was not in wider:
+        return []
+    raised = [one for one in _merged_into(memory) if one.sensitivity in wider]
+    last = Revision.objects.filter(memory__in=raised).values_list("memory").annotate(Max("number"))
+    numbers = dict(last.order_by())
+    revisions, changes = [], []
+    for one, copy in zip(raised, _free_copies(raised, memory.copy), strict=True):
+        old, one.sensitivity, one.copy = one.sensitivity, memory.sensitivity, copy
+        number = numbers.get(one.pk, 0) + 1
+        revisions.append(
+            Revision(
+                memory=one,
+                number=number,
+                at=now,
+                actor=actor.name,
+                reason=RAISED_REASON,
+                sensitivity=old,
+                before={"sensitivity": old},
+            )
+        )
+        detail = {"fields": ["sensitivity"], "revision": number, "reason": RAISED_REASON}
+        changes.append(journal.memory_change("update", one, **detail))
+    Memory.objects.bulk_update(raised, ["sensitivity", "copy"], batch_size=CHUNK_SIZE)
+    Revision.objects.bulk_create(revisions, batch_size=CHUNK_SIZE)
     return changes
+
+
+def _free_copies(raised: Sequence[Memory], above: int) -> Iterator[int]:
+    """Yield a copy number for each memory that no other one with its content or key has."""
+    same = Q(content_hash__in=[one.content_hash for one in raised])
+    same |= Q(key__in=[one.key for one in raised if one.key])
+    last: dict[str, int] = {}
+    for *names, copy in Memory.objects.filter(same).values_list("content_hash", "key", "copy"):
+        last |= {name: max(copy, last.get(name, above)) for name in names if name}
+    for one in raised:
+        names = [name for name in (one.content_hash, one.key) if name]
+        copy = 1 + max(last.get(name, above) for name in names)
+        last |= dict.fromkeys(names, copy)
+        yield copy
 
 
 def _merged_into(memory: Memory) -> list[Memory]:

@@ -30,12 +30,13 @@ from memoryhub.memories.rows import (
     visible_replacements,
 )
 from memoryhub.memories.schemas import MemoryPatch
-from memoryhub.memories.update import UNDO_REASON, get_memory, update_memory
+from memoryhub.memories.update import get_memory, update_memory
 from memoryhub.models import JournalEntry, Memory, Revision
 from memoryhub.models.journal import JournalQuerySet
 from memoryhub.models.querysets import MemoryQuerySet
 
 VERSIONED_FIELDS = (*SCALAR_FIELDS, "superseded_by", *LIST_FIELDS)
+UNDO_REASON = "undo"  # of the revision that an undo makes
 # Restored with the content: otherwise a new title and abstract would be made from it.
 _GENERATED_FIELDS = ("title", "abstract")
 

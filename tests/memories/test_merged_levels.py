@@ -1,19 +1,21 @@
-"""Memories that were merged into one follow its level when that is raised, and when the raise is undone."""
+"""Memories that were merged into one follow its level when that is raised."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit.verification import verify
 from memoryhub.backends import schema
-from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import undo_last_change
 from memoryhub.models import JournalEntry, Memory
-from tests.memories.merge_scenarios import whole
 
 Remember = Callable[..., Memory]
 SECRET = MemoryPatch(sensitivity="secret")
@@ -104,42 +106,54 @@ def test_merge_leaves_the_levels_of_its_members(kept: Memory, remember: Remember
     assert [level_of(one) for one in (kept, public, secret)] == ["public", "public", "secret"]
 
 
-def test_undo_of_the_raise_returns_the_earlier_level(kept: Memory, merged: Memory, actor: Actor) -> None:
-    before = whole(merged)
+def test_undo_of_the_raise_leaves_merged_memories_raised(kept: Memory, merged: Memory, actor: Actor) -> None:
     memories.update_memory(kept.uid, SECRET, actor)
     undo_last_change(kept.uid, kept.revisions.latest("number").number, actor)
-    assert level_of(kept) == "public"
-    assert whole(merged) | {"copy": before["copy"]} == before
+    assert [level_of(one) for one in (kept, merged)] == ["public", "secret"]
 
 
-def test_undo_of_a_bulk_raise_returns_the_earlier_level(kept: Memory, merged: Memory, actor: Actor) -> None:
+def test_bulk_raise_can_be_undone(kept: Memory, merged: Memory, actor: Actor) -> None:
     result = memories.apply_bulk_action("set", [kept.uid], actor, sensitivity="secret")
     assert level_of(merged) == "secret"
     undone = memories.undo_bulk_action(result.id, actor, result.first, result.last)
-    assert (undone.refused, level_of(kept), level_of(merged)) == ([], "public", "public")
-
-
-def test_undo_of_a_later_raise_leaves_an_earlier_one(kept: Memory, merged: Memory, actor: Actor) -> None:
-    memories.update_memory(kept.uid, MemoryPatch(sensitivity="private"), actor)
-    memories.update_memory(kept.uid, SECRET, actor)
-    undo_last_change(kept.uid, kept.revisions.latest("number").number, actor)
-    assert level_of(kept) == level_of(merged) == "private"
+    assert (undone.refused, level_of(kept), level_of(merged)) == ([], "public", "secret")
 
 
 def test_merge_can_be_undone_after_the_raise_was_undone(
     kept: Memory, remember: Remember, actor: Actor
 ) -> None:
     other = remember("another text")
-    before = [whole(one) for one in (kept, other)]
     done = memories.merge_memories(kept.uid, [other.uid], actor)
     result = memories.apply_bulk_action("set", [kept.uid], actor, sensitivity="secret")
     memories.undo_bulk_action(result.id, actor, result.first, result.last)
     memories.undo_merge(done.uid, actor)
-    after = [whole(one) for one in (kept, other)]
-    assert [one | {"copy": 0, "updated_at": None} for one in after] == [
-        one | {"copy": 0, "updated_at": None} for one in before
-    ]
+    restored = Memory.objects.get(pk=other.pk)
+    assert (restored.deleted_at, restored.content, restored.sensitivity) == (None, "another text", "secret")
     assert verify().ok
+
+
+def test_raise_in_a_batch_is_not_reverted_by_a_later_draft_of_it(remember: Remember, actor: Actor) -> None:
+    kept, other = remember("one text"), remember("another text")
+    memories.merge_memories(kept.uid, [other.uid], actor)
+    drafts = [MemoryDraft(content="one text", sensitivity="secret"), MemoryDraft(content="another text")]
+    memories.create_memories(drafts, actor)
+    assert level_of(other) == "secret"
+
+
+def test_statements_of_a_raise_do_not_grow_with_the_merged_memories(
+    kept: Memory, remember: Remember, actor: Actor
+) -> None:
+    statements = []
+    for number, level in ((2, "private"), (30, "secret")):
+        others = [remember(f"text {level} {n}", sensitivity=level) for n in range(number)]
+        memories.update_memory(kept.uid, MemoryPatch(sensitivity="public"), actor)
+        Memory.objects.filter(pk__in=[one.pk for one in others]).update(
+            merged_into=kept, deleted_at=timezone.now(), sensitivity="public"
+        )
+        with CaptureQueriesContext(connection) as queries:
+            memories.update_memory(kept.uid, MemoryPatch(sensitivity=level), actor)
+        statements.append(len(queries))
+    assert statements[0] == statements[1]
 
 
 def test_merge_cannot_be_undone_while_the_level_is_raised(
