@@ -1,4 +1,7 @@
-"""The hook pipeline: which handlers run for which event, in priority order, each isolated from the others."""
+"""The hook pipeline: which handlers run for which event, in priority order, each isolated from the others.
+
+A handler also stores references to code with memories. Another compares them with files that agents read.
+"""
 
 from __future__ import annotations
 
