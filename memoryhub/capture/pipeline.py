@@ -1,6 +1,6 @@
 """The hook pipeline: which handlers run for which event, in priority order, each isolated from the others.
 
-A handler also stores references to code with memories. Another compares them with files that agents read.
+It also stores references to code with new memories. Later tool calls are compared with these references.
 """
 
 from __future__ import annotations
