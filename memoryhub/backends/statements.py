@@ -1,4 +1,7 @@
-"""SQL that Django's ORM does not have: lookups, index expressions, and raw statements for hot paths."""
+"""SQL that Django's ORM does not have: lookups, index expressions, and raw statements for hot paths.
+
+:func:`to_object` makes a model object from a row of a raw statement.
+"""
 
 from __future__ import annotations
 

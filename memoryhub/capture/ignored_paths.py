@@ -37,8 +37,13 @@ _EDGES = "()[]{},:=*?!#."
 _COMMAND_PART = re.compile(r"[\s;|&()<>]+")
 _BRACES = re.compile(r"[{},]")
 _LINE_NUMBER = re.compile(r"-\d+-.*")  # of a line around a match of grep: file.py-12-text
-# Keys of a tool's input whose values are paths even without a dot or a slash.
-_PATH_KEY = re.compile(r"path|file|dir|folder|glob", re.I)
+# Words in the keys of a tool's input whose values are paths even without a dot or a slash.
+_PATH_WORD = re.compile(
+    r"(?:path|file|dir|folder|glob)s?|director(?:y|ies)|(?:file|path|dir|folder)names?|filepaths?"
+    r"|(?:root|base|work|sub|in|out|env|key|cert|log|config)(?:path|file|dir)s?",
+    re.I,
+)
+_KEY_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")  # of notebook_path, filePath, FILE-PATH
 
 
 @lru_cache(maxsize=64)
@@ -182,10 +187,10 @@ class IgnoredPaths:
         A path that is too long to be matched at once may be one.
         """
         return any(
-            len(text) > MAX_PATH_CHARS or self.matches(text)
+            _is_long_path(text) or self.matches(text)
             for key, text in _input_texts(given)
             if len(text) <= MAX_OPENED_CHARS and "\n" not in text
-            if _PATH_KEY.search(key) or (len(text) <= MAX_PATH_CHARS and _may_be_path(text))
+            if _is_path_key(key) or (len(text) <= MAX_PATH_CHARS and _may_be_path(text))
         )
 
     def redact(self, text: str) -> str:
@@ -263,6 +268,15 @@ def _wide_paths(text: str) -> Iterator[str]:
 
 def _may_be_path(text: str) -> bool:
     return "." in text or "/" in text or "\\" in text
+
+
+def _is_long_path(text: str) -> bool:
+    return len(text) > MAX_PATH_CHARS and " " not in text and ("/" in text or "\\" in text)
+
+
+def _is_path_key(key: str) -> bool:
+    """Whether a key is about files or folders, such as ``filePath``, but not ``profile``."""
+    return any(map(_PATH_WORD.fullmatch, _KEY_WORD.findall(key)))
 
 
 def _shell_words(command: str) -> set[str]:

@@ -1,4 +1,7 @@
-"""The hook pipeline: which handlers run for which event, in priority order, each isolated from the others."""
+"""The hook pipeline: which handlers run for which event, in priority order, each isolated from the others.
+
+It also stores references to code with new memories. Later tool calls are compared with these references.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Form fields and error messages of the pages and of the admin.
 
-Untouched fields never alter what is stored.
+Untouched fields never alter what is stored. A form also refuses to replace values that it did not show.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django import forms
+from django.utils.choices import flatten_choices
+from django.utils.formats import localize
 from pydantic import BaseModel, ValidationError
 
 from memoryhub.core.text import normalize_newlines
@@ -95,9 +97,29 @@ class ConcurrentEditMixin:
         if shown and shown != stored:
             form.data = form.data.copy()
             form.data[form.add_prefix(_SHOWN)] = stored
-            theirs = [f"{form[name].label}: {form.initial.get(name)}" for name in form.changed_data]
+            theirs = [f"{form[name].label}: {_readable(form, name)}" for name in form.changed_data]
             form.add_error(None, _CHANGED_SINCE.format("; ".join(theirs) or "the values below"))
         return cleaned
+
+
+def _readable(form: forms.BaseForm, name: str) -> str:
+    """Return the stored value of a field as the form shows it, on one line."""
+    field, stored = form.fields[name], form.initial.get(name)
+    labels = _choice_labels(getattr(field, "choices", ()))
+    if str(stored or "") in labels:
+        return labels[str(stored or "")]
+    if isinstance(stored, bool):
+        return "yes" if stored else "no"
+    if isinstance(stored, str):
+        stored = stored.splitlines()
+    if isinstance(stored, list | tuple):
+        return ", ".join(labels.get(str(one), str(one)) for one in stored) or "empty"
+    return "empty" if stored is None else str(localize(field.prepare_value(stored)))
+
+
+def _choice_labels(choices: Any) -> dict[str, str]:
+    pairs: Iterable[tuple[Any, Any]] = flatten_choices(choices)
+    return {str(value): str(label) for value, label in pairs}
 
 
 _SHOWN = "unchanged_since"

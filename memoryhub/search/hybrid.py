@@ -2,6 +2,7 @@
 
 Three steps: the words and the vectors score every visible row in NumPy arrays; the texts of the best rows
 and of their neighbours in the session are read and compared closely; the details of one page are loaded.
+:func:`search_snapshot` searches the memories of an earlier moment.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Store the contents of a file in batches, and count the outcomes."""
+"""Store the contents of a file in batches, and count the outcomes.
+
+Imported conversations are extracted here too.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from memoryhub.capture import project_changes, project_moves, projects
 from memoryhub.capture.identities import NAME, list_identities
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.projects import ProjectChange
-from memoryhub.core.form_fields import ConcurrentEditMixin, ShownValuesField
+from memoryhub.core.form_fields import ConcurrentEditMixin, ShownValuesField, TextField
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.injection.effects import preview_settings
 from memoryhub.memories import Forbidden, NotFound, StoreError
@@ -47,9 +47,9 @@ _MOVED = {
 
 class SettingsForm(ConcurrentEditMixin, PlainForm):
     mode = forms.ChoiceField(choices=_MODES)
-    ignored_paths = forms.CharField(
+    ignored_paths = TextField(
         label="Ignored files",
-        required=False,
+        strip=True,
         max_length=MAX_PATTERNS_CHARS,
         widget=forms.Textarea(attrs={"rows": 5, "spellcheck": "false"}),
         help_text="One pattern per line, as in .gitignore. Events about these files are not stored.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from memoryhub.capture.events import reduce_call
@@ -103,6 +105,10 @@ def test_commit_message_is_parsed_without_trailers(command):
         "git -C commit commit -m 'Round once'",
         "git -C 'my repo' commit -m 'Round once'",
         'git --git-dir="my repo/.git" -c user.name="Ada L" commit -m "Round once"',
+        r"git -C my\ repo commit -m 'Round once'",
+        'git --git-dir "my repo/.git" --work-tree my\\ repo commit -m "Round once"',
+        "git --namespace shop --no-pager commit -m 'Round once'",
+        r"""git -C "a\"b c" commit -m 'Round once'""",
     ],
 )
 def test_values_of_options_before_commit_may_be_quoted(command):
@@ -111,11 +117,26 @@ def test_values_of_options_before_commit_may_be_quoted(command):
 
 @pytest.mark.parametrize(
     "command",
-    ["git -C commit -m x", "git -C 'a commit -m x", "git log --grep=' commit -m x'", "git help commit -m x"],
+    [
+        "git -C commit -m x",
+        "git -C 'a commit -m x",
+        "git log --grep=' commit -m x'",
+        "git help commit -m x",
+        r"git -C a\ commit -m x",
+        "git --git-dir commit -m x",
+        r"""git -C "a\" commit -m x""",
+    ],
 )
 def test_other_git_commands_are_no_commit(command):
     """``git -C commit -m x`` fails: "commit" is its folder, and -m is no option of git."""
     assert parse_commit_message(command) == ""
+
+
+@pytest.mark.parametrize("part", ["-c ", '-C "git ', r"-C \\ ", '--git-dir "', r"git -C \"", "git -C 'a'"])
+def test_many_options_before_commit_take_little_time(part):
+    start = time.thread_time()
+    assert parse_commit_message("git " + part * 5000) == ""
+    assert time.thread_time() - start < 0.5
 
 
 @pytest.mark.parametrize(

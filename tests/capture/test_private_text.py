@@ -17,7 +17,7 @@ from memoryhub.audit import mirror
 from memoryhub.backends.dialect import sql
 from memoryhub.capture import projects
 from memoryhub.capture.ignored_paths import IgnoredPaths
-from memoryhub.capture.observation import observe
+from memoryhub.capture.observation import TOOLS, observe
 from memoryhub.models import Event, Injection
 from tests.capture.conftest import FIX, AgentSession
 from tests.cost import cost_ratio, ordinary_text, repeat
@@ -260,6 +260,40 @@ def test_file_with_a_path_that_is_too_long_counts_as_ignored() -> None:
     given = {"file_path": path, "content": "the plan"}
     found = IgnoredPaths("/src/**/plan.txt", "shop", ("/home/ada/shop",))
     assert found.filter(observe("Write", given, {}), given) is None
+
+
+@pytest.mark.parametrize("key", ["profile", "direction", "global", "file", "notes_file"])
+def test_long_prose_is_no_ignored_file(key: str) -> None:
+    given = {"command": "make", key: "word " * 250}
+    seen = observe("Bash", given, {"stdout": "done"})
+    assert IgnoredPaths("*.pem", "shop", ("/home/ada/shop",)).filter(seen, given) == seen
+
+
+@pytest.mark.parametrize("key", ["profile", "direction", "global", "Profile"])
+def test_word_under_a_key_that_only_contains_file_is_no_path(key: str) -> None:
+    given = {"command": "make", key: "vault"}
+    seen = observe("Bash", given, {"stdout": "done"})
+    assert IgnoredPaths("vault/", "shop", ("/home/ada/shop",)).filter(seen, given) == seen
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *TOOLS.path_keys,
+        "filePath",
+        "source-dir",
+        "FILE_PATH",
+        "URLPath",
+        "paths",
+        "workdir",
+        "glob",
+        "keyfile",
+    ],
+)
+def test_word_under_a_key_of_files_is_a_path(key: str) -> None:
+    given = {"command": "make", key: "vault"}
+    seen = observe("Bash", given, {"stdout": "done"})
+    assert IgnoredPaths("vault/", "shop", ("/home/ada/shop",)).filter(seen, given) is None
 
 
 def test_long_text_is_no_path_and_the_end_of_a_deep_path_counts() -> None:

@@ -45,8 +45,26 @@ def test_project_that_was_switched_off_stays_off(browser: Client) -> None:
     projects.configure_project("shop", ADMIN, mode="off")
     response = browser.post(f"{SETTINGS}save/", form | {"max_memories": "500"})
     assert response.status_code == 422
-    assert f"{CHANGED}. Stored now: Mode: off" in response.content.decode()
+    assert (
+        f"{CHANGED}. Stored now: Mode: Off: store and show nothing; Maximum memories per owner: empty. "
+        in response.content.decode()
+    )
     assert (Project.named("shop").mode, Project.named("shop").max_memories) == ("off", None)
+
+
+def test_conflict_does_not_name_text_with_the_line_ends_of_a_browser(browser: Client) -> None:
+    projects.configure_project("shop", ADMIN, ignored_paths="*.pem\n*.key")
+    form = filled(browser.get(SETTINGS)) | {"ignored_paths": "*.pem\r\n*.key"}
+    projects.configure_project("shop", ADMIN, mode="off")
+    response = browser.post(f"{SETTINGS}save/", form)
+    assert "Stored now: Mode: Off: store and show nothing. Save" in response.content.decode()
+
+
+def test_conflict_shows_text_on_one_line(browser: Client) -> None:
+    form = filled(browser.get(SETTINGS))
+    projects.configure_project("shop", ADMIN, ignored_paths="*.pem\n*.key")
+    response = browser.post(f"{SETTINGS}save/", form)
+    assert "Stored now: Ignored files: *.pem, *.key. Save" in response.content.decode()
 
 
 def test_saving_settings_again_replaces_the_change_that_was_shown(browser: Client) -> None:
@@ -63,7 +81,7 @@ def test_closed_account_is_not_opened_by_another_form(browser: Client, bob: User
     people.change_rights(bob, chief, role="", level="public", is_active=False, is_staff=False)
     response = browser.post("/people/bob/rights/", form | {"role": "viewer"})
     assert response.status_code == 422
-    assert f"{CHANGED}. Stored now: Role: ; Active: False" in response.content.decode()
+    assert f"{CHANGED}. Stored now: Role: None; Active: no" in response.content.decode()
     bob.refresh_from_db()
     assert not bob.is_active
 
@@ -75,6 +93,7 @@ def test_token_that_was_limited_stays_limited(browser: Client, actor: Actor) -> 
     limited = {"name": "scribe", "clearance": "public", "rights": ["read"], "projects": None}
     tokens.change_token(token.uid, actor, **limited, expires_at=None)
     response = browser.post(address, form | {"name": "writer"})
-    assert CHANGED in response.content.decode()
+    shown = "Stored now: Agent: scribe; Clearance: public; Rights: read. Save"
+    assert shown in response.content.decode()
     token.refresh_from_db()
     assert (token.name, token.clearance, token.rights) == ("scribe", "public", ["read"])
