@@ -25,6 +25,7 @@ _SERVED = (
     "tests/faults/test_caddy.py",
     "tests/faults/test_failover.py",
     "tests/faults/test_full_node_disk.py",
+    "tests/faults/test_killed_undo.py",
     "tests/faults/test_kills.py",
     "tests/faults/test_lost_commits.py",
     "tests/faults/test_nodes.py",
