@@ -392,7 +392,15 @@ def add_revision(
 ) -> int:
     """Store the values that a change replaced, at the level that they had. Return the revision's number."""
     number = int(memory.revisions.aggregate(last=Max("number"))["last"] or 0) + 1
-    Revision.objects.create(
+    build_revision(memory, number, before, level, actor, now, reason).save(force_insert=True)
+    return number
+
+
+def build_revision(
+    memory: Memory, number: int, before: dict[str, Any], level: str, actor: Actor, now: datetime, reason: str
+) -> Revision:
+    """Return a revision that is not stored. ``level``: that of the values ``before`` the change."""
+    return Revision(
         memory=memory,
         number=number,
         at=now,
@@ -401,4 +409,3 @@ def add_revision(
         sensitivity=level,
         before=before,
     )
-    return number

@@ -274,17 +274,8 @@ def raise_merged(memory: Memory, was: str, actor: Actor, now: datetime) -> list[
     for one, copy in zip(raised, _free_copies(raised, memory.copy), strict=True):
         old, one.sensitivity, one.copy = one.sensitivity, memory.sensitivity, copy
         number = numbers.get(one.pk, 0) + 1
-        revisions.append(
-            Revision(
-                memory=one,
-                number=number,
-                at=now,
-                actor=actor.name,
-                reason=RAISED_REASON,
-                sensitivity=old,
-                before={"sensitivity": old},
-            )
-        )
+        before = {"sensitivity": old}
+        revisions.append(rows.build_revision(one, number, before, old, actor, now, RAISED_REASON))
         detail = {"fields": ["sensitivity"], "revision": number, "reason": RAISED_REASON}
         changes.append(journal.memory_change("update", one, **detail))
     Memory.objects.bulk_update(raised, ["sensitivity", "copy"], batch_size=CHUNK_SIZE)
