@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ _CHUNK_ROWS = 500  # parameters of a statement, rows in memory
 _CHUNK_BYTES = 32 * 1024 * 1024  # characters in memory
 
 RowValues = dict[str, Any]
+EntitiesByMemory = defaultdict[Any, list[dict[str, str]]]  # by the id in the file
 TableSigns = tuple[tuple[str, ...], ...]  # groups of "table" or "table.column" that identify a program
 ROW_NUMBER = "_row"  # key of the row number among the columns
 
@@ -135,6 +137,20 @@ class ForeignDatabase:
             for row in chunk:
                 yield row, others.get(row.get(key_column))
 
+    def linked_rows(
+        self, rows: Sequence[RowValues], links: str, ends: tuple[str, str], table: str, columns: Sequence[str]
+    ) -> Iterator[tuple[Any, RowValues]]:
+        """Yield the rows of ``table`` to which ``links`` connects the rows, each with the id of its row.
+
+        ``ends`` are the columns of ``links`` with the ids of both.
+        """
+        ids = [row["id"] for row in rows if row.get("id") is not None]
+        if self.has(table, *columns):
+            found = iter(self.matching_rows(links, ends[0], ids, ends))
+            for link, row in self.join(found, ends[1], table, "id", columns):
+                if row is not None:
+                    yield link[ends[0]], row
+
     def _stream(self, sql: str, values: Sequence[Any], names: Sequence[str]) -> Iterator[RowValues]:
         self.step_limit.begin()
         with closing(self._execute(sql, values)) as cursor:
@@ -221,6 +237,11 @@ class SqliteFormat(Format):
 
 def row_fields(table: str, row: RowValues, notes: ReadNotes) -> FieldReader:
     return FieldReader(row, notes, f"{table} row {row[ROW_NUMBER]}")
+
+
+def make_entity(name: Any, kind: Any) -> dict[str, str]:
+    """Return the entity of a memory from its values in the file."""
+    return {"entity": str(name), "entity_type": str(kind or "concept")[:50]}
 
 
 def chunked(rows: Iterable[RowValues]) -> Iterator[list[RowValues]]:
