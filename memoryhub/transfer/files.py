@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from memoryhub.core.drafts import draft_file
+from memoryhub.core.disks import draft_file
 from memoryhub.core.files import replace_file
 from memoryhub.transfer.records import DamagedFile, UnreadableFile
 

@@ -20,7 +20,7 @@ from memoryhub.memories.rows import CHUNK_SIZE, fetch_by_uid, resolve_project
 from memoryhub.memories.secret_check import find_refusal, find_secrets_in_field, refusal_change
 from memoryhub.models import Event, JournalEntry, Memory, Project, Session
 from memoryhub.transfer import jsonl
-from memoryhub.transfer.reader import IdMap
+from memoryhub.transfer.import_files import IdMap
 from memoryhub.transfer.schema import (
     EVENT_COLUMNS,
     SESSION_COLUMNS,

@@ -18,8 +18,8 @@ from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.transfer import jsonl as lines_of
 from memoryhub.transfer.formats import FORMATS
+from memoryhub.transfer.import_files import IdMap, open_import
 from memoryhub.transfer.loader import LoadOptions, load_items
-from memoryhub.transfer.reader import IdMap, open_import
 from memoryhub.transfer.records import ReadOptions
 from memoryhub.transfer.reports import Tally
 from memoryhub.transfer.schema import READ_ONLY

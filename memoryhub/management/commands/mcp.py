@@ -18,9 +18,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import close_old_connections
 
+from memoryhub import config
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.accounts import tokens
-from memoryhub.config import environment
 from memoryhub.core.agent_hooks import TOKEN_VARIABLE
 from memoryhub.core.vocabulary import RIGHTS, Right
 from memoryhub.http.authentication import Caller
@@ -95,7 +95,7 @@ def _with_new_connection(admit: Callable[[], Caller]) -> Callable[[], Caller]:
 
 def by_token() -> Caller:
     """Authenticate the token in the environment. Called for each message, as it may be revoked."""
-    token = tokens.authenticate_token(environment.read_secret(TOKEN_VARIABLE))
+    token = tokens.authenticate_token(config.read_secret(TOKEN_VARIABLE))
     if token is None:
         raise unauthenticated()
     return Caller.of(token)
