@@ -27,9 +27,8 @@ from django.utils import timezone
 from memoryhub.core.database import batched, is_postgres, write_transaction
 from memoryhub.core.files import replace_file
 from memoryhub.models import JournalEntry, MaintenanceRun, UploadPart
-from memoryhub.transfer.files import Source, open_source, write_atomically
+from memoryhub.transfer.files import LineReader, Source, open_source, write_atomically
 from memoryhub.transfer.formats.hub import HubFormat
-from memoryhub.transfer.jsonl import LineReader
 from memoryhub.transfer.records import Format, Item, ReadOptions
 
 RETENTION_DAYS = 7  # for uploads that are never fully imported

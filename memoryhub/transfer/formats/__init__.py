@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from memoryhub.core.database import read_snapshot
+from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats.agents import LetsGo, Mira, Pigo
 from memoryhub.transfer.formats.chat_exports import ChatGpt, Claude
 from memoryhub.transfer.formats.coding_agents import AgentMemory, ClaudeMem, Engram
@@ -17,9 +18,6 @@ from memoryhub.transfer.formats.markdown import BasicMemory, MarkdownFormat
 from memoryhub.transfer.formats.mcp_servers import KnowledgeGraph, McpMemoryService, MemoryMcp
 from memoryhub.transfer.formats.memory_services import Hindsight, Mem0, OpenMemory
 from memoryhub.transfer.records import Format
-
-if TYPE_CHECKING:
-    from memoryhub.transfer.export import ExportSelection
 
 
 @runtime_checkable

@@ -7,14 +7,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memoryhub.access.policy import LEVELS, Sensitivity
 from memoryhub.core.pagination import iterate_rows
 from memoryhub.core.vocabulary import CATEGORIES, SCOPES, TYPES, MemoryType, Scope
 from memoryhub.memories import serializers
 from memoryhub.models import Memory
-from memoryhub.transfer import foreign_history, jsonl
+from memoryhub.transfer import foreign_history
+from memoryhub.transfer.export import ExportSelection, to_line
 from memoryhub.transfer.foreign_history import append_statements, make_evidence, summary_text
 from memoryhub.transfer.foreign_json import JsonLinesFormat
 from memoryhub.transfer.foreign_sqlite import (
@@ -28,10 +29,6 @@ from memoryhub.transfer.foreign_sqlite import (
 )
 from memoryhub.transfer.records import Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, load_field_rules
-
-if TYPE_CHECKING:
-    from memoryhub.transfer.export import ExportSelection
-
 
 _LETSGO = load_field_rules("letsgo")
 _ACCESS_COLUMNS = ("sensitivity", "project")
@@ -271,7 +268,7 @@ class Pigo(JsonLinesFormat):
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
         for memory in iterate_rows(selection.memories()):
-            yield jsonl.to_line(_to_line(memory))
+            yield to_line(_to_pigo(memory))
 
 
 def _read_pigo(fields: FieldReader) -> Item:
@@ -293,7 +290,7 @@ def _read_timestamp(fields: FieldReader, name: str) -> datetime | None:
     return fields.past_moment(name)
 
 
-def _to_line(memory: Memory) -> dict[str, Any]:
+def _to_pigo(memory: Memory) -> dict[str, Any]:
     """Return a line in pigo's field order, without vector: pigo only compares vectors of its own model."""
     category = _CATEGORY_OF.get(MemoryType(memory.type), _DEFAULT_CATEGORY)
     return {

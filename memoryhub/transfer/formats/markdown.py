@@ -22,6 +22,7 @@ from memoryhub.core.front_matter import InvalidFrontMatter, parse_front_matter
 from memoryhub.core.text import collapse_whitespace, normalize_newlines
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.files import member_names, open_member, select_members
 from memoryhub.transfer.foreign_history import foreign_id
 from memoryhub.transfer.records import (
@@ -40,7 +41,6 @@ from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
 
 if TYPE_CHECKING:
     from memoryhub.models import Memory
-    from memoryhub.transfer.export import ExportSelection
 
 
 MAX_BYTES = 5 * 1024 * 1024

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Case, CharField, Exists, F, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Length
@@ -16,6 +16,7 @@ from memoryhub.access.policy import Sensitivity
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.models import Entity, Fact, Memory
+from memoryhub.transfer.export import ExportSelection, to_line
 from memoryhub.transfer.foreign_history import (
     foreign_id,
     make_journal_row,
@@ -33,13 +34,8 @@ from memoryhub.transfer.foreign_sqlite import (
     make_entity,
     row_fields,
 )
-from memoryhub.transfer.jsonl import to_line
 from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions, make_record
 from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, load_field_rules
-
-if TYPE_CHECKING:
-    from memoryhub.transfer.export import ExportSelection
-
 
 _MEMORY_MCP = load_field_rules("memory-mcp")
 _MEMORY_MCP_TYPES = ("fact", "entity", "relationship", "self")

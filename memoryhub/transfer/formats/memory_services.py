@@ -11,7 +11,7 @@ from typing import Any
 
 from memoryhub.core.database import batched
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.transfer.files import member_names, open_member, select_members
+from memoryhub.transfer.files import LineReader, member_names, open_member, select_members
 from memoryhub.transfer.foreign_history import foreign_id, make_revision
 from memoryhub.transfer.foreign_json import (
     JsonSample,
@@ -27,7 +27,6 @@ from memoryhub.transfer.foreign_json import (
     sample_json,
 )
 from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase
-from memoryhub.transfer.jsonl import LineReader
 from memoryhub.transfer.records import Format, InvalidItem, Item, Problem, ReadOptions, UnreadableFile
 from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules, printable_name
 
