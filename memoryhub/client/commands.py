@@ -17,7 +17,10 @@ from memoryhub.client.backfill import find_repository
 from memoryhub.client.calls import (
     DEFAULT_SERVER,
     SERVER_VARIABLE,
+    AuthenticationFailed,
+    ConnectionFailed,
     MemoryFields,
+    MemoryhubError,
     NewMemory,
     ProjectPart,
     ProjectSettings,
@@ -34,9 +37,8 @@ from memoryhub.client.environment import (
     print_json,
     print_table,
 )
-from memoryhub.client.errors import AuthenticationFailed, ConnectionFailed, MemoryhubError
 from memoryhub.client.sync_files import LEVELS
-from memoryhub.core.http_client import is_unencrypted
+from memoryhub.core.network import is_unencrypted
 from memoryhub.core.text import without_title_line
 from memoryhub.core.vocabulary import PROJECT_MODES, SCOPES, TYPES
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from memoryhub.client.errors import ConfigurationError, UnusableConfig
+from memoryhub.client.calls import ConfigurationError, UnusableConfig
 from memoryhub.core.files import replace_file
 
 _BLANK = re.compile(r"(?:[\s\ufeff]|//[^\n]*|/\*.*?\*/)*", re.DOTALL)

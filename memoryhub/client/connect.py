@@ -21,6 +21,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from memoryhub.client import config_files, environment
+from memoryhub.client.calls import ConfigurationError, UnusableConfig
 from memoryhub.client.clients import Client
 from memoryhub.client.config_files import (
     RULE_FILES,
@@ -39,7 +40,6 @@ from memoryhub.client.config_files import (
     remove_guideline,
 )
 from memoryhub.client.environment import confirm, make_safe
-from memoryhub.client.errors import ConfigurationError, UnusableConfig
 from memoryhub.core import agent_hooks
 from memoryhub.core.agent_hooks import AGENTS, hook_path, hooks_configuration, opencode_plugin
 from memoryhub.web.connect import snippets

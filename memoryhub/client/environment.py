@@ -21,9 +21,8 @@ from types import ModuleType
 
 from pydantic import BaseModel
 
-from memoryhub.client.calls import DEFAULT_SERVER, SERVER_VARIABLE, check_server
+from memoryhub.client.calls import DEFAULT_SERVER, SERVER_VARIABLE, ConfigurationError, check_server
 from memoryhub.client.clients import Client
-from memoryhub.client.errors import ConfigurationError
 from memoryhub.core.agent_hooks import TOKEN_VARIABLE
 from memoryhub.core.text import shorten
 

@@ -38,7 +38,7 @@ from memoryhub.config.tunables import (
     limits,
     parse_flag,
 )
-from memoryhub.core.client_ip import is_loopback
+from memoryhub.core.network import is_loopback
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _MAIL_PORTS = {"smtp+tls": 587, "smtp+ssl": 465, "smtp": 25}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from memoryhub.client import Client, commands, environment
-from memoryhub.client.errors import ConfigurationError
+from memoryhub.client.calls import ConfigurationError
 from memoryhub.models import AgentToken
 
 Run = Callable[..., int]

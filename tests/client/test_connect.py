@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from memoryhub.client import Client, config_files, connect
+from memoryhub.client.calls import AuthenticationFailed
 from memoryhub.client.config_files import GUIDELINE
-from memoryhub.client.errors import AuthenticationFailed
 from memoryhub.core import agent_hooks
 from memoryhub.core.agent_hooks import AGENTS, hooks_configuration, opencode_plugin
 from memoryhub.web.connect import snippets

@@ -22,8 +22,7 @@ from django.utils import timezone
 
 from memoryhub import digests
 from memoryhub.capture.project_changes import rename_project
-from memoryhub.digests import messages
-from memoryhub.digests.messages import describe_mail_error, describe_period
+from memoryhub.digests import describe_mail_error, describe_period
 from memoryhub.maintenance import scheduler
 from memoryhub.maintenance.executor import execute
 from memoryhub.memories import Conflict, StoreError
@@ -184,7 +183,7 @@ def test_documented_verification_accepts_requests_and_refuses_changed_and_old_on
     (example,) = [one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def verify(" in one]
     names: dict[str, Any] = {}
     exec(example, names)
-    from memoryhub.digests.messages import new_secret, sign
+    from memoryhub.digests import new_secret, sign
 
     secret, body = new_secret(), '{"text": "news"}'
     now = str(int(datetime.now(UTC).timestamp()))
@@ -347,16 +346,16 @@ def test_process_that_continues_after_another_has_sent_changes_nothing(
 ) -> None:
     """It was stopped while it sent, for longer than the pause before the next attempt."""
     remember("The harbor gate opens at six")
-    digest, send = subscribe(), messages.send
+    digest, send = subscribe(), digests.send
 
     def stopped(*args: Any) -> None:
-        monkeypatch.setattr(messages, "send", send)
+        monkeypatch.setattr(digests, "send", send)
         deliver(make_due(digest))
         digest.refresh_from_db()
         if error:
-            raise messages.DeliveryFailed(error)
+            raise digests.DeliveryFailed(error)
 
-    monkeypatch.setattr(messages, "send", stopped)
+    monkeypatch.setattr(digests, "send", stopped)
     digests.deliver(digest.pk, timezone.now())
     sent = (digest.since, digest.next_at, digest.error)
     digest.refresh_from_db()

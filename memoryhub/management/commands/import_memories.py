@@ -22,7 +22,7 @@ from tqdm import tqdm
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.capture.projects import configure_project
 from memoryhub.core.text import format_count
-from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, short_name, shown
+from memoryhub.management import INTERRUPTED, StoreCommand, operator, short_name, shown
 from memoryhub.memories.delete import load_caps
 from memoryhub.memories.schemas import TtlDays
 from memoryhub.memories.vectors import local_settings

@@ -25,7 +25,7 @@ from memoryhub.core.agent_hooks import TOKEN_VARIABLE
 from memoryhub.core.vocabulary import RIGHTS, Right
 from memoryhub.http.authentication import Caller
 from memoryhub.http.problems import Problem, to_problem, unauthenticated
-from memoryhub.management.operator import require_migrated, short_name, split_words
+from memoryhub.management import require_migrated, short_name, split_words
 from memoryhub.mcp import http, jsonrpc
 from memoryhub.mcp.jsonrpc import Id, Request, RpcError
 from memoryhub.mcp.server import Server, is_stateless, requested_version

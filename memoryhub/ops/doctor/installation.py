@@ -21,10 +21,10 @@ from django.core.mail import get_connection
 
 from memoryhub.backends import vector_file
 from memoryhub.core import disks
-from memoryhub.core.client_ip import is_loopback
 from memoryhub.core.database import store_path
+from memoryhub.core.network import is_loopback
 from memoryhub.core.text import count_with_verb
-from memoryhub.digests.messages import describe_mail_error
+from memoryhub.digests import describe_mail_error
 from memoryhub.ops import backup, checks
 from memoryhub.ops.doctor import Finding, check, fail, ok, to_findings, warn
 

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from memoryhub import digests
 from memoryhub.access.policy import Sensitivity
 from memoryhub.accounts.clearance import may_view_level
-from memoryhub.digests.messages import DeliveryFailed, collect_content
+from memoryhub.digests import DeliveryFailed, collect_content
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import Digest
 from memoryhub.models.account import CHANNELS, PERIODS
