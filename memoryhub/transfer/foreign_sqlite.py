@@ -23,7 +23,7 @@ from pydantic import BeforeValidator
 from memoryhub.core.database_errors import FileConnection
 from memoryhub.core.rule_files import RuleSchema, load_rule_file
 from memoryhub.transfer.records import Format, Item, ReadOptions, UnreadableFile
-from memoryhub.transfer.values import FieldReader, ReadNotes
+from memoryhub.transfer.values import ROW_NUMBER, FieldReader, ReadNotes, make_prompt
 
 _MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
@@ -39,7 +39,6 @@ _CHUNK_BYTES = 32 * 1024 * 1024  # characters in memory
 RowValues = dict[str, Any]
 EntitiesByMemory = defaultdict[Any, list[dict[str, str]]]  # by the id in the file
 TableSigns = tuple[tuple[str, ...], ...]  # groups of "table" or "table.column" that identify a program
-ROW_NUMBER = "_row"  # key of the row number among the columns
 
 
 class UndecodableText(bytes):
@@ -242,6 +241,16 @@ def row_fields(table: str, row: RowValues, notes: ReadNotes) -> FieldReader:
 def make_entity(name: Any, kind: Any) -> dict[str, str]:
     """Return the entity of a memory from its values in the file."""
     return {"entity": str(name), "entity_type": str(kind or "concept")[:50]}
+
+
+def read_prompts(
+    database: ForeignDatabase, rows: Iterator[RowValues], notes: ReadNotes, sessions: str, column: str
+) -> Iterator[Item]:
+    """Yield the prompts with the project of their session, which ``column`` names in both tables."""
+    for row, session in database.join(rows, column, sessions, column, ("project",)):
+        fields, about = row_fields("user_prompts", row, notes), FieldReader(session or {}, notes)
+        text, number = fields.text("prompt_text"), fields.text("prompt_number")
+        yield make_prompt(fields, text, fields.text(column), about.text("project"), number)
 
 
 def chunked(rows: Iterable[RowValues]) -> Iterator[list[RowValues]]:

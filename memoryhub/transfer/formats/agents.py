@@ -14,9 +14,7 @@ from memoryhub.core.pagination import iterate_rows
 from memoryhub.core.vocabulary import CATEGORIES, SCOPES, TYPES, MemoryType, Scope
 from memoryhub.memories import serializers
 from memoryhub.models import Memory
-from memoryhub.transfer import foreign_history
 from memoryhub.transfer.export import ExportSelection, to_line
-from memoryhub.transfer.foreign_history import append_statements, make_evidence, summary_text
 from memoryhub.transfer.foreign_json import JsonLinesFormat
 from memoryhub.transfer.foreign_sqlite import (
     EntitiesByMemory,
@@ -25,10 +23,21 @@ from memoryhub.transfer.foreign_sqlite import (
     SqliteFormat,
     chunked,
     make_entity,
+    read_prompts,
     row_fields,
 )
 from memoryhub.transfer.records import Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, load_field_rules
+from memoryhub.transfer.values import (
+    FieldReader,
+    ReadNotes,
+    append_statements,
+    days_between,
+    load_field_rules,
+    make_evidence,
+    make_journal_row,
+    make_session,
+    summary_text,
+)
 
 _LETSGO = load_field_rules("letsgo")
 _ACCESS_COLUMNS = ("sensitivity", "project")
@@ -52,7 +61,7 @@ class LetsGo(SqliteFormat):
     def items(self, database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
         now = options.now or datetime.now(UTC)
         for fields in self.fields(database, "sessions", notes):
-            yield foreign_history.make_session(fields, fields.text("session_id"), agent=self.name)
+            yield make_session(fields, fields.text("session_id"), agent=self.name)
         for fields in self.fields(database, "memories", notes):
             yield _read_letsgo(fields, now)
         for fields in self.fields(database, "session_summaries", notes):
@@ -64,7 +73,7 @@ class LetsGo(SqliteFormat):
         for row, memory in database.join(rows, "memory_id", "memories", "id", _ACCESS_COLUMNS):
             yield _read_journal_row(row_fields("memory_journal", row, notes), memory, options.project)
         rows = self.rows(database, "user_prompts")
-        yield from foreign_history.read_prompts(database, rows, notes, "sessions", "session_id")
+        yield from read_prompts(database, rows, notes, "sessions", "session_id")
 
 
 def _read_letsgo(fields: FieldReader, now: datetime) -> Item:
@@ -126,7 +135,7 @@ def _read_letsgo_fact(fields: FieldReader, memory: RowValues | None) -> Item:
 def _read_journal_row(fields: FieldReader, memory: RowValues | None, project: str) -> Item:
     """Read a journal row with the access values of its memory; rows of deleted memories are secret."""
     access = _access_values(memory, Sensitivity.SECRET)
-    return foreign_history.make_journal_row(
+    return make_journal_row(
         fields,
         actor="letsgo",
         memory_id=fields.text("memory_id"),

@@ -16,10 +16,9 @@ from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.files import member_names, select_members
-from memoryhub.transfer.foreign_history import foreign_id
 from memoryhub.transfer.foreign_json import JsonSample, open_json, read_items, read_json, sample_json
 from memoryhub.transfer.records import Conversation, Format, InvalidItem, Item, ReadOptions, UnreadableFile
-from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
+from memoryhub.transfer.values import FieldReader, ReadNotes, foreign_id, printable_name
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 CONVERSATIONS = re.compile(r"(?:^|/)conversations(?:-\d+)?\.json$")

@@ -9,19 +9,28 @@ from typing import Any
 
 from memoryhub.core.text import make_title
 from memoryhub.core.vocabulary import MemoryType, Scope
-from memoryhub.transfer import foreign_history
-from memoryhub.transfer.foreign_history import (
+from memoryhub.transfer.foreign_json import JsonFormat, JsonSample, SqliteOrJsonFormat, read_items
+from memoryhub.transfer.foreign_sqlite import (
+    ForeignDatabase,
+    RowValues,
+    SqliteFormat,
+    chunked,
+    read_prompts,
+    row_fields,
+)
+from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions
+from memoryhub.transfer.values import (
+    FieldReader,
+    ReadNotes,
     append_statements,
     foreign_id,
+    load_field_rules,
     make_prompt,
     make_replacement,
     make_session,
+    printable_name,
     summary_text,
 )
-from memoryhub.transfer.foreign_json import JsonFormat, JsonSample, SqliteOrJsonFormat, read_items
-from memoryhub.transfer.foreign_sqlite import ForeignDatabase, RowValues, SqliteFormat, chunked, row_fields
-from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules, printable_name
 
 _CLAUDE_MEM = load_field_rules("claude-mem")
 _SESSION_ID_COLUMNS = ("memory_session_id", "sdk_session_id")
@@ -59,7 +68,7 @@ class ClaudeMem(SqliteFormat):
         for column in _USER_SESSION_ID_COLUMNS:
             if database.has("user_prompts", column):
                 rows = self.rows(database, "user_prompts")
-                yield from foreign_history.read_prompts(database, rows, notes, "sdk_sessions", column)
+                yield from read_prompts(database, rows, notes, "sdk_sessions", column)
 
 
 def _read_claude_mem_session(fields: FieldReader, has_prompts: bool) -> Item:
@@ -68,7 +77,7 @@ def _read_claude_mem_session(fields: FieldReader, has_prompts: bool) -> Item:
         fields.note_unsupported("user_prompt")
     session_id = fields.text(_USER_SESSION_ID_COLUMNS[0]) or fields.text(_USER_SESSION_ID_COLUMNS[1])
     agent = fields.text("platform_source", "claude")
-    return foreign_history.make_session(fields, session_id, agent=agent)
+    return make_session(fields, session_id, agent=agent)
 
 
 def _join_user_sessions(database: ForeignDatabase, rows: Iterator[RowValues]) -> Iterator[RowValues]:

@@ -24,7 +24,6 @@ from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.files import member_names, open_member, select_members
-from memoryhub.transfer.foreign_history import foreign_id
 from memoryhub.transfer.records import (
     Format,
     InvalidItem,
@@ -37,7 +36,7 @@ from memoryhub.transfer.records import (
     make_record,
     memory_draft,
 )
-from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
+from memoryhub.transfer.values import FieldReader, ReadNotes, foreign_id, load_field_rules
 
 if TYPE_CHECKING:
     from memoryhub.models import Memory

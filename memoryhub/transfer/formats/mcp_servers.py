@@ -17,13 +17,6 @@ from memoryhub.core.vocabulary import MemoryType
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.models import Entity, Fact, Memory
 from memoryhub.transfer.export import ExportSelection, to_line
-from memoryhub.transfer.foreign_history import (
-    foreign_id,
-    make_journal_row,
-    make_replacement,
-    make_revision,
-    short_id,
-)
 from memoryhub.transfer.foreign_json import JsonLinesFormat, JsonSample, SqliteOrJsonFormat, read_items
 from memoryhub.transfer.foreign_sqlite import (
     EntitiesByMemory,
@@ -35,7 +28,17 @@ from memoryhub.transfer.foreign_sqlite import (
     row_fields,
 )
 from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions, make_record
-from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, load_field_rules
+from memoryhub.transfer.values import (
+    FieldReader,
+    ReadNotes,
+    days_between,
+    foreign_id,
+    load_field_rules,
+    make_journal_row,
+    make_replacement,
+    make_revision,
+    short_id,
+)
 
 _MEMORY_MCP = load_field_rules("memory-mcp")
 _MEMORY_MCP_TYPES = ("fact", "entity", "relationship", "self")

@@ -12,7 +12,6 @@ from typing import Any
 from memoryhub.core.database import batched
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer.files import LineReader, member_names, open_member, select_members
-from memoryhub.transfer.foreign_history import foreign_id, make_revision
 from memoryhub.transfer.foreign_json import (
     JsonSample,
     SqliteOrJsonFormat,
@@ -26,9 +25,17 @@ from memoryhub.transfer.foreign_json import (
     read_objects,
     sample_json,
 )
-from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase
+from memoryhub.transfer.foreign_sqlite import ForeignDatabase
 from memoryhub.transfer.records import Format, InvalidItem, Item, Problem, ReadOptions, UnreadableFile
-from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules, printable_name
+from memoryhub.transfer.values import (
+    ROW_NUMBER,
+    FieldReader,
+    ReadNotes,
+    foreign_id,
+    load_field_rules,
+    make_revision,
+    printable_name,
+)
 
 _MEM0 = load_field_rules("mem0")
 _MEM0_FIELDS = frozenset(
