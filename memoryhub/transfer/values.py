@@ -1,6 +1,6 @@
 """Read the values of other programs, and make records and history of them.
 
-The values may be of any type: numbers as texts, several forms of timestamps, lists as JSON, numbers out of range.
+The values may be numbers as texts, timestamps in any common format, lists in JSON, or numbers out of range.
 They are converted where possible, and the import report lists the changes.
 """
 
