@@ -28,7 +28,7 @@ from django.db import connections
 from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import release
 from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
-from memoryhub.core import database_errors
+from memoryhub.core import database
 from memoryhub.core.database import is_postgres, store_path
 from memoryhub.core.database_errors import FileConnection, is_damage
 from memoryhub.core.disks import draft_folder
@@ -363,7 +363,7 @@ def _replace(live: Path, copy: Path) -> None:
     for path in _logs(live):
         path.unlink(missing_ok=True)
     copy.replace(live)
-    database_errors.clear_damage()
+    database.clear_damage()
     sync(live.parent)
 
 
