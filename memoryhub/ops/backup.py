@@ -277,7 +277,9 @@ def put_in_place(copy: Path, copy_of: Path) -> Path | None:
     """
     live, log = live_path(), mirror.mirror_path()
     connections.close_all()
-    _remove_second_names(live)
+    for path in second_names(live):
+        for name in (*_logs(path), path):
+            name.unlink(missing_ok=True)
     kept = live.with_name(f"{live.stem}{_BEFORE_RESTORE}{stamp()}{SUFFIX}")
     with claimed(live):
         _copy_owner(copy, live if live.exists() else live.parent)
@@ -317,12 +319,6 @@ def second_names(live: Path) -> list[Path]:
     if not live.is_file() or live.stat().st_nlink == 1:
         return []
     return [path for path in _kept_stores(live) if path.samefile(live)]
-
-
-def _remove_second_names(live: Path) -> None:
-    for path in second_names(live):
-        for name in (*_logs(path), path):
-            name.unlink(missing_ok=True)
 
 
 def _keep(live: Path, log: Path, kept: Path) -> None:
