@@ -20,28 +20,26 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from memoryhub.client import config_files, credentials
+from memoryhub.client import config_files, environment
+from memoryhub.client.calls import ConfigurationError, UnusableConfig
 from memoryhub.client.clients import Client
 from memoryhub.client.config_files import (
     RULE_FILES,
-    Entry,
-    add_guideline,
-    add_whole,
-    parse_json,
-    remove_guideline,
-)
-from memoryhub.client.connect_record import (
     Addition,
     Change,
+    Entry,
     Record,
+    add_guideline,
+    add_whole,
     apply_change,
     backup_path,
     digest,
     folder_from,
+    parse_json,
     read_text,
+    remove_guideline,
 )
-from memoryhub.client.errors import ConfigurationError, UnusableConfig
-from memoryhub.client.terminal import confirm, make_safe
+from memoryhub.client.environment import confirm, make_safe
 from memoryhub.core import agent_hooks
 from memoryhub.core.agent_hooks import AGENTS, hook_path, hooks_configuration, opencode_plugin
 from memoryhub.web.connect import snippets
@@ -150,7 +148,7 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigurationError("No agent found on this machine. --agent names one that is not detected.")
     token = ""
     if not options.dry_run:
-        token = credentials.find_or_ask_token(options.server)
+        token = environment.find_or_ask_token(options.server)
         # Fail before any file changes if the hub cannot be reached or refuses the token.
         with Client(options.server, token) as client:
             client.search("memoryhub", limit=1)
@@ -158,7 +156,7 @@ def run(options: argparse.Namespace) -> int:
     states = set(_connect(options, agents))
     if "connected" in states and not options.dry_run:
         _send_test_event(options.server, token)
-        credentials.explain_token(options.server)
+        environment.explain_token(options.server)
         if not options.status_line and any(agent.key == "claude-code" for agent in agents):
             print("Claude Code can show what memory did: run this command again with --status-line.")
         if any(agent.key == "cursor" and "cursor rule" not in agent.files for agent in agents):

@@ -20,7 +20,7 @@ from django.db import DatabaseError, connection
 
 from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.backends.postgres import rates
-from memoryhub.core.client_ip import client_network
+from memoryhub.core.network import client_network
 
 logger = logging.getLogger(__name__)
 _ROUNDING_TOLERANCE = 1e-6  # seconds

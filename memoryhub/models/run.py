@@ -89,7 +89,7 @@ class RunChanges(models.Model):
 
 
 class UploadPart(models.Model):
-    """A part of an uploaded file, for other nodes. Only ``memoryhub.transfer.uploads`` writes it."""
+    """A part of an uploaded file, for other nodes. Only ``memoryhub.transfer.import_files`` writes it."""
 
     key = models.CharField(max_length=32)
     number = models.PositiveIntegerField()

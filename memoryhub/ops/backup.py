@@ -31,7 +31,7 @@ from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
 from memoryhub.core import database_errors
 from memoryhub.core.database import is_postgres, store_path
 from memoryhub.core.database_errors import FileConnection, is_damage
-from memoryhub.core.drafts import draft_folder
+from memoryhub.core.disks import draft_folder
 from memoryhub.core.files import create_file
 
 SUFFIX, MIRROR_SUFFIX = ".db", ".journal.jsonl"

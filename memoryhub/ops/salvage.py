@@ -26,7 +26,7 @@ from memoryhub.audit import journal, verification
 from memoryhub.backends import schema
 from memoryhub.backends.sqlite.page_reader import SCHEMA_ROOT, Damaged, PageReader, Row, Value
 from memoryhub.backends.tables import INDEXES, JOURNAL_TABLE, MEMORY_TABLE
-from memoryhub.core.drafts import draft_folder
+from memoryhub.core.disks import draft_folder
 from memoryhub.ops import backup
 from memoryhub.ops.backup import BackupError
 

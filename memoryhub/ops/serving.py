@@ -26,7 +26,7 @@ from granian.server import Server
 from memoryhub.access.policy import system_actor
 from memoryhub.audit import clock, journal
 from memoryhub.backends import schema
-from memoryhub.core import database_errors, drafts
+from memoryhub.core import database_errors, disks
 from memoryhub.core.database import close_before_fork, write_transaction
 from memoryhub.maintenance import nodes
 
@@ -82,7 +82,7 @@ def prepare_store() -> Iterator[str]:
 
     Raise :class:`CannotServe` if the store cannot be served.
     """
-    if left := drafts.remove_abandoned():
+    if left := disks.remove_abandoned():
         yield f"Removed files that a killed process had left: {', '.join(map(str, left))}"
     if problems := schema.find_problems():
         _repair_schema(problems)

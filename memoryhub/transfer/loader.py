@@ -38,7 +38,7 @@ from memoryhub.memories.vectors import PreparedVectors, embedding_text
 from memoryhub.models import Fact, Memory, Session
 from memoryhub.security.secrets import CheckTooCostly
 from memoryhub.transfer import restore
-from memoryhub.transfer.reader import IdMap, ImportMark, ImportReader
+from memoryhub.transfer.import_files import IdMap, ImportMark, ImportReader
 from memoryhub.transfer.records import (
     NO_HISTORY,
     Conversation,

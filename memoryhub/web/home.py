@@ -17,7 +17,7 @@ from memoryhub.accounts.clearance import full_clearance, may_manage_people, requ
 from memoryhub.audit import journal, verification
 from memoryhub.capture.segments import BOUNDARY_FACTS
 from memoryhub.core.database import write_transaction
-from memoryhub.digests.services import failed_digests
+from memoryhub.digests import failed_digests
 from memoryhub.facts.queries import query_facts
 from memoryhub.injection.queries import decided_injections
 from memoryhub.memories.delete import Caps

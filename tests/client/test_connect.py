@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from memoryhub.client import Client, connect, connect_record
+from memoryhub.client import Client, config_files, connect
+from memoryhub.client.calls import AuthenticationFailed
 from memoryhub.client.config_files import GUIDELINE
-from memoryhub.client.errors import AuthenticationFailed
 from memoryhub.core import agent_hooks
 from memoryhub.core.agent_hooks import AGENTS, hooks_configuration, opencode_plugin
 from memoryhub.web.connect import snippets
@@ -551,7 +551,7 @@ class TestUndo:
         run("connect", "--yes")
         cursor.unlink()
         assert run("connect", "--undo", "--yes") == 0
-        assert connect_record.Record.load().paths() == []
+        assert config_files.Record.load().paths() == []
 
     def test_unreadable_record_is_reported(
         self, run: Run, home: Path, cursor: Path, capsys: pytest.CaptureFixture[str]

@@ -19,7 +19,7 @@ from django.db import OperationalError, connection, transaction
 
 from memoryhub.backends import vector_index
 from memoryhub.backends.tables import INDEXES
-from memoryhub.core import drafts
+from memoryhub.core import disks
 from memoryhub.core.database import execute
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ def scrub_erased() -> None:
             cursor.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
         record = _read_record()  # with the write lock: an erase that begins later changes the record
     transaction.on_commit(vector_index.overwrite_deleted, robust=True)
-    transaction.on_commit(drafts.remove_abandoned, robust=True)
+    transaction.on_commit(disks.remove_abandoned, robust=True)
     transaction.on_commit(partial(_vacuum, record))
 
 

@@ -16,7 +16,7 @@ from django.db import connection
 from memoryhub.backends.sqlite import schema
 from memoryhub.backends.tables import INDEXES, MEMORY_TABLE, REINDEX_TABLE, TEXT_COLUMNS
 from memoryhub.core.database import fetch_all, fetch_one
-from memoryhub.core.drafts import draft_folder
+from memoryhub.core.disks import draft_folder
 
 
 def find_unsound_indexes() -> list[str]:

@@ -13,10 +13,10 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
+from memoryhub import digests
 from memoryhub.access.policy import Sensitivity
 from memoryhub.accounts.clearance import may_view_level
-from memoryhub.digests import services
-from memoryhub.digests.messages import DeliveryFailed, collect_content
+from memoryhub.digests import DeliveryFailed, collect_content
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import Digest
 from memoryhub.models.account import CHANNELS, PERIODS
@@ -73,7 +73,7 @@ def digest_list(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _render_list(request, DigestForm(user))
     form, hub = DigestForm(user, request.POST), request.build_absolute_uri("/").rstrip("/")
-    digest = form.submit(lambda: services.create_digest(user, **form.values(), hub=hub))
+    digest = form.submit(lambda: digests.create_digest(user, **form.values(), hub=hub))
     if digest is None:
         return _render_list(request, form, 422)
     if digest.channel == Digest.WEBHOOK:
@@ -91,7 +91,7 @@ def digest_page(request: HttpRequest, uid: str) -> HttpResponse:
         initial = {name: getattr(digest, name) for name in names}
         return _render_digest(request, digest, DigestForm(user, digest=digest, initial=initial))
     form = DigestForm(user, request.POST, digest)
-    if form.submit(lambda: services.change_digest(user, uid, **form.values())) is None:
+    if form.submit(lambda: digests.change_digest(user, uid, **form.values())) is None:
         return _render_digest(request, digest, form, 422)
     messages.success(request, "Digest saved.")
     return redirect("digest", uid)
@@ -102,7 +102,7 @@ def digest_test(request: HttpRequest, uid: str) -> HttpResponse:
     """Send the preview now."""
     _find(request, uid)
     try:
-        services.send_test(signed_in_user(request), uid)
+        digests.send_test(signed_in_user(request), uid)
     except (DeliveryFailed, StoreError) as error:
         messages.error(request, f"The test was not sent: {error}.")
     else:
@@ -116,7 +116,7 @@ def digest_secret(request: HttpRequest, uid: str) -> HttpResponse:
     user = signed_in_user(request)
     _find(request, uid)
     try:
-        digest = services.replace_secret(user, uid)
+        digest = digests.replace_secret(user, uid)
     except StoreError as error:
         messages.error(request, f"The secret was not replaced: {error.message}.")
         return redirect("digest", uid)
@@ -127,13 +127,13 @@ def digest_secret(request: HttpRequest, uid: str) -> HttpResponse:
 def digest_delete(request: HttpRequest, uid: str) -> HttpResponse:
     """Delete a digest, with a message that can create it again."""
     digest = _find(request, uid)
-    services.delete_digest(signed_in_user(request), uid)
+    digests.delete_digest(signed_in_user(request), uid)
     show_success(request, "you/digests.html#undo", {"digest": digest})
     return redirect("digests")
 
 
 def _find(request: HttpRequest, uid: str) -> Digest:
-    return services.get_digest(signed_in_user(request), uid)
+    return digests.get_digest(signed_in_user(request), uid)
 
 
 def _render_list(
@@ -142,7 +142,7 @@ def _render_list(
     """Render the list. ``shown``: a webhook whose secret the page shows."""
     user = signed_in_user(request)
     context = {
-        "digests": services.list_digests(user),
+        "digests": digests.list_digests(user),
         "form": form,
         "shown": shown,
         "sends_mail": bool(settings.EMAIL_HOST),
