@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from memoryhub.core.rule_files import PatternFile, Regex, RuleSchema, Words, load_rule_file
 from memoryhub.security.secrets.assignments import HEX, UUID
-from memoryhub.security.secrets.checks import CHECKS, Check, has_variety, units_of_check
+from memoryhub.security.secrets.checks import CHECKS, Check, Cost, cost_of, has_variety
 
 RULES = Path(__file__).with_name("rules")
 # The order decides the kind of a secret that several rules find.
@@ -82,8 +82,8 @@ class SecretRule(RuleSchema):
     standalone: bool = False
 
     @cached_property
-    def check_units(self) -> int:
-        return units_of_check(self.check)
+    def check_cost(self) -> Cost:
+        return cost_of(self.check)
 
     @cached_property
     def value_group(self) -> int:
