@@ -28,7 +28,6 @@ from memoryhub.transfer.values import (
     ReadNotes,
     days_between,
     load_field_rules,
-    make_journal_row,
     make_revision,
     short_id,
 )
@@ -108,8 +107,7 @@ def _read_provenance(
     memory_id, source = short_id(fields.text("memory_id")), fields.text("source")
     actor = f"memory-mcp:{source}" if source else "memory-mcp"
     level = Sensitivity.PUBLIC if has_memory else Sensitivity.SECRET
-    yield make_journal_row(
-        fields,
+    yield fields.journal_row(
         actor=actor,
         memory_id=memory_id,
         project=options.project,
