@@ -26,7 +26,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
 from memoryhub.core.dates import start_of_day
-from memoryhub.memories.secret_check import SECRET_BLOCKED
+from memoryhub.memories.schemas import SECRET_BLOCKED
 from memoryhub.models import Event, FileLink, Injection, JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import calendar

@@ -23,7 +23,7 @@ from memoryhub.accounts import actor_names
 from memoryhub.accounts.actor_names import MAX_AGENTS, visible_tokens
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.injection.queries import InjectionReport, load_reports
-from memoryhub.memories.secret_check import SECRET_BLOCKED
+from memoryhub.memories.schemas import SECRET_BLOCKED
 from memoryhub.models import Event, Injection, JournalEntry, Memory
 from memoryhub.stats.timeline import sessions_with_counts
 from memoryhub.web.base.caching import cached_until_change

@@ -29,8 +29,8 @@ from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory, Profile
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.security.prompt_injection import Finding, inspect_fields
-from memoryhub.stats import review_items
-from memoryhub.stats.review_items import Reviewer
+from memoryhub.stats import counts
+from memoryhub.stats.counts import Reviewer
 from memoryhub.web.base import markdown
 from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField, parse_aware_datetime
@@ -60,7 +60,7 @@ from memoryhub.web.facts.contradictions import contradiction_cards
 from memoryhub.web.memories import bulk_actions, queries
 from memoryhub.web.memories.queries import live_memories
 
-NEW, UNSURE, FLAGGED, OUTDATED = review_items.REASONS
+NEW, UNSURE, FLAGGED, OUTDATED = counts.REASONS
 DUPLICATES = "alike"
 TITLES = {
     WAITING: "Waiting for approval",
@@ -140,7 +140,7 @@ def count_by_tab(request: HttpRequest, reader: Reviewer, project: str = "") -> d
         request,
         "review-tabs",
         clearance,
-        lambda: review_items.count_by_reason(live_memories(clearance, project), reader),
+        lambda: counts.count_by_reason(live_memories(clearance, project), reader),
         reader,
         project,
     )
@@ -448,7 +448,7 @@ def _waiting_context(request: HttpRequest, project: str, count: int) -> dict[str
 
 def _cards_context(request: HttpRequest, tab: str, project: str, count: int) -> dict[str, Any]:
     live = queries.live_memories(request_clearance(request), project)
-    found = review_items.select_queue(live, tab, current_reviewer(request))
+    found = counts.select_queue(live, tab, current_reviewer(request))
     places, numbers = numbered_page(request, range(count), PAGE_SIZE)
     uid = request.GET.get("at", "")
     first = _load_cards(request, found.filter(uid=uid)) if uid else []
@@ -502,7 +502,7 @@ def _next_card(request: HttpRequest) -> ReviewCard | None:
     tab, project = _parse_tab(request.POST.get("tab", "")), request.POST.get("project", "")
     shown = request.POST.getlist("card")[: 4 * PAGE_SIZE]
     live = queries.live_memories(request_clearance(request), project).exclude(uid__in=shown)
-    queue = review_items.select_queue(live, tab, current_reviewer(request))
+    queue = counts.select_queue(live, tab, current_reviewer(request))
     return next(iter(_load_cards(request, queue[:1])), None)
 
 
@@ -526,7 +526,7 @@ def _valid_filter(request: HttpRequest) -> ReviewFilter:
 
 
 def _parse_tab(name: str) -> str:
-    return name if name in review_items.REASONS else NEW
+    return name if name in counts.REASONS else NEW
 
 
 def _parse_undo(text: str) -> tuple[str, int, int]:
