@@ -240,9 +240,13 @@ def _live_memories(clearance: Clearance) -> MemoryQuerySet:
     return found
 
 
-def live_memories(clearance: Clearance) -> MemoryQuerySet:
-    """Return the live memories that are visible. Lazy. Builds its conditions once for each clearance."""
-    return _live_memories(clearance).all()
+def live_memories(clearance: Clearance, project: str = "") -> MemoryQuerySet:
+    """Return the visible live memories of one project or of all. Lazy.
+
+    Builds its conditions once for each clearance.
+    """
+    live = _live_memories(clearance)
+    return live.filter(project=project) if project else live.all()
 
 
 def currency_condition(now: datetime | None) -> Q:

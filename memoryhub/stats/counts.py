@@ -34,8 +34,8 @@ from memoryhub.memories.delete import (
     projects_with_cap,
 )
 from memoryhub.models import Embedding, Event, Fact, Label, Memory, Project, Session
-from memoryhub.models.querysets import MemoryQuerySet, unapproved_filter
-from memoryhub.stats import calendar
+from memoryhub.models.querysets import MemoryQuerySet, live_memories, unapproved_filter
+from memoryhub.stats import usage
 
 # In the order of the access index, so SQLite counts while it reads and sorts nothing.
 COUNTED_COLUMNS = ("sensitivity", "scope", "project", "type", "category")
@@ -57,7 +57,7 @@ class VisibleCounts:
     """
 
     facets: Mapping[tuple[str, ...], int]
-    days: calendar.DailyCounts
+    days: usage.DailyCounts
     sessions: int
     quotas: Mapping[Quota, int]
 
@@ -139,7 +139,7 @@ def _count_blocks(clearance: Clearance, now: datetime, blocks: list[Block]) -> d
     of_sessions = [number for kind, number in blocks if kind == change_log.SESSION]
     memories = Memory.objects.visible_to(clearance).live(now)
     for rows in _filter_blocks(memories, of_memories):
-        counts = calendar.count_created_by_day(rows, ("block", *COUNTED_COLUMNS, "owner", AUTHOR))
+        counts = usage.count_created_by_day(rows, ("block", *COUNTED_COLUMNS, "owner", AUTHOR))
         for (number, *facets, owner, author), day, kind, n in counts:
             block = change_log.MEMORY, number
             add(block, (_FACET, *facets), n)
@@ -205,7 +205,7 @@ def _group_by_facet(counted: Mapping[tuple[str, ...], int]) -> dict[str, dict[st
 
 def facets_and_days(
     clearance: Clearance, now: datetime | None = None
-) -> tuple[dict[str, dict[str, int]], calendar.DailyCounts]:
+) -> tuple[dict[str, dict[str, int]], usage.DailyCounts]:
     """Return the counts of each facet, and the memories created on each day by type."""
     found = load_visible_counts(clearance, now)
     return _group_by_facet(found.facets), found.days
@@ -266,7 +266,7 @@ def store_statistics(clearance: Clearance) -> dict[str, Any]:
 
 def statistics_days_and_caps(
     clearance: Clearance, **more: QuerySet[Any]
-) -> tuple[dict[str, Any], calendar.DailyCounts, Caps]:
+) -> tuple[dict[str, Any], usage.DailyCounts, Caps]:
     """Return :func:`store_statistics`, the memories created on each day by type, and the caps of projects.
 
     The statistics include the number of rows of ``more`` querysets.
@@ -317,7 +317,7 @@ def vector_statistics(clearance: Clearance) -> dict[str, Any]:
     except EmbeddingError:
         embedder = None  # the doctor and every search report the error
     model = embedder.name if embedder else ""
-    live = Memory.objects.visible_to(clearance).live()
+    live = live_memories(clearance)
     without = ~Exists(Embedding.objects.filter(model=model, memory=OuterRef("pk")))
     return {
         "embedding_model": model,

@@ -28,7 +28,7 @@ from memoryhub.facts import contradictions
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.stats.counts import ALL_REASONS, Reviewer, count_waiting
-from memoryhub.web.base.caching import cached_until_change
+from memoryhub.web.base.requests import cached_until_change
 
 CONTRADICTIONS = "contradictions"  # a list of the review queue
 WAITING = "waiting"  # another one: memories that wait for approval, hidden from everyone else
