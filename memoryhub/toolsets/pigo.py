@@ -20,7 +20,7 @@ from memoryhub.memories.versions import load_snapshot
 from memoryhub.search.fallback import SimilarMemory, search_earlier, search_with_fallback
 from memoryhub.toolsets import results
 from memoryhub.toolsets.base import IdArguments, ToolArguments, ToolOutcome, Toolset, unknown_arguments
-from memoryhub.transfer.formats.agents import TYPE_BY_CATEGORY
+from memoryhub.transfer.formats.pigo import TYPE_BY_CATEGORY
 
 DEFAULT_TOP_K = 5
 Category = Literal["profile", "preferences", "entities", "events", "cases", "patterns"]

@@ -1,4 +1,4 @@
-"""Import and export formats, a module for each family of programs."""
+"""Import and export formats, one module each."""
 
 from __future__ import annotations
 
@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from memoryhub.core.database import read_snapshot
 from memoryhub.transfer.export import ExportSelection
-from memoryhub.transfer.formats.agents import LetsGo, Mira, Pigo
-from memoryhub.transfer.formats.chat_exports import ChatGpt, Claude
-from memoryhub.transfer.formats.coding_agents import AgentMemory, ClaudeMem, Engram
+from memoryhub.transfer.formats.agentmemory import AgentMemory
+from memoryhub.transfer.formats.basic_memory import BasicMemory
+from memoryhub.transfer.formats.chatgpt import ChatGpt
+from memoryhub.transfer.formats.claude_export import Claude
+from memoryhub.transfer.formats.claude_mem import ClaudeMem
+from memoryhub.transfer.formats.engram import Engram
+from memoryhub.transfer.formats.hindsight import Hindsight
 from memoryhub.transfer.formats.hub import HubFormat
-from memoryhub.transfer.formats.markdown import BasicMemory, MarkdownFormat
-from memoryhub.transfer.formats.mcp_servers import KnowledgeGraph, McpMemoryService, MemoryMcp
-from memoryhub.transfer.formats.memory_services import Hindsight, Mem0, OpenMemory
+from memoryhub.transfer.formats.knowledge_graph import KnowledgeGraph
+from memoryhub.transfer.formats.letsgo import LetsGo
+from memoryhub.transfer.formats.markdown import MarkdownFormat
+from memoryhub.transfer.formats.mcp_memory_service import McpMemoryService
+from memoryhub.transfer.formats.mem0 import Mem0
+from memoryhub.transfer.formats.memory_mcp import MemoryMcp
+from memoryhub.transfer.formats.mira import Mira
+from memoryhub.transfer.formats.openmemory import OpenMemory
+from memoryhub.transfer.formats.pigo import Pigo
 from memoryhub.transfer.records import Format
 
 

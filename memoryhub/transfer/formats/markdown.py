@@ -1,15 +1,16 @@
-"""Notes in Markdown: the files of coding agents (CLAUDE.md) and the folders of basic-memory."""
+"""Markdown files of coding agents (``CLAUDE.md``, ``CLAUDE.local.md``).
+
+Each list item becomes a memory together with its nested lines; so does the other text of each section. The
+headings above become the subtitle, the nearest one the category.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import chain, groupby, islice, zip_longest
-from pathlib import Path, PurePosixPath
+from itertools import chain, groupby, zip_longest
+from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +19,14 @@ from markdown_it.token import Token
 
 from memoryhub.backends.statements import key_list
 from memoryhub.core.database import batched
-from memoryhub.core.front_matter import InvalidFrontMatter, parse_front_matter
-from memoryhub.core.text import collapse_whitespace, normalize_newlines
+from memoryhub.core.text import normalize_newlines
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.export import ExportSelection
-from memoryhub.transfer.files import member_names, open_member, select_members
 from memoryhub.transfer.records import (
     Format,
     InvalidItem,
     Item,
-    Problem,
     ReadOptions,
     Record,
     UnmappedField,
@@ -36,11 +34,9 @@ from memoryhub.transfer.records import (
     make_record,
     memory_draft,
 )
-from memoryhub.transfer.values import FieldReader, ReadNotes, foreign_id, load_field_rules
 
 if TYPE_CHECKING:
     from memoryhub.models import Memory
-
 
 MAX_BYTES = 5 * 1024 * 1024
 _PAGE_SIZE = 1000  # memories read at once
@@ -55,7 +51,7 @@ _MARKUP = re.compile(r"[*_`#]+")
 # Only blocks matter, and some texts take quadratic time to read what is inside them.
 _BLOCKS = MarkdownIt("commonmark").enable("table").disable("inline")
 # Types by words in the nearest heading.
-_HEADING_TYPES = {
+_TYPES = {
     "decision": MemoryType.DECISION,
     "preference": MemoryType.PREFERENCE,
     "style": MemoryType.PREFERENCE,
@@ -68,11 +64,7 @@ _HEADING_TYPES = {
 
 
 class MarkdownFormat(Format):
-    """Instructions in prose. They do not expire; those of ``CLAUDE.local.md`` are personal.
-
-    Each list item becomes a memory together with its nested lines; so does the other text of each section.
-    The headings above become the subtitle, the nearest one the category.
-    """
+    """Instructions in prose. They do not expire; those of ``CLAUDE.local.md`` are personal."""
 
     name = "markdown"
     label = "Markdown (CLAUDE.md)"
@@ -189,19 +181,23 @@ def _make_memory(
     place: str, content: str, headings: list[tuple[int, str]], scope: Scope, title: str = ""
 ) -> Record | InvalidItem:
     above = headings[:-1] if title else headings
-    path = " › ".join(heading for _, heading in above if heading)
+    path = " › ".join(words for _, words in above if words)
     nearest = headings[-1][1] if headings else ""
-    words = nearest.lower()
     values = {
         "content": content,
         "title": title[:500],
         "subtitle": path[:1000],
         "category": nearest[:100].strip() or "general",
-        "type": next((kind for word, kind in _HEADING_TYPES.items() if word in words), MemoryType.CONTEXT),
+        "type": _heading_type(nearest),
         "scope": scope,
         "ttl_days": None,
     }
     return make_record(place, MemoryDraft, values)
+
+
+def _heading_type(heading: str) -> MemoryType:
+    words = heading.lower()
+    return next((kind for word, kind in _TYPES.items() if word in words), MemoryType.CONTEXT)
 
 
 def _plain_heading(heading: str) -> str:
@@ -225,142 +221,3 @@ def _export_lines(selection: ExportSelection) -> Iterator[bytes]:
 def _to_list_item(memory: Memory) -> str:
     first, *rest = memory.content.strip().splitlines()
     return "\n".join([f"- {first}", *(f"  {line}" if line.strip() else "" for line in rest)]) + "\n"
-
-
-_BASIC_MEMORY = load_field_rules("basic-memory")
-MAX_NOTE_BYTES = 5 * 1024 * 1024
-_NOTE = re.compile(r"\.md$", re.I)
-_SAMPLE_NOTES = 20
-_NOTE_FIELDS = frozenset(
-    "title type permalink tags aliases created created_at date modified updated updated_at".split()
-)
-_NOTE_TYPES = {"note": MemoryType.GENERAL}
-_RELATION = re.compile(
-    r"^[ \t]*[-*+] (?P<kind>[^\[\]\n]{1,200}?) \[\[(?P<target>[^\[\]|\n]{1,500})(?:\|[^\]\n]*)?\]\]", re.M
-)
-_OBSERVATION = re.compile(r"^[ \t]*[-*+] \[[^\[\]\n]+\] .*$", re.M)
-_HASHTAG = re.compile(r"(?<!\S)#([\w/-]{1,100})")
-
-
-@dataclass(frozen=True)
-class _Note:
-    """A file of the folder or archive. ``changed`` is its modification time."""
-
-    name: str
-    raw: bytes | None  # None: too large
-    changed: datetime | None = None
-
-
-class BasicMemory(Format):
-    """A folder of notes with front matter, a zip archive of it, or one note.
-
-    The notes are the store; the program's SQLite file is an index of them.
-    """
-
-    name = "basic-memory"
-    label = "basic-memory (notes)"
-    extensions = (".zip", ".md")
-    hint = "A zip archive of ~/basic-memory, or of another project; the command takes the folder too."
-
-    def recognises(self, path: Path) -> bool:
-        with suppress(UnreadableFile, OSError):
-            return any(map(_has_permalink, islice(_notes(path), _SAMPLE_NOTES)))
-        return False
-
-    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
-        notes = ReadNotes()
-        relations: list[Item] = []
-        for note in _notes(path):
-            item, found = _read_note(note, notes, PurePosixPath(options.name or path.name).name)
-            yield item
-            relations += found
-        yield from relations
-        yield from notes.items()
-
-
-def _notes(path: Path) -> Iterator[_Note]:
-    """Yield the notes in order, without hidden folders and symbolic links. Raise :class:`UnreadableFile`."""
-    if path.is_dir():
-        for file in sorted(path.rglob("*.md")):
-            name = file.relative_to(path).as_posix()
-            if not _is_hidden(name) and file.is_file() and not file.is_symlink():
-                yield _read_note_file(file, name)
-    elif member_names(path):
-        for name in select_members(path, _NOTE):
-            if not _is_hidden(name):
-                with open_member(path, name) as stream:
-                    raw = stream.read(MAX_NOTE_BYTES + 1)
-                yield _Note(name, raw if len(raw) <= MAX_NOTE_BYTES else None)
-    else:
-        yield _read_note_file(path, "")
-
-
-def _is_hidden(name: str) -> bool:
-    return any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts)
-
-
-def _read_note_file(path: Path, name: str) -> _Note:
-    try:
-        about = path.stat()
-        changed = datetime.fromtimestamp(about.st_mtime, UTC)
-        return _Note(name, path.read_bytes() if about.st_size <= MAX_NOTE_BYTES else None, changed)
-    except OSError as error:
-        raise UnreadableFile(f"{path.name}: cannot be read: {error.strerror or error}") from None
-
-
-def _has_permalink(note: _Note) -> bool:
-    try:
-        values, _ = parse_front_matter((note.raw or b"").decode("utf-8-sig"))
-    except (InvalidFrontMatter, UnicodeDecodeError):
-        return False
-    return "permalink" in values and "title" in values
-
-
-def _read_note(note: _Note, notes: ReadNotes, file: str) -> tuple[Item, list[Item]]:
-    """Return the memory of a note, and its relations as facts."""
-    place = note.name or file
-    if note.raw is None:
-        return InvalidItem(place, [Problem("", f"is larger than {MAX_NOTE_BYTES // 1024**2} MiB")]), []
-    try:
-        values, body = parse_front_matter(note.raw.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        return InvalidItem(place, [Problem("", "is not UTF-8 text")]), []
-    except InvalidFrontMatter as error:
-        return InvalidItem(place, [Problem("", str(error))]), []
-    fields = FieldReader({**values, "title": values.get("title") or PurePosixPath(place).stem}, notes, place)
-    fields.note_unknown(_NOTE_FIELDS)
-    uid = foreign_id(BasicMemory.name, fields.text("permalink") or note.name)
-    record = _make_note_memory(fields, body, uid, note)
-    if isinstance(record, InvalidItem):
-        return record, []
-    return record, [
-        _make_relation(f", relation {number}", fields, uid, match)
-        for number, match in enumerate(_RELATION.finditer(body), start=1)
-    ]
-
-
-def _make_relation(part: str, fields: FieldReader, uid: str, match: re.Match[str]) -> Item:
-    triple = {
-        "subject": collapse_whitespace(fields.text("title"))[:500],
-        "predicate": collapse_whitespace(match["kind"].replace("_", " ")),
-        "object": collapse_whitespace(match["target"]),
-    }
-    fact_id = foreign_id(BasicMemory.name, "/".join((uid, triple["predicate"], triple["object"])))
-    return fields.fact({}, part=part, uid=fact_id, memory_id=uid, **triple)
-
-
-def _make_note_memory(fields: FieldReader, body: str, uid: str, note: _Note) -> Item:
-    kind, unknown = fields.memory_type("type", _NOTE_TYPES)
-    observed = [tag for line in _OBSERVATION.findall(body) for tag in _HASHTAG.findall(line)]
-    folder = PurePosixPath(note.name).parent.name
-    changed = fields.past_moment("modified", "updated", "updated_at") or note.changed
-    return fields.memory(
-        _BASIC_MEMORY["note"],
-        uid=uid,
-        content=body.strip("\n"),
-        type=kind,
-        tags=list(dict.fromkeys([*fields.words("tags"), *observed, *unknown])),
-        category=folder[:100] or "general",
-        created_at=fields.past_moment("created", "created_at", "date") or changed,
-        updated_at=changed,
-    )

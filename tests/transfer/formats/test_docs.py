@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memoryhub.transfer import files, foreign_sqlite
-from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS, mcp_servers
+from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS, knowledge_graph
 
 PAGE = Path(__file__).parents[3].joinpath("docs", "import-export.md").read_text("utf-8")
 FOREIGN = sorted(FORMATS.keys() - {OWN_FORMAT, "markdown"})
@@ -36,6 +36,6 @@ def test_page_states_which_formats_can_be_written(name: str) -> None:
 def test_numbers_match_the_code() -> None:
     assert f"a value may have {foreign_sqlite.MAX_VALUE_BYTES // 1024**2} MiB" in " ".join(PAGE.split())
     assert f"unpack to {files._MAX_RATIO} times their size" in PAGE
-    assert f"over {mcp_servers._MAX_NAME_CHARS} characters" in PAGE
-    assert mcp_servers._MAX_ENTITIES == 10
+    assert f"over {knowledge_graph._MAX_NAME_CHARS} characters" in PAGE
+    assert knowledge_graph._MAX_ENTITIES == 10
     assert "first ten" in PAGE

@@ -16,7 +16,7 @@ from memoryhub.models import Memory
 from memoryhub.toolsets import pigo as pigo_toolset
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, WRITERS, detect_format
-from memoryhub.transfer.formats.agents import TYPE_BY_CATEGORY
+from memoryhub.transfer.formats import pigo as pigo_format
 from tests.cases import each
 from tests.transfer.formats.foreign import Read, lines_file
 
@@ -57,7 +57,7 @@ def test_layers_category_and_use_are_imported(tmp_path: Path) -> None:
 
 
 def test_every_category_of_the_toolset_has_a_type() -> None:
-    assert TYPE_BY_CATEGORY.keys() == set(get_args(pigo_toolset.Category))
+    assert pigo_format.TYPE_BY_CATEGORY.keys() == set(get_args(pigo_toolset.Category))
 
 
 def test_unset_go_time_is_empty(tmp_path: Path) -> None:
