@@ -7,7 +7,6 @@ folder, lets ``--undo`` remove exactly that.
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import os
 import shutil
@@ -39,11 +38,11 @@ from memoryhub.client.config_files import (
     read_text,
     remove_guideline,
 )
-from memoryhub.client.environment import confirm, make_safe
+from memoryhub.client.environment import confirm, make_safe, print_diff
 from memoryhub.core import agent_hooks
 from memoryhub.core.agent_hooks import AGENTS, hook_path, hooks_configuration, opencode_plugin
-from memoryhub.web.connect import snippets
-from memoryhub.web.connect.snippets import HubConnection
+from memoryhub.web import connect_snippets
+from memoryhub.web.connect_snippets import HubConnection
 
 _GUIDELINE = "guideline"
 _PLUGIN = "plugin"
@@ -126,7 +125,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     keys = [agent.key for agent in known_agents()]
     parser.add_argument("--agent", action="append", choices=keys, help="only this agent; repeatable")
     parser.add_argument(
-        "--toolset", choices=list(snippets.TOOLSETS), default="letsgo", help="default: letsgo"
+        "--toolset", choices=list(connect_snippets.TOOLSETS), default="letsgo", help="default: letsgo"
     )
     parser.add_argument(
         "--status-line",
@@ -210,7 +209,7 @@ def _handle(
         if change.before == change.after:
             print(f"{title}: {path} needs no change.")
         else:
-            _show(change)
+            print_diff(change.before, change.after, change.path)
         if options.dry_run:
             return "connected"
         if change.before != change.after and not confirm(f"Change {path}?", options.yes):
@@ -305,7 +304,7 @@ def _plan_removal(record: Record, path: Path) -> Change:
 
 
 def _snippet_text(key: str, hub: HubConnection) -> str:
-    return next(one.text for one in snippets.client_snippets(hub) if one.key == key)
+    return next(one.text for one in connect_snippets.client_snippets(hub) if one.key == key)
 
 
 def _check_no_other_hooks(text: str, wanted: list[Entry], path: str = agent_hooks.HOOK_PATH) -> None:
@@ -328,17 +327,6 @@ def _has_plugin(agent: Agent) -> bool:
         return False
     names = enabled if isinstance(enabled, dict) else {}
     return any(name.partition("@")[0] == "memoryhub" and on for name, on in names.items())
-
-
-def _show(change: Change) -> None:
-    lines = difflib.unified_diff(
-        (change.before or "").splitlines(),
-        (change.after or "").splitlines(),
-        "/dev/null" if change.before is None else str(change.path),
-        "/dev/null" if change.after is None else str(change.path),
-        lineterm="",
-    )
-    print("\n".join(make_safe(line) for line in lines))
 
 
 def _send_test_event(server: str, token: str) -> None:

@@ -16,7 +16,7 @@ from memoryhub import memories
 from memoryhub.audit import verification
 from memoryhub.backends import schema
 from memoryhub.backends.sqlite.page_reader import PageReader
-from memoryhub.core import database_errors
+from memoryhub.core import database
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.models import Fact, Memory
@@ -269,7 +269,7 @@ def test_doctor_rebuilds_an_index_with_a_damaged_page(store, name):
     assert schema.find_problems(deep=True) == []
     assert Memory.objects.search("memory").count() == COUNT
     assert verification.compare_mirror().in_step
-    assert not database_errors.is_damage_recorded()
+    assert not database.is_damage_recorded()
 
 
 @pytest.mark.parametrize("name", ["memory_updated", "memoryhub_trigram_data"])
