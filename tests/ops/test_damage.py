@@ -6,11 +6,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from memoryhub import memories
 from memoryhub.core import database
+from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.ops.doctor import Status
-from tests.api.conftest import Agent, agent, is_problem, stored  # noqa: F401 a fixture
+from tests.api.conftest import Agent, agent, is_problem  # noqa: F401 a fixture
 from tests.commands.conftest import home, own_store  # noqa: F401 fixtures
-from tests.commands.examining import named
+from tests.commands.examining import WRITER, named
 from tests.ops.damaging import copy_page, damage_statement, leaf_pages, overwrite_pages, root_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -18,12 +20,16 @@ READS = ["/memories", "/search?query=zebra", "/stats", "/timeline"]
 PAGES = ["/", "/memories/", "/memories/?q=zebra", "/trash/", "/stats/", "/admin/memoryhub/memory/"]
 
 
+def store_zebras() -> None:
+    """Store memories on more pages than a test damages."""
+    memories.create_memories([MemoryDraft(content=f"zebra {n} " + "grass " * 300) for n in range(30)], WRITER)
+
+
 @pytest.fixture
 def damaged(own_store, agent):  # noqa: F811
     """An agent that may do everything, and a store with a damaged page in its table of memories."""
     bot = agent()
-    for n in range(30):
-        stored(bot, content=f"zebra {n} " + "grass " * 300)
+    store_zebras()
     User.objects.create_superuser("grace", password="x")
     overwrite_pages(own_store, *leaf_pages(own_store, "memoryhub_memory")[5:])
     return bot
@@ -121,8 +127,7 @@ def unexpected(monkeypatch):
 def misdirected(own_store, agent, unexpected):  # noqa: F811
     """A store in which the content of one page was written to another one, too."""
     bot = agent()
-    for n in range(30):
-        stored(bot, content=f"zebra {n} " + "grass " * 300)
+    store_zebras()
     User.objects.create_superuser("grace", password="x")
     first, second = leaf_pages(own_store, "memoryhub_memory")[:2]
     copy_page(own_store, first, second)
