@@ -16,7 +16,7 @@ _CAPABILITY_OBJECTS = {
     "memory.store": "memoryhub.injection.store:STORE",
     "memory.memorability": "memoryhub.capture.classification",
     "memory.boundaries": "memoryhub.capture.segments",
-    "memory.temporal": "memoryhub.memories.temporal",
+    "memory.temporal": "memoryhub.memories.evidence",
     "memory.consolidation": "memoryhub.maintenance.operations.consolidate",
     "memory.compression": "memoryhub.maintenance.operations.compress",
 }

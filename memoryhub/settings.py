@@ -113,7 +113,7 @@ TEMPLATES = [
             "builtins": ["template_partials.templatetags.partials"],
             "libraries": {
                 "hub": "memoryhub.web.templatetags.hub",
-                "list_cells": "memoryhub.admin.list_cells",
+                "list_cells": "memoryhub.admin.lists",
                 "pages": "memoryhub.web.templatetags.pages",
             },
             "context_processors": [

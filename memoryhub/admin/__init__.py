@@ -6,7 +6,7 @@ name. Widgets, logs and confirmation pages reveal nothing hidden.
 
 from django.contrib import admin
 
-from memoryhub.admin import activity, facts, memories, people, tokens
+from memoryhub.admin import activity, facts, memories, tokens
 
 __all__ = ["activity", "facts", "memories", "people", "tokens"]
 

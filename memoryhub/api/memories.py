@@ -37,9 +37,9 @@ from memoryhub.http.problems import (
     to_problem,
 )
 from memoryhub.memories import serializers, versions
+from memoryhub.memories.evidence import count_accesses_and_promote
 from memoryhub.memories.filters import MemoryFilter, Order
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
-from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.visible_rows import count_rows

@@ -41,8 +41,8 @@ from memoryhub.client.config_files import (
 from memoryhub.client.environment import confirm, make_safe, print_diff
 from memoryhub.core import agent_hooks
 from memoryhub.core.agent_hooks import AGENTS, hook_path, hooks_configuration, opencode_plugin
-from memoryhub.web.connect import snippets
-from memoryhub.web.connect.snippets import HubConnection
+from memoryhub.web import connect_snippets
+from memoryhub.web.connect_snippets import HubConnection
 
 _GUIDELINE = "guideline"
 _PLUGIN = "plugin"
@@ -125,7 +125,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     keys = [agent.key for agent in known_agents()]
     parser.add_argument("--agent", action="append", choices=keys, help="only this agent; repeatable")
     parser.add_argument(
-        "--toolset", choices=list(snippets.TOOLSETS), default="letsgo", help="default: letsgo"
+        "--toolset", choices=list(connect_snippets.TOOLSETS), default="letsgo", help="default: letsgo"
     )
     parser.add_argument(
         "--status-line",
@@ -304,7 +304,7 @@ def _plan_removal(record: Record, path: Path) -> Change:
 
 
 def _snippet_text(key: str, hub: HubConnection) -> str:
-    return next(one.text for one in snippets.client_snippets(hub) if one.key == key)
+    return next(one.text for one in connect_snippets.client_snippets(hub) if one.key == key)
 
 
 def _check_no_other_hooks(text: str, wanted: list[Entry], path: str = agent_hooks.HOOK_PATH) -> None:

@@ -49,8 +49,7 @@ from memoryhub.maintenance.operations.base import Operation, Step
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.models import Digest, Fact, Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.stats.counts import EXPIRING_DAYS
-from memoryhub.stats.review_items import FLAGGED, Reviewer, reason_condition
+from memoryhub.stats.counts import EXPIRING_DAYS, FLAGGED, Reviewer, reason_condition
 
 logger = logging.getLogger(__name__)
 DIGESTS_ACTOR = system_actor("digests")

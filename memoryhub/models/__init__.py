@@ -10,23 +10,32 @@ from memoryhub.models.account import (
     Profile,
     SavedSearch,
 )
-from memoryhub.models.check import CheckedMemory, MemoryCheck
-from memoryhub.models.fact import Fact
 from memoryhub.models.journal import ClockState, JournalEntry
 from memoryhub.models.memory import (
     AbsenceSpan,
+    CheckedMemory,
     CodeReference,
     Embedding,
     Entity,
     Evidence,
+    Fact,
     FileLink,
     Label,
     Memory,
+    MemoryCheck,
     MemoryText,
     MemoryTrigram,
     Revision,
 )
-from memoryhub.models.project import EventCount, Project, ProjectIdentity, ProjectMove
+from memoryhub.models.project import (
+    Event,
+    EventCount,
+    Injection,
+    Project,
+    ProjectIdentity,
+    ProjectMove,
+    Session,
+)
 from memoryhub.models.run import (
     Extraction,
     Lease,
@@ -36,4 +45,3 @@ from memoryhub.models.run import (
     ServerProcess,
     UploadPart,
 )
-from memoryhub.models.session import Event, Injection, Session

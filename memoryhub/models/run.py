@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from memoryhub.core.vocabulary import Scope
-from memoryhub.models.fields import name_field, sensitivity_field, uid_field
+from memoryhub.models.querysets import name_field, sensitivity_field, uid_field
 
 
 class MaintenanceRun(models.Model):

@@ -26,15 +26,16 @@ from memoryhub.memories import TooCostlyToCheck
 from memoryhub.memories.create import CHUNK_CHARACTERS, CHUNK_SIZE
 from memoryhub.memories.errors import NotFound, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.schemas import FactDraft, MemoryDraft
-from memoryhub.memories.secret_check import (
+from memoryhub.memories.rows import PreparedVectors, embedding_text
+from memoryhub.memories.schemas import (
     HISTORY_TEXT_FIELDS,
     MEMORY_FIELDS,
+    FactDraft,
+    MemoryDraft,
     find_refusal,
     join_texts,
     refusal_change,
 )
-from memoryhub.memories.vectors import PreparedVectors, embedding_text
 from memoryhub.models import Fact, Memory, Session
 from memoryhub.security.secrets import CheckTooCostly
 from memoryhub.transfer import restore

@@ -17,8 +17,8 @@ from memoryhub.client.calls import AuthenticationFailed
 from memoryhub.client.config_files import GUIDELINE
 from memoryhub.core import agent_hooks
 from memoryhub.core.agent_hooks import AGENTS, hooks_configuration, opencode_plugin
-from memoryhub.web.connect import snippets
-from memoryhub.web.connect.snippets import HubConnection
+from memoryhub.web import connect_snippets
+from memoryhub.web.connect_snippets import HubConnection
 
 Run = Callable[..., int]
 Keyring = dict[tuple[str, str], str]
@@ -37,7 +37,7 @@ TITLES = {"codex": "Codex CLI", "cursor": "Cursor", "vscode": "VS Code", "gemini
 
 
 def snippet(key: str, hub: HubConnection = HUB) -> str:
-    return next(one.text for one in snippets.client_snippets(hub) if one.key == key)
+    return next(one.text for one in connect_snippets.client_snippets(hub) if one.key == key)
 
 
 def parse(path: Path) -> object:

@@ -17,8 +17,7 @@ from memoryhub.audit import verification
 from memoryhub.core.text import CJK
 from memoryhub.core.vocabulary import CONCEPTS, SCOPES, TYPES, TrashReason
 from memoryhub.facts import services
-from memoryhub.memories.schemas import MemoryDraft
-from memoryhub.memories.secret_check import SECRET_BLOCKED
+from memoryhub.memories.schemas import SECRET_BLOCKED, MemoryDraft
 from memoryhub.models import (
     Entity,
     Event,

@@ -24,8 +24,8 @@ from memoryhub.capture.projects import configure_project
 from memoryhub.core.text import format_count
 from memoryhub.management import INTERRUPTED, StoreCommand, operator, short_name, shown
 from memoryhub.memories.delete import load_caps
+from memoryhub.memories.rows import local_settings
 from memoryhub.memories.schemas import TtlDays
-from memoryhub.memories.vectors import local_settings
 from memoryhub.models import Memory
 from memoryhub.transfer.files import STDIN
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, Format, detect_format
