@@ -38,9 +38,7 @@ def contents() -> set[str]:
 def store(own_store) -> Path:  # noqa: F811
     """A store with memories of all lengths, a fact and an erased memory."""
     drafts = [
-        MemoryDraft(
-            content=f"memory {n} " + "long words " * (n * 40), tags=[f"tag{n}"], importance=n / COUNT
-        )
+        MemoryDraft(content=f"memory {n} " + "long words " * (n * 40), tags=[f"tag{n}"], importance=n / COUNT)
         for n in range(COUNT)
     ]
     memories.create_memories(drafts, WRITER)
