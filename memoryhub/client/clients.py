@@ -281,7 +281,7 @@ class _Methods:
 
     @_request_method
     def export(self, **filters: Unpack[Filters]) -> Call[list[dict[str, Any]]]:
-        """Return the lines of an export: memories, their replacements, and the first and the last line."""
+        """Return the lines of an export: whole memories, and their replacements."""
         return Call("GET", "/export", list[dict[str, Any]], filters)
 
     @_list_method

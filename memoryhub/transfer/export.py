@@ -83,14 +83,17 @@ class ExportSelection:
     def lines(self) -> Generator[bytes]:
         """Yield the JSON lines, loading a thousand memories at a time.
 
-        The last line has the number of those after the header, so that an import notices missing ones. It is
-        of the header's kind, because older releases ignore further headers but refuse unknown kinds.
+        With history, the first line is a header. The last one has the number of lines between them, so that
+        an import notices missing ones. It is of the header's kind: older releases ignore further headers.
         """
+        if not self.whole:
+            yield from self._memory_lines()
+            yield from self._replacement_lines()
+            return
         header = {"kind": "memoryhub", "version": VERSION}
-        about = self._about_history() if self.whole else {}
-        yield to_line({**header, **about, "has_end": True})
+        yield to_line({**header, **self._about_history(), "has_end": True})
         count = 0
-        for line in self._all_lines() if self.whole else self._present_lines():
+        for line in self._all_lines():
             count += 1
             yield line
         yield to_line({**header, "lines": count})
@@ -101,10 +104,6 @@ class ExportSelection:
             "levels": sorted(self.actor.clearance.levels_in_any_project()),
             "whole": self.everything,  # a file without omissions, which can restore the store
         }
-
-    def _present_lines(self) -> Iterator[bytes]:
-        yield from self._memory_lines()
-        yield from self._replacement_lines()
 
     def _all_lines(self) -> Iterator[bytes]:
         if self.everything:

@@ -40,7 +40,7 @@ class _Line(BaseModel):
 
 
 class Header(_Line):
-    """The first line of an export, and with ``lines`` the last one: the number of lines between them.
+    """The first line of an export with history, and with ``lines`` the last one: the number of lines between.
 
     ``has_end``: such a last line follows. Exports of older releases have none.
     """

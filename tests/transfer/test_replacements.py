@@ -29,7 +29,7 @@ def pair() -> tuple[Memory, Memory]:
 def test_an_export_of_memories_has_a_line_for_each_replacement(pair: tuple[Memory, Memory]) -> None:
     old, new = pair
     lines = out(whole=False)
-    assert lines[-2] == {"kind": "replacement", "memory_id": old.uid, "by": new.uid}
+    assert lines[-1] == {"kind": "replacement", "memory_id": old.uid, "by": new.uid}
     assert not any("superseded_by" in line for line in lines)
 
 

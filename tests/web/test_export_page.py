@@ -20,16 +20,12 @@ def exported(client: Client, **query: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in response.getvalue().splitlines()]
 
 
-def exported_memories(client: Client) -> list[dict[str, Any]]:
-    return [line for line in exported(client) if line["kind"] == "memory"]
-
-
 def test_export_contains_only_rows_that_the_person_sees(four_levels: Any, sign_in: Any) -> None:
     client = sign_in("view_private")
-    assert [line["sensitivity"] for line in exported_memories(client)] == ["public"]
+    assert [line["sensitivity"] for line in exported(client)] == ["public"]
     assert "1 private" in main(client.get("/transfer/")).words
     client.post("/switch/", {"level": "private", "on": "1", "next": "/"})
-    assert [line["sensitivity"] for line in exported_memories(client)] == ["public", "private"]
+    assert [line["sensitivity"] for line in exported(client)] == ["public", "private"]
     shown = main(client.get("/transfer/")).words
     assert "2 memories" in shown
     assert "secret" not in shown
@@ -37,7 +33,7 @@ def test_export_contains_only_rows_that_the_person_sees(four_levels: Any, sign_i
 
 
 def test_an_exported_secret_is_journaled(four_levels: Any, insider: Client) -> None:
-    assert len(exported_memories(insider)) == 3
+    assert len(exported(insider)) == 3
     row = JournalEntry.objects.get(operation="export")
     secret = Memory.objects.get(sensitivity="secret")
     assert (row.actor, row.detail) == ("user:ada", {"secret": 1, "ids": [secret.uid]})
