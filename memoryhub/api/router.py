@@ -16,11 +16,7 @@ from ninja.operation import Operation
 
 import memoryhub
 from memoryhub.api import (
-    backfill,
-    checks,
-    duplicates,
     events,
-    extraction,
     health,
     injection,
     maintenance,
@@ -79,13 +75,12 @@ api = Api(
 for router in (
     injection.router,  # before memories, whose path /memories/{id} would match too
     memories.router,
-    duplicates.router,
+    memories.related_router,
     search.router,
-    extraction.router,
+    events.extraction_router,
     records.router,
     events.router,
-    backfill.router,
-    checks.router,
+    injection.checks_router,
     projects.router,
     tools.router,
     maintenance.router,

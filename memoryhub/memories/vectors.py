@@ -14,9 +14,8 @@ from typing import Any
 from django.db.models import Exists, OuterRef
 
 from memoryhub import embeddings
-from memoryhub.backends import bulk
+from memoryhub.backends import EMBEDDED_COLUMNS, bulk
 from memoryhub.backends.change_log import STORED_TYPE
-from memoryhub.backends.tables import EMBEDDED_COLUMNS
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors, provider
 from memoryhub.embeddings.base import EmbeddingSettings

@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from memoryhub.access.filters import level_filter, memory_filter, owner_filter, project_filter, waiting_filter
 from memoryhub.access.policy import LEVELS, WAITING_LEVELS, Clearance
+from memoryhub.backends import TEXT_COLUMNS
 from memoryhub.backends.fts_query import TRIGRAM_LENGTH, parse_query
 from memoryhub.backends.statements import (
     CurrentMoment,
@@ -26,7 +27,6 @@ from memoryhub.backends.statements import (
     trigram_expression,
     word_expression,
 )
-from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.dates import expiry_time
 
 DETAIL_RELATIONS = ("labels", "files", "entities")  # the list-valued fields of a memory

@@ -17,9 +17,9 @@ from django.views.decorators.http import require_safe
 from memoryhub.access import policy
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
+from memoryhub.backends import TEXT_COLUMNS
 from memoryhub.backends.fts_query import Query, parse_query
 from memoryhub.backends.statements import key_list
-from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.pagination import InvalidCursor, page_number
 from memoryhub.core.text import collapse_whitespace, without_title_prefix
 from memoryhub.memories.filters import MemoryFilter
