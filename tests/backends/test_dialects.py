@@ -31,7 +31,7 @@ from memoryhub.backends.postgres import rates, server
 from memoryhub.backends.statements import in_titles, match_any
 from memoryhub.backends.word_keys import matching_keys
 from memoryhub.core.text import stem, words
-from memoryhub.http import rate_limit
+from memoryhub.http import authentication
 from memoryhub.models import Memory
 from memoryhub.ops import checks
 from memoryhub.ops.doctor import Status, store
@@ -337,7 +337,7 @@ def test_nodes_share_the_limit_of_a_token(monkeypatch: pytest.MonkeyPatch) -> No
     taken = []
 
     def work() -> None:
-        buckets = rate_limit.TokenBuckets(shared_as="token")  # as in another process
+        buckets = authentication.TokenBuckets(shared_as="token")  # as in another process
         taken.extend(buckets.take("one", 0.001, 50) == 0 for _ in range(20))
         connection.close()
 
@@ -347,8 +347,8 @@ def test_nodes_share_the_limit_of_a_token(monkeypatch: pytest.MonkeyPatch) -> No
     for thread in threads:
         thread.join()
     assert sum(taken) == 50
-    assert 0 < rate_limit.TokenBuckets(shared_as="token").take("one", 0.001, 50) <= 1000
-    assert rate_limit.TokenBuckets(shared_as="token").take("other", 0.001, 50) == 0
+    assert 0 < authentication.TokenBuckets(shared_as="token").take("one", 0.001, 50) <= 1000
+    assert authentication.TokenBuckets(shared_as="token").take("other", 0.001, 50) == 0
 
 
 @only_postgres

@@ -29,7 +29,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from memoryhub.accounts import people, sign_in
 from memoryhub.accounts.permissions import user_role
-from memoryhub.http.rate_limit import count_started_sign_in
+from memoryhub.http.authentication import count_started_sign_in
 from memoryhub.memories.errors import StoreError
 from memoryhub.web.accounts.forms import LEVEL_LABELS, FirstPasswordForm
 
