@@ -1,8 +1,12 @@
-"""Accounts of people: the only writer of roles, levels, memberships and accounts. All changes are
-journaled.
+"""Accounts of people: the only writer of roles, levels, memberships, accounts and invitations.
 
-No one can grant more than they have: a role, level or account with more rights than one's own is
-refused. People confined to projects manage no one, because the list of people names other projects.
+All changes are journaled. No one can grant more than they have: a role, level or account with more rights
+than one's own is refused. People confined to projects manage no one, because the list of people names other
+projects.
+
+An invitation is a one-time link with which a new person sets a password or passkey. It contains Django's
+signed token, which depends on the password. A new unusable password therefore revokes all earlier links. The
+journal records who invited the person; the token itself is never stored.
 """
 
 from __future__ import annotations

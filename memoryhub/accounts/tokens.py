@@ -1,7 +1,8 @@
-"""Tokens of agents: the only module that writes them. All changes are journaled, use is not.
+"""Tokens of agents: the only module that writes them, and names of agents for people.
 
-A token is 256 random bits behind a prefix that secret scanners recognise. The store has only its
-SHA-256: a random secret needs no slower hash, and every request looks one up.
+All changes are journaled, use is not. A token is 256 random bits behind a prefix that secret scanners
+recognise. The store has only its SHA-256: a random secret needs no slower hash, and every request looks one
+up.
 """
 
 from __future__ import annotations

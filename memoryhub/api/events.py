@@ -1,4 +1,4 @@
-"""``/events`` and ``/hooks/claude-code``: lifecycle events of agent sessions."""
+"""``/events``, ``/hooks/claude-code``, ``/backfills`` and ``/extract``: what agents did and said."""
 
 from __future__ import annotations
 

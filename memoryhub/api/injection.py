@@ -1,4 +1,4 @@
-"""``/inject`` and ``/memories/prompt``: context for a prompt, and the most used memories as Markdown."""
+"""``/inject``, ``/memories/prompt`` and ``/checks``: context for prompts, and what they must bring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``/memories``: store, list, read, change, delete, restore, history."""
+"""``/memories``: store, list, read, change, delete, restore, history; related memories and duplicates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The journal: who changed what and when, in the transaction of the change, and the record of lost rows."""
+"""The journal: who changed what and when, in the transaction of the change, and its verification.
+
+The hash chain reveals a changed row, but not that the newest rows were cut off: the rest is still a valid
+chain. The mirror still contains those rows, so they are compared, and a mirror that is behind is repaired.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The SQL dialect of the database: full-text and vector indexes, triggers, bulk statements, lookups."""
+"""The SQL of both databases: full-text and vector indexes, triggers, bulk statements, lookups.
+
+This module has the names of tables and columns that both dialects share.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Classify observations, make their title, abstract and subtitle, and score their memorability. No Django."""
+"""Classify observations by their statements, make their texts, and score their memorability. No Django.
+
+Statements are sentences, comments that give a reason, and the relevant error line.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Parse a tool call into an observation: its kind, files, command and output. Pure.
 
 The tools of Claude Code and LetsGo are known by name. Unknown tools are parsed by common parameter names.
+Shell commands are parsed for the programs they run and the files that git commands name.
 :mod:`memoryhub.capture.ignored_paths` removes what belongs to ignored files. Paths are relative to the folder
 of the session.
 """

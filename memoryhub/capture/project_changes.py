@@ -1,4 +1,4 @@
-"""Rename, merge and split projects. Each is one transaction, one journal row, and one undo.
+"""Rename, merge and split projects: each moves rows in one transaction, one journal row, and one undo.
 
 They act on every row of a project, so the caller must see every project and level. No one sees more
 afterwards: a merge is refused while someone reads the target and not the source; a new project has the

@@ -1,4 +1,9 @@
-"""The settings of projects: mode, pause, ignored files and cap."""
+"""Projects: their identity, which decides where a session belongs, and their settings.
+
+A repository is identified by its remote and root commit instead of a folder's name. Clients name the
+repository, the hub never opens it. Access is decided by the token alone: identities of projects that are not
+open to the caller are treated as unknown, and a project that is not open is refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Summarise sessions: a summary at the end of a session and checkpoints on the way."""
+"""Summarise sessions: at their end, at checkpoints on the way, and in counts for the status line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Extract memories from a conversation, by the language model if possible, else by rules.
 
 If the model fails, nothing is lost: the rules read each part that the model cannot read, or for which it
-proposed an invalid candidate.
+proposed an invalid candidate. Conversations wait in a queue for the model and its worker.
 """
 
 from __future__ import annotations

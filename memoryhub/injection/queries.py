@@ -1,4 +1,10 @@
-"""Logged injections with the shown and withheld memories that the viewer can see."""
+"""Logged injections: the memories that the viewer can see, and whether they helped.
+
+A person decides that, or the later events of the session. A memory counts as used when the agent then touches
+one of its files, repeats its distinctive terms, or runs the command of its failure without that failure. What
+the agent knew before does not count. Events store only hashes of what the agent wrote. The counts of a memory
+include an injection only if each reader of the memory may see it: one of the same level and project.
+"""
 
 from __future__ import annotations
 

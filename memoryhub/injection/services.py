@@ -1,6 +1,7 @@
 """Inject context: select the few memories that matter, render them as a block, and log the result.
 
-An injection is on time or empty, and never raises (docs/moments.md).
+An injection is on time or empty, and never raises (docs/moments.md). :class:`MemoryStore` is the capability
+``memory.store``: injection and the rest of the memory store for Python code in the same process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The queue of maintenance runs: enqueue, stop, resume and undo runs.
+"""The queue of maintenance runs: enqueue, stop, resume and undo runs, and enqueue the daily ones.
 
 A worker claims a run: a thread of the server (:mod:`memoryhub.maintenance.worker`) or the command ``manage.py
 maintain``. The run has the clearance of its requester, which is stored with it.

@@ -1,6 +1,7 @@
 """Match a query with the texts of a memory: weights, evidence, the final score, and marked snippets.
 
-No Django imports and no database access."""
+No Django imports and no database access.
+"""
 
 from __future__ import annotations
 

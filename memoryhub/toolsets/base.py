@@ -1,4 +1,8 @@
-"""Tools: name, description, arguments with JSON Schema, the right that they need, and results of writes."""
+"""Tools: name, description, arguments with JSON Schema, the right that they need, and results of writes.
+
+Writers may store rows above their clearance, but not read them. If such a row exists already, the response
+only repeats the input of the writer.
+"""
 
 from __future__ import annotations
 

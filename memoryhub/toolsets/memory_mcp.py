@@ -1,7 +1,8 @@
 """Memory MCP's three tools: store or update, recall in two parts, forget.
 
-They use the field names of its document. Importance is 0 to 10 here and 0 to 1 in the store; the time to live
-depends on it.
+They use the field names of its document. Importance is 0 to 10 here and 0 to 1 in the store: 8 to 10 is
+critical and permanent, 4 to 7 important, 1 to 3 temporary. The time to live depends on it. If it is omitted,
+the type gives the base score, and each matching sign (``importance.toml``) changes it once.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from psycopg_pool.base import AttemptWithBackoff
 
 from memoryhub import config
 from memoryhub.audit import journal
-from memoryhub.backends import release
+from memoryhub.backends import release, schema
 from memoryhub.backends.dialect import IS_POSTGRES, sql
 from memoryhub.backends.postgres import rates, server
 from memoryhub.backends.statements import in_titles, match_any
@@ -68,6 +68,17 @@ def test_sqlite_and_postgres_have_the_same_names() -> None:
     assert {name: sqlite[name] for name in functions} == {name: postgres[name] for name in functions}
     missing = {name for name, parameters in sqlite.items() if parameters is not None} - set(postgres)
     assert not missing
+
+
+def test_functions_of_the_schema_have_the_same_parameters_on_both_databases() -> None:
+    sqlite, postgres = (
+        public_names(importlib.import_module(f"memoryhub.backends.{name}.schema"))
+        for name in ("sqlite", "postgres")
+    )
+    chosen = {name for name, value in vars(schema).items() if inspect.isfunction(value)} & set(sqlite)
+    chosen.remove("truncate_log")  # SQLite's own modules pass the record of an erase
+    assert {"begin_rebuild", "copy_rows", "install"} <= chosen
+    assert {name: sqlite[name] for name in chosen} == {name: postgres.get(name) for name in chosen}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
-"""Install, verify and drop the objects of the schema on PostgreSQL, after and before every migration.
+"""Functions, index tables and triggers on PostgreSQL: installed after migrations, dropped before them.
 
-The comment of an object is the digest of its SQL: :func:`install` replaces objects of other versions.
+The comment of an object is the digest of its SQL: :func:`install` replaces objects of other versions. A text
+index is rebuilt in place: triggers write changed rows, and each step some of the others.
 """
 
 from __future__ import annotations

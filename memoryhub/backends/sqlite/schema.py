@@ -2,6 +2,14 @@
 
 Django rebuilds an SQLite table to alter it, which silently drops its triggers. So no migration contains them:
 ``pre_migrate`` drops the triggers, ``post_migrate`` creates them again and repairs the indexes.
+
+A text index is rebuilt in steps: a new one is filled, then replaces the old one, which serves searches until
+then. Triggers keep the copied rows up to date. The last rows are copied in the transaction that swaps the
+two. A table stores the position; a migration, which drops triggers, cancels the rebuild.
+
+The bytes of erased rows are removed from the indexes, the database file and its write-ahead log. A file next
+to the store records an erase until this is done. If the process is killed or the file is in use, the next
+worker that starts, the next erase, or ``doctor --fix`` completes it.
 """
 
 from __future__ import annotations

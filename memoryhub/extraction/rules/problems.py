@@ -1,4 +1,7 @@
-"""Recognise a problem and its solution over several turns. No database access."""
+"""Split messages into sentences, and recognise a problem and its solution over several turns.
+
+Sentences leave out code, logs, tables and pleasantries. No database access.
+"""
 
 from __future__ import annotations
 

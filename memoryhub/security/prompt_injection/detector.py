@@ -1,7 +1,8 @@
 """The prompt-injection detector: which sentences of a normalised text are orders to a model. No Django.
 
-Rules find evidence in sentences, and a small linear model weighs their wording. A sentence whose score
-reaches :data:`THRESHOLD` is an order. A lower score is enough if the sentences near it have further evidence.
+Rules, compiled to patterns over a line of symbols, find evidence in sentences, and a small linear model
+weighs their wording. A sentence whose score reaches :data:`THRESHOLD` is an order. A lower score is enough if
+the sentences near it have further evidence.
 """
 
 from __future__ import annotations
