@@ -41,10 +41,10 @@ from memoryhub.http.problems import (
     to_problem,
 )
 from memoryhub.memories import serializers, versions
+from memoryhub.memories.evidence import count_accesses_and_promote
 from memoryhub.memories.filters import MemoryFilter, Order, TextFilter
 from memoryhub.memories.merge import MAX_MERGED
 from memoryhub.memories.schemas import Content, MemoryDraft, MemoryPatch, Share
-from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import related

@@ -1,6 +1,6 @@
 """OAuth 2.1 for MCP: metadata, client registration, token and revocation endpoints.
 
-The page on which a person allows or denies a client is in :mod:`memoryhub.web.accounts.authorize`.
+The page on which a person allows or denies a client is in :mod:`memoryhub.web.accounts.sign_in`.
 """
 
 from __future__ import annotations

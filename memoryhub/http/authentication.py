@@ -27,7 +27,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.accounts import tokens
 from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.backends.postgres import rates
-from memoryhub.core.client_ip import client_network
+from memoryhub.core.network import client_network
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.vocabulary import Right
 from memoryhub.facts import queries

@@ -41,7 +41,7 @@ from memoryhub.core.logs import request_id
 from memoryhub.embeddings import provider
 from memoryhub.http import authentication
 from memoryhub.http.problems import Problem, RateLimitExceeded, get_request_id, to_problem
-from memoryhub.memories.vectors import memories_without_vector
+from memoryhub.memories.rows import memories_without_vector
 from memoryhub.models import Extraction, JournalEntry, MaintenanceRun, Memory
 
 logger = logging.getLogger("memoryhub.request")

@@ -29,7 +29,7 @@ from memoryhub.injection.candidates import MIN_SUBSTRING_LENGTH, CandidateSet
 from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.selection import Selection
 from memoryhub.injection.services import candidates_for_prompt, select_for_new_session
-from memoryhub.memories.vectors import without_vectors
+from memoryhub.memories.rows import without_vectors
 from memoryhub.models import FileLink, Injection, Memory, Project
 from memoryhub.search.prompts import ParsedPrompt, parse_prompt
 

@@ -18,7 +18,7 @@ from django.db import DatabaseError, connection
 
 from memoryhub.backends import release
 from memoryhub.backends.dialect import IS_POSTGRES
-from memoryhub.core.http_client import EndpointProblem
+from memoryhub.core.network import EndpointProblem
 
 # The tag of the checks that commands run first. Django's other checks load every page, so only
 # `manage.py check` runs them.

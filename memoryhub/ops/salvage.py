@@ -25,7 +25,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from memoryhub.audit import journal
 from memoryhub.backends import INDEXES, JOURNAL_TABLE, MEMORY_TABLE, schema
 from memoryhub.backends.sqlite.page_reader import SCHEMA_ROOT, Damaged, PageReader, Row, Value
-from memoryhub.core.drafts import draft_folder
+from memoryhub.core.disks import draft_folder
 from memoryhub.ops import backup
 from memoryhub.ops.backup import BackupError
 

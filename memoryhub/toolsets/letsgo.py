@@ -15,9 +15,9 @@ from memoryhub.facts import services
 from memoryhub.http.authentication import Caller, FactQuery, Limit
 from memoryhub.maintenance.operations.summarize_old import summarise_old
 from memoryhub.memories import serializers
+from memoryhub.memories.evidence import count_accesses_and_promote
 from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch, Share, Word
-from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.versions import load_snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet

@@ -20,6 +20,7 @@ from memoryhub.core.vocabulary import MemoryType, Right, Scope
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.http.problems import Problem, field_error, pydantic_field_errors
 from memoryhub.memories import SecretDetected, serializers
+from memoryhub.memories.evidence import count_accesses_and_promote
 from memoryhub.memories.filters import MemoryFilter, TextFilter, Timestamp
 from memoryhub.memories.schemas import (
     MAX_CONTENT,
@@ -30,7 +31,6 @@ from memoryhub.memories.schemas import (
     Share,
     TtlDays,
 )
-from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.versions import Snapshot, load_snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet

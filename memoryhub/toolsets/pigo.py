@@ -13,9 +13,9 @@ from memoryhub.core.vocabulary import Right, Scope
 from memoryhub.extraction.services import create_by_model
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.memories import serializers
+from memoryhub.memories.evidence import count_accesses_and_promote
 from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
 from memoryhub.memories.schemas import Content, Labels, Name, PersistentDraft, Text, TtlDays
-from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.versions import load_snapshot
 from memoryhub.search.fallback import SimilarMemory, search_earlier, search_with_fallback
 from memoryhub.toolsets import base

@@ -26,6 +26,7 @@ from memoryhub.memories import TooCostlyToCheck
 from memoryhub.memories.create import CHUNK_CHARACTERS, CHUNK_SIZE
 from memoryhub.memories.errors import NotFound, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
+from memoryhub.memories.rows import PreparedVectors, embedding_text
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.memories.secret_check import (
     HISTORY_TEXT_FIELDS,
@@ -34,11 +35,10 @@ from memoryhub.memories.secret_check import (
     join_texts,
     refusal_change,
 )
-from memoryhub.memories.vectors import PreparedVectors, embedding_text
 from memoryhub.models import Fact, Memory, Session
 from memoryhub.security.secrets import CheckTooCostly
 from memoryhub.transfer import restore
-from memoryhub.transfer.reader import IdMap, ImportMark, ImportReader
+from memoryhub.transfer.import_files import IdMap, ImportMark, ImportReader
 from memoryhub.transfer.records import (
     NO_HISTORY,
     Conversation,

@@ -26,7 +26,7 @@ from memoryhub.web.base.labels import OPERATION_LABELS
 from memoryhub.web.base.navigation import can_view_runs
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page
 from memoryhub.web.memories.bulk_actions import is_allowed
-from memoryhub.web.memories.queries import visible_titles
+from memoryhub.web.memories.filters import visible_titles
 
 PAGE_SIZE = 40
 

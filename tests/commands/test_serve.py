@@ -22,7 +22,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from memoryhub import settings
-from memoryhub.core.client_ip import is_loopback
+from memoryhub.core.network import is_loopback
 from memoryhub.http.rsgi import BUFFER_BYTES
 from memoryhub.ops import serving
 from tests.commands import hub as hubs
@@ -432,6 +432,23 @@ def test_every_worker_answers_metrics_for_all(hub):
             text = scrape()
             assert _count_of(text, refused) == before + 10
             assert _count_of(text, "memoryhub_workers") == 2
+
+
+def test_each_line_of_the_json_log_is_an_object(hub, tmp_path):
+    port = hubs.free_port()
+    names = {"MEMORYHUB_LOG_FORMAT": "json"}
+    arguments = ("serve", "--host", "0.0.0.0", "--port", str(port), "--workers", "1")
+    path = tmp_path / "log"
+    with path.open("w") as log, hub.serving(port, *arguments, output=log, **names) as process:
+        [worker] = _children(process.pid)
+        os.kill(worker, signal.SIGKILL)
+        hubs.wait_until_it_answers(process, port)
+        os.kill(process.pid, signal.SIGTERM)
+        process.wait(timeout=120)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {"INFO", "ERROR"} <= {line["level"] for line in lines}, "the start, and the killed worker"
+    assert {"_granian", "memoryhub.request"} <= {line["logger"] for line in lines}
+    assert any("set MEMORYHUB_ALLOWED_HOSTS" in line["message"] for line in lines), "a warning of the command"
 
 
 def _count_of(text: str, name: str) -> float:

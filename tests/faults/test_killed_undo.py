@@ -20,7 +20,7 @@ from memoryhub.maintenance.executor import execute
 from memoryhub.maintenance.operations.base import Pace
 from memoryhub.memories import undo
 from memoryhub.models import Fact, JournalEntry, MaintenanceRun, Memory
-from memoryhub.transfer import jobs, uploads
+from memoryhub.transfer import import_files, jobs
 from memoryhub.web.memories import bulk_actions
 from tests.faults.killing import kill_at_every_point
 
@@ -56,7 +56,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def continue_run(run: MaintenanceRun, point: str) -> None:
     """Do what a worker does at its start, then execute the run to its end."""
-    uploads.delete_old_uploads()
+    import_files.delete_old_uploads()
     runs.resume_interrupted()
     run.refresh_from_db()
     if run.status != run.Status.DONE:
@@ -183,7 +183,7 @@ def test_a_killed_import_run_ends_as_done_and_can_be_undone(
     store_home, snapshot, remember, actor, configure, monkeypatch
 ):
     configure(import_workers=0)
-    monkeypatch.setattr(uploads, "_SECONDS_TO_STORE", -1)
+    monkeypatch.setattr(import_files, "_SECONDS_TO_STORE", -1)
     for name, value in {"_FIRST_BATCH": 2, "_MIN_BATCH": 2, "_MAX_BATCH": 2, "_PAUSE_SECONDS": 0}.items():
         monkeypatch.setattr(jobs, name, value)
     remember("own note")

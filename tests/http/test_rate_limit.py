@@ -10,7 +10,7 @@ from django.db import OperationalError, connection
 from django.test import Client
 
 from memoryhub.backends.postgres import rates
-from memoryhub.core.client_ip import client_network
+from memoryhub.core.network import client_network
 from memoryhub.http import authentication
 from memoryhub.http.authentication import RecentTokens, TokenBuckets
 

@@ -42,9 +42,9 @@ from memoryhub.backends import (
     vector_index,
 )
 from memoryhub.backends.dialect.sqlite import NOW, refuse
-from memoryhub.core import drafts
+from memoryhub.core import disks
 from memoryhub.core.database import execute, fetch_all, fetch_one
-from memoryhub.core.drafts import draft_folder
+from memoryhub.core.disks import draft_folder
 
 INDEXES = {
     "memoryhub_text": "tokenize='porter unicode61 remove_diacritics 2'",
@@ -495,7 +495,7 @@ def scrub_erased() -> None:
             cursor.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
         record = _read_record()  # with the write lock: an erase that begins later changes the record
     transaction.on_commit(vector_index.overwrite_deleted, robust=True)
-    transaction.on_commit(drafts.remove_abandoned, robust=True)
+    transaction.on_commit(disks.remove_abandoned, robust=True)
     transaction.on_commit(partial(_vacuum, record))
 
 

@@ -25,7 +25,7 @@ from memoryhub.maintenance.operations.base import (
     steps_by_page,
 )
 from memoryhub.memories import StoreError
-from memoryhub.memories.vectors import memories_without_vector, store_vectors
+from memoryhub.memories.rows import memories_without_vector, store_vectors
 from memoryhub.models import Memory
 
 _INDEX_LABELS = {"memoryhub_text": "the index of words", "memoryhub_trigram": "the index of substrings"}

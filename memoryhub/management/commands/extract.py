@@ -18,7 +18,7 @@ from memoryhub.extraction import rules, services
 from memoryhub.extraction.comparison import Destination
 from memoryhub.extraction.conversation import InvalidTranscript, Turn, parse_turns, read_transcript
 from memoryhub.extraction.services import ExtractionResult
-from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, short_name, shown
+from memoryhub.management import INTERRUPTED, StoreCommand, operator, short_name, shown
 from memoryhub.memories import StoreError
 from memoryhub.security.secrets import CheckTooCostly
 

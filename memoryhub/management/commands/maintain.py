@@ -22,7 +22,7 @@ from memoryhub.core.text import format_count
 from memoryhub.core.vocabulary import Scope
 from memoryhub.maintenance import executor, results, runs
 from memoryhub.maintenance.operations import OPERATIONS, find_operation
-from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, short_name, shown
+from memoryhub.management import INTERRUPTED, StoreCommand, operator, short_name, shown
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
 

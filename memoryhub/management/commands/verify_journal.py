@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.text import format_count
-from memoryhub.management.operator import StoreCommand, operator
+from memoryhub.management import StoreCommand, operator
 
 
 class Command(StoreCommand):

@@ -14,8 +14,15 @@ from memoryhub import backends
 from memoryhub.audit import journal, mirror
 from memoryhub.backends import release, schema
 from memoryhub.backends.postgres import replica, server
-from memoryhub.core import database_errors
-from memoryhub.core.database import REPLICA, execute, fetch_all, fetch_one, is_postgres, write_transaction
+from memoryhub.core.database import (
+    REPLICA,
+    clear_damage,
+    execute,
+    fetch_all,
+    fetch_one,
+    is_postgres,
+    write_transaction,
+)
 from memoryhub.core.database_errors import is_database_busy
 from memoryhub.core.text import join_first
 from memoryhub.ops import backup, checks, salvage
@@ -218,7 +225,7 @@ def integrity() -> Iterator[Finding]:
     if orphans:
         yield fail(f"{orphans} rows belong to rows that are gone", RESTORE)
     if not lines and not orphans:
-        database_errors.clear_damage()
+        clear_damage()
         yield ok("the file is intact")
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 from itertools import chain, zip_longest
 from operator import add
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -32,13 +33,26 @@ from memoryhub.security.secrets.assignments import (
 
 Check = Callable[[re.Match[str]], bool]
 CHECKS: dict[str, Check] = {}  # by the name that rules use
-_COSTLY = {  # units of work; the other checks take 5
-    "is_assigned_secret": 40,
-    "is_password_argument_with_digits": 24,
-    "is_named_in_prose": 18,
-    "is_bearer_value": 10,
-    "is_plain_header_value": 10,
-    "is_password_argument": 10,
+
+
+class Cost(NamedTuple):
+    """Units of work: fixed ones, and more for each of the first characters of the match."""
+
+    fixed: float = 5
+    per_character: float = 0.25
+    max_characters: float = math.inf
+
+    def of(self, match: re.Match[str]) -> float:
+        return self.fixed + self.per_character * min(match.end() - match.start(), self.max_characters)
+
+
+_COSTS = {
+    "is_assigned_secret": Cost(12, 0.85, 100),
+    "is_password_argument_with_digits": Cost(24),
+    "is_named_in_prose": Cost(18),
+    "is_bearer_value": Cost(10),
+    "is_plain_header_value": Cost(10),
+    "is_password_argument": Cost(10),
 }
 
 
@@ -47,9 +61,9 @@ def _register(check: Check) -> Check:
     return check
 
 
-def units_of_check(check: Check) -> int:
-    """Return the work of a check, in addition to a third of a unit for each character of the match."""
-    return _COSTLY.get(check.__name__, 5)
+def cost_of(check: Check) -> Cost:
+    """Return the work of a check."""
+    return _COSTS.get(check.__name__, Cost())
 
 
 def secret_value(match: re.Match[str]) -> str:
@@ -65,6 +79,17 @@ def secret_span(match: re.Match[str]) -> tuple[int, int]:
 @_register
 def always(_match: re.Match[str]) -> bool:
     return True
+
+
+_MAX_INDENT = 20  # characters
+
+
+@_register
+def begins_line(match: re.Match[str]) -> bool:
+    """Return True if only spaces and marks of a quotation come before the match on its line."""
+    before = match.string[max(0, match.start() - _MAX_INDENT - 1) : match.start()]
+    _, newline, indent = before.rpartition("\n")
+    return bool(newline or len(before) <= _MAX_INDENT) and not indent.strip(" \t>\"'")
 
 
 @_register
@@ -307,14 +332,23 @@ _TOKEN_FORM = re.compile(
 )
 
 
+def is_name(value: str) -> bool:
+    """Return True for words, a name or a path. Ids and hashes are none."""
+    return is_reference(value) and not (UUID.fullmatch(value) or HEX.fullmatch(_without_joints(value)))
+
+
 def may_be_token(value: str) -> bool:
-    """Return True for an id, a hash or a random value."""
+    """Return True for an id, a hash or a random value, if :func:`is_name` is not true of it."""
     if UUID.fullmatch(value):
         return True
-    plain = value.replace("-", "").replace(":", "")
+    plain = _without_joints(value)
     if HEX.fullmatch(plain):
         return len(plain) >= 20 and len(set(plain)) >= 8
-    return not is_reference(value) and is_random(value)
+    return is_random(value)
+
+
+def _without_joints(value: str) -> str:
+    return value.replace("-", "").replace(":", "")
 
 
 def has_token_form(value: str) -> bool:
@@ -394,8 +428,8 @@ class SecretRule(RuleSchema):
     standalone: bool = False
 
     @cached_property
-    def check_units(self) -> int:
-        return units_of_check(self.check)
+    def check_cost(self) -> Cost:
+        return cost_of(self.check)
 
     @cached_property
     def value_group(self) -> int:

@@ -6,14 +6,14 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memoryhub.memories.schemas import Labels
-from memoryhub.transfer.files import open_source
+from memoryhub.transfer.export import ExportSelection
+from memoryhub.transfer.files import InvalidLine, LineReader, RawLine, line_bytes, open_source
 from memoryhub.transfer.foreign_json import open_json, read_json
-from memoryhub.transfer.jsonl import InvalidLine, LineReader, RawLine, line_bytes
 from memoryhub.transfer.records import (
     NO_HISTORY,
     Format,
@@ -35,9 +35,6 @@ from memoryhub.transfer.schema import (
     memory_history,
     to_history,
 )
-
-if TYPE_CHECKING:
-    from memoryhub.transfer.export import ExportSelection
 
 # The hub writes the kind first. Other lines must be parsed to find it.
 _KIND = re.compile(rb'\{"kind":"([a-z]{1,20})"')

@@ -19,7 +19,8 @@ from memoryhub.accounts import identities, people, second_factors
 from memoryhub.accounts.clearance import is_confined, may_manage_people, request_clearance
 from memoryhub.accounts.permissions import ADD_USER, user_role
 from memoryhub.memories.errors import StoreError
-from memoryhub.models import JournalEntry, Membership, Memory
+from memoryhub.models import JournalEntry, Membership
+from memoryhub.models.querysets import live_memories
 from memoryhub.web.accounts.forms import AddressForm, InviteForm, JoinForm, NewPasswordForm, RightsForm
 from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.requests import cursor_page, require, signed_in_user
@@ -192,7 +193,7 @@ def _render_person(request: HttpRequest, user: User, **forms: PlainForm) -> Http
     manager, identity = signed_in_user(request), identities.find_identity(user)
     memberships = list(Membership.objects.filter(user=user))
     # A misspelt project looks like a new one: the page shows which have no memories.
-    live = Memory.objects.visible_to(request_clearance(request)).live()
+    live = live_memories(request_clearance(request))
     known = live.filter(project__in=[one.project for one in memberships])
     context = {
         "person": user,
