@@ -13,7 +13,7 @@ from django.db.models.signals import post_migrate, pre_migrate
 
 # Paths, so that a command imports only what it uses.
 _CAPABILITY_OBJECTS = {
-    "memory.store": "memoryhub.injection.store:STORE",
+    "memory.store": "memoryhub.injection.services:STORE",
     "memory.memorability": "memoryhub.capture.classification",
     "memory.boundaries": "memoryhub.capture.segments",
     "memory.temporal": "memoryhub.memories.evidence",

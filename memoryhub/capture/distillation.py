@@ -14,22 +14,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from memoryhub.capture.classification import (
+    MAX_CHARS,
     declared_type,
     detect_type,
-    is_routine_commit,
-    strip_generated_lines,
-)
-from memoryhub.capture.observation import TOOLS, Observation
-from memoryhub.capture.shell_commands import (
-    changed_paths,
-    committed_paths,
-    is_display_only,
-    main_program,
-    removed_paths,
-    reverted_message,
-)
-from memoryhub.capture.statements import (
-    MAX_CHARS,
     extract_claims,
     extract_findings,
     extract_paragraphs,
@@ -38,7 +25,19 @@ from memoryhub.capture.statements import (
     extract_repair,
     failure_line,
     gives_reason,
+    is_routine_commit,
     last_error,
+    strip_generated_lines,
+)
+from memoryhub.capture.observation import (
+    TOOLS,
+    Observation,
+    changed_paths,
+    committed_paths,
+    is_display_only,
+    main_program,
+    removed_paths,
+    reverted_message,
 )
 from memoryhub.core.text import shorten, terms
 from memoryhub.core.vocabulary import MemoryType

@@ -30,7 +30,6 @@ from memoryhub.core.database_errors import (
     is_outcome_unknown,
 )
 from memoryhub.core.pagination import InvalidCursor
-from memoryhub.http.rate_limit import RateLimitExceeded
 from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
 
 logger = logging.getLogger(__name__)
@@ -48,10 +47,16 @@ _RATE_LIMIT_DETAILS = {
     "oauth_registration": "too many apps register from this address",
     "refusals_per_minute": "too many invalid tokens were sent from this address",
 }
-
-
 # Later versions of Python have other phrases for these.
 _TITLES = {413: "Request Entity Too Large", 414: "Request-URI Too Long", 422: "Unprocessable Entity"}
+
+
+@dataclass(frozen=True)
+class RateLimitExceeded(Exception):
+    """``seconds`` until the next request is accepted; ``setting``: the tunable that sets the limit."""
+
+    seconds: int
+    setting: str
 
 
 @dataclass

@@ -20,9 +20,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
-from memoryhub.backends import change_log
+from memoryhub.backends import TEXT_COLUMNS, change_log
 from memoryhub.backends.statements import read_memories
-from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.database import Deadline, write_transaction
 from memoryhub.core.text import CJK, count_with_verb, fold, stem, words
 from memoryhub.core.vocabulary import ProjectMode

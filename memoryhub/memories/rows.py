@@ -25,11 +25,10 @@ from django.db.models.base import ModelState
 
 from memoryhub import embeddings
 from memoryhub.access.policy import AGENT_PREFIX, LEVELS, Actor, Clearance, level_rank
-from memoryhub.backends import bulk
+from memoryhub.backends import EMBEDDED_COLUMNS, bulk
 from memoryhub.backends.change_log import STORED_TYPE
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.statements import column_names, read_memories, to_object
-from memoryhub.backends.tables import EMBEDDED_COLUMNS
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.text import make_summary, make_title, new_uid
 from memoryhub.core.vocabulary import Scope

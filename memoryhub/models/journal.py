@@ -13,8 +13,8 @@ from django.db.models import Exists, OuterRef, Q
 
 from memoryhub.access.filters import hidden_session_filter, journal_filter, token_filter
 from memoryhub.access.policy import Clearance
+from memoryhub.backends import AS_TEXT
 from memoryhub.backends.statements import DocumentContains
-from memoryhub.backends.tables import AS_TEXT
 from memoryhub.models.memory import Fact, Memory, Revision
 from memoryhub.models.querysets import AccessQuerySet, name_field, sensitivity_field
 

@@ -21,6 +21,7 @@ from django.utils import timezone
 
 from memoryhub.access.filters import level_filter, memory_filter, owner_filter, project_filter, waiting_filter
 from memoryhub.access.policy import LEVELS, WAITING_LEVELS, Clearance, Sensitivity
+from memoryhub.backends import TEXT_COLUMNS
 from memoryhub.backends.fts_query import TRIGRAM_LENGTH, parse_query
 from memoryhub.backends.statements import (
     CurrentMoment,
@@ -30,7 +31,6 @@ from memoryhub.backends.statements import (
     trigram_expression,
     word_expression,
 )
-from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.dates import expiry_time
 from memoryhub.core.text import new_uid
 

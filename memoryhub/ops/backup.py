@@ -25,9 +25,8 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connections
 
-from memoryhub.audit import journal, mirror, verification
-from memoryhub.backends import release
-from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
+from memoryhub.audit import journal, mirror
+from memoryhub.backends import JOURNAL_TABLE, MEMORY_TABLE, release
 from memoryhub.core import database
 from memoryhub.core.database import is_postgres, store_path
 from memoryhub.core.database_errors import FileConnection, is_damage
@@ -55,7 +54,7 @@ class Contents:
     sessions: int
     users: int
     newest: str
-    chain: verification.Verification
+    chain: journal.Verification
     refusal: str
     """Why this release may not serve the store, or an empty string."""
     altered: tuple[str, ...] = ()
@@ -167,7 +166,7 @@ def _contents(path: Path, file: sqlite3.Connection, name: Path) -> Contents:
         sessions=count("memoryhub_session"),
         users=count("auth_user"),
         newest=str(file.execute(f"SELECT max(at) FROM {JOURNAL_TABLE}").fetchone()[0] or ""),  # noqa: S608
-        chain=verification.check_chain(file.execute(journal.STORED_BYTES_SQL)),
+        chain=journal.check_chain(file.execute(journal.STORED_BYTES_SQL)),
         refusal=release.refusal(
             file.execute(release.READ_SQL).fetchone()[0],
             file.execute("SELECT app, name FROM django_migrations"),

@@ -320,7 +320,7 @@ def _clear_text_warning(setting: str, what: str, *, id: str) -> CheckMessage:
 def daily_operations_are_known(**kwargs: Any) -> list[CheckMessage]:
     """Report unknown maintenance operations, which would never run."""
     from memoryhub.maintenance.operations import OPERATIONS
-    from memoryhub.maintenance.scheduler import unknown_operations
+    from memoryhub.maintenance.runs import unknown_operations
 
     return [
         Error(

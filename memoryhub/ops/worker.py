@@ -37,7 +37,7 @@ from memoryhub.audit import clock
 from memoryhub.backends import bulk, schema
 from memoryhub.core.database import write_transaction
 from memoryhub.embeddings import provider
-from memoryhub.extraction.queue import ExtractionWorker
+from memoryhub.extraction.services import ExtractionWorker
 from memoryhub.http import monitoring
 from memoryhub.http.rsgi import RequestBuffer
 from memoryhub.injection.selection import injected_fields, usual_share

@@ -17,10 +17,10 @@ from memoryhub import memories as store
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
-from memoryhub.extraction import queue, rules
+from memoryhub.extraction import rules
 from memoryhub.extraction.comparison import Destination
 from memoryhub.extraction.conversation import parse_turns
-from memoryhub.extraction.services import extract_by_model
+from memoryhub.extraction.services import extract_by_model, resolve_destination
 from memoryhub.facts import services
 from memoryhub.memories import TooCostlyToCheck
 from memoryhub.memories.create import CHUNK_CHARACTERS, CHUNK_SIZE
@@ -388,7 +388,7 @@ def extract_memories(conversation: Conversation, actor: Actor, *, dry_run: bool)
 
     A conversation that has not grown since the last import is ``unchanged``. Raise StoreError.
     """
-    destination = queue.resolve_destination(
+    destination = resolve_destination(
         Destination(
             conversation.project,
             conversation.session_id,

@@ -10,7 +10,7 @@ from typing import Any
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal as journals
-from memoryhub.capture import identities, projects
+from memoryhub.capture import projects
 from memoryhub.checks import CheckDraft, import_check
 from memoryhub.core.database import batched
 from memoryhub.facts import services
@@ -166,7 +166,7 @@ def _restore_project(line: ProjectLine, actor: Actor, known: dict[str, str]) -> 
 
 
 def _restore_identity(line: IdentityLine, actor: Actor, known: dict[str, str]) -> bool:
-    return identities.import_identity(line.project, line.key, line.owner, line.created_at, actor)
+    return projects.import_identity(line.project, line.key, line.owner, line.created_at, actor)
 
 
 def _restore_count(line: CountLine, actor: Actor, known: dict[str, str]) -> bool:

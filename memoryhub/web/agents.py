@@ -23,8 +23,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_http_methods, require_safe
 
 from memoryhub.access.policy import AGENT_PREFIX, LEVELS, Clearance, level_rank
-from memoryhub.accounts import actor_names, oauth, tokens
-from memoryhub.accounts.actor_names import MAX_AGENTS, visible_tokens
+from memoryhub.accounts import oauth, tokens
 from memoryhub.accounts.clearance import (
     grantable_clearances,
     is_confined,
@@ -33,6 +32,13 @@ from memoryhub.accounts.clearance import (
     user_clearance,
 )
 from memoryhub.accounts.permissions import ADD_TOKEN, grantable_rights
+from memoryhub.accounts.tokens import (
+    MAX_AGENTS,
+    actor_label,
+    agent_owners,
+    unambiguous_owners,
+    visible_tokens,
+)
 from memoryhub.core import agent_hooks
 from memoryhub.injection.queries import InjectionReport, load_reports
 from memoryhub.memories.errors import StoreError
@@ -56,7 +62,7 @@ _FAILED_HANDLER = '"failed"'  # the status of a handler in the JSON of an event
 def render_actor(request: HttpRequest | None, actor: str, *, link: bool) -> SafeString:
     """Render the name of an actor, with the owner of the agent if the reader may know it."""
     agent = actor.removeprefix(AGENT_PREFIX) if actor.startswith(AGENT_PREFIX) else ""
-    label = actor_names.actor_label(actor, _owners(request) if agent and request else None)
+    label = actor_label(actor, _owners(request) if agent and request else None)
     if agent and link:
         return format_html('<a href="{}" title="{}">{}</a>', reverse("agent", args=[agent]), actor, label)
     return format_html('<span title="{}">{}</span>', actor, label)
@@ -70,10 +76,10 @@ def _owners(request: HttpRequest) -> dict[str, str]:
             request,
             "owners",
             clearance,
-            lambda: actor_names.agent_owners(clearance),
+            lambda: agent_owners(clearance),
             clearance.every_token,
         )
-        request._agent_owners = actor_names.unambiguous_owners(pairs)  # type: ignore[attr-defined]
+        request._agent_owners = unambiguous_owners(pairs)  # type: ignore[attr-defined]
     found: dict[str, str] = request._agent_owners  # type: ignore[attr-defined]
     return found
 
@@ -112,7 +118,7 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
     """Show what an agent wrote, what it received, its tokens, when it was last seen, and its errors."""
     clearance, actor = request_clearance(request), f"{AGENT_PREFIX}{name}"
     tokens = list(visible_tokens(clearance).filter(name=name)[:MAX_LISTED])
-    request._agent_owners = actor_names.unambiguous_owners(  # type: ignore[attr-defined]
+    request._agent_owners = unambiguous_owners(  # type: ignore[attr-defined]
         (name, token.owner) for token in tokens
     )
     written = live_memories(clearance).filter(author=actor)

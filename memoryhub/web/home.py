@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, may_manage_people, request_actor, request_clearance
-from memoryhub.audit import journal, verification
+from memoryhub.audit import journal
 from memoryhub.capture.segments import BOUNDARY_FACTS
 from memoryhub.core.database import write_transaction
 from memoryhub.digests import failed_digests
@@ -134,7 +134,7 @@ def journal_health(request: HttpRequest) -> HttpResponse:
     """
     last = JournalEntry.objects.order_by("-seq").values_list("seq", "hash").first()
     found, verified_at = requests.cached_while(
-        last, "journal-health", "", lambda: (verification.verify(), timezone.now()), VERIFICATION_TIMEOUT
+        last, "journal-health", "", lambda: (journal.verify(), timezone.now()), VERIFICATION_TIMEOUT
     )
     context = {
         "verification": found,

@@ -23,11 +23,10 @@ from memoryhub.access.policy import Actor, Clearance, format_display_name, is_re
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance, reveal_if_secret
 from memoryhub.accounts.permissions import ADD_MEMORY, ADD_RUN, CHANGE_FACT, CHANGE_MEMORY
 from memoryhub.accounts.tokens import token_actor
-from memoryhub.capture import project_changes, project_moves, projects
-from memoryhub.capture.identities import NAME, list_identities
+from memoryhub.capture import project_changes, projects
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.page_corrections import Action, Corrected, Correction, correct_page
-from memoryhub.capture.projects import ProjectChange
+from memoryhub.capture.projects import NAME, ProjectChange, list_identities
 from memoryhub.core.form_fields import ConcurrentEditMixin, ShownValuesField, TextField, to_sentence
 from memoryhub.core.text import collapse_whitespace, estimate_tokens, readable
 from memoryhub.core.vocabulary import ProjectMode, Right
@@ -63,9 +62,9 @@ _MODES = (
 
 
 _MOVED = {
-    project_moves.RENAME: "Project renamed",
-    project_moves.MERGE: "Projects merged",
-    project_moves.SPLIT: "Project split",
+    project_changes.RENAME: "Project renamed",
+    project_changes.MERGE: "Projects merged",
+    project_changes.SPLIT: "Project split",
 }
 
 
@@ -95,9 +94,9 @@ class MoveForm(PlainForm):
     action = forms.ChoiceField(
         label="Change",
         choices=[
-            (project_moves.RENAME, "Rename"),
-            (project_moves.MERGE, "Merge into another project"),
-            (project_moves.SPLIT, "Split off a part into a new project"),
+            (project_changes.RENAME, "Rename"),
+            (project_changes.MERGE, "Merge into another project"),
+            (project_changes.SPLIT, "Split off a part into a new project"),
         ],
     )
     into = forms.CharField(label="New name, or the other project", max_length=200)
@@ -164,12 +163,12 @@ def project_move(request: HttpRequest, name: str) -> HttpResponse:
         return _render_settings(request, project, unchanged, 422, form)
     action, into, *part = (form.cleaned_data.get(key) or "" for key in ("action", "into", "folder"))
     try:
-        if action == project_moves.SPLIT:
+        if action == project_changes.SPLIT:
             chosen = form.cleaned_data.get("identities") or ()
             changed = project_changes.split_project(name, into, actor, folder=part[0], identities=chosen)
         else:
             move = project_changes.rename_project
-            move = move if action == project_moves.RENAME else project_changes.merge_projects
+            move = move if action == project_changes.RENAME else project_changes.merge_projects
             changed = move(name, into, actor)
     except Forbidden:
         raise
@@ -252,7 +251,7 @@ def _render_settings(
         "may_move": actor.clearance.is_whole,
         "move_form": move_form or MoveForm(identities),
         "identities": identities,
-        "moves": [(one, _MOVED[one.operation]) for one in project_moves.list_moves(project.name, actor)],
+        "moves": [(one, _MOVED[one.operation]) for one in project_changes.list_moves(project.name, actor)],
         "modes": dict(_MODES),
         "waiting": f"{reverse('review')}?tab=waiting",
         **more,

@@ -16,8 +16,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.actor_names import actor_label
 from memoryhub.accounts.clearance import full_clearance, request_clearance
+from memoryhub.accounts.tokens import actor_label
 from memoryhub.capture.segments import BOUNDARY_FACTS
 from memoryhub.core.dates import start_of_day
 from memoryhub.facts.queries import query_facts

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from memoryhub import capture
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.api.events import _run_command
-from memoryhub.capture.classification import strip_generated_lines
+from memoryhub.capture.classification import extract_findings, extract_reason_comments, strip_generated_lines
 from memoryhub.capture.code_lines import view_file
 from memoryhub.capture.events import reduce_call
 from memoryhub.capture.observation import MAX_OUTPUT, observe, output_text, parse_commit_message
-from memoryhub.capture.statements import extract_findings, extract_reason_comments
 from memoryhub.http.authentication import Caller
 from memoryhub.models import Event
 from tests.cases import each

@@ -23,7 +23,7 @@ from django.utils import timezone
 from memoryhub import digests
 from memoryhub.capture.project_changes import rename_project
 from memoryhub.digests import describe_mail_error, describe_period
-from memoryhub.maintenance import scheduler
+from memoryhub.maintenance import runs
 from memoryhub.maintenance.executor import execute
 from memoryhub.memories import Conflict, StoreError
 from memoryhub.models import Digest, JournalEntry, MaintenanceRun, Memory, Profile
@@ -44,7 +44,7 @@ def journal_of(name: str) -> list[str]:
 
 def run_schedule(now: datetime | None = None) -> int:
     """Queue what is due and execute it, like the worker of a server."""
-    queued = scheduler.enqueue_digests(now or timezone.now())
+    queued = runs.enqueue_digests(now or timezone.now())
     return sum(execute(run) for run in queued)
 
 
@@ -314,7 +314,7 @@ def test_dry_run_sends_nothing(mail: MailServer, subscribe: Subscribe, remember:
 
     remember("The harbor gate opens at six")
     subscribe()
-    assert execute(runs.enqueue(digests.SEND_DIGESTS, {}, scheduler.SCHEDULE_ACTOR, dry_run=True))
+    assert execute(runs.enqueue(digests.SEND_DIGESTS, {}, runs.SCHEDULE_ACTOR, dry_run=True))
     assert mail.received == []
     assert Digest.objects.due(timezone.now()).exists()
 
@@ -368,11 +368,11 @@ def test_no_digest_is_queued_after_a_failed_run_or_for_a_disabled_person(
 ) -> None:
     remember("The harbor gate opens at six")
     digest = subscribe()
-    (run,) = scheduler.enqueue_digests(timezone.now())
-    assert scheduler.enqueue_digests(timezone.now()) == []
+    (run,) = runs.enqueue_digests(timezone.now())
+    assert runs.enqueue_digests(timezone.now()) == []
     run.status, run.finished_at = "failed", timezone.now()
     run.save()
-    assert scheduler.enqueue_digests(timezone.now()) == []
+    assert runs.enqueue_digests(timezone.now()) == []
     run.delete()
     ada.is_active = False
     ada.save()
@@ -409,5 +409,5 @@ def test_a_digest_exists_once_and_a_person_has_a_limit(
 def test_digest_follows_a_renamed_project(mail: MailServer, subscribe: Subscribe, remember: Remember) -> None:
     remember("The harbor gate opens at six", project="harbor")
     subscribe(project="harbor")
-    rename_project("harbor", "port", scheduler.SCHEDULE_ACTOR)
+    rename_project("harbor", "port", runs.SCHEDULE_ACTOR)
     assert Digest.objects.get().project == "port"

@@ -13,7 +13,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 from memoryhub import memories
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.backends.sqlite.page_reader import PageReader
 from memoryhub.core import database
@@ -90,7 +90,7 @@ def test_salvaged_store_can_be_put_in_place(store, target, run):  # noqa: F811
     assert contents() == before
     assert Fact.objects.count() == 1
     assert schema.find_problems(deep=True) == []
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 @pytest.mark.parametrize("number", [0, 3, -1])
@@ -116,7 +116,7 @@ def test_all_rows_are_copied_if_only_the_first_page_of_a_table_is_damaged(store,
     run("salvage", target)
     assert run("restore_backup", target, "--yes").code == 0
     assert contents() == before
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -131,7 +131,7 @@ def test_rows_are_copied_if_pages_of_the_schema_are_damaged(store, target, run, 
     assert run("restore_backup", target, "--yes").code == 0
     assert contents() == before
     assert Fact.objects.count() == 1
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 @pytest.mark.parametrize("offset", [2, 14, 83])  # in CREATE, in the name of the table, in that of a column
@@ -266,7 +266,7 @@ def test_doctor_rebuilds_an_index_with_a_damaged_page(store, name):
     assert contents() == before
     assert schema.find_problems(deep=True) == []
     assert Memory.objects.search("memory").count() == COUNT
-    assert verification.compare_mirror().in_step
+    assert journal.compare_mirror().in_step
     assert not database.is_damage_recorded()
 
 

@@ -11,7 +11,7 @@ from django.apps import apps
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Fact, JournalEntry, MaintenanceRun, Memory, Revision, Session
 from memoryhub.transfer import import_files
@@ -241,7 +241,7 @@ def test_imported_journal_row_is_marked_and_the_chain_stays_valid(bring_in):
     [row] = JournalEntry.objects.filter(actor="user:ada")
     assert row.detail["imported"] == {"seq": 7, "hash": "ab" * 32}
     assert row.at == datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
-    assert verification.verify_chain().ok
+    assert journal.verify_chain().ok
 
 
 def test_journal_rows_without_numbers_are_not_imported_twice(bring_in, remember, low):

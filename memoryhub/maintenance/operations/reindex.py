@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from memoryhub import embeddings
 from memoryhub.access.policy import Actor
-from memoryhub.backends import change_log, schema
-from memoryhub.backends.tables import EMBEDDED_COLUMNS, INDEXES
+from memoryhub.backends import EMBEDDED_COLUMNS, INDEXES, change_log, schema
 from memoryhub.core.database import write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, provider, text_to_embed
 from memoryhub.maintenance.operations.base import (

@@ -10,8 +10,9 @@ from django.conf import settings
 from django.db import DatabaseError, OperationalError, connection, connections, models
 from django.db.migrations.executor import MigrationExecutor
 
-from memoryhub.audit import journal, mirror, verification
-from memoryhub.backends import release, schema, tables
+from memoryhub import backends
+from memoryhub.audit import journal, mirror
+from memoryhub.backends import release, schema
 from memoryhub.backends.postgres import replica, server
 from memoryhub.core.database import (
     REPLICA,
@@ -187,7 +188,7 @@ def _unsound_indexes() -> list[str]:
     try:
         return schema.find_unsound_indexes()
     except (OSError, sqlite3.Error):  # no room for a copy, or no access
-        return [table for table in tables.INDEXES if not schema.is_index_sound(table)]
+        return [table for table in backends.INDEXES if not schema.is_index_sound(table)]
 
 
 @check("text index", needs="triggers", slow=True, fix=_rebuild)
@@ -230,7 +231,7 @@ def integrity() -> Iterator[Finding]:
 
 @check("journal", needs="tables", slow=True)
 def journal_chain() -> Iterator[Finding]:
-    chain = verification.verify_chain()
+    chain = journal.verify_chain()
     if chain.ok:
         yield ok(f"the chain is intact, {chain.rows:,} rows")
         return
@@ -258,14 +259,14 @@ def lost_rows() -> Iterator[Finding]:
 
 
 def _rewrite_mirror() -> Iterator[str]:
-    before = verification.compare_mirror()
-    if verification.repair_mirror(before):
+    before = journal.compare_mirror()
+    if journal.repair_mirror(before):
         yield "added the missing rows to the mirror"
 
 
 @check("mirror", needs="tables", slow=True, fix=_rewrite_mirror)
 def journal_mirror() -> Iterator[Finding]:
-    state = verification.compare_mirror()
+    state = journal.compare_mirror()
     if state.in_step or (not state.exists and not state.behind):
         yield ok(f"up to date, {state.path}")
         return
@@ -285,7 +286,7 @@ _Index = models.Index | models.UniqueConstraint
 @check("tables", needs="migrations")
 def present() -> Iterator[Finding]:
     existing = set(connection.introspection.table_names())
-    wanted = tables.managed_tables()
+    wanted = backends.managed_tables()
     missing = [table for table in wanted if table not in existing]
     for table in missing:
         yield fail(f"table {table} is missing, and its rows are lost", RESTORE)

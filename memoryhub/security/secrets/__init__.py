@@ -23,13 +23,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from memoryhub.security.secrets.checks import has_token_form, is_name, may_be_token, secret_span
 from memoryhub.security.secrets.secret_rules import (
     SecretRule,
+    has_token_form,
+    is_name,
     is_secret_file,
     load_rules,
     load_service_names,
+    may_be_token,
     names_secret_file,
+    secret_span,
     split_last_paragraph,
     split_words,
 )

@@ -50,14 +50,14 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
-from memoryhub.accounts import identities, invitations, oauth, people, second_factors, sign_in
+from memoryhub.accounts import identities, oauth, people, second_factors, sign_in
 from memoryhub.accounts.clearance import request_actor
 from memoryhub.accounts.permissions import ADD_TOKEN, CHANGE_TOKEN, user_role
 from memoryhub.accounts.second_factors import SIGN_IN_REFUSED
 from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import RIGHTS
+from memoryhub.http.authentication import count_started_sign_in
 from memoryhub.http.middleware import page_policy
-from memoryhub.http.rate_limit import count_started_sign_in
 from memoryhub.memories.errors import StoreError
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.web.accounts.forms import LEVEL_LABELS, ConsentForm, FirstPasswordForm
@@ -118,7 +118,7 @@ def invitation(request: HttpRequest, account: int, token: str) -> HttpResponse:
         response = render(request, INVITATION_TEMPLATE, {"minutes": -(-seconds // 60)}, status=429)
         response["Retry-After"] = str(seconds)
         return response
-    found = invitations.find_invitation(account, token)
+    found = people.find_invitation(account, token)
     if found is None:
         user_login_failed.send(__name__, credentials={"username": throttled_as}, request=request)
         return render(request, INVITATION_TEMPLATE, status=404)
@@ -153,8 +153,8 @@ def _answer_invitation(request: HttpRequest, user: User, inviter: User, token: s
 def _accept_invitation(user: User, token: str, form: FirstPasswordForm, passkey: SignupWebAuthnForm) -> User:
     if passkey.is_bound:
         data = passkey.cleaned_data
-        return invitations.accept_with_passkey(user.pk, token, data["name"], data["credential"])
-    return invitations.accept_invitation(user.pk, token, form.cleaned_data["password"])
+        return people.accept_with_passkey(user.pk, token, data["name"], data["credential"])
+    return people.accept_invitation(user.pk, token, form.cleaned_data["password"])
 
 
 INVITATION_TEMPLATE = "registration/invitation.html"

@@ -26,9 +26,9 @@ from memoryhub.access import policy
 from memoryhub.access.policy import Clearance, Sensitivity
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance, reveal_if_secret
 from memoryhub.accounts.permissions import ERASE_MEMORY
+from memoryhub.backends import TEXT_COLUMNS
 from memoryhub.backends.fts_query import Query, parse_query
 from memoryhub.backends.statements import key_list
-from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.pagination import InvalidCursor, page_number
 from memoryhub.core.text import collapse_whitespace, format_count, without_title_line, without_title_prefix
 from memoryhub.injection.queries import find_uses
