@@ -17,7 +17,7 @@ from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Memory
 from memoryhub.search.hybrid import search_memories
-from memoryhub.search.text_matching import Weights
+from memoryhub.search.scoring import Weights
 from tests.search.test_fts_query import HOSTILE
 
 NONSENSE = [
