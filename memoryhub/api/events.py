@@ -29,8 +29,7 @@ from memoryhub.core.agent_hooks import (
     from_claude_code,
     to_claude_code,
 )
-from memoryhub.core.database import lock_timeout
-from memoryhub.core.database_errors import is_damage_recorded
+from memoryhub.core.database import is_damage_recorded, lock_timeout
 from memoryhub.core.text import shorten, strip_private
 from memoryhub.core.vocabulary import Right
 from memoryhub.hooks import TOOL_CONTEXT

@@ -25,7 +25,7 @@ from memoryhub.core.database import adapt_moment, write_transaction
 from memoryhub.injection.outcomes import digest_call
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.rows import resolve_project
-from memoryhub.memories.schemas import journal_refusals, refuse_secrets
+from memoryhub.memories.secret_check import journal_refusals, refuse_secrets
 from memoryhub.models import Event, Project, Session
 from memoryhub.security.secrets import redact
 

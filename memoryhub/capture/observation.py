@@ -230,10 +230,13 @@ def output_text(response: Any, room: int = MAX_OUTPUT, depth: int = 0) -> str:
     if isinstance(response, str):
         return clean_text(response[:room])
     if isinstance(response, Mapping):
-        named = _join_texts((response[key] for key in TOOLS.output_keys if response.get(key)), room, depth)
-        return named or _join_texts(
-            (value for value in response.values() if not isinstance(value, bool)), room, depth
+        named = [key for key in TOOLS.output_keys if response.get(key)]
+        # Each value is read once: twice at each level would be a million times at the last one.
+        others = (
+            value for key, value in response.items() if key not in named and not isinstance(value, bool)
         )
+        text = _join_texts((response[key] for key in named), room, depth)
+        return text or _join_texts(others, room, depth)
     if isinstance(response, list | tuple):
         return _join_texts(response, room, depth)
     return str(response)

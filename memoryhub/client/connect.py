@@ -7,7 +7,6 @@ folder, lets ``--undo`` remove exactly that.
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import os
 import shutil
@@ -39,7 +38,7 @@ from memoryhub.client.config_files import (
     read_text,
     remove_guideline,
 )
-from memoryhub.client.environment import confirm, make_safe
+from memoryhub.client.environment import confirm, make_safe, print_diff
 from memoryhub.core import agent_hooks
 from memoryhub.core.agent_hooks import AGENTS, hook_path, hooks_configuration, opencode_plugin
 from memoryhub.web import connect_snippets
@@ -210,7 +209,7 @@ def _handle(
         if change.before == change.after:
             print(f"{title}: {path} needs no change.")
         else:
-            _show(change)
+            print_diff(change.before, change.after, change.path)
         if options.dry_run:
             return "connected"
         if change.before != change.after and not confirm(f"Change {path}?", options.yes):
@@ -328,17 +327,6 @@ def _has_plugin(agent: Agent) -> bool:
         return False
     names = enabled if isinstance(enabled, dict) else {}
     return any(name.partition("@")[0] == "memoryhub" and on for name, on in names.items())
-
-
-def _show(change: Change) -> None:
-    lines = difflib.unified_diff(
-        (change.before or "").splitlines(),
-        (change.after or "").splitlines(),
-        "/dev/null" if change.before is None else str(change.path),
-        "/dev/null" if change.after is None else str(change.path),
-        lineterm="",
-    )
-    print("\n".join(make_safe(line) for line in lines))
 
 
 def _send_test_event(server: str, token: str) -> None:

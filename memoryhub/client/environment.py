@@ -6,6 +6,7 @@ The token is in a variable, or in the keyring of the machine (package ``keyring`
 from __future__ import annotations
 
 import argparse
+import difflib
 import getpass
 import json
 import os
@@ -157,6 +158,14 @@ def _width(text: str) -> int:
     """Return the number of columns: East Asian characters take two, combining ones none."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
     return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
+
+
+def print_diff(before: str | None, after: str | None, path: Path, context: int = 3) -> None:
+    """Print the change of a file; None if there is no such file. ``context``: unchanged lines around it."""
+    names = ["/dev/null" if text is None else str(path) for text in (before, after)]
+    old, new = (before or "").splitlines(), (after or "").splitlines()
+    lines = difflib.unified_diff(old, new, names[0], names[1], n=context, lineterm="")
+    print("\n".join(map(make_safe, lines)))
 
 
 def confirm(question: str, yes: bool) -> bool:

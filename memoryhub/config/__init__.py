@@ -472,7 +472,8 @@ def _describe(key: str, kind: str, raw: object) -> str:
         return f"unknown key {key!r}{_did_you_mean(key, Config.model_fields)}"
     spec = Config.model_fields[key]
     if kind in ("greater_than_equal", "less_than_equal"):
-        wanted = _describe_range(*limits(spec))
+        low, high = limits(spec)
+        wanted = f"at least {low:g}" if high == math.inf else f"between {low:g} and {high:g}"
     elif kind == "string_pattern_mismatch":
         wanted = expected_form(spec)
     else:
@@ -481,10 +482,6 @@ def _describe(key: str, kind: str, raw: object) -> str:
 
 
 _KINDS: dict[object, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-
-
-def _describe_range(low: float, high: float) -> str:
-    return f"at least {low:g}" if high == math.inf else f"between {low:g} and {high:g}"
 
 
 def _check_relations(config: Config) -> list[str]:

@@ -41,14 +41,8 @@ from memoryhub.memories.rows import (
     resolve_project,
     unite_values,
 )
-from memoryhub.memories.schemas import (
-    MAX_CONTENT,
-    MEMORY_FIELDS,
-    MemoryDraft,
-    MemoryPatch,
-    journal_refusals,
-    refuse_secrets,
-)
+from memoryhub.memories.schemas import MAX_CONTENT, MemoryDraft, MemoryPatch
+from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, refuse_secrets
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.lexical import likely_rare, rows_sharing_words

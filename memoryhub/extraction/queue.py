@@ -27,7 +27,8 @@ from memoryhub.maintenance import results
 from memoryhub.maintenance.worker import ExclusiveThread
 from memoryhub.memories import Conflict
 from memoryhub.memories.rows import resolve_owner, resolve_project
-from memoryhub.memories.schemas import MemoryDraft, journal_refusals, refuse_secrets
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.memories.secret_check import journal_refusals, refuse_secrets
 from memoryhub.models import Extraction, Memory
 
 logger = logging.getLogger(__name__)

@@ -22,7 +22,8 @@ from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.rows import is_unchanged, refuse_if_off, resolve_project, written_by, written_only_by
-from memoryhub.memories.schemas import FACT_FIELDS, FactDraft, find_refusal, journal_refusals
+from memoryhub.memories.schemas import FactDraft
+from memoryhub.memories.secret_check import FACT_FIELDS, find_refusal, journal_refusals
 from memoryhub.memories.undo import Inverse, Undo, inverse_of
 from memoryhub.memories.update import FACT_IDENTITY, next_copy_number
 from memoryhub.models import Fact, JournalEntry, Memory, Project

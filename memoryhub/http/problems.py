@@ -21,7 +21,7 @@ from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.parser import Parser
 
-from memoryhub.core import agent_hooks, database_errors, disks
+from memoryhub.core import agent_hooks, database, database_errors, disks
 from memoryhub.core.database_errors import (
     OUTCOME_UNKNOWN,
     STORE_UNAVAILABLE,
@@ -168,7 +168,7 @@ def refusal_status(refusal: StoreError) -> int:
 @singledispatch
 def to_problem(exc: Exception) -> Problem:
     """Return the problem for an exception; ``internal_error`` for an unexpected one."""
-    if database_errors.is_caused_by_damage(exc):
+    if database.is_caused_by_damage(exc):
         return store_damaged()
     if disks.is_disk_error(exc):
         return Problem(503, "disk_full", disks.FULL_DISK, headers={"Retry-After": RETRY_AFTER_DAMAGE})

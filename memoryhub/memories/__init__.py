@@ -30,6 +30,6 @@ from memoryhub.memories.merge import (
     undo_merge,
 )
 from memoryhub.memories.rows import embed_drafts
-from memoryhub.memories.schemas import check_drafts
+from memoryhub.memories.secret_check import check_drafts
 from memoryhub.memories.update import renew_expiry, repair_sensitivity, update_memory
 from memoryhub.memories.versions import restore_version, undo_last_change

@@ -33,7 +33,8 @@ from memoryhub.memories.rows import (
     list_values,
     restart_expiry,
 )
-from memoryhub.memories.schemas import MEMORY_FIELDS, MemoryPatch, journal_refusals, refuse_secrets, to_patch
+from memoryhub.memories.schemas import MemoryPatch, to_patch
+from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, refuse_secrets
 from memoryhub.memories.undo import (
     Inverse,
     Undo,

@@ -26,7 +26,8 @@ from memoryhub.memories.delete import Caps, evict_over_cap
 from memoryhub.memories.errors import Busy, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.rows import embed_drafts
-from memoryhub.memories.schemas import MEMORY_FIELDS, MemoryDraft, check_drafts, refusal_change
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.memories.secret_check import MEMORY_FIELDS, check_drafts, refusal_change
 from memoryhub.memories.update import RAISED_REASON, apply_patch, find_twins, raise_merged
 from memoryhub.models import Memory
 

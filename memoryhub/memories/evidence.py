@@ -25,7 +25,8 @@ from memoryhub.core.database import side_write, write_transaction
 from memoryhub.memories.create import StoreResult, create_memories
 from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.memories.rows import embed_drafts
-from memoryhub.memories.schemas import MemoryDraft, check_drafts
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.memories.secret_check import check_drafts
 from memoryhub.models import Evidence, Injection, Memory
 
 DOUBT_LEFT = 0.5  # share of the doubt that is left after one more session

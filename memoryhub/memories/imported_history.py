@@ -19,7 +19,8 @@ from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.memories.replacements import SUPERSEDED_BY, refuse_cycle
 from memoryhub.memories.rows import CHUNK_SIZE, LIST_FIELDS, SCALAR_FIELDS, fetch_by_uid, visible_replacements
-from memoryhub.memories.schemas import MEMORY_FIELDS, MemoryPatch, find_refusal
+from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal
 from memoryhub.models import AbsenceSpan, CodeReference, Evidence, Memory, Revision
 
 # Accepted only from actors with permission to restore a store.

@@ -37,7 +37,8 @@ from memoryhub.memories.rows import (
     union_list_values,
     unite_values,
 )
-from memoryhub.memories.schemas import MemoryPatch, find_refusal, journal_refusals
+from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.memories.secret_check import find_refusal, journal_refusals
 from memoryhub.memories.undo import (
     AccessKey,
     Inverse,

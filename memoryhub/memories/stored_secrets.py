@@ -25,7 +25,7 @@ from memoryhub.backends import schema
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.pagination import row_pages
 from memoryhub.memories import rows
-from memoryhub.memories.schemas import MEMORY_FIELDS
+from memoryhub.memories.secret_check import MEMORY_FIELDS
 from memoryhub.memories.update import find_equal, next_copy_number
 from memoryhub.models import (
     Entity,

@@ -22,7 +22,8 @@ from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.freshness import clear_after_edit
 from memoryhub.memories.replacements import change_replacement
 from memoryhub.memories.rows import CHUNK_SIZE, add_revision, compute_expiry, fetch_by_uids
-from memoryhub.memories.schemas import MEMORY_FIELDS, MemoryPatch, find_refusal, journal_refusals
+from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, journal_refusals
 from memoryhub.models import Fact, Memory, Project, Revision
 from memoryhub.models.querysets import MemoryQuerySet, unapproved_filter
 

@@ -27,15 +27,7 @@ from memoryhub.models.memory import (
     MemoryTrigram,
     Revision,
 )
-from memoryhub.models.project import (
-    Event,
-    EventCount,
-    Injection,
-    Project,
-    ProjectIdentity,
-    ProjectMove,
-    Session,
-)
+from memoryhub.models.project import EventCount, Project, ProjectIdentity, ProjectMove
 from memoryhub.models.run import (
     Extraction,
     Lease,
@@ -45,3 +37,4 @@ from memoryhub.models.run import (
     ServerProcess,
     UploadPart,
 )
+from memoryhub.models.session import Event, Injection, Session

@@ -28,7 +28,7 @@ from django.db import connections
 from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import release
 from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
-from memoryhub.core import database_errors
+from memoryhub.core import database
 from memoryhub.core.database import is_postgres, store_path
 from memoryhub.core.database_errors import FileConnection, is_damage
 from memoryhub.core.disks import draft_folder
@@ -277,7 +277,9 @@ def put_in_place(copy: Path, copy_of: Path) -> Path | None:
     """
     live, log = live_path(), mirror.mirror_path()
     connections.close_all()
-    _remove_second_names(live)
+    for path in second_names(live):
+        for name in (*_logs(path), path):
+            name.unlink(missing_ok=True)
     kept = live.with_name(f"{live.stem}{_BEFORE_RESTORE}{stamp()}{SUFFIX}")
     with claimed(live):
         _copy_owner(copy, live if live.exists() else live.parent)
@@ -319,12 +321,6 @@ def second_names(live: Path) -> list[Path]:
     return [path for path in _kept_stores(live) if path.samefile(live)]
 
 
-def _remove_second_names(live: Path) -> None:
-    for path in second_names(live):
-        for name in (*_logs(path), path):
-            name.unlink(missing_ok=True)
-
-
 def _keep(live: Path, log: Path, kept: Path) -> None:
     """Give the store a second name, and move its mirror next to it. Do both or neither.
 
@@ -363,7 +359,7 @@ def _replace(live: Path, copy: Path) -> None:
     for path in _logs(live):
         path.unlink(missing_ok=True)
     copy.replace(live)
-    database_errors.clear_damage()
+    database.clear_damage()
     sync(live.parent)
 
 

@@ -26,8 +26,9 @@ from granian.server import Server
 from memoryhub.access.policy import system_actor
 from memoryhub.audit import clock, journal
 from memoryhub.backends import schema
-from memoryhub.core import database_errors, disks
+from memoryhub.core import database, database_errors, disks
 from memoryhub.core.database import close_before_fork, write_transaction
+from memoryhub.core.logs import JsonFormatter
 from memoryhub.maintenance import nodes
 
 logger = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ def prepare_store() -> Iterator[str]:
         yield f"{loss.summary()}. Find out why, then run: manage.py verify_journal --acknowledge-loss"
     if pause := clock.inspect():
         yield f"{pause.summary()}; expiry, decay, purge and eviction are paused. Run: manage.py doctor"
-    if database_errors.is_damage_recorded():
+    if database.is_damage_recorded():
         yield f"Damage was found before, and /readyz is 503: {database_errors.DAMAGE_ADVICE}"
 
 
@@ -149,6 +150,10 @@ def require_limits() -> int:
     return MAX_CONNECTIONS
 
 
+# Replaces the formatters of granian's two handlers.
+_JSON_LOGS = {"formatters": {name: {"()": JsonFormatter} for name in ("generic", "access")}}
+
+
 class _Server(Server):  # type: ignore[misc, valid-type]
     """A server that never reports an ended worker as alive.
 
@@ -196,6 +201,7 @@ def serve(
             websockets=False,
             backpressure=max_connections,
             log_level=LogLevels.warning if quiet else LogLevels.info,
+            log_dictconfig=_JSON_LOGS if settings.LOG_FORMAT == "json" else None,
             # Otherwise the server ends when one worker does, for example when the system runs out of memory.
             respawn_failed_workers=True,
             workers_kill_timeout=worker.SECONDS_TO_END,

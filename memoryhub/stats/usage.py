@@ -34,7 +34,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Clearance
 from memoryhub.core.dates import next_month, start_of_day
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.memories.schemas import SECRET_BLOCKED
+from memoryhub.memories.secret_check import SECRET_BLOCKED
 from memoryhub.models import Event, FileLink, Injection, JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
 

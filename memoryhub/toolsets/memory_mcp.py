@@ -41,9 +41,8 @@ from memoryhub.memories.schemas import (
     Text,
     TtlDays,
     Word,
-    journal_refusals,
-    refuse_secrets,
 )
+from memoryhub.memories.secret_check import journal_refusals, refuse_secrets
 from memoryhub.memories.versions import Provenance, Snapshot, load_snapshot
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet

@@ -23,7 +23,7 @@ from pydantic import BeforeValidator
 from memoryhub.core.database_errors import FileConnection
 from memoryhub.core.rule_files import RuleSchema, load_rule_file
 from memoryhub.transfer.records import Format, Item, ReadOptions, UnreadableFile
-from memoryhub.transfer.values import ROW_NUMBER, FieldReader, ReadNotes, make_prompt
+from memoryhub.transfer.values import ROW_NUMBER, FieldReader, ReadNotes
 
 _MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
@@ -233,6 +233,16 @@ class SqliteFormat(Format):
     def fields(self, database: ForeignDatabase, table: str, notes: ReadNotes) -> Iterator[FieldReader]:
         return (row_fields(table, row, notes) for row in self.rows(database, table))
 
+    def prompts(
+        self, database: ForeignDatabase, notes: ReadNotes, sessions: str, column: str
+    ) -> Iterator[Item]:
+        """Yield the prompts with the project of their session, which ``column`` names in both tables."""
+        rows = self.rows(database, "user_prompts")
+        for row, session in database.join(rows, column, sessions, column, ("project",)):
+            fields, about = row_fields("user_prompts", row, notes), FieldReader(session or {}, notes)
+            text, number = fields.text("prompt_text"), fields.text("prompt_number")
+            yield fields.prompt(text, fields.text(column), about.text("project"), number)
+
 
 def row_fields(table: str, row: RowValues, notes: ReadNotes) -> FieldReader:
     return FieldReader(row, notes, f"{table} row {row[ROW_NUMBER]}")
@@ -241,16 +251,6 @@ def row_fields(table: str, row: RowValues, notes: ReadNotes) -> FieldReader:
 def make_entity(name: Any, kind: Any) -> dict[str, str]:
     """Return the entity of a memory from its values in the file."""
     return {"entity": str(name), "entity_type": str(kind or "concept")[:50]}
-
-
-def read_prompts(
-    database: ForeignDatabase, rows: Iterator[RowValues], notes: ReadNotes, sessions: str, column: str
-) -> Iterator[Item]:
-    """Yield the prompts with the project of their session, which ``column`` names in both tables."""
-    for row, session in database.join(rows, column, sessions, column, ("project",)):
-        fields, about = row_fields("user_prompts", row, notes), FieldReader(session or {}, notes)
-        text, number = fields.text("prompt_text"), fields.text("prompt_number")
-        yield make_prompt(fields, text, fields.text(column), about.text("project"), number)
 
 
 def chunked(rows: Iterable[RowValues]) -> Iterator[list[RowValues]]:

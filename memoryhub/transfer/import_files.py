@@ -5,21 +5,19 @@ If nodes share a database, it contains a copy of an upload in parts, because any
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import itertools
 import json
 import re
 import secrets
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
@@ -78,7 +76,7 @@ def _require_size(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 def _store_parts(key: str) -> None:
     with write_transaction(), upload_path(key).open("rb") as file:
-        for number in itertools.count():
+        for number in count():
             content = file.read(_PART_BYTES)
             if not content:
                 return
@@ -133,7 +131,7 @@ def delete_old_uploads() -> None:
         with write_transaction():
             old.delete()
     for path in imports_folder().glob("upload-*"):
-        with contextlib.suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):
             key, written_at = path.stem.removeprefix("upload-"), path.stat().st_mtime
             if key not in needed and (written_at < before or _is_imported(key, written_at)):
                 with write_transaction():
@@ -155,28 +153,11 @@ _CHUNK = 1024 * 1024
 ImportMark = dict[str, Any]
 
 
-class ImportReader(Protocol):
-    """A reader of items. ``done`` of ``total`` is the progress in ``unit``: bytes of the file, or items."""
+class HubReader:
+    """Reader for the hub's own format: resumes by byte offset and checks a digest of the bytes before it.
 
-    unit: str
-    total: int | None
-
-    @property
-    def done(self) -> int: ...
-
-    def __iter__(self) -> Iterator[Item]: ...
-
-    def mark(self, *, before: bool = False) -> ImportMark:
-        """Return the position after all items so far, or ``before`` the last one."""
-        ...
-
-    def resume(self, mark: ImportMark) -> bool:
-        """Skip the items before a mark; return False if the file has changed."""
-        ...
-
-
-class _LineReader:
-    """Reader for the hub's own format: resumes by byte offset and checks a digest of the bytes before it."""
+    ``done`` of ``total`` is the progress in ``unit``: bytes of the file, or items.
+    """
 
     unit = "B"
 
@@ -193,16 +174,18 @@ class _LineReader:
         return self._format.items(self._lines)
 
     def mark(self, *, before: bool = False) -> ImportMark:
+        """Return the position after all items so far, or ``before`` the last one."""
         lines = self._lines
         if not before:
             lines.finish_line()
         return {"number": lines.number, "offset": lines.offset, "digest": lines.digest}
 
     def resume(self, mark: ImportMark) -> bool:
+        """Skip the items before a mark; return False if the file has changed."""
         return self._lines.skip(int(mark["number"]), int(mark["offset"]), str(mark["digest"]))
 
 
-class _ItemReader:
+class ItemReader:
     """Reader for other formats: resumes by item number if the digest of the file is unchanged."""
 
     unit = " items"
@@ -231,6 +214,9 @@ class _ItemReader:
         return True
 
 
+ImportReader = HubReader | ItemReader
+
+
 def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file, or of the names, sizes and dates of the files of a folder."""
     if path.is_dir():
@@ -248,9 +234,9 @@ def open_import(format: Format, name: str, options: ReadOptions) -> Iterator[Imp
         if isinstance(format, HubFormat):
             if Path(name).is_file():
                 format.refuse_document(Path(name))
-            yield _LineReader(format, stack.enter_context(open_source(name)))
+            yield HubReader(format, stack.enter_context(open_source(name)))
         else:
-            yield _ItemReader(format, Path(name), options)
+            yield ItemReader(format, Path(name), options)
 
 
 _HEAD_BYTES = 65_536

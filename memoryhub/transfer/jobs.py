@@ -96,6 +96,10 @@ _FIRST_BATCH, _MAX_BATCH, _MIN_BATCH = 50, 1000, 20  # items of a step
 _BATCH_SECONDS, _PAUSE_SECONDS = 3.0, 0.3
 
 
+def _new_pace() -> Pace:
+    return Pace(_FIRST_BATCH, _MAX_BATCH, _MIN_BATCH, stretch=_BATCH_SECONDS, rest=_PAUSE_SECONDS)
+
+
 def _check_target(name: str) -> str:
     if name not in MAPPING_TARGETS:
         raise ValueError(f"must be one of: {', '.join(MAPPING_TARGETS)}")
@@ -173,8 +177,7 @@ class ImportOperation(Operation[ImportParams]):
         yield _restore_caps(run_uid, actor, refused)
         undo = Undo.of_action(run_uid, actor, self.inverse_records, now)
         undo.refused = undo.refused if refused is None else refused
-        pace = Pace(_FIRST_BATCH, _MAX_BATCH, _MIN_BATCH, stretch=_BATCH_SECONDS, rest=_PAUSE_SECONDS)
-        yield from undo.steps(pace.batches)
+        yield from undo.steps(_new_pace().batches)
 
 
 IMPORT_OPERATION = ImportOperation()
@@ -275,8 +278,7 @@ def _restore_caps(run_uid: str, actor: Actor, refused: Refusals | None) -> int:
 
 
 def _import_steps(reader: ImportReader, options: LoadOptions, ids: IdMap) -> Iterator[Step]:
-    pace = Pace(_FIRST_BATCH, _MAX_BATCH, _MIN_BATCH, stretch=_BATCH_SECONDS, rest=_PAUSE_SECONDS)
-    items, done = iter(reader), reader.done
+    pace, items, done = _new_pace(), iter(reader), reader.done
     reported: set[str] = set()  # projects
     while batch := list(islice(items, pace.size)):
         mark, progress = {**reader.mark(), "node": node_name()}, reader.done - done

@@ -27,11 +27,10 @@ from memoryhub.memories.create import CHUNK_CHARACTERS, CHUNK_SIZE
 from memoryhub.memories.errors import NotFound, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.rows import PreparedVectors, embedding_text
-from memoryhub.memories.schemas import (
+from memoryhub.memories.schemas import FactDraft, MemoryDraft
+from memoryhub.memories.secret_check import (
     HISTORY_TEXT_FIELDS,
     MEMORY_FIELDS,
-    FactDraft,
-    MemoryDraft,
     find_refusal,
     join_texts,
     refusal_change,

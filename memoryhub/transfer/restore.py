@@ -17,7 +17,7 @@ from memoryhub.facts import services
 from memoryhub.memories import imported_history
 from memoryhub.memories.errors import Forbidden, NotFound, SecretDetected, StoreError, TooCostlyToCheck
 from memoryhub.memories.rows import CHUNK_SIZE, fetch_by_uid, resolve_project
-from memoryhub.memories.schemas import find_refusal, find_secrets_in_field, refusal_change
+from memoryhub.memories.secret_check import find_refusal, find_secrets_in_field, refusal_change
 from memoryhub.models import Event, JournalEntry, Memory, Project, Session
 from memoryhub.transfer.export import serialize_journal_row
 from memoryhub.transfer.import_files import IdMap

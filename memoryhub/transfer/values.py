@@ -328,6 +328,78 @@ class FieldReader:
         others = made.problems if isinstance(made, InvalidItem) else []
         return InvalidItem(place, [*self.problems, *(one for one in others if one.field not in named)])
 
+    def session(self, session_id: str, *, agent: str, cwd: str = "") -> Item:
+        """Return a session, from the columns of claude-mem and its derivatives, Engram or agentmemory."""
+        started = self.past_moment("started_at_epoch", "started_at", "startedAt")
+        ended = self.past_moment("completed_at_epoch", "completed_at", "ended_at", "endedAt")
+        values = {
+            "kind": "session",
+            "session_id": session_id,
+            "project": self.text("project"),
+            "agent": agent,
+            "cwd": cwd,
+            "started_at": started,
+            "last_at": max(started, ended) if started and ended else started,
+            "ended_at": ended,
+            "end_reason": self.text("status") if ended else "",
+        }
+        return self._history(SessionLine, values)
+
+    def prompt(self, text: str, session_id: str, project: str, number: str = "") -> Item:
+        """Return a prompt as an event with the beginning of its text, as the hub stores prompts itself."""
+        preview, keywords = parse_prompt(text, settings.MEMORYHUB.event_preview_chars)
+        values = {
+            "kind": "event",
+            "session_id": session_id,
+            "project": project,
+            "at": self.past_moment("created_at_epoch", "created_at"),
+            "event": "prompt:submit",
+            "segment": 1,
+            "preview": preview,
+            "keywords": list(keywords),
+            "mark": _digest("user_prompts", session_id, number, text)[:16],
+        }
+        return self._history(EventLine, values)
+
+    def journal_row(
+        self,
+        *,
+        actor: str,
+        memory_id: str,
+        project: str,
+        sensitivity: str,
+        detail: Mapping[str, Any] | None = None,
+    ) -> Item:
+        """Return a row of another journal. Its hash is computed from its content, to recognise it later."""
+        number, operation = self.get(ROW_NUMBER), collapse_whitespace(self.text("operation", "unknown"))
+        at = self.past_moment("timestamp")
+        values = {
+            "kind": "journal",
+            "seq": number,
+            "hash": _digest(actor, number, memory_id, operation, self.text("timestamp")),
+            "at": at,
+            "actor": collapse_whitespace(actor)[:_MAX_ACTOR_CHARS],
+            "operation": operation[:_MAX_OPERATION_CHARS],
+            "object_type": "memory",
+            "object_id": memory_id,
+            "project": project,
+            "sensitivity": sensitivity,
+            "detail": dict(detail or {}),
+        }
+        return self._history(JournalLine, values)
+
+    def _history(self, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:
+        if self.problems:
+            return InvalidItem(self.place, self.problems)
+        return _validate_item(self.place, shape, values)
+
+    def summary_text(self) -> str:
+        """Return the request, followed by a paragraph for each non-empty part."""
+        request = self.text("request")
+        parts = [(label, self.text(name)) for name, label in _SUMMARY_PARTS.items()]
+        paragraphs = [f"{label}: {text}" for label, text in parts if text]
+        return "\n\n".join([f"Request: {request}", *paragraphs] if request else paragraphs)
+
 
 _HISTORY_FIELDS = {one.name for one in dataclasses.fields(ImportedHistory)} - {"created_at"}
 
@@ -405,69 +477,6 @@ def foreign_id(program: str, source_id: str) -> str:
     return _digest(program, source_id)[:32] if source_id else ""
 
 
-def make_journal_row(
-    fields: FieldReader,
-    *,
-    actor: str,
-    memory_id: str,
-    project: str,
-    sensitivity: str,
-    detail: Mapping[str, Any] | None = None,
-) -> Item:
-    """Convert a row of another journal. Its hash is computed from its content, to recognise it later."""
-    number, operation = fields.get(ROW_NUMBER), collapse_whitespace(fields.text("operation", "unknown"))
-    at = fields.past_moment("timestamp")
-    values = {
-        "kind": "journal",
-        "seq": number,
-        "hash": _digest(actor, number, memory_id, operation, fields.text("timestamp")),
-        "at": at,
-        "actor": collapse_whitespace(actor)[:_MAX_ACTOR_CHARS],
-        "operation": operation[:_MAX_OPERATION_CHARS],
-        "object_type": "memory",
-        "object_id": memory_id,
-        "project": project,
-        "sensitivity": sensitivity,
-        "detail": dict(detail or {}),
-    }
-    return _make_item(fields, JournalLine, values)
-
-
-def make_session(fields: FieldReader, session_id: str, *, agent: str, cwd: str = "") -> Item:
-    """Convert a session with the columns of claude-mem and its derivatives, or of Engram and agentmemory."""
-    started = fields.past_moment("started_at_epoch", "started_at", "startedAt")
-    ended = fields.past_moment("completed_at_epoch", "completed_at", "ended_at", "endedAt")
-    values = {
-        "kind": "session",
-        "session_id": session_id,
-        "project": fields.text("project"),
-        "agent": agent,
-        "cwd": cwd,
-        "started_at": started,
-        "last_at": max(started, ended) if started and ended else started,
-        "ended_at": ended,
-        "end_reason": fields.text("status") if ended else "",
-    }
-    return _make_item(fields, SessionLine, values)
-
-
-def make_prompt(fields: FieldReader, text: str, session_id: str, project: str, number: str = "") -> Item:
-    """Convert a prompt to an event with the beginning of its text, as the hub stores prompts itself."""
-    preview, keywords = parse_prompt(text, settings.MEMORYHUB.event_preview_chars)
-    values = {
-        "kind": "event",
-        "session_id": session_id,
-        "project": project,
-        "at": fields.past_moment("created_at_epoch", "created_at"),
-        "event": "prompt:submit",
-        "segment": 1,
-        "preview": preview,
-        "keywords": list(keywords),
-        "mark": _digest("user_prompts", session_id, number, text)[:16],
-    }
-    return _make_item(fields, EventLine, values)
-
-
 def make_revision(
     place: str,
     memory_id: str,
@@ -502,12 +511,6 @@ def make_replacement(place: str, memory_id: str, by: str) -> Item:
     return _validate_item(place, ReplacementLine, {"kind": "replacement", "memory_id": memory_id, "by": by})
 
 
-def _make_item(fields: FieldReader, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:
-    if fields.problems:
-        return InvalidItem(fields.place, fields.problems)
-    return _validate_item(fields.place, shape, values)
-
-
 def _validate_item(place: str, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:
     try:
         return HistoryItem(place, shape.model_validate(dict(values)))
@@ -526,14 +529,6 @@ _SUMMARY_PARTS = {
     "next_steps": "Next steps",
     "notes": "Notes",
 }
-
-
-def summary_text(fields: FieldReader) -> str:
-    """Return the request, followed by a paragraph for each non-empty part."""
-    request = fields.text("request")
-    parts = [(label, fields.text(name)) for name, label in _SUMMARY_PARTS.items()]
-    paragraphs = [f"{label}: {text}" for label, text in parts if text]
-    return "\n\n".join([f"Request: {request}", *paragraphs] if request else paragraphs)
 
 
 def append_statements(text: str, statements: list[str]) -> str:

@@ -36,7 +36,7 @@ from memoryhub.accounts.permissions import ADD_TOKEN, grantable_rights
 from memoryhub.core import agent_hooks
 from memoryhub.injection.queries import InjectionReport, load_reports
 from memoryhub.memories.errors import StoreError
-from memoryhub.memories.schemas import SECRET_BLOCKED
+from memoryhub.memories.secret_check import SECRET_BLOCKED
 from memoryhub.models import AgentToken, Event, Injection, JournalEntry
 from memoryhub.models.account import default_rights
 from memoryhub.models.querysets import live_memories

@@ -134,7 +134,7 @@ class ReviewCard:
 def count_by_tab(request: HttpRequest, reader: Reviewer, project: str = "") -> dict[str, int]:
     """Count the items of each tab except near-duplicates, and the memories of all tabs as ``all``."""
     clearance = request_clearance(request)
-    counts = cached_until_change(
+    by_reason = cached_until_change(
         request,
         "review-tabs",
         clearance,
@@ -149,7 +149,7 @@ def count_by_tab(request: HttpRequest, reader: Reviewer, project: str = "") -> d
         lambda: waiting_memories(clearance, project).count(),
         project,
     )
-    return {**counts, CONTRADICTIONS: count_contradictions(request, project), WAITING: waiting}
+    return {**by_reason, CONTRADICTIONS: count_contradictions(request, project), WAITING: waiting}
 
 
 def pinned_warnings(request: HttpRequest, project: str = "") -> dict[str, list[str]]:
@@ -161,11 +161,11 @@ def pinned_warnings(request: HttpRequest, project: str = "") -> dict[str, list[s
 
 
 def build_tabs(counted: dict[str, int], current: str, project: str, alike: int | None) -> list[ReviewTab]:
-    counts: dict[str, int | None] = {**counted, DUPLICATES: alike}
+    by_tab: dict[str, int | None] = {**counted, DUPLICATES: alike}
     return [
-        ReviewTab(name, title, tab_url(name, project), counts[name], name == current)
+        ReviewTab(name, title, tab_url(name, project), by_tab[name], name == current)
         for name, title in TITLES.items()
-        if name != WAITING or counts[WAITING] or current == WAITING
+        if name != WAITING or by_tab[WAITING] or current == WAITING
     ]
 
 

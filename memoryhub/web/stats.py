@@ -21,7 +21,7 @@ from memoryhub.accounts.clearance import full_clearance, request_clearance
 from memoryhub.capture.segments import BOUNDARY_FACTS
 from memoryhub.core.dates import start_of_day
 from memoryhub.facts.queries import query_facts
-from memoryhub.memories.schemas import SECRET_BLOCKED
+from memoryhub.memories.secret_check import SECRET_BLOCKED
 from memoryhub.models import Memory
 from memoryhub.stats import usage
 from memoryhub.stats.counts import database_sizes, facets_and_days

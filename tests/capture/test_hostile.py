@@ -88,7 +88,21 @@ def test_any_event_is_accepted_and_no_handler_fails(caplog, data):
     assert Event.objects.filter(pk=done.event.pk).exists()
 
 
-@pytest.mark.slow
+def test_value_in_nested_fields_is_read_once():
+    reads = []
+
+    class Value:
+        def __str__(self) -> str:
+            reads.append(self)
+            return ""
+
+    nested: object = Value()
+    for _ in range(10):
+        nested = {"content": nested}
+    assert output_text(nested) == ""
+    assert len(reads) == 1
+
+
 def test_deep_nesting_is_read_to_the_maximum_depth():
     nested: object = "the bottom"
     for _ in range(5000):

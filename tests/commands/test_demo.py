@@ -17,7 +17,8 @@ from memoryhub.audit import verification
 from memoryhub.core.text import CJK
 from memoryhub.core.vocabulary import CONCEPTS, SCOPES, TYPES, TrashReason
 from memoryhub.facts import services
-from memoryhub.memories.schemas import SECRET_BLOCKED, MemoryDraft
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.memories.secret_check import SECRET_BLOCKED
 from memoryhub.models import (
     Entity,
     Event,

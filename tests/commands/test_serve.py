@@ -434,6 +434,23 @@ def test_every_worker_answers_metrics_for_all(hub):
             assert _count_of(text, "memoryhub_workers") == 2
 
 
+def test_each_line_of_the_json_log_is_an_object(hub, tmp_path):
+    port = hubs.free_port()
+    names = {"MEMORYHUB_LOG_FORMAT": "json"}
+    arguments = ("serve", "--host", "0.0.0.0", "--port", str(port), "--workers", "1")
+    path = tmp_path / "log"
+    with path.open("w") as log, hub.serving(port, *arguments, output=log, **names) as process:
+        [worker] = _children(process.pid)
+        os.kill(worker, signal.SIGKILL)
+        hubs.wait_until_it_answers(process, port)
+        os.kill(process.pid, signal.SIGTERM)
+        process.wait(timeout=120)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {"INFO", "ERROR"} <= {line["level"] for line in lines}, "the start, and the killed worker"
+    assert {"_granian", "memoryhub.request"} <= {line["logger"] for line in lines}
+    assert any("set MEMORYHUB_ALLOWED_HOSTS" in line["message"] for line in lines), "a warning of the command"
+
+
 def _count_of(text: str, name: str) -> float:
     values = [line.rpartition(" ")[2] for line in text.splitlines() if line.startswith(f"{name} ")]
     return float(values[0]) if values else 0

@@ -13,7 +13,7 @@ from memoryhub.memories import merge_memories
 from memoryhub.memories.imported_history import apply_history
 from memoryhub.models import Injection, JournalEntry, Memory
 from memoryhub.search.scoring import helpfulness
-from memoryhub.transfer import jsonl
+from memoryhub.transfer.export import memory_to_line
 from memoryhub.transfer.schema import MemoryLine, memory_history
 from tests.capture.conftest import agent, agent_session, bot, no_injection_deadline, open_session
 from tests.cases import each
@@ -288,7 +288,7 @@ def test_search_keeps_its_documented_score_and_order(bot, remember):
 def test_counts_survive_export_and_import(shown):
     Memory.objects.filter(pk=shown.pk).update(shown_count=9, helped_count=6)
     row = Memory.objects.get(pk=shown.pk)
-    past = memory_history(MemoryLine(**jsonl.memory(row, None, whole=False)))
+    past = memory_history(MemoryLine.model_validate_json(memory_to_line(row)))
     assert (past.shown_count, past.helped_count) == (9, 6)
     fresh = Memory()
     apply_history(fresh, past, timezone.now())

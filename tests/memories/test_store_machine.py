@@ -97,7 +97,8 @@ class StoreMachine(RuleBasedStateMachine):
         return list(shown.values_list("uid", flat=True))
 
     def some(self, number: int) -> str:
-        uids = sorted(self.before, key=lambda uid: Memory.objects.get(uid=uid).pk)
+        rows = Memory.objects.filter(uid__in=self.before).order_by("pk")
+        uids = list(rows.values_list("uid", flat=True))
         return uids[number % len(uids)] if uids else "nosuch"
 
     @rule(who=WHO, fields=DRAFTS)

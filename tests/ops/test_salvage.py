@@ -16,9 +16,9 @@ from memoryhub import memories
 from memoryhub.audit import verification
 from memoryhub.backends import schema
 from memoryhub.backends.sqlite.page_reader import PageReader
-from memoryhub.core import database_errors
+from memoryhub.core import database
 from memoryhub.facts import services
-from memoryhub.memories.schemas import FactDraft
+from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.models import Fact, Memory
 from memoryhub.ops import salvage
 from memoryhub.ops.doctor import Status, examine
@@ -37,8 +37,11 @@ def contents() -> set[str]:
 @pytest.fixture
 def store(own_store) -> Path:  # noqa: F811
     """A store with memories of all lengths, a fact and an erased memory."""
-    for n in range(COUNT):
-        remember(f"memory {n} " + "long words " * (n * 40), tags=[f"tag{n}"], importance=n / COUNT)
+    drafts = [
+        MemoryDraft(content=f"memory {n} " + "long words " * (n * 40), tags=[f"tag{n}"], importance=n / COUNT)
+        for n in range(COUNT)
+    ]
+    memories.create_memories(drafts, WRITER)
     services.create_fact(FactDraft(subject="a", predicate="is", object="b"), WRITER)
     memories.erase_memories([remember("erased").uid], WRITER)
     return own_store
@@ -264,7 +267,7 @@ def test_doctor_rebuilds_an_index_with_a_damaged_page(store, name):
     assert schema.find_problems(deep=True) == []
     assert Memory.objects.search("memory").count() == COUNT
     assert verification.compare_mirror().in_step
-    assert not database_errors.is_damage_recorded()
+    assert not database.is_damage_recorded()
 
 
 @pytest.mark.parametrize("name", ["memory_updated", "memoryhub_trigram_data"])

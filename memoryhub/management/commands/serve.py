@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import ArgumentParser
 from typing import Any
 
@@ -11,6 +12,8 @@ from django.core.management.base import CommandError
 from memoryhub.core.network import is_loopback
 from memoryhub.management import StoreCommand, require_migrated
 from memoryhub.ops import serving
+
+logger = logging.getLogger(__name__)
 
 
 class Command(StoreCommand):
@@ -44,14 +47,21 @@ class Command(StoreCommand):
         require_migrated()
         try:
             for sentence in serving.prepare_store():
-                self.stderr.write(sentence)
+                self._report(sentence)
         except serving.CannotServe as error:
             raise CommandError(str(error)) from None
         if not is_loopback(options["host"]) and set(settings.ALLOWED_HOSTS) <= set(settings.LOOPBACK_HOSTS):
-            self.stderr.write(
+            self._report(
                 "Requests to other names than localhost will be refused: set MEMORYHUB_ALLOWED_HOSTS to the"
                 " names under which the hub is reached."
             )
         serving.serve(
             options["host"], options["port"], workers=options["workers"], threads=options["threads"]
         )
+
+    def _report(self, sentence: str) -> None:
+        """Write to the log if each of its lines must be JSON, otherwise to the terminal."""
+        if settings.LOG_FORMAT == "json":
+            logger.warning(sentence)
+        else:
+            self.stderr.write(sentence)

@@ -272,17 +272,13 @@ def hosts() -> Iterator[Finding]:
 
 @check("static files")
 def static_files() -> Iterator[Finding]:
-    named = {*ALWAYS_NEEDED, *_named_in_templates()}
+    pages = Path(settings.BASE_DIR, "templates").rglob("*.html")
+    named = {*ALWAYS_NEEDED, *(name for page in pages for name in _STATIC.findall(page.read_text("utf-8")))}
     missing = sorted(name for name in named if not finders.find(name))
     for name in missing:
         yield fail(f"{name} is not found: pages look broken", "Install memoryhub and its requirements again.")
     if not missing:
         yield ok(f"all {len(named)} found")
-
-
-def _named_in_templates() -> set[str]:
-    pages = Path(settings.BASE_DIR, "templates").rglob("*.html")
-    return {name for page in pages for name in _STATIC.findall(page.read_text("utf-8"))}
 
 
 @check("system checks", fine="Django reports no problems")

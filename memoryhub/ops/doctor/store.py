@@ -13,8 +13,15 @@ from django.db.migrations.executor import MigrationExecutor
 from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import release, schema, tables
 from memoryhub.backends.postgres import replica, server
-from memoryhub.core import database_errors
-from memoryhub.core.database import REPLICA, execute, fetch_all, fetch_one, is_postgres, write_transaction
+from memoryhub.core.database import (
+    REPLICA,
+    clear_damage,
+    execute,
+    fetch_all,
+    fetch_one,
+    is_postgres,
+    write_transaction,
+)
 from memoryhub.core.database_errors import is_database_busy
 from memoryhub.core.text import join_first
 from memoryhub.ops import backup, checks, salvage
@@ -217,7 +224,7 @@ def integrity() -> Iterator[Finding]:
     if orphans:
         yield fail(f"{orphans} rows belong to rows that are gone", RESTORE)
     if not lines and not orphans:
-        database_errors.clear_damage()
+        clear_damage()
         yield ok("the file is intact")
 
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from memoryhub.core.database import read_snapshot
 from memoryhub.transfer.export import ExportSelection

@@ -16,7 +16,6 @@ from memoryhub.transfer.values import (
     foreign_id,
     load_field_rules,
     make_replacement,
-    make_session,
     printable_name,
 )
 
@@ -143,7 +142,7 @@ def _read_lesson(fields: FieldReader) -> Item:
 
 def _read_session(fields: FieldReader) -> Item:
     fields.note_unsupported("firstPrompt", "summary", "commitShas", "tags", "model")
-    return make_session(fields, fields.text("id"), agent="agentmemory", cwd=fields.text("cwd"))
+    return fields.session(fields.text("id"), agent="agentmemory", cwd=fields.text("cwd"))
 
 
 def _read_python(collection: str, fields: FieldReader) -> Item:

@@ -28,7 +28,6 @@ from memoryhub.transfer.values import (
     ReadNotes,
     days_between,
     load_field_rules,
-    make_journal_row,
     make_revision,
     short_id,
 )
@@ -50,7 +49,7 @@ class MemoryMcp(SqliteFormat):
         for chunk in chunked(self.rows(database, "memories")):
             named = _read_entities(database, chunk)
             for row in chunk:
-                yield _read_memory(row_fields("memories", row, notes), named.get(row.get("id"), []), now)
+                yield _read_memory(row_fields("memories", row, notes), named[row.get("id")], now)
         numbers: Counter[str] = Counter()
         rows = self.rows(database, "provenance")
         for row, memory in database.join(rows, "memory_id", "memories", "id", ()):
@@ -89,13 +88,11 @@ def _read_entities(database: ForeignDatabase, chunk: list[RowValues]) -> Entitie
     found: EntitiesByMemory = defaultdict(list)
     for link in database.matching_rows("entities", "memory_id", ids, ("memory_id", "entity", "entity_type")):
         found[link["memory_id"]].append(make_entity(link["entity"], link["entity_type"]))
-    links = database.matching_rows("memory_entities", "memory_id", ids, ("memory_id", "entity_id"))
-    wanted = dict.fromkeys(link["entity_id"] for link in links)
-    rows = database.matching_rows("entities", "id", wanted, ("id", "name", "type"))
-    named = {row["id"]: make_entity(row["name"], row["type"]) for row in rows}
-    for link in links:
-        if entity := named.get(link["entity_id"]):
-            found[link["memory_id"]].append(entity)
+    links = database.linked_rows(
+        chunk, "memory_entities", ("memory_id", "entity_id"), "entities", ("name", "type")
+    )
+    for memory_id, entity in links:
+        found[memory_id].append(make_entity(entity["name"], entity["type"]))
     return found
 
 
@@ -110,8 +107,7 @@ def _read_provenance(
     memory_id, source = short_id(fields.text("memory_id")), fields.text("source")
     actor = f"memory-mcp:{source}" if source else "memory-mcp"
     level = Sensitivity.PUBLIC if has_memory else Sensitivity.SECRET
-    yield make_journal_row(
-        fields,
+    yield fields.journal_row(
         actor=actor,
         memory_id=memory_id,
         project=options.project,

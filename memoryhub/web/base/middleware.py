@@ -29,10 +29,9 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
 from memoryhub.core import dates
-from memoryhub.core.database import side_write
+from memoryhub.core.database import is_damage_recorded, side_write
 from memoryhub.core.database_errors import (
     is_damage,
-    is_damage_recorded,
     is_database_busy,
     is_interrupted,
     is_outcome_unknown,

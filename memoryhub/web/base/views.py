@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django_htmx.middleware import HtmxDetails
 
 from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, may_view_level, request_clearance, show_level
-from memoryhub.core import database_errors
+from memoryhub.core import database
 from memoryhub.http.middleware import page_policy
 from memoryhub.models.querysets import live_memories
 from memoryhub.stats.counts import count_values
@@ -103,7 +103,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     mark_as_page(request)
     error = sys.exception()
     if error is not None:
-        database_errors.is_caused_by_damage(error)  # records damage that the page then reports
+        database.is_caused_by_damage(error)  # records damage that the page then reports
     if error is not None and (page := store_error_page(error)) is not None:
         return _set_security_policy(page)
     return _set_security_policy(HttpResponse(render_to_string("500.html"), status=500))
