@@ -29,8 +29,7 @@ from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory, Profile
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.security.prompt_injection import Finding, inspect_fields
-from memoryhub.stats import counts
-from memoryhub.stats.counts import Reviewer
+from memoryhub.stats.counts import REASONS, Reviewer, count_by_reason, select_queue
 from memoryhub.web.base import markdown
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField, parse_aware_datetime
 from memoryhub.web.base.labels import instruction_label
@@ -59,7 +58,7 @@ from memoryhub.web.duplicates.views import decision_rights
 from memoryhub.web.facts.views import contradiction_cards
 from memoryhub.web.memories import bulk_actions, filters
 
-NEW, UNSURE, FLAGGED, OUTDATED = counts.REASONS
+NEW, UNSURE, FLAGGED, OUTDATED = REASONS
 DUPLICATES = "alike"
 TITLES = {
     WAITING: "Waiting for approval",
@@ -139,7 +138,7 @@ def count_by_tab(request: HttpRequest, reader: Reviewer, project: str = "") -> d
         request,
         "review-tabs",
         clearance,
-        lambda: counts.count_by_reason(live_memories(clearance, project), reader),
+        lambda: count_by_reason(live_memories(clearance, project), reader),
         reader,
         project,
     )
@@ -447,7 +446,7 @@ def _waiting_context(request: HttpRequest, project: str, count: int) -> dict[str
 
 def _cards_context(request: HttpRequest, tab: str, project: str, count: int) -> dict[str, Any]:
     live = live_memories(request_clearance(request), project)
-    found = counts.select_queue(live, tab, current_reviewer(request))
+    found = select_queue(live, tab, current_reviewer(request))
     places, numbers = numbered_page(request, range(count), PAGE_SIZE)
     uid = request.GET.get("at", "")
     first = _load_cards(request, found.filter(uid=uid)) if uid else []
@@ -501,7 +500,7 @@ def _next_card(request: HttpRequest) -> ReviewCard | None:
     tab, project = _parse_tab(request.POST.get("tab", "")), request.POST.get("project", "")
     shown = request.POST.getlist("card")[: 4 * PAGE_SIZE]
     live = live_memories(request_clearance(request), project).exclude(uid__in=shown)
-    queue = counts.select_queue(live, tab, current_reviewer(request))
+    queue = select_queue(live, tab, current_reviewer(request))
     return next(iter(_load_cards(request, queue[:1])), None)
 
 
@@ -525,7 +524,7 @@ def _valid_filter(request: HttpRequest) -> ReviewFilter:
 
 
 def _parse_tab(name: str) -> str:
-    return name if name in counts.REASONS else NEW
+    return name if name in REASONS else NEW
 
 
 def _parse_undo(text: str) -> tuple[str, int, int]:
