@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from memoryhub.capture.classification import (
@@ -232,7 +233,13 @@ def _split_by_commit(modified: list[str], named: tuple[str, ...]) -> tuple[list[
 
 
 def _is_below(path: str, folders: tuple[str, ...]) -> bool:
-    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+    """Whether a path is one of these or inside one. An absolute one is compared from its end."""
+    parts = [path, *map(str, PurePosixPath(path).parents)][:-1]
+    return any(
+        folder == part or (folder[:1] == "/" and folder.endswith(f"/{part}"))
+        for folder in folders
+        for part in parts
+    )
 
 
 def _is_trivial_commit(message: str) -> bool:

@@ -390,17 +390,28 @@ def is_status_check(command: str) -> bool:
 def committed_paths(command: str) -> tuple[str, ...]:
     """Return the files and folders that a ``git commit`` includes by name; empty if unknown or all."""
     named: list[str] = []
-    for words in _split_chain(command):
-        if words[:2] == ["git", "add"]:
-            if any(word in _ALL_PATHS or word.startswith("-") for word in words[2:]):
+    for folder, words in _git_calls(command):
+        if words[:1] == ["add"]:
+            if any(word in _ALL_PATHS or word.startswith("-") for word in words[1:]):
                 return ()
-            named += words[2:]
-        elif words[:2] == ["git", "commit"]:
-            if any(TOOLS.all_option.match(word) for word in words[2:]):
+            named += (posixpath.join(folder, word) for word in words[1:])
+        elif words[:1] == ["commit"]:
+            if any(TOOLS.all_option.match(word) for word in words[1:]):
                 return ()
-            named = words[words.index("--") + 1 :] if "--" in words else named
+            if "--" in words:
+                named = [posixpath.join(folder, word) for word in words[words.index("--") + 1 :]]
             break
-    return tuple(path.removeprefix("./").rstrip("/") for path in named)
+    return tuple(posixpath.normpath(path) for path in named)
+
+
+def _git_calls(command: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the folder of each git command (``-C``) and the words after it."""
+    for program, *words in _split_chain(command):
+        folder = ""
+        while words[:1] == ["-C"]:
+            folder, words = posixpath.join(folder, *words[1:2]), words[2:]
+        if program == "git":
+            yield folder, words
 
 
 def reverted_message(command: str, output: str) -> str:

@@ -25,7 +25,7 @@ from memoryhub.memories.replacements import existing_keys
 from memoryhub.memories.rows import load_memories
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
-from memoryhub.search import text_matching
+from memoryhub.search import scoring
 from memoryhub.search.fallback import correct_spelling
 from memoryhub.search.lexical import (
     RowScorer,
@@ -81,12 +81,12 @@ class Candidate:
 
     memory: Memory
     score: float
-    components: text_matching.Components
+    components: scoring.Components
 
     @property
     def factor(self) -> float:
         """The factor for the rank: how often the memory helped, and whether it may be outdated."""
-        helped = text_matching.helpfulness(self.memory.shown_count, self.memory.helped_count)
+        helped = scoring.helpfulness(self.memory.shown_count, self.memory.helped_count)
         return round(helped * OUTDATED_FACTOR, 3) if self.memory.may_be_outdated else helped
 
     @property
@@ -98,7 +98,7 @@ class Candidate:
 def full_match(memory: Memory, now: datetime) -> Candidate:
     """Return a candidate that is relevant whatever its words are, such as a pinned memory."""
     parts = score_parts(memory, 1.0, now)
-    return Candidate(memory, text_matching.composite_score(parts, default_weights()), parts)
+    return Candidate(memory, scoring.composite_score(parts, default_weights()), parts)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class ScoredCandidate:
 
     pk: int
     score: float
-    parts: text_matching.Components
+    parts: scoring.Components
     text_match: TextMatch
 
 
@@ -221,8 +221,8 @@ def build_query(parsed: ParsedPrompt, frequencies: Mapping[str, int], total: int
 
 def _term_weight(term: Term, frequencies: Mapping[str, int], total: int) -> float:
     if not term.stems:
-        return text_matching.idf(0, total) / 2
-    rarest = max(text_matching.idf(frequencies.get(stem, 0), total) for stem in term.stems)
+        return scoring.idf(0, total) / 2
+    rarest = max(scoring.idf(frequencies.get(stem, 0), total) for stem in term.stems)
     return rarest * NAME_BONUS if term.literal else rarest
 
 
@@ -239,7 +239,7 @@ def _memories_about_files(memories: MemoryQuerySet, files: tuple[str, ...], tota
             memories.order_by().about_file(path).values_list("pk", flat=True)[:MAX_MEMORIES_PER_FILE]
         )
         if len(about) < MAX_MEMORIES_PER_FILE:
-            weights |= {pk: max(weights.get(pk, 0.0), text_matching.idf(len(about), total)) for pk in about}
+            weights |= {pk: max(weights.get(pk, 0.0), scoring.idf(len(about), total)) for pk in about}
     return weights
 
 
@@ -261,7 +261,7 @@ def _score_candidates(
         match = row.parts.match
         is_named = match >= SUBJECT_MATCH or match > round(row.text_match.match, 4)
         if is_named or row.text_match.weight + file_weight >= min_shared_weight(total, is_lone=is_lone):
-            share = min(file_weight / text_matching.idf(FEW_MEMORIES_PER_FILE, total), 1.0)
+            share = min(file_weight / scoring.idf(FEW_MEMORIES_PER_FILE, total), 1.0)
             scored.append(_add_file_match(row, share) if file_weight else row)
     return scored
 
@@ -271,7 +271,7 @@ def _known_weights(matches: TermMatches) -> list[float]:
     frequencies = matches.frequencies.of_stems
     rarest = min(filter(None, frequencies.values()), default=0)
     counts = {stem: max(count, rarest) for stem, count in frequencies.items()}
-    return text_matching.term_weights(matches.query, counts, len(matches.rows), matches.phrase_frequencies)
+    return scoring.term_weights(matches.query, counts, len(matches.rows), matches.phrase_frequencies)
 
 
 def _match_candidates(
@@ -292,7 +292,7 @@ def _match_candidates(
     match = np.max([*(part.match for part in by_words), subject], axis=0)
     best = best_positions(scorer.scores(match) * (match > 0), MAX_COMPARED)
     # Reading a text is worthwhile only if its words can match well enough.
-    max_matches = [text_matching.max_word_match(part.covered[best], part.total) for part in by_words]
+    max_matches = [scoring.max_word_match(part.covered[best], part.total) for part in by_words]
     best = best[np.max(max_matches, axis=0) >= MIN_MATCH]
     inside = find_substrings(memories, matches, MAX_COMPARED, thorough=False)
     about = rows.find(np.array(about_files, np.int64))
@@ -344,7 +344,7 @@ def _add_file_match(scored: ScoredCandidate, share: float) -> ScoredCandidate:
     """Raise the match of a memory about a mentioned file."""
     match = round(1 - (1 - scored.parts.match) * (1 - FILE_MATCH * share), 4)
     parts = replace(scored.parts, match=match)
-    return replace(scored, score=text_matching.composite_score(parts, default_weights()), parts=parts)
+    return replace(scored, score=scoring.composite_score(parts, default_weights()), parts=parts)
 
 
 MAX_SHOWN_FOR_TOOL = 3  # memories in one block

@@ -23,12 +23,13 @@ from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import NEVER_MERGED, TrashReason
-from memoryhub.memories import evidence, rows
+from memoryhub.memories import evidence
 from memoryhub.memories.delete import move_to_trash, restore_memories
 from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.replacements import find_successors, return_replacements
 from memoryhub.memories.rows import (
     LIST_FIELDS,
+    PreparedVectors,
     fetch_by_uids,
     field_value,
     is_unchanged,
@@ -95,7 +96,7 @@ def merge_memories(
     read them.
     """
     now = timezone.now()
-    vectors = rows.PreparedVectors([content] if content else ())
+    vectors = PreparedVectors([content] if content else ())
     others = list(dict.fromkeys(others))
     with journal_refusals(None, actor, uid=keep):
         if content and (refusal := find_refusal(SimpleNamespace(content=content), ["content"])):
@@ -345,7 +346,7 @@ def _restore_kept(
     apply_snapshot(memory, _restored_numbers(detail["before"], detail["after"], current))
     restore_copy_number(memory, memory.copy)
     memory.save()
-    rows.PreparedVectors().refresh(memory)
+    PreparedVectors().refresh(memory)
     return changes
 
 

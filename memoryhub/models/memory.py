@@ -171,7 +171,7 @@ class Memory(models.Model):
                 fields=["session_id", "created_at"], name="memory_session", condition=~Q(session_id="")
             ),
             models.Index(fields=["expires_at"], name="memory_expires", condition=Q(expires_at__isnull=False)),
-            # The review list (``stats.review_items``): few rows, counted on every page.
+            # The review list (``stats.counts``): few rows, counted on every page.
             models.Index(
                 fields=["imported_at"], name="memory_imported", condition=Q(imported_at__isnull=False)
             ),

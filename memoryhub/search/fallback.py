@@ -22,7 +22,7 @@ from memoryhub.core.text import NEGATIONS, STOP_WORDS, WORD, fold, stem, words
 from memoryhub.memories.versions import Snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search import text_matching
+from memoryhub.search import scoring
 from memoryhub.search.hybrid import (
     MIN_MATCH,
     MIN_UNKNOWN_MATCH,
@@ -40,7 +40,7 @@ MAX_VOCABULARY_ROWS = 120  # memories whose words are corrections
 _MAX_TEXT_CHARS = 20_000
 _NO_NAMES = STOP_WORDS | NEGATIONS
 # The other parts only order equal matches; they must not lift a result over the minimum.
-SIMILARITY_WEIGHTS = text_matching.Weights(match=0.97, recency=0.01, importance=0.01, trust=0.01)
+SIMILARITY_WEIGHTS = scoring.Weights(match=0.97, recency=0.01, importance=0.01, trust=0.01)
 # Minimum of a purely semantic result among few memories. Among more memories unrelated ones are nearer, so
 # the minimum rises up to that of a semantic search among many.
 MIN_SIMILARITY = 0.1

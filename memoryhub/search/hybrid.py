@@ -28,7 +28,7 @@ from memoryhub.memories.rows import embedding_text, load_memories
 from memoryhub.memories.versions import Snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search import lexical, text_matching
+from memoryhub.search import lexical, scoring
 from memoryhub.search.lexical import (
     RowScorer,
     Scores,
@@ -40,12 +40,13 @@ from memoryhub.search.lexical import (
 )
 from memoryhub.search.prompts import clean_prompt, match_prompt, without_actions
 from memoryhub.search.query_words import adapt_to_language, asks_for_time, find_periods
+from memoryhub.search.scoring import Weights, composite_score
 from memoryhub.search.semantic import SemanticMatches, match_meaning, prefer_similar, prefer_times
-from memoryhub.search.text_matching import QueryMatcher, Weights, composite_score, snippet_of_first_match
+from memoryhub.search.text_matching import QueryMatcher, snippet_of_first_match
 from memoryhub.search.visible_rows import Positions, VisibleRows
 
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
-MAX_DISTANCE = len(text_matching.NEIGHBOUR_WORD_SHARES)
+MAX_DISTANCE = len(scoring.NEIGHBOUR_WORD_SHARES)
 POOL_DIVISOR = 5  # each measure finds this part of the pool
 MAX_TITLES = 8  # memories with all words in the title that are candidates in any case
 MAX_LEADERS = 60  # best candidates whose neighbours are read
@@ -63,7 +64,7 @@ class Hit:
 
     memory: Memory
     score: float
-    components: text_matching.Components
+    components: scoring.Components
     snippet: str
 
 
@@ -106,8 +107,8 @@ def search_memories(
     limit: int | None = None,
     offset: int = 0,
     min_score: float | None = None,
-    weights: text_matching.Weights | None = None,
-    order: text_matching.Weights | None = None,
+    weights: scoring.Weights | None = None,
+    order: scoring.Weights | None = None,
     now: datetime | None = None,
     mode: SearchMode = "hybrid",
     snippets: bool = True,
@@ -234,7 +235,7 @@ class Ranking:
         self._memories, self._words = memories, words
         self._rows, self._query = rows, query = words.rows, words.query
         frequencies, phrases = words.frequencies, words.phrase_frequencies
-        self._weights = text_matching.term_weights(query, frequencies.of_stems, frequencies.total, phrases)
+        self._weights = scoring.term_weights(query, frequencies.of_stems, frequencies.total, phrases)
         self.meaning = SemanticMatches()
         if mode != "lexical":
             self.meaning = match_meaning(
@@ -243,7 +244,7 @@ class Ranking:
         self.mode: SearchMode = "lexical" if self.meaning.failure else mode
         # In semantic mode words do not count.
         weights = [0.0] * len(self._weights) if self.mode == "semantic" else self._weights
-        self._question = text_matching.Question.of(query.typed, weights)
+        self._question = scoring.Question.of(query.typed, weights)
         cosines = self.meaning.cosines
         # fmax ignores NaN: rows without a vector have 0.
         self._cosines = np.zeros(len(rows), np.float32) if cosines is None else np.fmax(cosines, 0)
@@ -281,9 +282,7 @@ class Ranking:
         keys: list[int] = self._rows.pks[best].tolist()
         return keys
 
-    def _add_neighbours(
-        self, candidates: Positions, match: Scores
-    ) -> tuple[Positions, list[text_matching.Pairs]]:
+    def _add_neighbours(self, candidates: Positions, match: Scores) -> tuple[Positions, list[scoring.Pairs]]:
         """Return the candidates with the session neighbours of the best ones, and the pairs of neighbours."""
         leaders = candidates[np.argsort(-match[candidates], kind="stable")][:MAX_LEADERS]
         pairs = self._rows.session_pairs(leaders, MAX_DISTANCE)
@@ -304,8 +303,8 @@ class Ranking:
         self.is_exact = len(candidates) >= int(np.count_nonzero(match >= MIN_MATCH[self.mode]))
         match[candidates] = self._compare(candidates, closely, by_words, pairs)
         if self._exact_positions:
-            exact = np.maximum(match[self._exact_positions], text_matching.EXACT_MATCH)
-            match = np.minimum(match, text_matching.LOOSE_MATCH)
+            exact = np.maximum(match[self._exact_positions], scoring.EXACT_MATCH)
+            match = np.minimum(match, scoring.LOOSE_MATCH)
             match[self._exact_positions] = exact
         if asks_for_time(self._query.text):
             match = prefer_times(self._rows, match)
@@ -317,8 +316,8 @@ class Ranking:
         """Return the match by words and vectors, without phrases, parts of words and neighbours."""
         total = sum(self._question.weights)
         coverage = words.shared / total * self._rows.length_factors if total else words.shared
-        evidence = coverage + text_matching.cosine_weight(total) * self._cosines
-        by_evidence = 1 - np.exp(-text_matching.MATCH_CURVE * evidence)
+        evidence = coverage + scoring.cosine_weight(total) * self._cosines
+        by_evidence = 1 - np.exp(-scoring.MATCH_CURVE * evidence)
         match = np.maximum(by_evidence, words_alone)
         self._drop_weak_meaning(match, coverage)
         return np.asarray(match)
@@ -343,7 +342,7 @@ class Ranking:
         """Return the rows whose texts are read: only those whose words can match better than the estimate."""
         if self.mode == "semantic":
             return np.empty(0, np.int64)
-        highest = text_matching.max_word_match(words.covered[candidates], words.total)
+        highest = scoring.max_word_match(words.covered[candidates], words.total)
         improvable = (highest > match[candidates]) | bool(self._query.literals)
         return np.union1d(candidates[improvable], self._substrings)
 
@@ -353,11 +352,7 @@ class Ranking:
         return lexical.find_substrings(self._memories, self._words, settings.MEMORYHUB.search_pool)
 
     def _compare(
-        self,
-        candidates: Positions,
-        closely: Positions,
-        by_words: Scores,
-        pairs: Sequence[text_matching.Pairs],
+        self, candidates: Positions, closely: Positions, by_words: Scores, pairs: Sequence[scoring.Pairs]
     ) -> Scores:
         """Return the match of each candidate by its words, its vector and its neighbours.
 
@@ -375,9 +370,9 @@ class Ranking:
         speakers = self._rows.speakers(candidates)
         exact = self.meaning.exact(self._rows, candidates)
         cosines = self._cosines[candidates] if exact is None else np.fmax(exact, 0)
-        signals = text_matching.Signals(terms, cosines, columns["chars"], speakers, columns["asks"])
-        links = [text_matching.Pairs(*(np.searchsorted(candidates, side) for side in pair)) for pair in pairs]
-        evidence = text_matching.combine_evidence(self._question, signals, links)
+        signals = scoring.Signals(terms, cosines, columns["chars"], speakers, columns["asks"])
+        links = [scoring.Pairs(*(np.searchsorted(candidates, side) for side in pair)) for pair in pairs]
+        evidence = scoring.combine_evidence(self._question, signals, links)
         if self._query.is_literal and self.mode != "semantic":
             self._exact_positions = closely[[found.is_exact for found in compared]].tolist()
         return self._combine(by_words, evidence)
@@ -387,17 +382,17 @@ class Ranking:
         matcher = QueryMatcher(self._query, self._weights)
         found = [matcher.match({name: getattr(one, name) for name in TEXT_COLUMNS}) for one in versions]
         contents = [one.content for one in versions]
-        signals = text_matching.Signals(
+        signals = scoring.Signals(
             np.array([one.terms for one in found]),
             self.meaning.compare(self._rows, [embedding_text(one) for one in versions]),
             np.array([len(text) for text in contents]),
-            [text_matching.parse_speaker(text) for text in contents],
+            [scoring.parse_speaker(text) for text in contents],
             np.zeros(len(versions), np.bool_),  # only neighbours of a question have a use for it
         )
-        evidence = text_matching.combine_evidence(self._question, signals, [])
+        evidence = scoring.combine_evidence(self._question, signals, [])
         return self._combine(np.array([one.match for one in found]), evidence)
 
-    def _combine(self, by_words: Scores, evidence: text_matching.Evidence) -> Scores:
+    def _combine(self, by_words: Scores, evidence: scoring.Evidence) -> Scores:
         """Return the match, 0..1: that of the evidence, or of the words alone if that is higher."""
         match = evidence.match
         if self.mode == "semantic":

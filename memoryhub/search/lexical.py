@@ -22,9 +22,10 @@ from memoryhub.backends.word_keys import matching_keys, matching_keys_and_positi
 from memoryhub.core.text import fold, is_short, stem, words
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search import text_matching
+from memoryhub.search import scoring
 from memoryhub.search.query_words import Period
-from memoryhub.search.text_matching import FIELD_CREDIT, LOOSE_CREDIT, QueryMatcher, TextMatch
+from memoryhub.search.scoring import FIELD_CREDIT, LOOSE_CREDIT
+from memoryhub.search.text_matching import QueryMatcher, TextMatch
 from memoryhub.search.visible_rows import Positions, VisibleRows, is_among, julian_day, load_visible_rows
 
 MAX_SCANNED_LITERALS = 12  # literals of one query that are too short for the trigram index; one scan
@@ -71,7 +72,7 @@ def rows_sharing_words(
     found = [rows.find(keys) for keys in matching_keys([statements.match_any([word]) for word in distinct])]
     scores = np.zeros(len(rows))
     for positions in sorted(filter(len, found), key=len)[:max_words]:
-        scores[positions] += text_matching.idf(len(positions), len(rows))
+        scores[positions] += scoring.idf(len(positions), len(rows))
     keys: list[int] = rows.pks[best_positions(scores, limit)].tolist()
     return keys
 
@@ -252,7 +253,7 @@ class WordScores(NamedTuple):
     @property
     def match(self) -> Scores:
         """The match by words without phrases, repeats and parts of words, 0..1."""
-        return text_matching.word_match(self.covered, self.earned, self.total)
+        return scoring.word_match(self.covered, self.earned, self.total)
 
 
 def match_texts(
@@ -329,7 +330,7 @@ def _literals_to_scan(short: list[str], found: Sequence[int], *, is_found: bool)
 class RowScorer:
     """Composite scores of visible rows, given their match."""
 
-    def __init__(self, rows: VisibleRows, weights: text_matching.Weights, now: datetime) -> None:
+    def __init__(self, rows: VisibleRows, weights: scoring.Weights, now: datetime) -> None:
         self.rows, self._weights, self.now = rows, weights, now
 
     @cached_property
@@ -353,17 +354,15 @@ class RowScorer:
         scores = self._weights.match * match + self._static_scores
         if used is not None and self._weights.frequency:
             counts = dict(read_memories("id, accessed_count", self.rows.pks[used]))
-            frequency = [
-                text_matching.access_frequency(counts.get(pk, 0)) for pk in self.rows.pks[used].tolist()
-            ]
+            frequency = [scoring.access_frequency(counts.get(pk, 0)) for pk in self.rows.pks[used].tolist()]
             scores[used] += self._weights.frequency * np.array(frequency)
         return np.round(scores, 4)
 
-    def parts(self, positions: Positions, match: Scores) -> list[text_matching.Components]:
+    def parts(self, positions: Positions, match: Scores) -> list[scoring.Components]:
         """Return the parts of the scores of these rows, given the match of every row."""
         columns = self.rows.columns
         return [
-            text_matching.Components(round(own, 4), round(recency, 4), importance, trust)
+            scoring.Components(round(own, 4), round(recency, 4), importance, trust)
             for own, recency, importance, trust in zip(
                 match[positions].tolist(),
                 self.recency[positions].tolist(),
@@ -374,12 +373,12 @@ class RowScorer:
         ]
 
 
-def score_parts(memory: Memory, match: float, now: datetime) -> text_matching.Components:
+def score_parts(memory: Memory, match: float, now: datetime) -> scoring.Components:
     """Return the parts of the score of a memory with this match."""
     age = (now - memory.updated_at).total_seconds() / 86_400
-    return text_matching.Components(
+    return scoring.Components(
         match=round(match, 4),
-        recency=round(text_matching.recency(age, settings.MEMORYHUB.recency_half_life_days), 4),
+        recency=round(scoring.recency(age, settings.MEMORYHUB.recency_half_life_days), 4),
         importance=memory.importance,
         trust=memory.trust,
     )
@@ -391,9 +390,9 @@ def best_positions(scores: Scores, limit: int) -> Positions:
     return best[np.lexsort((-best, -scores[best]))][:limit]
 
 
-def default_weights() -> text_matching.Weights:
+def default_weights() -> scoring.Weights:
     """Return the configured weights of LetsGo's ranking."""
     config = settings.MEMORYHUB
-    return text_matching.Weights(
+    return scoring.Weights(
         config.match_weight, config.recency_weight, config.importance_weight, config.trust_weight
     )

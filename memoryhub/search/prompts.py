@@ -23,7 +23,7 @@ from memoryhub.core.text import (
     words,
 )
 from memoryhub.models import Label
-from memoryhub.search import text_matching
+from memoryhub.search import scoring
 from memoryhub.search.lexical import Scores, TermMatches
 from memoryhub.search.query_words import (
     LANGUAGES,
@@ -244,10 +244,8 @@ def match_subjects(words: TermMatches, prompt: str) -> Scores:
         others *= 1 - length * (1 - UNNAMED_SHARE)
     named += others
     for positions in (aliases[part] for part in parts if part in aliases):
-        named[positions] += text_matching.idf(len(positions), len(rows))
-    return np.asarray(
-        np.minimum(named / (NAMING_WORDS * text_matching.idf(1, len(rows))), 1.0) * SUBJECT_MATCH
-    )
+        named[positions] += scoring.idf(len(positions), len(rows))
+    return np.asarray(np.minimum(named / (NAMING_WORDS * scoring.idf(1, len(rows))), 1.0) * SUBJECT_MATCH)
 
 
 def _add_up_titles(words: TermMatches, names: set[str]) -> tuple[Scores, Scores]:
@@ -261,7 +259,7 @@ def _add_up_titles(words: TermMatches, names: set[str]) -> tuple[Scores, Scores]
     for word, positions in words.titles.items():
         sums = by_names if word in names else by_others
         frequency = len(positions) if word in names and are_several else words.frequencies.of(word)
-        sums[positions] += text_matching.idf(frequency, len(words.rows))
+        sums[positions] += scoring.idf(frequency, len(words.rows))
     return by_names, by_others
 
 

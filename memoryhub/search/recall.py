@@ -28,7 +28,7 @@ from memoryhub.search.hybrid import (
     search_snapshot,
 )
 from memoryhub.search.lexical import default_weights
-from memoryhub.search.text_matching import Weights
+from memoryhub.search.scoring import Weights
 
 MIN_TOKENS, MAX_TOKENS, DEFAULT_TOKENS = 100, 100_000, 1000
 SUMMARY_WORDS = 20

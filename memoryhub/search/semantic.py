@@ -23,10 +23,10 @@ from memoryhub.core.text import words
 from memoryhub.embeddings import Embedder, EmbeddingError, provider
 from memoryhub.embeddings.provider import configured, log_failure
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search import text_matching
+from memoryhub.search import scoring
 from memoryhub.search.lexical import Scores, TermFrequencies, best_positions
 from memoryhub.search.query_words import names_time
-from memoryhub.search.text_matching import add_evidence
+from memoryhub.search.scoring import add_evidence
 from memoryhub.search.visible_rows import Positions, VisibleRows, load_visible_rows
 
 logger = logging.getLogger(__name__)
@@ -217,10 +217,10 @@ def match_meaning(
 
 def word_weights(query: Query, frequencies: TermFrequencies) -> Mapping[str, float]:
     """Return the weight of each word in the query vector, 0..1. Stop words weigh least."""
-    rarest = text_matching.idf(0, frequencies.total)
+    rarest = scoring.idf(0, frequencies.total)
     weights = dict.fromkeys(words(query.typed), MIN_WORD_WEIGHT)
     for word in query.words:
-        rarity = text_matching.idf(frequencies.of(word), frequencies.total)
+        rarity = scoring.idf(frequencies.of(word), frequencies.total)
         weights[word] = MIN_WORD_WEIGHT + (1 - MIN_WORD_WEIGHT) * rarity / rarest
     return weights
 

@@ -31,7 +31,7 @@ from memoryhub.backends.statements import CurrentMoment, key_list, read_ranking_
 from memoryhub.backends.vector_view import Keys
 from memoryhub.core.dates import expiry_time, start_of_day, unconfirmed_lead
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.text_matching import Pairs, SpeakerNumbers, length_factor, parse_speaker
+from memoryhub.search.scoring import Pairs, SpeakerNumbers, length_factor, parse_speaker
 
 # Moments are Julian days; rows without expiry expire in an infinite time, rows without session or replacement
 # have 0. Speakers are numbers of ``_speakers``.

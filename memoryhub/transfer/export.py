@@ -81,20 +81,31 @@ class ExportSelection:
         return self.memories().count()
 
     def lines(self) -> Generator[bytes]:
-        """Yield the JSON lines, loading a thousand memories at a time."""
+        """Yield the JSON lines, loading a thousand memories at a time.
+
+        With history, the first line is a header. The last one has the number of lines between them, so that
+        an import notices missing ones. It is of the header's kind: older releases ignore further headers.
+        """
         if not self.whole:
             yield from self._memory_lines()
             yield from self._replacement_lines()
             return
-        yield to_line(
-            {
-                "kind": "memoryhub",
-                "version": VERSION,
-                "exported_at": serializers.moment(timezone.now()),
-                "levels": sorted(self.actor.clearance.levels_in_any_project()),
-                "whole": self.everything,  # a file without omissions, which can restore the store
-            }
-        )
+        header = {"kind": "memoryhub", "version": VERSION}
+        yield to_line({**header, **self._about_history(), "has_end": True})
+        count = 0
+        for line in self._all_lines():
+            count += 1
+            yield line
+        yield to_line({**header, "lines": count})
+
+    def _about_history(self) -> dict[str, Any]:
+        return {
+            "exported_at": serializers.moment(timezone.now()),
+            "levels": sorted(self.actor.clearance.levels_in_any_project()),
+            "whole": self.everything,  # a file without omissions, which can restore the store
+        }
+
+    def _all_lines(self) -> Iterator[bytes]:
         if self.everything:
             yield from self._project_lines()
             yield from _history_lines("session", self._sessions())

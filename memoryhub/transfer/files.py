@@ -199,13 +199,14 @@ class LineReader:
     """Read the lines of a stream one at a time.
 
     ``number``, ``offset`` and ``digest`` describe the position *before* the current line: everything before
-    it need not be read again.
+    it need not be read again. ``header`` is the number of the line that announced a last line (0: none); the
+    format sets it.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._hash = self._ahead = hashlib.sha256()
-        self.number = self.offset = self._length = 0
+        self.number = self.offset = self._length = self.header = 0
 
     @property
     def digest(self) -> str:

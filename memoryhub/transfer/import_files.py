@@ -178,10 +178,12 @@ class HubReader:
         lines = self._lines
         if not before:
             lines.finish_line()
-        return {"number": lines.number, "offset": lines.offset, "digest": lines.digest}
+        position = {"number": lines.number, "offset": lines.offset, "digest": lines.digest}
+        return {**position, "header": lines.header}
 
     def resume(self, mark: ImportMark) -> bool:
         """Skip the items before a mark; return False if the file has changed."""
+        self._lines.header = int(mark.get("header", 0))  # older releases do not write it
         return self._lines.skip(int(mark["number"]), int(mark["offset"]), str(mark["digest"]))
 
 

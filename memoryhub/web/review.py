@@ -29,8 +29,7 @@ from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory, Profile
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.security.prompt_injection import Finding, inspect_fields
-from memoryhub.stats import counts
-from memoryhub.stats.counts import Reviewer
+from memoryhub.stats.counts import REASONS, Reviewer, count_by_reason, select_queue
 from memoryhub.web.base import markdown
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField, parse_aware_datetime
 from memoryhub.web.base.labels import instruction_label
@@ -59,7 +58,7 @@ from memoryhub.web.duplicates.views import decision_rights
 from memoryhub.web.facts.views import contradiction_cards
 from memoryhub.web.memories import bulk_actions, filters
 
-NEW, UNSURE, FLAGGED, OUTDATED = counts.REASONS
+NEW, UNSURE, FLAGGED, OUTDATED = REASONS
 DUPLICATES = "alike"
 TITLES = {
     WAITING: "Waiting for approval",
@@ -135,11 +134,11 @@ class ReviewCard:
 def count_by_tab(request: HttpRequest, reader: Reviewer, project: str = "") -> dict[str, int]:
     """Count the items of each tab except near-duplicates, and the memories of all tabs as ``all``."""
     clearance = request_clearance(request)
-    counts = cached_until_change(
+    by_reason = cached_until_change(
         request,
         "review-tabs",
         clearance,
-        lambda: counts.count_by_reason(live_memories(clearance, project), reader),
+        lambda: count_by_reason(live_memories(clearance, project), reader),
         reader,
         project,
     )
@@ -150,7 +149,7 @@ def count_by_tab(request: HttpRequest, reader: Reviewer, project: str = "") -> d
         lambda: waiting_memories(clearance, project).count(),
         project,
     )
-    return {**counts, CONTRADICTIONS: count_contradictions(request, project), WAITING: waiting}
+    return {**by_reason, CONTRADICTIONS: count_contradictions(request, project), WAITING: waiting}
 
 
 def pinned_warnings(request: HttpRequest, project: str = "") -> dict[str, list[str]]:
@@ -162,11 +161,11 @@ def pinned_warnings(request: HttpRequest, project: str = "") -> dict[str, list[s
 
 
 def build_tabs(counted: dict[str, int], current: str, project: str, alike: int | None) -> list[ReviewTab]:
-    counts: dict[str, int | None] = {**counted, DUPLICATES: alike}
+    by_tab: dict[str, int | None] = {**counted, DUPLICATES: alike}
     return [
-        ReviewTab(name, title, tab_url(name, project), counts[name], name == current)
+        ReviewTab(name, title, tab_url(name, project), by_tab[name], name == current)
         for name, title in TITLES.items()
-        if name != WAITING or counts[WAITING] or current == WAITING
+        if name != WAITING or by_tab[WAITING] or current == WAITING
     ]
 
 
@@ -447,7 +446,7 @@ def _waiting_context(request: HttpRequest, project: str, count: int) -> dict[str
 
 def _cards_context(request: HttpRequest, tab: str, project: str, count: int) -> dict[str, Any]:
     live = live_memories(request_clearance(request), project)
-    found = counts.select_queue(live, tab, current_reviewer(request))
+    found = select_queue(live, tab, current_reviewer(request))
     places, numbers = numbered_page(request, range(count), PAGE_SIZE)
     uid = request.GET.get("at", "")
     first = _load_cards(request, found.filter(uid=uid)) if uid else []
@@ -501,7 +500,7 @@ def _next_card(request: HttpRequest) -> ReviewCard | None:
     tab, project = _parse_tab(request.POST.get("tab", "")), request.POST.get("project", "")
     shown = request.POST.getlist("card")[: 4 * PAGE_SIZE]
     live = live_memories(request_clearance(request), project).exclude(uid__in=shown)
-    queue = counts.select_queue(live, tab, current_reviewer(request))
+    queue = select_queue(live, tab, current_reviewer(request))
     return next(iter(_load_cards(request, queue[:1])), None)
 
 
@@ -525,7 +524,7 @@ def _valid_filter(request: HttpRequest) -> ReviewFilter:
 
 
 def _parse_tab(name: str) -> str:
-    return name if name in counts.REASONS else NEW
+    return name if name in REASONS else NEW
 
 
 def _parse_undo(text: str) -> tuple[str, int, int]:

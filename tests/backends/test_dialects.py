@@ -204,7 +204,7 @@ def test_file_with_the_url_of_the_database_is_read(tmp_path: Path, monkeypatch: 
     file.write_text("postgres://hub@db/hub\n")
     monkeypatch.delenv("DATABASE_URL", raising=False)
     monkeypatch.setenv("DATABASE_URL_FILE", str(file))
-    assert config.environment.load_operator().database_url == "postgres://hub@db/hub"
+    assert config.load_operator().database_url == "postgres://hub@db/hub"
 
 
 @only_postgres

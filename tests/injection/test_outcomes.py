@@ -13,7 +13,7 @@ from memoryhub.injection import queries
 from memoryhub.memories import merge_memories
 from memoryhub.memories.imported_history import apply_history
 from memoryhub.models import Injection, JournalEntry, Memory
-from memoryhub.search.text_matching import helpfulness
+from memoryhub.search.scoring import helpfulness
 from memoryhub.transfer.export import memory_to_line
 from memoryhub.transfer.schema import MemoryLine, memory_history
 from tests.capture.conftest import agent, agent_session, bot, no_injection_deadline, open_session

@@ -20,7 +20,7 @@ from memoryhub.backends import schema, vector_index
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.facts import services
 from memoryhub.maintenance.operations import run_now
-from memoryhub.memories.schemas import FactDraft, MemoryPatch
+from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
 from memoryhub.ops import worker
 from memoryhub.ops.doctor import Status, examine
@@ -131,8 +131,8 @@ def test_erase_leaves_only_the_hash_in_the_journal(remember, actor):
 @pytest.fixture
 def quark(remember, actor):
     """A memory whose words are in every place that stores words of a memory."""
-    for n in range(50):
-        remember(f"filler number {n} with words", tags=[f"filler{n}"])
+    fillers = [MemoryDraft(content=f"filler number {n} with words", tags=[f"filler{n}"]) for n in range(50)]
+    store.create_memories(fillers, actor)
     memory = remember(
         "the xylophonequark content of old",
         title="xylophonequark title",

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.search import text_matching
-from memoryhub.search.text_matching import Pairs, Question, Signals, combine_evidence, parse_speaker
+from memoryhub.search import scoring
+from memoryhub.search.scoring import Pairs, Question, Signals, combine_evidence, parse_speaker
 
 TWO = Question((1.0, 3.0))  # a common word and a rare one
 
@@ -177,4 +177,4 @@ def test_match_is_between_0_and_1_and_never_falls_with_a_neighbour(own, lent, co
 
 
 def test_only_the_cosine_counts_without_terms():
-    assert match(Memory((1, 1), 0.5), question=Question((0.0, 0.0))) > text_matching.COSINE_WEIGHT * 0.5
+    assert match(Memory((1, 1), 0.5), question=Question((0.0, 0.0))) > scoring.COSINE_WEIGHT * 0.5

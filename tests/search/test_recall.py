@@ -17,7 +17,7 @@ from memoryhub.search.recall import (
     ranking_weights,
     select_most_valuable,
 )
-from memoryhub.search.text_matching import Components, access_frequency, composite_score
+from memoryhub.search.scoring import Components, access_frequency, composite_score
 
 costs = st.lists(st.integers(1, 60), max_size=9)
 

@@ -8,16 +8,9 @@ from hypothesis import strategies as st
 
 from memoryhub.backends.fts_query import parse_query
 from memoryhub.core import text
-from memoryhub.search import text_matching
-from memoryhub.search.text_matching import (
-    Components,
-    QueryMatcher,
-    Weights,
-    composite_score,
-    idf,
-    recency,
-    term_weights,
-)
+from memoryhub.search import scoring, text_matching
+from memoryhub.search.scoring import Components, Weights, composite_score, idf, recency, term_weights
+from memoryhub.search.text_matching import QueryMatcher
 
 SHARE = st.floats(0, 1)
 WORDS = [
@@ -36,7 +29,7 @@ WORDS = [
 ]
 PHRASE = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
 FIELDS = st.dictionaries(
-    st.sampled_from(sorted(text_matching.FIELD_CREDIT)), PHRASE | st.text(max_size=60), max_size=5
+    st.sampled_from(sorted(scoring.FIELD_CREDIT)), PHRASE | st.text(max_size=60), max_size=5
 )
 FREQUENCIES = st.dictionaries(
     st.sampled_from(["alpha", "beta", "gamma", "cach", "data"]), st.integers(0, 5000)
@@ -108,7 +101,7 @@ def test_match_rises_with_coverage(words, frequencies):
     assert values[0] == 0.0 < values[-1]
 
 
-@given(PHRASE, st.sampled_from(sorted(text_matching.FIELD_CREDIT)))
+@given(PHRASE, st.sampled_from(sorted(scoring.FIELD_CREDIT)))
 def test_match_rises_with_field_credit(typed, place):
     written = f"before {typed} after"
     there = match_of(typed, {"title": "other", place: written})

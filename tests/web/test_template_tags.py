@@ -6,7 +6,7 @@ import pytest
 
 from memoryhub.models import Memory
 from memoryhub.search.hybrid import Hit
-from memoryhub.search.text_matching import Components
+from memoryhub.search.scoring import Components
 from memoryhub.web.templatetags import hub
 
 

@@ -25,7 +25,7 @@ from memoryhub.maintenance.operations.base import (
 from memoryhub.maintenance.operations.evict import faded_reason
 from memoryhub.memories import maintenance_updates
 from memoryhub.search.lexical import default_weights
-from memoryhub.search.text_matching import Components, composite_score, recency
+from memoryhub.search.scoring import Components, composite_score, recency
 
 PROTECTED_TYPES = frozenset({MemoryType.DECISION.value, MemoryType.DISCOVERY.value})
 

@@ -82,11 +82,15 @@ class HubFormat(Format):
             yield from self.items(LineReader(source.stream))
 
     def items(self, lines: LineReader) -> Iterator[Item]:
-        """Yield at most one item per line."""
+        """Yield at most one item per line, and one at the end of an incomplete export."""
         for line in lines:
             item = _parse_item(line)
+            if isinstance(item, Header):
+                item = _check_completeness(item, line.number, lines)
             if item is not None:
                 yield item
+        if lines.header:
+            yield InvalidItem("end of the file", [_incomplete("its end is missing")])
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
         return selection.lines()
@@ -104,7 +108,25 @@ class HubFormat(Format):
         raise UnreadableFile(f"{path}: is JSON of an unknown program; {fix}")
 
 
-def _parse_item(line: RawLine) -> Item | None:
+def _check_completeness(header: Header, number: int, lines: LineReader) -> InvalidItem | None:
+    """Return an error if lines of an export are missing before this header or end."""
+    begin, problem = lines.header, None
+    if header.lines is None:
+        problem = _incomplete("its end is missing") if begin else None
+        lines.header = number if header.has_end else 0
+    else:
+        found = number - begin - 1
+        if begin and found < header.lines:
+            problem = _incomplete(f"{found:,} of {header.lines:,} lines before this one are there")
+        lines.header = 0
+    return InvalidItem(f"line {number}", [problem]) if problem else None
+
+
+def _incomplete(what: str) -> Problem:
+    return Problem("", f"the file is incomplete: {what}; export it again, or import the rest of it too")
+
+
+def _parse_item(line: RawLine) -> Item | Header | None:
     place = f"line {line.number}"
     try:
         text = line_bytes(line)
@@ -117,7 +139,7 @@ def _parse_item(line: RawLine) -> Item | None:
         return InvalidItem(place, validation_problems(error))
 
 
-def _make_item(place: str, text: bytes) -> Item | None:
+def _make_item(place: str, text: bytes) -> Item | Header | None:
     named = _KIND.match(text)
     kind = named[1].decode() if named else ""
     if not kind:
@@ -156,7 +178,7 @@ def _move_source_to_tags(line: MemoryLine) -> None:
     del extra["source"]
 
 
-def _make_record(place: str, shape: BaseModel) -> Item | None:
+def _make_record(place: str, shape: BaseModel) -> Item | Header:
     if isinstance(shape, MemoryLine):
         _move_source_to_tags(shape)
         return Record(place, shape, shape.id, memory_history(shape) or NO_HISTORY)
@@ -165,5 +187,5 @@ def _make_record(place: str, shape: BaseModel) -> Item | None:
     if isinstance(shape, Header):
         if shape.version > VERSION:
             raise UnreadableFile("this file was written by a newer memoryhub; update this one first")
-        return None
+        return shape
     return HistoryItem(place, shape)
