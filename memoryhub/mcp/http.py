@@ -18,12 +18,12 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
+from memoryhub import mcp
 from memoryhub.accounts import oauth
 from memoryhub.core.database import write_transaction
 from memoryhub.http.authentication import Caller, require_token
 from memoryhub.http.problems import Problem, get_request_id, handle_exception, json_response, require_json
-from memoryhub.mcp import jsonrpc
-from memoryhub.mcp.jsonrpc import HEADER_MISMATCH, VERSION_KEY, Request, RpcError
+from memoryhub.mcp import HEADER_MISMATCH, VERSION_KEY, Request, RpcError
 from memoryhub.mcp.server import Server, is_stateless, requested_version, unsupported_version
 from memoryhub.models import AgentToken
 from memoryhub.toolsets import TOOLSETS
@@ -113,12 +113,12 @@ SESSION_HEADER = "Mcp-Session-Id"
 _METHODS = ("DELETE", "POST")
 # Status of errors in stateless versions. In older ones, only an invalid message has an error status.
 _STATUS_OF_ERROR = {
-    jsonrpc.PARSE_ERROR: 400,
-    jsonrpc.INVALID_REQUEST: 400,
-    jsonrpc.INVALID_PARAMS: 400,
-    jsonrpc.HEADER_MISMATCH: 400,
-    jsonrpc.UNSUPPORTED_VERSION: 400,
-    jsonrpc.METHOD_NOT_FOUND: 404,
+    mcp.PARSE_ERROR: 400,
+    mcp.INVALID_REQUEST: 400,
+    mcp.INVALID_PARAMS: 400,
+    mcp.HEADER_MISMATCH: 400,
+    mcp.UNSUPPORTED_VERSION: 400,
+    mcp.METHOD_NOT_FOUND: 404,
 }
 
 
@@ -160,17 +160,17 @@ class _McpExchange:
         if not self.request.accepts("application/json"):
             raise Problem(406, "not_acceptable", "responses are JSON; send Accept: application/json")
         try:
-            body = jsonrpc.decode_message(self.request.body)
+            body = mcp.decode_message(self.request.body)
             if isinstance(body, list):
                 return self._batch(body)
-            message = jsonrpc.parse_message(body)
+            message = mcp.parse_message(body)
             if message is not None:
                 return self._request(message)
             self._require_served()
-            if self.version not in jsonrpc.STATELESS_VERSIONS:
+            if self.version not in mcp.STATELESS_VERSIONS:
                 self._session()
         except RpcError as problem:
-            return json_response(jsonrpc.error_message(problem), 400)
+            return json_response(mcp.error_message(problem), 400)
         return HttpResponse(status=HTTPStatus.ACCEPTED)
 
     def end(self) -> HttpResponse:
@@ -186,7 +186,7 @@ class _McpExchange:
             self.request.mcp_tool = f"mcp/{self.toolset.name}/{tool.name}"  # type: ignore[attr-defined]
         if message.method == "initialize":
             return self._begin(message)
-        if is_stateless(message) or self.version in jsonrpc.STATELESS_VERSIONS:
+        if is_stateless(message) or self.version in mcp.STATELESS_VERSIONS:
             return self._stateless(message)
         self._require_served()
         return json_response(self._server(self._session()).answer(message, stateless=False))
@@ -196,7 +196,7 @@ class _McpExchange:
         response = self._server(None).answer(message, stateless=False)
         if "error" in response:
             return json_response(response)
-        agreed = jsonrpc.negotiate_version(requested_version(message.params))
+        agreed = mcp.negotiate_version(requested_version(message.params))
         return json_response(
             response, headers={SESSION_HEADER: begin_session(self.token, self.toolset.name, agreed)}
         )
@@ -205,7 +205,7 @@ class _McpExchange:
         try:
             require_matching_headers(message, self.request.headers)
         except RpcError as problem:
-            return json_response(jsonrpc.error_message(problem, message.id), 400)
+            return json_response(mcp.error_message(problem, message.id), 400)
         response = self._server(None).answer(message, stateless=True)
         return json_response(
             response, _STATUS_OF_ERROR.get(response["error"]["code"], 200) if "error" in response else 200
@@ -213,10 +213,10 @@ class _McpExchange:
 
     def _batch(self, items: list[Any]) -> HttpResponse:
         session = self._session()
-        version = self.version or (session.version if session else jsonrpc.DEFAULT_VERSION)
-        if version != jsonrpc.BATCH_VERSION:
-            reason = f"send one message at a time: only version {jsonrpc.BATCH_VERSION} accepts arrays"
-            raise RpcError(jsonrpc.INVALID_REQUEST, reason)
+        version = self.version or (session.version if session else mcp.DEFAULT_VERSION)
+        if version != mcp.BATCH_VERSION:
+            reason = f"send one message at a time: only version {mcp.BATCH_VERSION} accepts arrays"
+            raise RpcError(mcp.INVALID_REQUEST, reason)
         responses = self._server(session).answer_batch(items)
         return json_response(responses) if responses else HttpResponse(status=HTTPStatus.ACCEPTED)
 
@@ -238,7 +238,7 @@ class _McpExchange:
         return session
 
     def _require_served(self) -> None:
-        if self.version is not None and self.version not in jsonrpc.SUPPORTED_VERSIONS:
+        if self.version is not None and self.version not in mcp.SUPPORTED_VERSIONS:
             raise unsupported_version(self.version)
 
 

@@ -19,14 +19,14 @@ from django.shortcuts import get_object_or_404
 from pydantic import ConfigDict, ValidationError
 
 import memoryhub
+from memoryhub import mcp
 from memoryhub.access.policy import Clearance
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.vocabulary import Right
 from memoryhub.facts import queries
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.http.problems import Problem, to_problem
-from memoryhub.mcp import jsonrpc
-from memoryhub.mcp.jsonrpc import (
+from memoryhub.mcp import (
     CAPABILITIES_KEY,
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -313,7 +313,7 @@ class Server:
     toolset: Toolset
     caller: Caller
     reference: str = ""
-    resource_not_found: int = jsonrpc.RESOURCE_NOT_FOUND
+    resource_not_found: int = mcp.RESOURCE_NOT_FOUND
 
     def answer(self, request: Request, stateless: bool) -> dict[str, Any]:
         """Return the response to a request."""
@@ -323,11 +323,11 @@ class Server:
             else:
                 result = _find_method(_HANDSHAKE_METHODS, request)(self, request.params)
         except RpcError as problem:
-            return jsonrpc.error_message(problem, request.id)
+            return mcp.error_message(problem, request.id)
         except Exception:
             logger.exception("%s %s %s", self.reference, self.toolset.name, request.method)
             unexpected = RpcError(INTERNAL_ERROR, f"internal error; the log has it as {self.reference}")
-            return jsonrpc.error_message(unexpected, request.id)
+            return mcp.error_message(unexpected, request.id)
         return {"jsonrpc": "2.0", "id": request.id, "result": result}
 
     def answer_batch(self, items: list[Any]) -> list[dict[str, Any]]:
@@ -340,14 +340,14 @@ class Server:
 
     def _answer_item(self, item: Any) -> dict[str, Any] | None:
         try:
-            message = jsonrpc.parse_message(item)
+            message = mcp.parse_message(item)
         except RpcError as problem:
-            return jsonrpc.error_message(problem)
+            return mcp.error_message(problem)
         if message is None:
             return None
         if message.method == "initialize":
             refusal = RpcError(INVALID_REQUEST, "initialize cannot be part of an array; send it alone")
-            return jsonrpc.error_message(refusal, message.id)
+            return mcp.error_message(refusal, message.id)
         return self.answer(message, stateless=False)
 
     def _stateless(self, request: Request) -> dict[str, Any]:
@@ -360,7 +360,7 @@ class Server:
 
     def _initialize(self, params: dict[str, Any]) -> dict[str, Any]:
         return {
-            "protocolVersion": jsonrpc.negotiate_version(requested_version(params)),
+            "protocolVersion": mcp.negotiate_version(requested_version(params)),
             "capabilities": _CAPABILITIES,
             "serverInfo": self._info(),
             "instructions": self._instructions(),
@@ -368,7 +368,7 @@ class Server:
 
     def _discover(self, params: dict[str, Any]) -> dict[str, Any]:
         return {
-            "supportedVersions": list(jsonrpc.SUPPORTED_VERSIONS),
+            "supportedVersions": list(mcp.SUPPORTED_VERSIONS),
             "capabilities": _CAPABILITIES,
             "instructions": self._instructions(),
             **_cache_hints(_LIST_TTL_MS),
@@ -490,13 +490,13 @@ def require_version(request: Request) -> None:
         raise RpcError(INVALID_PARAMS, f"params._meta: {VERSION_KEY} must be a string")
     if not isinstance(meta[CAPABILITIES_KEY], dict):
         raise RpcError(INVALID_PARAMS, f"params._meta: {CAPABILITIES_KEY} must be an object")
-    if requested not in jsonrpc.STATELESS_VERSIONS:
+    if requested not in mcp.STATELESS_VERSIONS:
         raise unsupported_version(requested)
 
 
 def unsupported_version(requested: str) -> RpcError:
     """Return an error with the supported versions, so that the client can choose another."""
-    data = {"supported": list(jsonrpc.SUPPORTED_VERSIONS), "requested": requested[:100]}
+    data = {"supported": list(mcp.SUPPORTED_VERSIONS), "requested": requested[:100]}
     return RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from django.db import connection, transaction
 
-from memoryhub.backends import change_log, vector_file, vector_index
+from memoryhub.backends import change_log, vector_index
 from memoryhub.backends.vector_index import VectorIndex
 from memoryhub.models import Embedding, Memory
 from memoryhub.ops import backup
@@ -22,7 +22,7 @@ RECORD = 16 + 4 * SIZE
 
 @pytest.fixture
 def path() -> Path:
-    path = vector_file.path_of(connection.settings_dict["NAME"], MODEL)
+    path = vector_index.path_of(connection.settings_dict["NAME"], MODEL)
     path.unlink(missing_ok=True)
     return path
 
@@ -116,14 +116,14 @@ def test_vectors_of_a_process_that_is_ahead_count_at_their_position(rows):
 def test_processes_that_start_together_use_one_file(rows, path, monkeypatch):
     path.unlink()
     first, second = new_index(), new_index()
-    create = vector_file._create
+    create = vector_index._create
 
     def create_too_late(*args: object) -> object:
-        monkeypatch.setattr(vector_file, "_create", create)
+        monkeypatch.setattr(vector_index, "_create", create)
         assert len(second) == 10
         return create(*args)
 
-    monkeypatch.setattr(vector_file, "_create", create_too_late)
+    monkeypatch.setattr(vector_index, "_create", create_too_late)
     assert len(first) == len(second) == 10
     assert first._file._inode == second._file._inode == path.stat().st_ino
 
@@ -193,7 +193,7 @@ def test_file_of_an_earlier_boot_is_replaced(rows, path, monkeypatch, tmp_path):
     identity = path.read_bytes()[:48]
     boot = tmp_path / "boot_id"
     boot.write_text("another")
-    monkeypatch.setattr(vector_file, "_BOOT_ID", boot)
+    monkeypatch.setattr(vector_index, "_BOOT_ID", boot)
     assert fits_table(new_index())
     assert path.read_bytes()[:48] != identity
 
@@ -231,7 +231,7 @@ def test_process_without_a_file_has_its_own_vectors(rows, path, monkeypatch, cap
         raise OSError(28, "No space left on device")
 
     path.unlink()
-    monkeypatch.setattr(vector_file, "_create", refuse)
+    monkeypatch.setattr(vector_index, "_create", refuse)
     index = new_index()
     assert fits_table(index)
     insert_vectors([(make_memories(1, project="more")[0], unit(0, 1))])
@@ -247,7 +247,7 @@ def test_vectors_are_read_when_no_disk_has_space(rows, path, monkeypatch):
 
     path.unlink()
     for name in ("TemporaryFile", "NamedTemporaryFile"):
-        monkeypatch.setattr(vector_file.tempfile, name, refuse)
+        monkeypatch.setattr(vector_index.tempfile, name, refuse)
     assert fits_table(new_index())
 
 
@@ -273,7 +273,7 @@ def test_backup_leaves_the_file_out(rows, path, tmp_path):
 def test_file_of_a_new_model_without_vectors_is_kept(rows):
     VectorIndex("new-model", SIZE).view()
     vector_index.overwrite_deleted("new-model")
-    assert vector_file.path_of(connection.settings_dict["NAME"], "new-model").exists()
+    assert vector_index.path_of(connection.settings_dict["NAME"], "new-model").exists()
 
 
 def test_file_with_a_similar_name_is_not_removed(rows, path):
@@ -300,6 +300,6 @@ def test_file_that_another_user_made_is_replaced(rows, path, monkeypatch):
             raise PermissionError(13, "Permission denied")
         return opened(name, *args)
 
-    monkeypatch.setattr(vector_file.os, "open", refuse_the_first)
+    monkeypatch.setattr(vector_index.os, "open", refuse_the_first)
     assert fits_table(new_index())
     assert path.stat().st_mode & 0o777 == 0o600

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryhub import backends
-from memoryhub.backends import change_log, schema, vector_file, vector_index
+from memoryhub.backends import change_log, schema, vector_index
 from memoryhub.backends.vector_index import VectorIndex
 from memoryhub.models import Embedding, Memory
 from tests import vectors as made_up
@@ -187,7 +187,7 @@ class TestBetweenTransactions:
 
     def test_index_grows_and_shrinks_with_the_table(self, index, monkeypatch):
         monkeypatch.setattr(vector_index, "MIN_DEAD_ROWS", 4)
-        monkeypatch.setattr(vector_file, "MIN_SPARE_RECORDS", 4)
+        monkeypatch.setattr(vector_index, "MIN_SPARE_RECORDS", 4)
         monkeypatch.setattr(vector_index, "PAGE_SIZE", 7)
         rows = make_memories(100)
         for start in range(0, 100, 9):
@@ -195,7 +195,7 @@ class TestBetweenTransactions:
             assert equals_table(index)
         Embedding.objects.filter(memory__in=rows[10:90]).delete()
         assert equals_table(index)
-        path = vector_file.path_of(connection.settings_dict["NAME"], MODEL)
+        path = vector_index.path_of(connection.settings_dict["NAME"], MODEL)
         assert path.stat().st_size < 3000
 
     def test_deleted_vectors_are_overwritten_in_memory(self, index):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memoryhub.backends import vector_file
+from memoryhub.backends import vector_index
 from memoryhub.config import load_config
 from memoryhub.ops import checks
 from memoryhub.ops.checks import Mount
@@ -65,7 +65,7 @@ def test_files_that_others_may_read_are_found_and_closed(own_store, home):
     (home / "secret-key").write_text("x" * 60)
     (home / "secret-key").chmod(0o640)
     own_store.chmod(0o644)
-    vectors = vector_file.path_of(own_store, "a model")
+    vectors = vector_index.path_of(own_store, "a model")
     vectors.touch()
     vectors.chmod(0o644)
     home.chmod(0o755)

@@ -13,8 +13,8 @@ from mcp_types import _v2025_11_25 as handshake
 from mcp_types import _v2026_07_28 as stateless
 from mcp_types import version as sdk
 
-from memoryhub.mcp import http, jsonrpc
-from memoryhub.mcp.jsonrpc import Request, RpcError
+from memoryhub import mcp
+from memoryhub.mcp import Request, RpcError, http
 from memoryhub.toolsets import TOOLSETS
 from tests.cases import each
 from tests.mcp.conftest import McpAgent
@@ -27,20 +27,20 @@ JSON = st.recursive(
 
 
 def test_every_sdk_version_is_supported() -> None:
-    assert jsonrpc.HANDSHAKE_VERSIONS == sdk.HANDSHAKE_PROTOCOL_VERSIONS
-    assert jsonrpc.STATELESS_VERSIONS == sdk.MODERN_PROTOCOL_VERSIONS
-    assert jsonrpc.VERSION_KEY == mcp_types.PROTOCOL_VERSION_META_KEY
-    assert jsonrpc.CAPABILITIES_KEY == mcp_types.CLIENT_CAPABILITIES_META_KEY
+    assert mcp.HANDSHAKE_VERSIONS == sdk.HANDSHAKE_PROTOCOL_VERSIONS
+    assert mcp.STATELESS_VERSIONS == sdk.MODERN_PROTOCOL_VERSIONS
+    assert mcp.VERSION_KEY == mcp_types.PROTOCOL_VERSION_META_KEY
+    assert mcp.CAPABILITIES_KEY == mcp_types.CLIENT_CAPABILITIES_META_KEY
 
 
 @pytest.mark.parametrize("requested", sdk.HANDSHAKE_PROTOCOL_VERSIONS)
 def test_handshake_agrees_on_the_requested_version(requested: str) -> None:
-    assert jsonrpc.negotiate_version(requested) == requested
+    assert mcp.negotiate_version(requested) == requested
 
 
 @pytest.mark.parametrize("requested", ["2099-01-01", "2026-07-28", "", "x" * 1000])
 def test_handshake_offers_the_newest_version_otherwise(requested: str) -> None:
-    assert jsonrpc.negotiate_version(requested) == "2025-11-25"
+    assert mcp.negotiate_version(requested) == "2025-11-25"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_handshake_offers_the_newest_version_otherwise(requested: str) -> None:
     ],
 )
 def test_message_is_parsed(item: Any, read: Request | None) -> None:
-    assert jsonrpc.parse_message(item) == read
+    assert mcp.parse_message(item) == read
 
 
 @pytest.mark.parametrize(
@@ -79,16 +79,16 @@ def test_message_is_parsed(item: Any, read: Request | None) -> None:
 )
 def test_invalid_message_is_refused_with_its_id(item: Any, code: int, known: Any) -> None:
     with pytest.raises(RpcError) as caught:
-        jsonrpc.parse_message(item)
+        mcp.parse_message(item)
     assert (caught.value.code, caught.value.id) == (code, known)
 
 
 @given(JSON)
 def test_any_bytes_are_parsed_or_refused(item: Any) -> None:
     try:
-        jsonrpc.parse_message(item)
+        mcp.parse_message(item)
     except RpcError as problem:
-        json.dumps(jsonrpc.error_message(problem))
+        json.dumps(mcp.error_message(problem))
 
 
 @given(st.text())

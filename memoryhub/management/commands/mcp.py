@@ -18,7 +18,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import close_old_connections
 
-from memoryhub import config
+from memoryhub import config, mcp
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.accounts import tokens
 from memoryhub.core.agent_hooks import TOKEN_VARIABLE
@@ -26,8 +26,7 @@ from memoryhub.core.vocabulary import RIGHTS, Right
 from memoryhub.http.authentication import Caller
 from memoryhub.http.problems import Problem, to_problem, unauthenticated
 from memoryhub.management import require_migrated, short_name, split_words
-from memoryhub.mcp import http, jsonrpc
-from memoryhub.mcp.jsonrpc import Id, Request, RpcError
+from memoryhub.mcp import Id, Request, RpcError, http
 from memoryhub.mcp.server import Server, is_stateless, requested_version
 from memoryhub.ops.checks import require_usable_store
 from memoryhub.toolsets import TOOLSETS
@@ -135,7 +134,7 @@ class StdioConnection:
     toolset: Toolset
     admit: Callable[[], Caller]
     longest: int
-    version: str = jsonrpc.DEFAULT_VERSION
+    version: str = mcp.DEFAULT_VERSION
     session: str = ""
 
     def serve(self, lines: BinaryIO, out: BinaryIO) -> None:
@@ -152,27 +151,27 @@ class StdioConnection:
         try:
             if len(line) > self.longest:
                 reason = f"a message may have {self.longest} bytes; send it in parts"
-                raise RpcError(jsonrpc.INVALID_REQUEST, reason, id=jsonrpc.find_message_id(line))
-            body = jsonrpc.decode_message(line)
+                raise RpcError(mcp.INVALID_REQUEST, reason, id=mcp.find_message_id(line))
+            body = mcp.decode_message(line)
             if isinstance(body, list):
                 return self._batch(body)
-            message = jsonrpc.parse_message(body)
+            message = mcp.parse_message(body)
             return self._request(message) if message is not None else None
         except RpcError as problem:
-            return jsonrpc.error_message(problem)
+            return mcp.error_message(problem)
 
     def _request(self, message: Request) -> dict[str, Any]:
         stateless = is_stateless(message)
         response = self._server("" if stateless else self.session, message.id).answer(message, stateless)
         if message.method == "initialize" and "result" in response:
-            self.version = jsonrpc.negotiate_version(requested_version(message.params))
+            self.version = mcp.negotiate_version(requested_version(message.params))
             self.session = http.new_session_name()
         return response
 
     def _batch(self, items: list[Any]) -> list[dict[str, Any]] | None:
-        if self.version != jsonrpc.BATCH_VERSION:
-            reason = f"send one message per line: only version {jsonrpc.BATCH_VERSION} has arrays of them"
-            raise RpcError(jsonrpc.INVALID_REQUEST, reason)
+        if self.version != mcp.BATCH_VERSION:
+            reason = f"send one message per line: only version {mcp.BATCH_VERSION} has arrays of them"
+            raise RpcError(mcp.INVALID_REQUEST, reason)
         return self._server(self.session).answer_batch(items) or None
 
     def _server(self, session: str, id: Id | None = None) -> Server:

@@ -19,7 +19,7 @@ from django.contrib.staticfiles import finders
 from django.core.checks import run_checks
 from django.core.mail import get_connection
 
-from memoryhub.backends import vector_file
+from memoryhub.backends import vector_index
 from memoryhub.core import disks
 from memoryhub.core.database import store_path
 from memoryhub.core.network import is_loopback
@@ -76,7 +76,7 @@ def _files() -> list[Path]:
     files = [database, *(Path(f"{database}{end}") for end in ("-wal", "-shm"))]
     files += [Path(settings.HOME) / "secret-key", *sorted(logs.parent.glob(f"{logs.name}*"))]
     files += [*sorted(database.parent.glob(f"{database.stem}-before-restore-*"))]
-    files += vector_file.paths(database)
+    files += vector_index.paths(database)
     files += sorted(backup.default_folder().glob("*"))
     return [path for path in files if path.is_file()]
 
