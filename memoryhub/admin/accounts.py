@@ -24,6 +24,7 @@ from django.contrib.admin.utils import unquote
 from django.contrib.admin.widgets import AdminTextareaWidget
 from django.contrib.auth import get_user_model
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.forms import UserChangeForm
 from django.contrib.auth.models import Group, User
 from django.db.models import QuerySet
 from django.forms import SplitDateTimeField
@@ -323,7 +324,17 @@ def unbind(model_admin: Any, request: HttpRequest, queryset: Any) -> None:
     model_admin.message_user(request, text)
 
 
+class PersonForm(ConcurrentEditMixin, UserChangeForm):  # type: ignore[type-arg]
+    unchanged_since = ShownValuesField()
+
+
+class RoleForm(ConcurrentEditMixin, forms.ModelForm):  # type: ignore[type-arg]
+    unchanged_since = ShownValuesField()
+
+
 class PersonAdmin(SuperusersOnly, _UserAdmin):
+    form = PersonForm
+    change_form_template = "admin/memoryhub/change_form.html"
     inlines = (MembershipInline,)
     actions = (unbind,)
 
@@ -377,6 +388,8 @@ class PersonAdmin(SuperusersOnly, _UserAdmin):
 
 class RoleAdmin(SuperusersOnly, GroupAdmin):
     """The ready-made roles, and other groups."""
+
+    form = RoleForm
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         super().save_related(request, form, formsets, change)

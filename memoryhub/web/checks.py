@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,13 @@ from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.accounts.permissions import CHANGE_MEMORY
 from memoryhub.checks import MAX_PROMPT, CheckDraft
-from memoryhub.core.form_fields import LinesField, TextField, make_draft
+from memoryhub.core.form_fields import (
+    ConcurrentEditMixin,
+    LinesField,
+    ShownValuesField,
+    TextField,
+    make_draft,
+)
 from memoryhub.core.text import is_uid
 from memoryhub.memories.rows import fetch_by_uids
 from memoryhub.models import Memory, MemoryCheck
@@ -50,7 +57,7 @@ def _memories_field(label: str) -> LinesField:
     return LinesField(max_length=5000, label=label, help_text=_SEARCH, widget=MemoriesInput)
 
 
-class CheckForm(PlainForm):
+class CheckForm(ConcurrentEditMixin, PlainForm):
     """The fields of :class:`CheckDraft`."""
 
     ids = "for_%s"
@@ -75,8 +82,10 @@ class CheckForm(PlainForm):
         choices=[("", "None"), ("private", "Private or secret"), ("secret", "Secret")],
     )
     enabled = forms.BooleanField(required=False, initial=True, label="Run it daily and after maintenance")
+    unchanged_since = ShownValuesField()
 
     def clean(self) -> dict[str, Any]:
+        super().clean()
         if not any(self.data.get(name) or self.cleaned_data.get(name) for name in checks.EXPECTATIONS):
             raise forms.ValidationError("Add at least one memory, word, project or level to check for.")
         return self.cleaned_data
@@ -172,15 +181,22 @@ def _typed_form(request: HttpRequest, *names: str) -> CheckForm:
         name: fields[name].widget.value_from_datadict(request.POST, request.FILES, name)
         for name in names or fields
     }
-    return CheckForm(initial=typed)
+    return _form_with(typed, request.POST.get("unchanged_since", ""))
+
+
+def _form_with(values: Mapping[str, Any], unchanged_since: str = "") -> CheckForm:
+    """Return a form with values that may differ from those that ``unchanged_since`` identifies."""
+    form = CheckForm(initial=values)
+    form.initial["unchanged_since"] = unchanged_since
+    return form
 
 
 def _save(request: HttpRequest, check: MemoryCheck | None) -> HttpResponse:
     """Save a check. With ``find``, show the memories that match the search boxes instead."""
     if "find" in request.POST:
         return _render_form(request, _typed_form(request), check)
-    form, actor = CheckForm(request.POST), request_actor(request)
-    before = CheckForm(initial=checks.to_draft(check)) if check else None
+    before = checks.to_draft(check) if check else None
+    form, actor = CheckForm(request.POST, initial=before), request_actor(request)
 
     def save() -> MemoryCheck | None:
         draft = make_draft(form, CheckDraft, form.cleaned_data)
@@ -192,7 +208,11 @@ def _save(request: HttpRequest, check: MemoryCheck | None) -> HttpResponse:
         return _render_form(request, form, check, 422)
     failures = checks.run_check(saved, actor.clearance)
     done = f"Check saved. {'It fails.' if failures else 'It passes.'}"
-    messages.success(request, _undo_message(request, before, done, check) if before else done)
+    if before:
+        stored = CheckForm(initial=checks.to_draft(_find(request, saved.uid)))
+        undo = _form_with(before, stored.initial["unchanged_since"])
+        done = _undo_message(request, undo, done, check)
+    messages.success(request, done)
     return redirect("memory-checks")
 
 
@@ -208,7 +228,7 @@ def _undo_message(
 @permission_required(CHANGE_MEMORY, raise_exception=True)
 def check_delete(request: HttpRequest, uid: str) -> HttpResponse:
     """Delete a check, with a message that can create it again."""
-    form = CheckForm(initial=checks.to_draft(_find(request, uid)))
+    form = _form_with(checks.to_draft(_find(request, uid)))
     checks.delete_check(uid, request_actor(request))
     messages.success(request, _undo_message(request, form, "Check deleted."))
     return redirect("memory-checks")
@@ -238,7 +258,7 @@ def _render_form(
         for name, field in form.fields.items()
         if isinstance(field.widget, MemoriesInput)
     }
-    rows = [(field, choices.get(field.name)) for field in form]
+    rows = [(field, choices.get(field.name)) for field in form.visible_fields()]
     return render(request, "checks/form.html", {"form": form, "rows": rows, "check": check}, status=status)
 
 

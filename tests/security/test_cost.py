@@ -9,6 +9,7 @@ import re._parser as sre_parser
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import wraps
 from importlib import import_module
 from io import StringIO
 from pathlib import Path

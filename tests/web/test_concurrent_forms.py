@@ -1,22 +1,24 @@
-"""Forms about projects, people and tokens, while someone else changes the same values."""
+"""Forms about projects, people, tokens and memory checks, while someone else changes the same values."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 
 from memoryhub.access.policy import Actor, system_actor
 from memoryhub.accounts import people, tokens
 from memoryhub.capture import projects
-from memoryhub.models import AgentToken, Project
+from memoryhub.models import AgentToken, MemoryCheck, Project
 from tests.admin.conftest import page
 from tests.clients import create_person, signed_in_client
+from tests.web.markup import submitted_fields
 
 ADMIN = system_actor("tests")
 SETTINGS = "/project-settings/shop/"
+NO_MEMBERSHIPS = {"memberships-TOTAL_FORMS": "0", "memberships-INITIAL_FORMS": "0"}
 CHANGED = "Someone has changed this since you opened the form"
 
 
@@ -37,6 +39,10 @@ def filled(response: Any, name: str = "form") -> dict[str, Any]:
     context, html = response.context, response.content.decode()
     form = context["adminform"].form if name == "adminform" else context[name]
     shown = {one: form[one].value() for one in form.fields if f'name="{one}' in html}
+    shown = {
+        one: [getattr(part, "pk", part) for part in value] if isinstance(value, list) else value
+        for one, value in shown.items()
+    }
     return {one: value for one, value in shown.items() if value not in (None, False)}
 
 
@@ -97,3 +103,64 @@ def test_token_that_was_limited_stays_limited(browser: Client, actor: Actor) -> 
     assert shown in response.content.decode()
     token.refresh_from_db()
     assert (token.name, token.clearance, token.rights) == ("scribe", "public", ["read"])
+
+
+def test_account_that_was_closed_stays_closed_in_the_admin(browser: Client, bob: User) -> None:
+    address = f"/admin/auth/user/{bob.pk}/change/"
+    form = filled(browser.get(address), "adminform") | NO_MEMBERSHIPS
+    User.objects.filter(pk=bob.pk).update(is_active=False)
+    response = browser.post(address, form | {"first_name": "Bob"})
+    assert f"{CHANGED}. Stored now: First name: empty; Active: no. Save" in response.content.decode()
+    bob.refresh_from_db()
+    assert (bob.first_name, bob.is_active) == ("", False)
+    again = filled(response, "adminform") | NO_MEMBERSHIPS
+    assert browser.post(address, again).status_code == 302
+    bob.refresh_from_db()
+    assert (bob.first_name, bob.is_active) == ("Bob", True)
+
+
+def test_permission_that_a_group_lost_is_not_given_back(browser: Client, db: None) -> None:
+    group = Group.objects.create(name="readers")
+    group.permissions.set(Permission.objects.filter(codename__in=["view_private", "view_secret"]))
+    address = f"/admin/auth/group/{group.pk}/change/"
+    form = filled(browser.get(address), "adminform")
+    group.permissions.remove(Permission.objects.get(codename="view_secret"))
+    assert CHANGED in browser.post(address, form | {"name": "all readers"}).content.decode()
+    assert [one.codename for one in group.permissions.all()] == ["view_private"]
+
+
+@pytest.fixture
+def check(browser: Client) -> MemoryCheck:
+    values = {"prompt": "Where is the cache?", "level": "public", "must_words": "runner", "enabled": "on"}
+    assert browser.post("/checks/new/", values).status_code == 302
+    return MemoryCheck.objects.get()
+
+
+def test_check_that_was_disabled_stays_disabled(browser: Client, check: MemoryCheck) -> None:
+    address = f"/checks/{check.uid}/"
+    form = filled(browser.get(address))
+    MemoryCheck.objects.filter(pk=check.pk).update(enabled=False)
+    response = browser.post(address, form | {"prompt": "Where is the build cache?"})
+    assert response.status_code == 422
+    shown = "Stored now: Prompt: Where is the cache?; Run it daily and after maintenance: no. Save"
+    assert f"{CHANGED}. {shown}" in response.content.decode()
+    check.refresh_from_db()
+    assert (check.prompt, check.enabled) == ("Where is the cache?", False)
+    assert browser.post(address, filled(response)).status_code == 302
+
+
+def test_search_in_the_form_of_a_check_does_not_hide_a_conflict(browser: Client, check: MemoryCheck) -> None:
+    address = f"/checks/{check.uid}/"
+    form = filled(browser.get(address))
+    MemoryCheck.objects.filter(pk=check.pk).update(enabled=False)
+    found = filled(browser.post(address, form | {"find": "must_bring", "must_bring_search": "cache"}))
+    assert browser.post(address, found).status_code == 422
+
+
+def test_undo_of_a_change_of_a_check_replaces_no_later_change(browser: Client, check: MemoryCheck) -> None:
+    address = f"/checks/{check.uid}/"
+    changed = filled(browser.get(address)) | {"prompt": "Where is the build cache?"}
+    html = browser.post(address, changed, follow=True).content.decode()
+    undo = submitted_fields(html.partition('class="undo">')[2].partition("</form>")[0])
+    MemoryCheck.objects.filter(pk=check.pk).update(enabled=False)
+    assert browser.post(address, undo).status_code == 422
