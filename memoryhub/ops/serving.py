@@ -151,7 +151,7 @@ def require_limits() -> int:
 
 
 # Replaces the formatters of granian's two handlers.
-_JSON_LOGS = {"formatters": dict.fromkeys(("generic", "access"), {"()": JsonFormatter})}
+_JSON_LOGS = {"formatters": {name: {"()": JsonFormatter} for name in ("generic", "access")}}
 
 
 class _Server(Server):  # type: ignore[misc, valid-type]

@@ -439,13 +439,12 @@ def test_each_line_of_the_json_log_is_an_object(hub, tmp_path):
     names = {"MEMORYHUB_LOG_FORMAT": "json"}
     arguments = ("serve", "--host", "0.0.0.0", "--port", str(port), "--workers", "1")
     path = tmp_path / "log"
-    with path.open("w") as log:
-        with hub.serving(port, *arguments, output=log, **names) as process:
-            [worker] = _children(process.pid)
-            os.kill(worker, signal.SIGKILL)
-            hubs.wait_until_it_answers(process, port)
-            os.kill(process.pid, signal.SIGTERM)
-            process.wait(timeout=120)
+    with path.open("w") as log, hub.serving(port, *arguments, output=log, **names) as process:
+        [worker] = _children(process.pid)
+        os.kill(worker, signal.SIGKILL)
+        hubs.wait_until_it_answers(process, port)
+        os.kill(process.pid, signal.SIGTERM)
+        process.wait(timeout=120)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert {"INFO", "ERROR"} <= {line["level"] for line in lines}, "the start, and the killed worker"
     assert {"_granian", "memoryhub.request"} <= {line["logger"] for line in lines}
