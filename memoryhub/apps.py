@@ -13,10 +13,10 @@ from django.db.models.signals import post_migrate, pre_migrate
 
 # Paths, so that a command imports only what it uses.
 _CAPABILITY_OBJECTS = {
-    "memory.store": "memoryhub.injection.store:STORE",
+    "memory.store": "memoryhub.injection.services:STORE",
     "memory.memorability": "memoryhub.capture.classification",
     "memory.boundaries": "memoryhub.capture.segments",
-    "memory.temporal": "memoryhub.memories.temporal",
+    "memory.temporal": "memoryhub.memories.evidence",
     "memory.consolidation": "memoryhub.maintenance.operations.consolidate",
     "memory.compression": "memoryhub.maintenance.operations.compress",
 }
@@ -40,7 +40,7 @@ class MemoryhubConfig(AppConfig):
         operations.register("import", "memoryhub.transfer.jobs.IMPORT_OPERATION")
         operations.register("bulk_action", "memoryhub.web.memories.bulk_actions.BULK_ACTION")
         operations.register(operations.MEMORY_CHECKS, "memoryhub.checks.MEMORY_CHECKS")
-        operations.register(operations.SEND_DIGESTS, "memoryhub.digests.services.SEND_DIGESTS")
+        operations.register(operations.SEND_DIGESTS, "memoryhub.digests.SEND_DIGESTS")
         operations.call_after_changes("memoryhub.checks.enqueue_checks")
 
         if database.is_postgres():

@@ -15,16 +15,15 @@ from django.contrib.messages.constants import ERROR, SUCCESS
 from django.core.exceptions import ImproperlyConfigured
 
 from memoryhub import config
-from memoryhub.config import environment
 from memoryhub.ops import bootstrap
 
 os.umask(0o077)  # what the hub writes (database, mirror, backups) is its owner's alone
 BASE_DIR = bootstrap.DATA  # templates, static files and the demo
 
 try:
-    OPERATOR = environment.load_operator()
+    OPERATOR = config.load_operator()
     MEMORYHUB_LOADED = config.load_config(os.environ, OPERATOR.home)
-    SECRET_KEY = OPERATOR.secret_key or environment.load_or_create_secret(OPERATOR.home / "secret-key")
+    SECRET_KEY = OPERATOR.secret_key or config.load_or_create_secret(OPERATOR.home / "secret-key")
 except config.ConfigError as error:
     raise ImproperlyConfigured(str(error)) from None
 
@@ -45,7 +44,7 @@ DEFAULT_FROM_EMAIL = (
     OPERATOR.email_from.strip() or f"memoryhub@{urlsplit(OPERATOR.public_url).hostname or 'localhost'}"
 )
 TIME_ZONE, ALLOWED_HOSTS = OPERATOR.time_zone, OPERATOR.allowed_hosts
-LOOPBACK_HOSTS = list(environment.LOOPBACK_HOSTS)
+LOOPBACK_HOSTS = list(config.LOOPBACK_HOSTS)
 
 _folder = HOME if DATABASE_URL else MEMORY_DB.parent
 try:
@@ -114,7 +113,7 @@ TEMPLATES = [
             "builtins": ["template_partials.templatetags.partials"],
             "libraries": {
                 "hub": "memoryhub.web.templatetags.hub",
-                "list_cells": "memoryhub.admin.list_cells",
+                "list_cells": "memoryhub.admin.lists",
                 "pages": "memoryhub.web.templatetags.pages",
             },
             "context_processors": [

@@ -21,7 +21,7 @@ from memoryhub.core import dates
 from memoryhub.models import querysets
 from memoryhub.search import visible_rows
 from memoryhub.stats import counts
-from memoryhub.stats.calendar import DailyCounts, count_each_by_day
+from memoryhub.stats.usage import DailyCounts, count_each_by_day
 
 
 @contextmanager

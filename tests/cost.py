@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROUNDS = 12
+ROUNDS = 40
 
 
 def cost_ratio(run: Callable[[Any], object], hostile: Any, ordinary: Any, enough: float) -> float:

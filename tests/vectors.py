@@ -9,7 +9,7 @@ import numpy as np
 
 from memoryhub.backends import bulk
 from memoryhub.backends.vector_view import PRIOR_VECTORS, Vectors
-from memoryhub.memories import vectors
+from memoryhub.memories.rows import encode_vector
 from memoryhub.models import Embedding, Memory
 
 MODEL, SIZE = "tests/made-up", 8
@@ -29,7 +29,7 @@ def random_units(rows: int, seed: int = 0) -> Vectors:
 
 def insert_vectors(pairs: Iterable[tuple[Memory | int, Vectors]], model: str = MODEL) -> None:
     """Insert the vectors of memories."""
-    rows = [(getattr(one, "pk", one), model, vectors.encode_vector(vector)) for one, vector in pairs]
+    rows = [(getattr(one, "pk", one), model, encode_vector(vector)) for one, vector in pairs]
     bulk.insert(Embedding, ("memory_id", "model", "vector"), rows)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memoryhub.config import ENV_PREFIX, Config
-from memoryhub.config.environment import Operator, describe, variable_of
+from memoryhub.config import ENV_PREFIX, Config, Operator, describe, variable_of
 from memoryhub.management.commands.show_config import shown_range, to_toml
 
 

@@ -18,9 +18,9 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
-from memoryhub.core.client_ip import client_network
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
+from memoryhub.core.network import client_network
 from memoryhub.models import JournalEntry
 
 PERSON_TYPE = "person"  # object_type of journal rows about people

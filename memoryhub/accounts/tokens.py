@@ -1,14 +1,15 @@
-"""Tokens of agents: the only module that writes them. All changes are journaled, use is not.
+"""Tokens of agents: the only module that writes them, and names of agents for people.
 
-A token is 256 random bits behind a prefix that secret scanners recognise. The store has only its
-SHA-256: a random secret needs no slower hash, and every request looks one up.
+All changes are journaled, use is not. A token is 256 random bits behind a prefix that secret scanners
+recognise. The store has only its SHA-256: a random secret needs no slower hash, and every request looks one
+up.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,7 +17,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.signals import pre_delete
 from django.utils import timezone
 
@@ -405,3 +406,51 @@ def _clean_choices(field: str, values: Iterable[str], allowed: tuple[str, ...]) 
     if chosen - set(allowed):
         raise StoreError(f"must be of: {', '.join(allowed)}", field)
     return [value for value in allowed if value in chosen]
+
+
+MAX_AGENTS = 200
+_KNOWN_NAMES = {
+    "antigravity-cli": "Antigravity CLI",
+    "claude-code": "Claude Code",
+    "claude-desktop": "Claude Desktop",
+    "codex": "Codex",
+    "copilot-cli": "Copilot CLI",
+    "cursor": "Cursor",
+    "gemini-cli": "Gemini CLI",
+    "opencode": "OpenCode",
+    "vscode": "VS Code",
+    "windsurf": "Windsurf",
+}
+
+
+def actor_label(actor: str, owners: Mapping[str, str] | None = None) -> str:
+    """Return the name of an actor for people, like ``Claude Code (mara)``. ``owners``: by agent."""
+    kind, _, name = actor.partition(":")
+    if not name:
+        return actor
+    if kind == AGENT_PREFIX.rstrip(":"):
+        label, owner = _KNOWN_NAMES.get(name, name), (owners or {}).get(name)
+        return f"{label} ({owner})" if owner else label
+    if kind == "system":
+        return f"memoryhub ({name.replace('-', ' ').replace('_', ' ')})"
+    return f"{name} (command line)" if kind == "command" else name if kind == "user" else actor
+
+
+def visible_tokens(clearance: Clearance) -> QuerySet[AgentToken]:
+    """Return the person's own tokens, and all of them for managers of tokens."""
+    tokens: QuerySet[AgentToken] = AgentToken.objects.all()
+    return tokens if clearance.every_token else tokens.filter(owner=clearance.owner)
+
+
+def agent_owners(clearance: Clearance) -> list[tuple[str, str]]:
+    """Return the agents of visible tokens with their owners, in one query."""
+    tokens = visible_tokens(clearance).order_by().values_list("name", "owner").distinct()
+    return list(tokens[:MAX_AGENTS])
+
+
+def unambiguous_owners(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the owners by agent, without agents of this name of several people."""
+    owners: dict[str, set[str]] = {}
+    for name, owner in pairs:
+        owners.setdefault(name, set()).add(owner)
+    return {name: min(people) for name, people in owners.items() if len(people) == 1}

@@ -6,9 +6,9 @@ name. Widgets, logs and confirmation pages reveal nothing hidden.
 
 from django.contrib import admin
 
-from memoryhub.admin import activity, facts, memories, people, tokens
+from memoryhub.admin import accounts, activity, facts, memories
 
-__all__ = ["activity", "facts", "memories", "people", "tokens"]
+__all__ = ["accounts", "activity", "facts", "memories"]
 
 admin.site.site_header = "memoryhub admin"
 admin.site.site_title = "memoryhub admin"

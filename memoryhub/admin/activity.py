@@ -28,7 +28,7 @@ from memoryhub.admin.base import (
     moment_column,
     value_column,
 )
-from memoryhub.admin.filters import (
+from memoryhub.admin.lists import (
     ActorFilter,
     LevelFilter,
     ProjectFilter,
@@ -49,6 +49,7 @@ from memoryhub.models import (
     OAuthClient,
     Session,
 )
+from memoryhub.models.querysets import live_memories
 
 _OBJECT_MODELS: dict[str, type[Model]] = {
     "memory": Memory,
@@ -162,7 +163,7 @@ class SessionAdmin(ReadOnlyAdmin):
         super().prepare_rows(request, rows)
         clearance = request_clearance(request)
         names = {row.session_id for row in rows}
-        memories = Memory.objects.visible_to(clearance).live().filter(session_id__in=names)
+        memories = live_memories(clearance).filter(session_id__in=names)
         of_memories = memories.order_by().values_list("session_id", "project").annotate(n=Count("pk"))
         found = {(session_id, project): n for session_id, project, n in of_memories}
         events = Event.objects.visible_to(clearance).filter(session__in=[row.pk for row in rows])
@@ -201,7 +202,7 @@ class SessionAdmin(ReadOnlyAdmin):
     @column("memories")
     def memories_shown(self, session: Any) -> str:
         same = {"session_id": session.session_id, "project": session.project}
-        memories = Memory.objects.visible_to(session.clearance).live().filter(**same)
+        memories = live_memories(session.clearance).filter(**same)
         newest = memories.order_by("-created_at", "-pk").only("title", "uid", "sensitivity")[:_MAX_MEMORIES]
         links = [memory_link(memory) for memory in newest]
         if not links:

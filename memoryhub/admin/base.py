@@ -32,8 +32,8 @@ from django.utils.text import capfirst
 
 from memoryhub.access import policy
 from memoryhub.access.policy import LEVELS, Clearance
-from memoryhub.accounts.actor_names import actor_label, agent_owners, unambiguous_owners
 from memoryhub.accounts.clearance import request_clearance
+from memoryhub.accounts.tokens import actor_label, agent_owners, unambiguous_owners
 from memoryhub.core.form_fields import show_error
 from memoryhub.core.pagination import page_number
 from memoryhub.core.text import shorten

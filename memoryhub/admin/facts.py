@@ -28,7 +28,7 @@ from memoryhub.admin.base import (
     select_rows,
     value_column,
 )
-from memoryhub.admin.filters import LevelFilter, ProjectFilter, age_filter, value_filter
+from memoryhub.admin.lists import LevelFilter, ProjectFilter, age_filter, value_filter
 from memoryhub.capture.segments import BOUNDARY_FACTS, BOUNDARY_PREDICATE
 from memoryhub.core.database import batched
 from memoryhub.core.form_fields import ShareField, TextField, make_draft

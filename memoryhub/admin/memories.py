@@ -44,7 +44,7 @@ from memoryhub.admin.base import (
     select_rows,
     value_column,
 )
-from memoryhub.admin.filters import (
+from memoryhub.admin.lists import (
     FlagFilter,
     LevelFilter,
     PinFilter,

@@ -1,4 +1,4 @@
-"""``/events`` and ``/hooks/claude-code``: lifecycle events of agent sessions."""
+"""``/events``, ``/hooks/claude-code``, ``/backfills`` and ``/extract``: what agents did and said."""
 
 from __future__ import annotations
 
@@ -11,16 +11,25 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
+from django.conf import settings
 from django.db import OperationalError
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.utils import timezone
-from ninja import Body, Query, Router
-from pydantic import Field, TypeAdapter, ValidationInfo, field_validator
+from ninja import Body, Path, Query, Router
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from memoryhub import capture, memories
 from memoryhub.access.policy import Sensitivity
-from memoryhub.api.schemas import EventAnswer, documented
-from memoryhub.capture import identities, projects, session_use
+from memoryhub.api.schemas import BackfillResult, BackfillUndo, EventAnswer, PastSessionShape, documented
+from memoryhub.capture import HookEvent, backfill, projects, summaries
 from memoryhub.capture.observation import clean_text
 from memoryhub.core.agent_hooks import (
     AGENTS,
@@ -29,17 +38,20 @@ from memoryhub.core.agent_hooks import (
     from_claude_code,
     to_claude_code,
 )
-from memoryhub.core.database import lock_timeout
-from memoryhub.core.database_errors import is_damage_recorded
+from memoryhub.core.database import is_damage_recorded, lock_timeout
 from memoryhub.core.text import shorten, strip_private
-from memoryhub.core.vocabulary import Right
+from memoryhub.core.vocabulary import Right, Scope
+from memoryhub.extraction import services
+from memoryhub.extraction.comparison import Destination
+from memoryhub.extraction.conversation import parse_turns, unwrap_claude_code
 from memoryhub.hooks import TOOL_CONTEXT
 from memoryhub.http.authentication import WRITE, AccessParams, ApiRequest, Caller
 from memoryhub.http.problems import DAMAGED_HOOK, field_error, invalid_fields, json_response
-from memoryhub.memories import StoreError
+from memoryhub.memories import StoreError, TooCostlyToCheck
 from memoryhub.memories.rows import resolve_project
 from memoryhub.memories.schemas import Moment, Name, Text, Word
-from memoryhub.models import Event
+from memoryhub.models import Event, Extraction, Project
+from memoryhub.security.secrets import CheckTooCostly
 
 logger = logging.getLogger(__name__)
 WRITE_WAIT_SECONDS = 1.0  # total time that the writes of a hook wait for a busy database
@@ -94,7 +106,7 @@ def handle_hook(
             if answer := _run_command(hook_event, caller):
                 return {"decision": "block", "reason": answer}
             at = options.at or timezone.now()
-            is_week_new = name == "SessionStart" and session_use.is_week_new(caller.actor, at)
+            is_week_new = name == "SessionStart" and summaries.is_week_new(caller.actor, at)
             result = capture.dispatch(hook_event, caller.actor)
             context, notes = result.context, list(result.warnings)
             context = "\n\n".join(filter(None, (context, _name_project(hook_event, caller))))
@@ -117,7 +129,7 @@ def _to_event(
         event=event,
         session_id=_session_id(hook),
         project=options.project,
-        cwd=identities.text_field(hook, "cwd"),
+        cwd=projects.text_field(hook, "cwd"),
         repository=hook.get("repository"),
         at=options.at,
         data=_event_data(hook),
@@ -158,7 +170,7 @@ def _run_command(hook_event: capture.HookEvent, caller: Caller) -> str:
         changed = projects.configure_project(name, caller.actor, pause_hours=hours)
     except StoreError as refusal:
         return f"memoryhub: nothing changed: {refusal.message}"
-    note = projects.mode_note(changed.project, zone=session_use.time_zone(caller.actor)) or "automatic"
+    note = projects.mode_note(changed.project, zone=summaries.time_zone(caller.actor)) or "automatic"
     resumed = "" if hours else "resumed; "
     return f"memoryhub: {resumed}{note} in the project {name}"
 
@@ -183,7 +195,7 @@ def _rate_shown(words: str, session_id: str, project: str, caller: Caller) -> st
     if not asked:
         raise StoreError("after /memoryhub:useful write nothing, a number, or no, for example: no 2")
     number = int(asked["number"] or 0)
-    shown = session_use.last_shown(session_id, project, caller.actor)
+    shown = summaries.last_shown(session_id, project, caller.actor)
     chosen = shown[number - 1 : number] if number else shown
     if not chosen:
         raise StoreError("no memory with this number was shown" if shown else "no memory was shown here yet")
@@ -198,17 +210,17 @@ def _rate_shown(words: str, session_id: str, project: str, caller: Caller) -> st
 def _use_notes(event: Event, caller: Caller, is_week_new: bool) -> list[str]:
     """Return what memory did in the week, at its first session, or in the session, at its end."""
     if event.event == capture.SESSION_START:
-        line = session_use.weekly_line(caller.actor, event.at) if is_week_new else ""
+        line = summaries.weekly_line(caller.actor, event.at) if is_week_new else ""
         return [line] if line else []
     if event.event != capture.SESSION_END:
         return []
-    found = session_use.count_session_use(event.session.session_id, event.session.project, caller.actor)
+    found = summaries.count_session_use(event.session.session_id, event.session.project, caller.actor)
     return [f"{found} in this session"] if found.shown or found.kept else []
 
 
 def hook_project(hook: Mapping[str, Any], caller: Caller, *, record: bool = False) -> str:
     """Return the project of a hook: that of its repository or session, or of its working folder."""
-    session_id, cwd = (identities.text_field(hook, name) for name in ("session_id", "cwd"))
+    session_id, cwd = (projects.text_field(hook, name) for name in ("session_id", "cwd"))
     return working_project(session_id, cwd, hook.get("repository"), caller, record=record)
 
 
@@ -246,8 +258,8 @@ def working_project(
     actor = caller.actor
     if actor.clearance.projects and len(actor.clearance.projects) == 1:
         return ""
-    parsed = identities.Repository.parse(repository)
-    return identities.working_project(session_id, clean_text(cwd), parsed, actor, record=record)
+    parsed = projects.Repository.parse(repository)
+    return projects.working_project(session_id, clean_text(cwd), parsed, actor, record=record)
 
 
 def _session_id(hook: Mapping[str, Any]) -> str:
@@ -382,3 +394,217 @@ def _event_delivery_id(body: EventBody) -> str:
     fields = body.model_dump(mode="json", exclude={"data", "repository"})
     public = {**fields, "data": strip_private(body.data)}
     return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]
+
+
+MAX_EVENTS = 100  # in one request
+MAX_IDS = 5000
+EventId = Annotated[str, Field(min_length=1, max_length=200)]
+RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{16,64}$", description="An id that the client chose.")]
+
+
+class PastEvent(EventBody):
+    """An event of a past session. Without a project, the working directory names it."""
+
+    at: Moment = Field(description="When it happened.")
+    id: EventId = Field(description="Identifies a repeated delivery, for example the id in the transcript.")
+    session_id: Annotated[Word, Field(max_length=200)]
+
+
+class PastEvents(BaseModel):
+    events: Annotated[list[PastEvent], Field(min_length=1, max_length=MAX_EVENTS)]
+
+
+class EventName(BaseModel):
+    event: Literal["session:start", "tool:post", "prompt:submit", "session:end"]
+    id: EventId
+
+
+class SessionQuestion(BaseModel):
+    """A past session, and the ids of its events."""
+
+    session_id: Annotated[Word, Field(max_length=200)]
+    project: Name = ""
+    cwd: Annotated[Text, Field(max_length=4000)] = ""
+    repository: dict[str, Any] | None = Field(None, description=REPOSITORY)
+    events: Annotated[list[EventName], Field(max_length=MAX_IDS)] = []
+
+
+@router.post("/backfills/check", response=documented(PastSessionShape), summary="Check a past session")
+def check_past_session(request: ApiRequest, question: SessionQuestion) -> HttpResponse:
+    """Returns its project, whether it can be backfilled, and which events are stored. Changes nothing.
+
+    ``state``: ``new``; ``live`` if an agent reported it when it happened; otherwise why nothing is stored."""
+    place = question.session_id, question.cwd, question.repository
+    found = backfill.check_session(
+        question.session_id,
+        question.project or working_project(*place, request.auth),
+        [(one.event, one.id) for one in question.events],
+        request.auth.actor,
+    )
+    return json_response({"project": found.project, "state": found.state, "known": sorted(found.known)})
+
+
+@router.post(
+    "/backfills/{run}/events",
+    response=documented(BackfillResult, errors=(409,)),
+    summary="Store events of past sessions",
+)
+def store_past_events(request: ApiRequest, run: Path[RunId], body: PastEvents) -> HttpResponse:
+    """Runs the capture rules for each event, in order, and injects nothing.
+
+    An outcome each: ``stored`` (a memory was made of it), ``recorded``, ``known`` (delivered before),
+    ``live``, ``ignored`` (only ignored files), or the mode that leaves it out. ``memories``: the new ones.
+    """
+    hook_events = []
+    for one in body.events:
+        check_data(one)
+        hook_events.append(_to_hook_event(one, request))
+    outcomes, memories = backfill.store_events(run, hook_events, request.auth.actor)
+    return json_response({"outcomes": outcomes, "memories": memories})
+
+
+def _to_hook_event(one: PastEvent, request: ApiRequest) -> HookEvent:
+    place = one.session_id, one.cwd, one.repository
+    return HookEvent(
+        event=one.event,
+        session_id=one.session_id,
+        project=one.project or working_project(*place, request.auth, record=True),
+        cwd=one.cwd,
+        repository=one.repository,
+        at=one.at,
+        data=one.data,
+        sensitivity=Sensitivity(one.sensitivity).value,
+        delivery_id=one.id,
+    )
+
+
+@router.delete(
+    "/backfills/{run}",
+    response=documented(BackfillUndo, errors=(404,)),
+    summary="Undo a backfill",
+)
+def undo_backfill(request: ApiRequest, run: Path[RunId]) -> HttpResponse:
+    """Moves the memories of a run to the trash and deletes its events and sessions.
+
+    Memories that are pinned, or that someone else changed, stay."""
+    counts = backfill.undo_backfill(run, request.auth.actor)
+    return json_response({name: counts[name] for name in BackfillUndo.model_fields})
+
+
+extraction_router = Router(tags=["Memories"], auth=WRITE)
+
+
+class MessageIn(BaseModel):
+    """One message, or a line of Claude Code's transcript, which nests it. Other fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: str = Field(description="Only messages of user and assistant are read.")
+    content: str | list[dict[str, Any]] | None = Field(
+        description="A text, or a list of parts whose texts are read. Null if the message only calls tools."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unwrap(cls, row: Any) -> Any:
+        nested = isinstance(row, dict) and "role" not in row and isinstance(row.get("message"), dict)
+        return unwrap_claude_code(row) if nested else row
+
+
+class Conversation(BaseModel):
+    """A conversation, and the values for its memories."""
+
+    messages: Annotated[list[MessageIn], Field(description="The messages in order.")]
+    project: Name = ""
+    session_id: Name = ""
+    scope: Scope = Scope.PROJECT
+    sensitivity: Sensitivity = Sensitivity.PUBLIC
+    cwd: Annotated[Text, Field(max_length=4000)] = Field(
+        "", description="Working directory of the agent. Its name is the project if none is given."
+    )
+    repository: dict[str, Any] | None = Field(None, description=REPOSITORY)
+
+    def place(self, caller: Caller) -> Destination:
+        project = self.project or working_project(
+            self.session_id, self.cwd, self.repository, caller, record=True
+        )
+        return Destination(project, self.session_id, self.scope.value, self.sensitivity.value)
+
+
+class ExtractedShape(BaseModel):
+    """The outcome of one candidate: created, merged, skipped, refreshed, waiting (a person approves it), or
+    refused with ``code`` and ``detail``. ``why``: the reasons for the candidate. ``warnings`` contains
+    ``over_cap`` if the project has more than ``max_memories`` of the agent now."""
+
+    outcome: str
+    id: str | None
+    category: str
+    abstract: str = ""
+    why: str = ""
+    code: str = ""
+    detail: str = ""
+    warnings: list[Literal["over_cap"]] = []
+
+
+class ExtractionShape(BaseModel):
+    """``extractor``: rules, model, or model and rules. ``notes``: deviations from the configuration."""
+
+    id: str | None
+    status: str
+    extractor: str
+    results: list[ExtractedShape]
+    notes: list[str]
+
+
+@extraction_router.post(
+    "/extract",
+    response={202: ExtractionShape, **documented(ExtractionShape, errors=(409,))},
+    summary="Extract memories from a conversation",
+)
+def extract(request: ApiRequest, conversation: Conversation) -> HttpResponse:
+    """Extracts candidates and deduplicates them. Returns one outcome for each candidate.
+
+    200 with the results if rules extract them. 202 if a language model does so in the background; poll
+    ``GET /extract/{id}``. Until then, the messages are stored without credentials.
+    """
+    limit = settings.MEMORYHUB.max_extract_messages
+    if len(conversation.messages) > limit:
+        raise invalid_fields([field_error("messages", f"has more than {limit} items; send them in parts")])
+    actor = request.auth.actor
+    place = services.resolve_destination(conversation.place(request.auth), actor)
+    try:
+        turns = parse_turns(message.model_dump() for message in conversation.messages)
+    except CheckTooCostly:
+        raise TooCostlyToCheck("messages") from None
+    turns, reason = services.permitted_turns(turns, Project.named(place.project), timezone.now())
+    if reason:
+        return json_response(_extraction_body(None, "done", services.RULES, [], [reason]))
+    if not services.will_use_model(place):
+        result = services.extract_by_model(turns, place, actor)
+        return json_response(_extraction_body(None, "done", result.extractor, result.results, result.notes))
+    row = services.enqueue(turns, place, actor)
+    return json_response(_serialize_extraction(row, []), 202, {"Location": f"{request.path}/{row.uid}"})
+
+
+@extraction_router.get(
+    "/extract/{id}",
+    response=documented(ExtractionShape, errors=(404,)),
+    summary="Get the results of an extraction",
+)
+def extraction(request: ApiRequest, id: str) -> HttpResponse:
+    """``status``: queued, running, done or failed. Visible only to the token that sent the conversation."""
+    row = services.get_extraction(id, request.auth.actor)
+    if row is None:
+        raise Http404
+    return json_response(_serialize_extraction(row, services.visible_results(row, request.auth.actor)))
+
+
+def _serialize_extraction(row: Extraction, results: list[dict[str, Any]]) -> dict[str, Any]:
+    notes = row.error.split("; ") if row.error else []
+    return _extraction_body(row.uid, row.status, row.extractor, results, notes)
+
+
+def _extraction_body(
+    uid: str | None, status: str, extractor: str, results: list[dict[str, Any]], notes: list[str]
+) -> dict[str, Any]:
+    return {"id": uid, "status": status, "extractor": extractor, "results": results, "notes": notes}

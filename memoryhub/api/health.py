@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from memoryhub.api.schemas import FieldError
 from memoryhub.audit import clock, journal
 from memoryhub.backends import release, schema
-from memoryhub.core import database_errors, disks
+from memoryhub.core import database, database_errors, disks
 from memoryhub.core.database import (
     hanging_write_seconds,
     is_postgres,
@@ -147,7 +147,7 @@ def _find_store_errors() -> list[dict[str, str]]:
         return [field_error("database", f"{type(error).__name__}: {error}")]
     if pending:
         errors.append(field_error("migrations", f"{len(pending)} not applied; run manage.py migrate"))
-    if database_errors.is_damage_recorded():
+    if database.is_damage_recorded():
         errors.append(
             field_error("database", f"{database_errors.DAMAGE_ADVICE}, which also ends this report")
         )

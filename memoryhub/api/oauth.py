@@ -1,6 +1,6 @@
 """OAuth 2.1 for MCP: metadata, client registration, token and revocation endpoints.
 
-The page on which a person allows or denies a client is in :mod:`memoryhub.web.accounts.authorize`.
+The page on which a person allows or denies a client is in :mod:`memoryhub.web.accounts.sign_in`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.accounts import oauth
 from memoryhub.accounts.tokens import hash_token
-from memoryhub.http import rate_limit
-from memoryhub.http.problems import InvalidJson, json_response, parse_json, to_problem
+from memoryhub.http import authentication
+from memoryhub.http.problems import InvalidJson, RateLimitExceeded, json_response, parse_json, to_problem
 from memoryhub.toolsets import TOOLSETS
 
 _View = Callable[..., HttpResponse]
@@ -32,7 +32,7 @@ def _with_oauth(view: _View) -> _View:
             raise Http404
         try:
             return view(request, **options)
-        except rate_limit.RateLimitExceeded as error:
+        except RateLimitExceeded as error:
             return to_problem(error).response(request)
 
     return served
@@ -59,7 +59,7 @@ def register(request: HttpRequest) -> HttpResponse:
     """Register a client. It can do nothing before a person approves it."""
     if not settings.MEMORYHUB.oauth_registration:
         return _error("access_denied", "registration is closed: oauth_registration is off on this hub", 403)
-    rate_limit.count_registration(request.META.get("REMOTE_ADDR", ""))
+    authentication.count_registration(request.META.get("REMOTE_ADDR", ""))
     try:
         client, secret = oauth.register_client(parse_json(request.body), request.META.get("REMOTE_ADDR", ""))
     except InvalidJson as error:
@@ -104,10 +104,10 @@ def revoke(request: HttpRequest) -> HttpResponse:
 def _throttled(request: HttpRequest, secret: str, answer: _View) -> HttpResponse:
     """Count refusals like invalid tokens, and refuse an address that sends too many."""
     address = request.META.get("REMOTE_ADDR", "")
-    rate_limit.check_token_guesses(address, hash_token(secret))
+    authentication.check_token_guesses(address, hash_token(secret))
     response = answer(request)
     if response.status_code >= 400:
-        rate_limit.count_token_guess(address)
+        authentication.count_token_guess(address)
     return response
 
 

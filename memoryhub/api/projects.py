@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.api.events import hook_project
 from memoryhub.api.schemas import CorrectedShape, IdentitiesShape, PageShape, ProjectShape, documented
-from memoryhub.capture import identities, project_changes, projects
-from memoryhub.capture.identities import text_field
+from memoryhub.capture import project_changes, projects
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.page_corrections import Action, Correction, correct_page
-from memoryhub.capture.session_use import status_line
+from memoryhub.capture.projects import text_field
+from memoryhub.capture.summaries import status_line
 from memoryhub.core.dates import format_iso
 from memoryhub.core.text import estimate_tokens
 from memoryhub.core.vocabulary import ProjectMode, Right
@@ -192,7 +192,7 @@ def undo_project_change(request: ApiRequest, change: str) -> HttpResponse:
 )
 def project_identities(request: ApiRequest, name: str) -> HttpResponse:
     """Returns what the project is recognised by: remotes and root commits of repositories, former names."""
-    rows = identities.list_identities(name, request.auth.actor)
+    rows = projects.list_identities(name, request.auth.actor)
     items = [{"key": one.key, "owner": one.owner, "since": format_iso(one.created_at)} for one in rows]
     return json_response({"items": items})
 

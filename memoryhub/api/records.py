@@ -11,7 +11,7 @@ from ninja import Query, Router
 from pydantic import BaseModel
 
 from memoryhub.api.schemas import Ended, FactShape, ListOf, Statistics, StoredFact, documented
-from memoryhub.audit import journal, verification
+from memoryhub.audit import journal
 from memoryhub.core.pagination import paginate
 from memoryhub.facts import services
 from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, FactQuery, PageParams
@@ -21,7 +21,7 @@ from memoryhub.memories.filters import TextFilter, Timestamp
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry
 from memoryhub.stats.counts import database_sizes, store_statistics, vector_statistics
-from memoryhub.toolsets import results
+from memoryhub.toolsets import base
 
 router = Router()
 
@@ -77,7 +77,7 @@ class VerificationShape(BaseModel):
 )
 def store_fact(request: ApiRequest, draft: FactDraft) -> HttpResponse:
     """Returns 201 with ``created``, or 200 with ``updated`` after a change of the confidence."""
-    stored = results.store_fact_with_outcome(draft, request.auth.actor)
+    stored = base.store_fact_with_outcome(draft, request.auth.actor)
     body = {**stored, "ignored": sorted(draft.model_extra or {})}
     return json_response(body, 201 if stored["outcome"] == "created" else 200)
 
@@ -139,7 +139,7 @@ def verify_journal(request: ApiRequest) -> HttpResponse:
     ``loss`` describes lost rows until an administrator acknowledges the loss; ``ok`` is false until then.
     All but ``ok`` is null for a token that does not see every level of every project.
     """
-    result = asdict(verification.verify())
+    result = asdict(journal.verify())
     if not request.auth.actor.clearance.is_whole:
         result = {name: value if name == "ok" else None for name, value in result.items()}
     return json_response(result)

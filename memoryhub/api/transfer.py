@@ -31,7 +31,7 @@ from memoryhub.memories import serializers
 from memoryhub.memories.filters import TextFilter
 from memoryhub.memories.schemas import TtlDays
 from memoryhub.models import MaintenanceRun
-from memoryhub.transfer import jobs, reports, uploads
+from memoryhub.transfer import import_files, jobs, reports
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, MAX_RESPONSE_SECONDS, OWN_FORMAT, WRITERS, write_export
 
@@ -163,7 +163,7 @@ def import_file(request: ApiRequest, params: Query[ImportRequest]) -> HttpRespon
             dry_run=params.dry_run,
             restores=restores,
         )
-    except uploads.UploadTooLarge as error:
+    except import_files.UploadTooLarge as error:
         raise Problem(413, "body_too_large", str(error)) from None
     except OSError as error:
         if is_disk_error(error):

@@ -24,8 +24,8 @@ from django.apps import apps
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
+from memoryhub.backends import Trigger
 from memoryhub.backends.dialect import IS_POSTGRES, sql
-from memoryhub.backends.tables import Trigger
 from memoryhub.core.database import adapt_moment, fetch_all, fetch_one
 
 VECTOR_TABLE = "memoryhub_embedding"

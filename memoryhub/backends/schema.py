@@ -6,18 +6,13 @@ from typing import TYPE_CHECKING
 
 from django.db import connection
 
+from memoryhub.backends import INDEXES, JOURNAL_TABLE, MEMORY_TABLE, managed_tables
 from memoryhub.backends.dialect import IS_POSTGRES
-from memoryhub.backends.tables import INDEXES, JOURNAL_TABLE, MEMORY_TABLE, managed_tables
 
 if TYPE_CHECKING or not IS_POSTGRES:
-    from memoryhub.backends.sqlite import erasing as _erasing
-    from memoryhub.backends.sqlite import reindexing as _reindexing
     from memoryhub.backends.sqlite import schema as _schema
 else:
-    from memoryhub.backends.postgres import reindexing as _reindexing
     from memoryhub.backends.postgres import schema as _schema
-
-    _erasing = _schema
 
 database_bytes = _schema.database_bytes
 derived_tables = _schema.derived_tables
@@ -31,19 +26,19 @@ rebuild_indexes = _schema.rebuild_indexes
 storage_sizes = _schema.storage_sizes
 uninstall = _schema.uninstall
 # Bytes of erased rows are removed after their transaction.
-begin_erase = _erasing.begin_erase
-finish_erase = _erasing.finish_erase
-is_erase_pending = _erasing.is_erase_pending
-scrub_erased = _erasing.scrub_erased
-truncate_log = _erasing.truncate_log
+begin_erase = _schema.begin_erase
+finish_erase = _schema.finish_erase
+is_erase_pending = _schema.is_erase_pending
+scrub_erased = _schema.scrub_erased
+truncate_log = _schema.truncate_log
 # A text index is rebuilt in steps, while searches use the old one.
-begin_rebuild = _reindexing.begin_rebuild
-copy_position = _reindexing.copy_position
-copy_rows = _reindexing.copy_rows
-drop_in_steps = _reindexing.drop_in_steps
-find_unsound_indexes = _reindexing.find_unsound_indexes
-leftover_tables = _reindexing.leftover_tables
-swap_index = _reindexing.swap_index
+begin_rebuild = _schema.begin_rebuild
+copy_position = _schema.copy_position
+copy_rows = _schema.copy_rows
+drop_in_steps = _schema.drop_in_steps
+find_unsound_indexes = _schema.find_unsound_indexes
+leftover_tables = _schema.leftover_tables
+swap_index = _schema.swap_index
 
 
 def tables_missing() -> list[str]:

@@ -21,10 +21,10 @@ from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS
+from memoryhub.backends import JOURNAL_TABLE, MEMORY_TABLE
 from memoryhub.backends.change_log import ERA_TABLE
 from memoryhub.backends.dialect import sql
 from memoryhub.backends.fts_query import MAX_TERMS, MAX_TRIGRAMS, TRIGRAM_LENGTH, Query
-from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
 from memoryhub.core.database import adapt_moment, execute, fetch_all, fetch_one
 from memoryhub.core.dates import expiry_time
 from memoryhub.core.text import words

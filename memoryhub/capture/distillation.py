@@ -10,25 +10,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from memoryhub.capture.classification import (
+    MAX_CHARS,
     declared_type,
     detect_type,
-    is_routine_commit,
-    strip_generated_lines,
-)
-from memoryhub.capture.observation import TOOLS, Observation
-from memoryhub.capture.shell_commands import (
-    changed_paths,
-    committed_paths,
-    is_display_only,
-    main_program,
-    removed_paths,
-    reverted_message,
-)
-from memoryhub.capture.statements import (
-    MAX_CHARS,
     extract_claims,
     extract_findings,
     extract_paragraphs,
@@ -37,7 +25,19 @@ from memoryhub.capture.statements import (
     extract_repair,
     failure_line,
     gives_reason,
+    is_routine_commit,
     last_error,
+    strip_generated_lines,
+)
+from memoryhub.capture.observation import (
+    TOOLS,
+    Observation,
+    changed_paths,
+    committed_paths,
+    is_display_only,
+    main_program,
+    removed_paths,
+    reverted_message,
 )
 from memoryhub.core.text import shorten, terms
 from memoryhub.core.vocabulary import MemoryType
@@ -233,7 +233,13 @@ def _split_by_commit(modified: list[str], named: tuple[str, ...]) -> tuple[list[
 
 
 def _is_below(path: str, folders: tuple[str, ...]) -> bool:
-    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+    """Whether a path is one of these or inside one. An absolute one is compared from its end."""
+    parts = [path, *map(str, PurePosixPath(path).parents)][:-1]
+    return any(
+        folder == part or (folder[:1] == "/" and folder.endswith(f"/{part}"))
+        for folder in folders
+        for part in parts
+    )
 
 
 def _is_trivial_commit(message: str) -> bool:

@@ -22,7 +22,7 @@ from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.capture.observation import clean_text, file_names, observe, working_subfolder
 from memoryhub.capture.segments import CALLS_AFTER_PROMPT, locked_state
 from memoryhub.core.database import adapt_moment, write_transaction
-from memoryhub.injection.outcomes import digest_call
+from memoryhub.injection.queries import digest_call
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.rows import resolve_project
 from memoryhub.memories.secret_check import journal_refusals, refuse_secrets

@@ -13,8 +13,14 @@ from typing import Any
 
 from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.capture.code_lines import FileView
-from memoryhub.capture.observation import MAX_OUTPUT, TOOLS, Observation, clean_text, project_folder
-from memoryhub.capture.shell_commands import is_status_check
+from memoryhub.capture.observation import (
+    MAX_OUTPUT,
+    TOOLS,
+    Observation,
+    clean_text,
+    is_status_check,
+    project_folder,
+)
 from memoryhub.core.text import (
     MAX_KEYWORDS,
     estimate_tokens,

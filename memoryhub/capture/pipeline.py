@@ -20,13 +20,12 @@ from django.utils import timezone
 from memoryhub import capabilities, hooks, memories
 from memoryhub.access.policy import LEVELS, Actor, stricter_level
 from memoryhub.capture import event_log, projects, segments, services, summaries
+from memoryhub.capture.classification import failure_line
 from memoryhub.capture.code_lines import MAX_FILES, line_hashes, lines_of_memory
 from memoryhub.capture.events import DispatchResult, HandlerReport, HookContext, HookEvent
-from memoryhub.capture.observation import relative_path
+from memoryhub.capture.observation import moved_paths, relative_path, removed_paths
 from memoryhub.capture.segments import SessionState, locked_state
 from memoryhub.capture.services import compress, consolidate
-from memoryhub.capture.shell_commands import moved_paths, removed_paths
-from memoryhub.capture.statements import failure_line
 from memoryhub.core import database_errors
 from memoryhub.core.database_errors import STORE_UNAVAILABLE, is_database_busy
 from memoryhub.core.dates import parse_moment
@@ -42,7 +41,7 @@ from memoryhub.hooks import (
     Hook,
 )
 from memoryhub.injection.candidates import MAX_SHOWN_FOR_TOOL
-from memoryhub.injection.outcomes import decide_abandoned, decide_outcomes, decide_quietly
+from memoryhub.injection.queries import decide_abandoned, decide_outcomes, decide_quietly
 from memoryhub.injection.requests import InjectionRequest, InjectionResult
 from memoryhub.injection.services import (
     inject_at_session_start,

@@ -11,6 +11,7 @@ from memoryhub import capabilities, memories
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.capture import classification
 from memoryhub.capture.classification import (
+    MAX_CHARS,
     Classification,
     Memorability,
     MemorabilityWeights,
@@ -22,7 +23,6 @@ from memoryhub.capture.classification import (
 from memoryhub.capture.distillation import ROUTINE, Candidate, distill, distill_routine
 from memoryhub.capture.events import HookContext, ToolCall
 from memoryhub.capture.segments import SessionState, locked_state
-from memoryhub.capture.statements import MAX_CHARS
 from memoryhub.core.text import STOP_WORDS, jaccard, new_uid, terms, words
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.hooks import HandlerResult

@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import IO
 from uuid import uuid4
 
+from memoryhub.client.calls import ApiError, ConfigurationError, MemoryhubError, RateLimited, ServerError
 from memoryhub.client.clients import Client
-from memoryhub.client.connect_record import state_folder
-from memoryhub.client.credentials import find_token
-from memoryhub.client.errors import ApiError, ConfigurationError, MemoryhubError, RateLimited, ServerError
-from memoryhub.client.terminal import make_safe, print_table
+from memoryhub.client.config_files import state_folder
+from memoryhub.client.environment import find_token, make_safe, print_table
 from memoryhub.client.transcripts import (
     AGENTS,
     GIT,

@@ -17,25 +17,28 @@ from memoryhub.client.backfill import find_repository
 from memoryhub.client.calls import (
     DEFAULT_SERVER,
     SERVER_VARIABLE,
+    AuthenticationFailed,
+    ConnectionFailed,
     MemoryFields,
+    MemoryhubError,
     NewMemory,
     ProjectPart,
     ProjectSettings,
     TimelineEntry,
 )
 from memoryhub.client.clients import Client
-from memoryhub.client.credentials import find_server, open_client
-from memoryhub.client.errors import AuthenticationFailed, ConnectionFailed, MemoryhubError
-from memoryhub.client.sync_files import LEVELS
-from memoryhub.client.terminal import (
+from memoryhub.client.environment import (
     add_json_option,
+    find_server,
     format_day,
     format_time,
     make_safe,
+    open_client,
     print_json,
     print_table,
 )
-from memoryhub.core.http_client import is_unencrypted
+from memoryhub.client.sync_files import LEVELS
+from memoryhub.core.network import is_unencrypted
 from memoryhub.core.text import without_title_line
 from memoryhub.core.vocabulary import PROJECT_MODES, SCOPES, TYPES
 

@@ -7,7 +7,6 @@ folder, lets ``--undo`` remove exactly that.
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import os
 import shutil
@@ -20,32 +19,30 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from memoryhub.client import config_files, credentials
+from memoryhub.client import config_files, environment
+from memoryhub.client.calls import ConfigurationError, UnusableConfig
 from memoryhub.client.clients import Client
 from memoryhub.client.config_files import (
     RULE_FILES,
-    Entry,
-    add_guideline,
-    add_whole,
-    parse_json,
-    remove_guideline,
-)
-from memoryhub.client.connect_record import (
     Addition,
     Change,
+    Entry,
     Record,
+    add_guideline,
+    add_whole,
     apply_change,
     backup_path,
     digest,
     folder_from,
+    parse_json,
     read_text,
+    remove_guideline,
 )
-from memoryhub.client.errors import ConfigurationError, UnusableConfig
-from memoryhub.client.terminal import confirm, make_safe
+from memoryhub.client.environment import confirm, make_safe, print_diff
 from memoryhub.core import agent_hooks
 from memoryhub.core.agent_hooks import AGENTS, hook_path, hooks_configuration, opencode_plugin
-from memoryhub.web.connect import snippets
-from memoryhub.web.connect.snippets import HubConnection
+from memoryhub.web import connect_snippets
+from memoryhub.web.connect_snippets import HubConnection
 
 _GUIDELINE = "guideline"
 _PLUGIN = "plugin"
@@ -128,7 +125,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     keys = [agent.key for agent in known_agents()]
     parser.add_argument("--agent", action="append", choices=keys, help="only this agent; repeatable")
     parser.add_argument(
-        "--toolset", choices=list(snippets.TOOLSETS), default="letsgo", help="default: letsgo"
+        "--toolset", choices=list(connect_snippets.TOOLSETS), default="letsgo", help="default: letsgo"
     )
     parser.add_argument(
         "--status-line",
@@ -150,7 +147,7 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigurationError("No agent found on this machine. --agent names one that is not detected.")
     token = ""
     if not options.dry_run:
-        token = credentials.find_or_ask_token(options.server)
+        token = environment.find_or_ask_token(options.server)
         # Fail before any file changes if the hub cannot be reached or refuses the token.
         with Client(options.server, token) as client:
             client.search("memoryhub", limit=1)
@@ -158,7 +155,7 @@ def run(options: argparse.Namespace) -> int:
     states = set(_connect(options, agents))
     if "connected" in states and not options.dry_run:
         _send_test_event(options.server, token)
-        credentials.explain_token(options.server)
+        environment.explain_token(options.server)
         if not options.status_line and any(agent.key == "claude-code" for agent in agents):
             print("Claude Code can show what memory did: run this command again with --status-line.")
         if any(agent.key == "cursor" and "cursor rule" not in agent.files for agent in agents):
@@ -212,7 +209,7 @@ def _handle(
         if change.before == change.after:
             print(f"{title}: {path} needs no change.")
         else:
-            _show(change)
+            print_diff(change.before, change.after, change.path)
         if options.dry_run:
             return "connected"
         if change.before != change.after and not confirm(f"Change {path}?", options.yes):
@@ -307,7 +304,7 @@ def _plan_removal(record: Record, path: Path) -> Change:
 
 
 def _snippet_text(key: str, hub: HubConnection) -> str:
-    return next(one.text for one in snippets.client_snippets(hub) if one.key == key)
+    return next(one.text for one in connect_snippets.client_snippets(hub) if one.key == key)
 
 
 def _check_no_other_hooks(text: str, wanted: list[Entry], path: str = agent_hooks.HOOK_PATH) -> None:
@@ -330,17 +327,6 @@ def _has_plugin(agent: Agent) -> bool:
         return False
     names = enabled if isinstance(enabled, dict) else {}
     return any(name.partition("@")[0] == "memoryhub" and on for name, on in names.items())
-
-
-def _show(change: Change) -> None:
-    lines = difflib.unified_diff(
-        (change.before or "").splitlines(),
-        (change.after or "").splitlines(),
-        "/dev/null" if change.before is None else str(change.path),
-        "/dev/null" if change.after is None else str(change.path),
-        lineterm="",
-    )
-    print("\n".join(make_safe(line) for line in lines))
 
 
 def _send_test_event(server: str, token: str) -> None:

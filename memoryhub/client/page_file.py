@@ -17,12 +17,17 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from memoryhub.api.schemas import PageEntryShape, PageShape
-from memoryhub.client.calls import Levels, PageCorrection
+from memoryhub.client.calls import ApiError, Levels, MemoryhubError, PageCorrection
 from memoryhub.client.clients import Client
-from memoryhub.client.connect_record import backup_path, read_text, write_text
-from memoryhub.client.credentials import open_client
-from memoryhub.client.errors import ApiError, MemoryhubError
-from memoryhub.client.terminal import add_json_option, confirm, make_safe, print_json
+from memoryhub.client.config_files import backup_path, read_text, write_text
+from memoryhub.client.environment import (
+    add_json_option,
+    confirm,
+    make_safe,
+    open_client,
+    print_diff,
+    print_json,
+)
 from memoryhub.core.text import collapse_whitespace, shorten
 
 MAX_FILE_BYTES = 5_000_000
@@ -139,10 +144,7 @@ def _replace_block(options: argparse.Namespace, path: Path, before: str, after: 
     if after == before:
         print(f"{path} needs no change.")
         return 0
-    shown = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), str(path), str(path), lineterm="", n=1
-    )
-    print("\n".join(make_safe(line) for line in shown))
+    print_diff(before, after, path, context=1)
     if options.dry_run:
         return 0
     if not confirm(f"Change {path}?", options.yes):

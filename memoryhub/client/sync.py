@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.api.schemas import HiddenShape, MemoryShape
-from memoryhub.client.calls import Levels
+from memoryhub.client.calls import ApiError, ConfigurationError, Conflict, Levels, NotFound
 from memoryhub.client.clients import Client
-from memoryhub.client.credentials import open_client
-from memoryhub.client.errors import ApiError, ConfigurationError, Conflict, NotFound
+from memoryhub.client.environment import make_safe, open_client
 from memoryhub.client.sync_files import (
     LEVELS,
     Document,
@@ -33,7 +32,6 @@ from memoryhub.client.sync_files import (
     State,
     conflict_name,
 )
-from memoryhub.client.terminal import make_safe
 from memoryhub.core.vocabulary import Scope
 from memoryhub.security.secrets import CheckTooCostly, find_secrets
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from memoryhub.client.errors import ConfigurationError
+from memoryhub.client.calls import ConfigurationError
 from memoryhub.core.files import replace_file
 from memoryhub.core.front_matter import (
     InvalidFrontMatter,

@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from memoryhub.client.errors import ConfigurationError
+from memoryhub.client.calls import ConfigurationError
 from memoryhub.core.text import strip_private
 
 CLAUDE_CODE, CODEX, GIT = AGENTS = ("claude-code", "codex", "git")

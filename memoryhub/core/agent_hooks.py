@@ -80,10 +80,11 @@ def _post(url: str, seconds: float) -> str:
 
     The token is in the standard input of curl, because every user can list the arguments of a process.
     """
+    quoted = "'" + url.replace("'", "'\\''") + "'"
     return (
         f"""{{ printf 'header = "Authorization: Bearer %s"\\n' "${TOKEN_VARIABLE}" |"""
         f" curl -sf -m {seconds} -K - -H 'Content-Type: application/json' --data-binary @/dev/fd/3"
-        f" {_quote_for_shell(url)}; }} 3<&0"
+        f" {quoted}; }} 3<&0"
     )
 
 
@@ -116,10 +117,6 @@ def settings_snippet(base_url: str, token: str | None, levels: Sequence[str] = (
 
 def to_json(snippet: dict[str, Any]) -> str:
     return json.dumps(snippet, indent=2, ensure_ascii=False)
-
-
-def _quote_for_shell(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
 
 
 _EVENT = "hook_event_name"

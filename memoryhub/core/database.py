@@ -1,4 +1,4 @@
-"""Write transactions, one at a time in the store; query timeouts; chunks for SQL parameters.
+"""Write transactions, one at a time in the store; query timeouts; damage of the file; chunks of parameters.
 
 SQLite has one lock for writers. On PostgreSQL an advisory lock does the same for all processes and nodes: the
 journal's chain, the change log and the caps depend on the order of the writes.
@@ -12,9 +12,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -28,8 +28,14 @@ from django.db.backends.utils import CursorWrapper
 from django.db.utils import DatabaseErrorWrapper
 from django.utils import timezone
 
-from memoryhub.core import database_errors
-from memoryhub.core.database_errors import is_database_busy, is_interrupted, same_errors_as_sqlite
+from memoryhub.core.database_errors import (
+    FileConnection,
+    is_damage,
+    is_database_busy,
+    is_interrupted,
+    same_errors_as_sqlite,
+    to_database_error,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -450,15 +456,22 @@ def _start_clock(execute: Callable[..., Any], *arguments: Any) -> Any:
     return execute(*arguments)
 
 
+# Damage of the file, recorded for all processes until ``doctor`` finds none
+
+_CHECK_SECONDS, _CHECK_INTERVAL = 5, 60
+_next_damage_check: dict[str, float] = {}  # when a store may be checked again
+_damaged_stores: set[str] = set()  # stores whose file of damage cannot be written
+
+
 class _RecordDamage(DatabaseErrorWrapper):
     """Django's conversion of SQLite's errors, through which every query goes, from execute to fetch."""
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if isinstance(error, UnicodeDecodeError):
-            error = database_errors.to_database_error(error)
+            error = to_database_error(error)
             kind = type(error)
-        if error is not None and database_errors.is_damage(error):
-            database_errors.record_damage(error)
+        if error is not None and is_damage(error):
+            record_damage(error)
         super().__exit__(kind, error, traceback)
 
 
@@ -470,6 +483,67 @@ def _watch_file(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
         connection.close_at = time.monotonic()  # Django closes it after the request
     connection.connection.set_progress_handler(_is_over_limit, _READ_STEPS)
     wrap_statements(connection, _start_clock)
+
+
+def is_caused_by_damage(error: BaseException) -> bool:
+    """Whether damage is the cause of an unexpected error.
+
+    A page with the content of another one is valid for SQLite, but its values fit no code. So the file is
+    checked, at most once a minute in each process and for some seconds.
+    """
+    return is_damage(error) or is_damage_recorded() or _is_found_in_file()
+
+
+def _is_found_in_file() -> bool:
+    if connection.vendor != "sqlite":
+        return False
+    path, now = str(connection.settings_dict["NAME"]), time.monotonic()
+    if now < _next_damage_check.get(path, 0):
+        return False
+    _next_damage_check[path] = now + _CHECK_INTERVAL
+    try:
+        uri = f"{Path(path).absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, factory=FileConnection)) as file:
+            file.set_progress_handler(lambda: time.monotonic() > now + _CHECK_SECONDS, 10_000)
+            [[found]] = file.execute("PRAGMA integrity_check(1)")
+    except sqlite3.Error as error:
+        found = str(error) if is_damage(error) else "ok"
+    if found != "ok":
+        record_damage(sqlite3.DatabaseError(found))
+    return bool(found != "ok")
+
+
+def damage_path() -> Path:
+    """Return the file next to the store that records damage. A damaged store cannot record its own."""
+    return Path(f"{connection.settings_dict['NAME']}-damaged")
+
+
+def is_damage_recorded() -> bool:
+    """Whether a process has found damage that no full check has cleared. PostgreSQL reports its own."""
+    if connection.vendor != "sqlite":
+        return False
+    return str(damage_path()) in _damaged_stores or damage_path().exists()
+
+
+def record_damage(error: BaseException) -> None:
+    path = damage_path()
+    if is_damage_recorded():
+        return
+    logger.error("the store is damaged: %s; run manage.py doctor", error)
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {error}\n")
+    except OSError:
+        _damaged_stores.add(str(path))
+
+
+def clear_damage() -> None:
+    """Forget recorded damage, once the file was checked or replaced."""
+    if connection.vendor != "sqlite":
+        return
+    _damaged_stores.discard(str(damage_path()))
+    with suppress(FileNotFoundError):
+        damage_path().unlink()
 
 
 def wrap_statements(connection: BaseDatabaseWrapper, wrapper: Callable[..., Any]) -> None:

@@ -85,7 +85,10 @@ def paginate(rows: QuerySet[Any], column: str, limit: int, cursor: str | None) -
     if len(items) <= limit:
         return Page(items, None)
     last = items[limit - 1]
-    return Page(items[:limit], _encode(column, getattr(last, column), last.pk))
+    value = getattr(last, column)
+    return Page(
+        items[:limit], seal([column, value.isoformat() if isinstance(value, datetime) else value, last.pk])
+    )
 
 
 def seal(value: Any) -> str:
@@ -118,23 +121,16 @@ def _mask(tag: bytes, data: bytes) -> bytes:
     return bytes(one ^ other for one, other in zip(data, stream, strict=True))
 
 
-def _encode(column: str, value: Any, pk: int) -> str:
-    return seal([column, value.isoformat() if isinstance(value, datetime) else value, pk])
-
-
 def _decode(cursor: str, column: str, rows: QuerySet[Any]) -> tuple[Any, int]:
     try:
         named, value, pk = unseal(cursor)
         if named != column or not isinstance(pk, int) or not 0 <= pk < 2**63:
             raise InvalidCursor
-        return _to_comparable(_find_field(rows, column).to_python(value)), pk
+        annotated = rows.query.annotations.get(column)
+        field = annotated.output_field if annotated else rows.model._meta.get_field(column)
+        return _to_comparable(field.to_python(value)), pk
     except (ValueError, TypeError, OverflowError, RecursionError, ValidationError):
         raise InvalidCursor from None
-
-
-def _find_field(rows: QuerySet[Any], column: str) -> Any:
-    annotated = rows.query.annotations.get(column)
-    return annotated.output_field if annotated else rows.model._meta.get_field(column)
 
 
 def _to_comparable(value: Any) -> Any:

@@ -71,12 +71,10 @@ def compile_regex(value: str | list[str]) -> re.Pattern[str]:
         raise ValueError(f"not a regex: {error}") from error
 
 
-def _split_words(words: object) -> object:
-    return words.split() if isinstance(words, str) else words
-
-
 Regex = Annotated[re.Pattern[str], BeforeValidator(compile_regex)]
-Words = Annotated[frozenset[str], BeforeValidator(_split_words)]
+Words = Annotated[
+    frozenset[str], BeforeValidator(lambda words: words.split() if isinstance(words, str) else words)
+]
 Schema = TypeVar("Schema", bound=RuleSchema)
 
 

@@ -29,7 +29,7 @@ from memoryhub.backends.vector_index import ModelVectors
 from memoryhub.backends.vector_view import Keys, Vectors
 from memoryhub.core.text import count_with_verb, decisive_words
 from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARY_TYPES
-from memoryhub.memories.pair_decisions import dismissed_pairs
+from memoryhub.memories.merge import dismissed_pairs
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.semantic import available_embedder

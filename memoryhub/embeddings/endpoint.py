@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from memoryhub.core import http_client
-from memoryhub.core.http_client import (
+from memoryhub.core import network
+from memoryhub.core.network import (
     CircuitBreaker,
     RequestFailed,
     retry_request,
@@ -136,7 +136,7 @@ class EndpointEmbedder:
         max_bytes = _BASE_RESPONSE_BYTES + len(texts) * _BYTES_PER_VECTOR
         payload = {"model": self._config.model, "input": texts}
         try:
-            answer = http_client.post_json(
+            answer = network.post_json(
                 self._url,
                 payload,
                 self._config.key,
@@ -144,7 +144,7 @@ class EndpointEmbedder:
                 max_bytes,
                 private_names=self._config.private_names,
             )
-        except http_client.Unreachable as error:
+        except network.Unreachable as error:
             raise RequestFailed(f"{_ENDPOINT_LABEL} {error}", passes=error.passes) from None
         if answer.status != HTTPStatus.OK:
             raise _to_error(answer)
@@ -176,7 +176,7 @@ class EndpointEmbedder:
         return EmbeddingError(str(error))
 
 
-def _to_error(answer: http_client.HttpAnswer) -> RequestFailed | _RequestRefused:
+def _to_error(answer: network.HttpAnswer) -> RequestFailed | _RequestRefused:
     if answer.status in _TOO_LARGE:
         return _RequestRefused(f"{_ENDPOINT_LABEL} rejects the texts (status {answer.status})")
     return to_request_failed(answer, _ENDPOINT_LABEL, "embeddings")

@@ -20,8 +20,8 @@ import numpy as np
 from django.conf import settings
 from numpy.typing import NDArray
 
-from memoryhub.core import http_client
-from memoryhub.core.http_client import EndpointProblem
+from memoryhub.core import network
+from memoryhub.core.network import EndpointProblem
 from memoryhub.core.text import replace_surrogates, words
 from memoryhub.embeddings.base import (
     MAX_TEXT_CHARS,
@@ -74,13 +74,13 @@ def find_problems(config: EmbeddingSettings) -> list[EndpointProblem]:
     if config.provider == "onnx":
         found += _folder_problems(config)
     if config.provider == "openai":
-        found += http_client.find_endpoint_problems("embeddings", config.url, config.model, config.key)
+        found += network.find_endpoint_problems("embeddings", config.url, config.model, config.key)
     return found
 
 
 def sends_key_in_clear(config: EmbeddingSettings) -> bool:
     """Return whether the key and all texts cross a network unencrypted."""
-    return config.provider == "openai" and http_client.is_unencrypted(config.url)
+    return config.provider == "openai" and network.is_unencrypted(config.url)
 
 
 def _folder_problems(config: EmbeddingSettings) -> Iterator[EndpointProblem]:

@@ -32,6 +32,8 @@ from memoryhub.extraction.comparison import (
 from memoryhub.extraction.rules.extractor import name_different_people
 from memoryhub.memories.rows import (
     LIST_FIELDS,
+    PreparedVectors,
+    embedding_text,
     hash_content,
     list_values,
     make_abstract,
@@ -41,7 +43,6 @@ from memoryhub.memories.rows import (
 )
 from memoryhub.memories.schemas import MAX_CONTENT, MemoryDraft, MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, refuse_secrets
-from memoryhub.memories.vectors import PreparedVectors, embedding_text
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.lexical import likely_rare, rows_sharing_words

@@ -32,7 +32,7 @@ from memoryhub.facts.predicates import (
 from memoryhub.facts.queries import Triple
 from memoryhub.facts.services import start_time
 from memoryhub.memories.errors import Conflict, NotFound
-from memoryhub.memories.pair_decisions import PairDecisions
+from memoryhub.memories.merge import PairDecisions
 from memoryhub.memories.undo import AccessKey
 from memoryhub.models import Fact, JournalEntry
 from memoryhub.models.querysets import currency_condition

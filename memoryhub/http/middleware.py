@@ -21,11 +21,12 @@ from django.urls import reverse
 from memoryhub.accounts.clearance import full_clearance
 from memoryhub.backends.postgres import replica
 from memoryhub.core.database import REPLICA, read_timeout, use_primary
-from memoryhub.http import rate_limit
+from memoryhub.http import authentication
 from memoryhub.http.problems import (
     INTERNAL_ERROR_DETAIL,
     MEDIA_TYPE,
     Problem,
+    RateLimitExceeded,
     body_too_large,
     get_request_id,
     to_problem,
@@ -224,10 +225,10 @@ class ApiProblemMiddleware(_Middleware):
             return self.get_response(request)
         try:
             if request.path_info not in _HEALTH_PATHS:  # monitoring is never limited
-                rate_limit.count_request_of_address(request.META.get("REMOTE_ADDR", ""))
+                authentication.count_request_of_address(request.META.get("REMOTE_ADDR", ""))
             _limit_body(request)
             response = self._get_response(request)
-        except (Problem, rate_limit.RateLimitExceeded) as error:
+        except (Problem, RateLimitExceeded) as error:
             response = to_problem(error).response(request)
         if response.status_code >= 400 and response.headers.get("Content-Type") not in _ERROR_MEDIA_TYPES:
             response = _convert_to_problem(request, response)

@@ -39,9 +39,9 @@ from memoryhub.backends import schema
 from memoryhub.core.database import is_postgres, store_path
 from memoryhub.core.logs import request_id
 from memoryhub.embeddings import provider
-from memoryhub.http import rate_limit
-from memoryhub.http.problems import Problem, get_request_id, to_problem
-from memoryhub.memories.vectors import memories_without_vector
+from memoryhub.http import authentication
+from memoryhub.http.problems import Problem, RateLimitExceeded, get_request_id, to_problem
+from memoryhub.memories.rows import memories_without_vector
 from memoryhub.models import Extraction, JournalEntry, MaintenanceRun, Memory
 
 logger = logging.getLogger("memoryhub.request")
@@ -142,7 +142,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
         raise Http404
     try:
         _require_metrics_token(request)
-    except (Problem, rate_limit.RateLimitExceeded) as error:
+    except (Problem, RateLimitExceeded) as error:
         return to_problem(error).response(request)
     registry = CollectorRegistry()
     if folder := os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
@@ -157,9 +157,9 @@ def _require_metrics_token(request: HttpRequest) -> None:
     """Raise 401 for another token, and RateLimitExceeded for an address that guesses."""
     scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
     address = request.META.get("REMOTE_ADDR", "")
-    rate_limit.check_token_guesses(address, "")
+    authentication.check_token_guesses(address, "")
     if scheme.lower() != "bearer" or not constant_time_compare(sent.strip(), settings.METRICS_TOKEN):
-        rate_limit.count_token_guess(address)
+        authentication.count_token_guess(address)
         detail = "send the value of MEMORYHUB_METRICS_TOKEN as Authorization: Bearer …"
         raise Problem(401, "unauthenticated", detail, headers={"WWW-Authenticate": "Bearer"})
 

@@ -21,7 +21,7 @@ from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.parser import Parser
 
-from memoryhub.core import agent_hooks, database_errors, disks
+from memoryhub.core import agent_hooks, database, database_errors, disks
 from memoryhub.core.database_errors import (
     OUTCOME_UNKNOWN,
     STORE_UNAVAILABLE,
@@ -30,7 +30,6 @@ from memoryhub.core.database_errors import (
     is_outcome_unknown,
 )
 from memoryhub.core.pagination import InvalidCursor
-from memoryhub.http.rate_limit import RateLimitExceeded
 from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
 
 logger = logging.getLogger(__name__)
@@ -48,10 +47,16 @@ _RATE_LIMIT_DETAILS = {
     "oauth_registration": "too many apps register from this address",
     "refusals_per_minute": "too many invalid tokens were sent from this address",
 }
-
-
 # Later versions of Python have other phrases for these.
 _TITLES = {413: "Request Entity Too Large", 414: "Request-URI Too Long", 422: "Unprocessable Entity"}
+
+
+@dataclass(frozen=True)
+class RateLimitExceeded(Exception):
+    """``seconds`` until the next request is accepted; ``setting``: the tunable that sets the limit."""
+
+    seconds: int
+    setting: str
 
 
 @dataclass
@@ -168,7 +173,7 @@ def refusal_status(refusal: StoreError) -> int:
 @singledispatch
 def to_problem(exc: Exception) -> Problem:
     """Return the problem for an exception; ``internal_error`` for an unexpected one."""
-    if database_errors.is_caused_by_damage(exc):
+    if database.is_caused_by_damage(exc):
         return store_damaged()
     if disks.is_disk_error(exc):
         return Problem(503, "disk_full", disks.FULL_DISK, headers={"Retry-After": RETRY_AFTER_DAMAGE})

@@ -29,7 +29,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, TypeVar
 
-from granian.rsgi import HTTPProtocol, ProtocolClosed, Scope  # type: ignore[attr-defined] # not in its stubs  # type: ignore[attr-defined] # not in its stubs
+from granian.rsgi import HTTPProtocol, ProtocolClosed, Scope  # type: ignore[attr-defined] # not in its stubs
 
 from memoryhub.http.problems import MEDIA_TYPE, Problem, to_problem
 

@@ -20,9 +20,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
-from memoryhub.backends import change_log
+from memoryhub.backends import TEXT_COLUMNS, change_log
 from memoryhub.backends.statements import read_memories
-from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.database import Deadline, write_transaction
 from memoryhub.core.text import CJK, count_with_verb, fold, stem, words
 from memoryhub.core.vocabulary import ProjectMode
@@ -30,7 +29,7 @@ from memoryhub.injection.candidates import MIN_SUBSTRING_LENGTH, CandidateSet
 from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.selection import Selection
 from memoryhub.injection.services import candidates_for_prompt, select_for_new_session
-from memoryhub.memories.vectors import without_vectors
+from memoryhub.memories.rows import without_vectors
 from memoryhub.models import FileLink, Injection, Memory, Project
 from memoryhub.search.prompts import ParsedPrompt, parse_prompt
 

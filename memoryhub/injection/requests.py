@@ -16,7 +16,7 @@ from memoryhub.core.text import shorten, strip_private
 from memoryhub.injection import selection
 from memoryhub.injection.project_page import PageEntry
 from memoryhub.injection.selection import BLOCKED, REDACTED, InspectedCandidate, Selection
-from memoryhub.memories.temporal import count_accesses_and_promote
+from memoryhub.memories.evidence import count_accesses_and_promote
 from memoryhub.memories.update import PROMPT_INJECTION_FLAG, flag_memories
 from memoryhub.models import Injection, Session
 from memoryhub.search.prompts import strip_injected_context

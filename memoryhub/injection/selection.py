@@ -18,8 +18,8 @@ from memoryhub.core.text import estimate_tokens, without_title_line
 from memoryhub.injection import context_block
 from memoryhub.injection.candidates import Candidate
 from memoryhub.injection.project_page import PageEntry
+from memoryhub.memories.evidence import SCALES, Scale, balance_scales, memory_scale
 from memoryhub.memories.rows import ListValues, load_lists
-from memoryhub.memories.temporal import SCALES, Scale, balance_scales, memory_scale
 from memoryhub.models import Memory
 from memoryhub.security.prompt_injection import FieldsVerdict, inspect_fields
 

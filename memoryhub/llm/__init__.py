@@ -16,8 +16,8 @@ from typing import Any, Literal, Protocol
 
 from django.conf import settings
 
-from memoryhub.core import http_client
-from memoryhub.core.http_client import (
+from memoryhub.core import network
+from memoryhub.core.network import (
     CircuitBreaker,
     EndpointProblem,
     RequestFailed,
@@ -104,12 +104,12 @@ def find_problems(config: LlmSettings) -> list[EndpointProblem]:
     """Return the configuration problems that are visible without a network request."""
     if config.provider == "none":
         return []
-    return list(http_client.find_endpoint_problems("llm", config.url, config.model, config.key))
+    return list(network.find_endpoint_problems("llm", config.url, config.model, config.key))
 
 
 def sends_in_clear(config: LlmSettings) -> bool:
     """Return whether conversations and the key cross a network unencrypted."""
-    return config.provider != "none" and http_client.is_unencrypted(config.url)
+    return config.provider != "none" and network.is_unencrypted(config.url)
 
 
 def configured(reserve: Reserve, max_seconds: float = math.inf) -> Chat | None:
@@ -250,7 +250,7 @@ class EndpointChat:
     def _send(self, body: dict[str, Any], settle: Settle, sent_tokens: int, seconds: float) -> Reply:
         """Send one request. It is charged if the model may have processed it, even without an answer."""
         try:
-            answer = http_client.post_json(
+            answer = network.post_json(
                 self._url,
                 body,
                 self._config.key,
@@ -258,7 +258,7 @@ class EndpointChat:
                 _MAX_RESPONSE_BYTES,
                 private_names=self._config.private_names,
             )
-        except http_client.Unreachable as error:
+        except network.Unreachable as error:
             settle(sent_tokens if error.sent else 0, 0, failed=True)
             raise RequestFailed(f"{_ENDPOINT_LABEL} {error}", passes=error.passes) from None
         if answer.status != HTTPStatus.OK:

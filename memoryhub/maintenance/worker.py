@@ -22,7 +22,7 @@ from memoryhub.backends import schema, vector_index
 from memoryhub.core.database import is_postgres, limit_background_thread
 from memoryhub.core.disks import find_full_folders
 from memoryhub.embeddings import Embedder, EmbeddingError, provider
-from memoryhub.maintenance import nodes, runs, scheduler
+from memoryhub.maintenance import nodes, runs
 from memoryhub.maintenance.executor import execute, mark_interrupted
 from memoryhub.maintenance.operations import USES_LOCAL_FILES, run_now
 from memoryhub.maintenance.operations.reindex import Embed, count_missing
@@ -235,7 +235,7 @@ class Worker(BackgroundThread):
         if nodes.is_scheduler():
             clock.check()
             runs.resume_interrupted()
-            scheduler.enqueue_due()
+            runs.enqueue_due()
             if is_postgres():
                 schema.finish_erase()  # of a request
         else:

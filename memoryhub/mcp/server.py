@@ -37,8 +37,8 @@ from memoryhub.mcp.jsonrpc import (
     Request,
     RpcError,
 )
+from memoryhub.memories.evidence import count_accesses_and_promote
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Fact, Memory
 from memoryhub.toolsets.base import Tool, ToolOutcome, Toolset, did_you_mean
 

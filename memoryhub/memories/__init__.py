@@ -15,12 +15,21 @@ from memoryhub.memories.errors import (
     StoreError,
     TooCostlyToCheck,
 )
-from memoryhub.memories.evidence import count_outcomes, count_sessions, create_memory_in_session
+from memoryhub.memories.evidence import (
+    count_accesses,
+    count_outcomes,
+    count_sessions,
+    create_memory_in_session,
+)
 from memoryhub.memories.freshness import FileChange, changed_files, compare_with_code, store_references
-from memoryhub.memories.merge import MergeResult, merge_memories, undo_merge
-from memoryhub.memories.pair_decisions import dismiss_duplicates, undo_dismissal
+from memoryhub.memories.merge import (
+    MergeResult,
+    dismiss_duplicates,
+    merge_memories,
+    undo_dismissal,
+    undo_merge,
+)
+from memoryhub.memories.rows import embed_drafts
 from memoryhub.memories.secret_check import check_drafts
-from memoryhub.memories.temporal import count_accesses
 from memoryhub.memories.update import renew_expiry, repair_sensitivity, update_memory
-from memoryhub.memories.vectors import embed_drafts
 from memoryhub.memories.versions import restore_version, undo_last_change

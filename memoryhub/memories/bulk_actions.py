@@ -21,11 +21,18 @@ from memoryhub.core.dates import expiry_time, parse_moment
 from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories import evidence, freshness
-from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import TRASH_FIELDS, evict_over_cap, revive_memory
 from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.memories.replacements import return_skipped, skip_removed
-from memoryhub.memories.rows import add_revision, fetch_by_uid, is_unchanged, list_values, restart_expiry
+from memoryhub.memories.rows import (
+    PreparedVectors,
+    add_revision,
+    embedding_text,
+    fetch_by_uid,
+    is_unchanged,
+    list_values,
+    restart_expiry,
+)
 from memoryhub.memories.schemas import MemoryPatch, to_patch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, refuse_secrets
 from memoryhub.memories.undo import (
@@ -86,7 +93,7 @@ class ActionContext:
     actor: Actor
     now: datetime
     reason: str
-    vectors: memories_vectors.PreparedVectors
+    vectors: PreparedVectors
     patch: MemoryPatch | None
 
     def journal_row(self, operation: str, memory: Memory, **detail: Any) -> journal.Change:
@@ -151,11 +158,11 @@ def prepare_action(
     Raise the errors of :func:`apply_bulk_action`.
     """
     patch = _validate(kind, values)
-    texts = [memories_vectors.embedding_text(patch)] if patch and "content" in patch.given else []
+    texts = [embedding_text(patch)] if patch and "content" in patch.given else []
     with journal_refusals(patch, actor, uid=uid):
         if patch:
             refuse_secrets(patch, [name for name in MEMORY_FIELDS if name in patch.given])
-    vectors = memories_vectors.PreparedVectors(texts)
+    vectors = PreparedVectors(texts)
     return ActionContext(act or new_uid(), kind, actor, now or timezone.now(), reason or kind, vectors, patch)
 
 
@@ -505,7 +512,7 @@ def _undo_update(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journa
     apply_snapshot(memory, moments)
     restore_copy_number(memory, was["copy"])
     memory.save()
-    memories_vectors.PreparedVectors().refresh(memory)
+    PreparedVectors().refresh(memory)
     return changes
 
 

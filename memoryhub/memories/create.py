@@ -22,14 +22,13 @@ from memoryhub.backends import bulk, statements
 from memoryhub.core.database import write_transaction
 from memoryhub.core.database_errors import is_database_busy
 from memoryhub.memories import imported_history, rows
-from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import Caps, evict_over_cap
 from memoryhub.memories.errors import Busy, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
+from memoryhub.memories.rows import embed_drafts
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.memories.secret_check import MEMORY_FIELDS, check_drafts, refusal_change
 from memoryhub.memories.update import RAISED_REASON, apply_patch, find_twins, raise_merged
-from memoryhub.memories.vectors import embed_drafts
 from memoryhub.models import Memory
 
 CHUNK_SIZE = 100  # drafts stored in one transaction; an update by key counts as UPDATE_COST of them
@@ -90,7 +89,7 @@ def create_memories(
     enforce_cap: bool = True,
     refusals: Sequence[StoreError | None] | None = None,
     imported_at: datetime | None = None,
-    vectors: memories_vectors.PreparedVectors | None = None,
+    vectors: rows.PreparedVectors | None = None,
     histories: Sequence[ImportedHistory | None] | None = None,
     needs_approval: bool = False,
 ) -> list[StoreResult | StoreError]:
@@ -193,7 +192,7 @@ class _Batch:
 
     actor: Actor
     now: datetime
-    vectors: memories_vectors.PreparedVectors
+    vectors: rows.PreparedVectors
     imported_at: datetime | None = None
     needs_approval: bool = False
     new: list[tuple[Memory, MemoryDraft]] = field(default_factory=list)

@@ -22,11 +22,10 @@ from memoryhub.memories.create import create_memories
 from memoryhub.memories.delete import move_to_trash, restore_memories, trash_memories
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.replacements import return_replacements
-from memoryhub.memories.rows import CHUNK_SIZE, fetch_by_uids
+from memoryhub.memories.rows import CHUNK_SIZE, PreparedVectors, fetch_by_uids
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.memories.undo import AccessKey, Inverse, Undo, access_key, inverse_of, record_action
 from memoryhub.memories.update import FACT_IDENTITY, find_equal, next_copy_number
-from memoryhub.memories.vectors import PreparedVectors
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 

@@ -1,17 +1,21 @@
-"""Merge memories and undo merges. One memory is kept, the others go to the trash."""
+"""Duplicates: merge memories, or record that they are not duplicates. Both can be undone.
+
+A merge keeps one memory, the others go to the trash. Contradictions of facts use the same decisions.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
-from itertools import product
+from itertools import combinations, product
 from types import SimpleNamespace
 from typing import Any
 
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance, stricter_level
@@ -20,12 +24,12 @@ from memoryhub.core.database import write_transaction
 from memoryhub.core.text import new_uid
 from memoryhub.core.vocabulary import NEVER_MERGED, TrashReason
 from memoryhub.memories import evidence
-from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import move_to_trash, restore_memories
 from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.replacements import find_successors, return_replacements
 from memoryhub.memories.rows import (
     LIST_FIELDS,
+    PreparedVectors,
     fetch_by_uids,
     field_value,
     is_unchanged,
@@ -36,6 +40,7 @@ from memoryhub.memories.rows import (
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import find_refusal, journal_refusals
 from memoryhub.memories.undo import (
+    AccessKey,
     Inverse,
     Undo,
     access_key,
@@ -91,7 +96,7 @@ def merge_memories(
     read them.
     """
     now = timezone.now()
-    vectors = memories_vectors.PreparedVectors([content] if content else ())
+    vectors = PreparedVectors([content] if content else ())
     others = list(dict.fromkeys(others))
     with journal_refusals(None, actor, uid=keep):
         if content and (refusal := find_refusal(SimpleNamespace(content=content), ["content"])):
@@ -341,7 +346,7 @@ def _restore_kept(
     apply_snapshot(memory, _restored_numbers(detail["before"], detail["after"], current))
     restore_copy_number(memory, memory.copy)
     memory.save()
-    memories_vectors.PreparedVectors().refresh(memory)
+    PreparedVectors().refresh(memory)
     return changes
 
 
@@ -365,3 +370,89 @@ def _return_facts(memory: Memory, others: Sequence[Memory], entry: JournalEntry)
     memories = {other.uid: other for other in others}
     facts = Fact.objects.filter(uid__in=was, memory=memory).select_related("memory")
     return [_move_fact(fact, memories[was[fact.uid]], UNDO_MERGE) for fact in facts]
+
+
+@dataclass(frozen=True)
+class PairDecisions:
+    """Decisions of one kind about pairs of ids, stored in the journal.
+
+    ``about``: the object type of the rows. ``operation`` records a decision, ``undo_operation`` its undo.
+    """
+
+    about: str
+    operation: str
+    undo_operation: str
+
+    def __post_init__(self) -> None:
+        inverse_of(Inverse(list, self._revoke, self.undo_operation), self.operation, about=self.about)
+
+    def record(self, pairs: Iterable[tuple[AccessKey, tuple[str, str]]], actor: Actor) -> str:
+        """Record pairs of ids, each with the access key that its row gets. Return the id of the decision."""
+        grouped: dict[AccessKey, list[list[str]]] = defaultdict(list)
+        for key, pair in pairs:
+            grouped[key].append(list(pair))
+        decision = new_uid()
+        details = {key: {"pairs": found} for key, found in grouped.items()}
+        record_action(self.operation, decision, details, actor, timezone.now(), about=self.about)
+        return decision
+
+    def undo(self, decision: str, actor: Actor) -> None:
+        """Revoke a decision. Raise NotFound if the actor sees no such decision, or if it was revoked."""
+        undo = Undo.of_action(decision, actor, [self.operation], about=self.about)
+        if not undo.rows:
+            raise NotFound("there is no such decision")
+        undo.run()
+
+    def _revoke(self, undo: Undo, rows: Sequence[JournalEntry]) -> int:
+        details = {access_key(row): {"pairs": row.detail["pairs"]} for row in rows}
+        record_action(self.undo_operation, undo.id, details, undo.actor, undo.now, about=self.about)
+        return sum(len(detail["pairs"]) for detail in details.values())
+
+    def recorded(self, clearance: Clearance) -> QuerySet[JournalEntry]:
+        """Return the journal rows of decisions and of their undo, if this clearance may see them."""
+        rows = JournalEntry.objects.visible_as_recorded(clearance).filter(object_type=self.about)
+        return rows.filter(operation__in=(self.operation, self.undo_operation))
+
+    def decided(self, clearance: Clearance) -> set[frozenset[str]]:
+        """Return the decided pairs of ids, if this clearance may know of both objects."""
+        recorded = self.recorded(clearance).order_by("seq")
+        pairs: dict[tuple[str, frozenset[str]], bool] = {}
+        for uid, operation, detail in recorded.values_list("object_id", "operation", "detail"):
+            for pair in detail["pairs"]:
+                pairs[(uid, frozenset(pair))] = operation == self.operation
+        return {pair for (_, pair), is_decided in pairs.items() if is_decided}
+
+
+MAX_DISMISSED = 100  # memories in one decision, which stores every pair of them
+UNDO_NOT_DUPLICATES = "undo_not_duplicates"
+_NOT_DUPLICATES = PairDecisions("memories", "not_duplicates", UNDO_NOT_DUPLICATES)
+
+
+def dismiss_duplicates(uids: Iterable[str], actor: Actor) -> str:
+    """Record that these memories are not duplicates of each other. Return the id of the decision."""
+    with write_transaction():
+        wanted = list(dict.fromkeys(uids))
+        if not 2 <= len(wanted) <= MAX_DISMISSED:
+            raise Conflict(f"name 2 to {MAX_DISMISSED} memories", "others")
+        memories = fetch_by_uids(Memory.objects.visible_to(actor.clearance), wanted)
+        if len(memories) < len(wanted):
+            raise NotFound("one of these memories no longer exists; reload the page", "others")
+        refuse_different_place(memories[0], memories[1:])
+        pairs = (
+            (
+                (one.project, stricter_level(one.sensitivity, other.sensitivity), one.owner),
+                (one.uid, other.uid),
+            )
+            for one, other in combinations(memories, 2)
+        )
+        return _NOT_DUPLICATES.record(pairs, actor)
+
+
+def undo_dismissal(decision: str, actor: Actor) -> None:
+    """Revoke :func:`dismiss_duplicates`. Raise NotFound if the actor sees no such decision."""
+    _NOT_DUPLICATES.undo(decision, actor)
+
+
+def dismissed_pairs(clearance: Clearance) -> set[frozenset[str]]:
+    """Return the pairs of ids that are not duplicates, if this clearance may know of both memories."""
+    return _NOT_DUPLICATES.decided(clearance)

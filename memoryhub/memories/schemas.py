@@ -1,7 +1,8 @@
 """Input schemas: drafts of new memories and facts, and patches that change memories.
 
 The pydantic models give validation, the OpenAPI description and the JSON Schema of the tools. The API, forms,
-imports and toolsets all use them. No Django.
+imports and toolsets all use them. Every text of a draft is checked for secrets before anything is written.
+A refusal leaves a journal row ``secret_blocked`` with the actor, the kind and the field, never the text.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.pagination import row_pages
-from memoryhub.memories import rows, vectors
+from memoryhub.memories import rows
 from memoryhub.memories.secret_check import MEMORY_FIELDS
 from memoryhub.memories.update import find_equal, next_copy_number
 from memoryhub.models import (
@@ -278,7 +278,7 @@ def _redact_row(place: ScannedTable, row: Any) -> None:
     _make_unique(row)
     row.save()
     if isinstance(row, Memory):
-        vectors.PreparedVectors([vectors.embedding_text(row)]).refresh(row)
+        rows.PreparedVectors([rows.embedding_text(row)]).refresh(row)
 
 
 def _redact_part(row: Any) -> None:

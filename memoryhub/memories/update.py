@@ -17,7 +17,6 @@ from memoryhub.core.database import side_write, write_transaction
 from memoryhub.core.text import make_title
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.memories import rows
-from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import evict_over_cap
 from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.freshness import clear_after_edit
@@ -62,9 +61,7 @@ def update_memory(
     already checked the patch for secrets.
     """
     now = now or timezone.now()
-    vectors = memories_vectors.PreparedVectors(
-        [memories_vectors.embedding_text(patch)] if "content" in patch.given else ()
-    )
+    vectors = rows.PreparedVectors([rows.embedding_text(patch)] if "content" in patch.given else ())
     if not checked:
         _refuse_secrets(uid, patch, actor)
     with write_transaction():

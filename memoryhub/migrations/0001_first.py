@@ -3,7 +3,7 @@
 import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
-import memoryhub.models.fields
+import memoryhub.models.querysets
 import memoryhub.models.account
 import memoryhub.backends.statements
 from django.db import migrations, models
@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
             name='Memory',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('uid', models.CharField(default=memoryhub.models.fields.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
+                ('uid', models.CharField(default=memoryhub.models.querysets.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
                 ('sensitivity', models.CharField(choices=[('public', 'public'), ('private', 'private'), ('secret', 'secret')], default='public', max_length=20)),
                 ('scope', models.CharField(choices=[('personal', 'personal'), ('project', 'project'), ('team', 'team')], default='project', max_length=10)),
                 ('owner', models.CharField(blank=True, default='', help_text='Whose it is, when the scope is personal', max_length=150)),
@@ -68,7 +68,7 @@ class Migration(migrations.Migration):
             name='AgentToken',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('uid', models.CharField(default=memoryhub.models.fields.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
+                ('uid', models.CharField(default=memoryhub.models.querysets.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
                 ('name', models.CharField(max_length=100, verbose_name='agent')),
                 ('owner', models.CharField(help_text='Whose personal memories it reads and writes', max_length=150)),
                 ('prefix', models.CharField(editable=False, help_text='The readable start of the token', max_length=12)),
@@ -135,7 +135,7 @@ class Migration(migrations.Migration):
             name='Fact',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('uid', models.CharField(default=memoryhub.models.fields.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
+                ('uid', models.CharField(default=memoryhub.models.querysets.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
                 ('subject', models.CharField(max_length=500)),
                 ('predicate', models.CharField(max_length=200)),
                 ('object', models.TextField()),
@@ -197,7 +197,7 @@ class Migration(migrations.Migration):
             name='MaintenanceRun',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('uid', models.CharField(default=memoryhub.models.fields.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
+                ('uid', models.CharField(default=memoryhub.models.querysets.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
                 ('operation', models.CharField(max_length=30)),
                 ('params', models.JSONField(blank=True, default=dict)),
                 ('project', models.CharField(blank=True, default='', help_text='The project it is about; empty: all that its reach leaves open', max_length=200)),
@@ -273,7 +273,7 @@ class Migration(migrations.Migration):
             name='Injection',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('uid', models.CharField(default=memoryhub.models.fields.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
+                ('uid', models.CharField(default=memoryhub.models.querysets.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
                 ('project', models.CharField(blank=True, default='', max_length=200)),
                 ('at', models.DateTimeField(db_index=True, default=django.utils.timezone.now)),
                 ('sensitivity', models.CharField(choices=[('public', 'public'), ('private', 'private'), ('secret', 'secret')], default='public', max_length=20)),

@@ -2,7 +2,7 @@
 
 import django.db.models.deletion
 import django.utils.timezone
-import memoryhub.models.fields
+import memoryhub.models.querysets
 from django.db import migrations, models
 
 
@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
             name='Extraction',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('uid', models.CharField(default=memoryhub.models.fields.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
+                ('uid', models.CharField(default=memoryhub.models.querysets.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
                 ('status', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('done', 'Done'), ('failed', 'Failed')], default='queued', max_length=10)),
                 ('project', models.CharField(blank=True, default='', max_length=200)),
                 ('session_id', models.CharField(blank=True, default='', max_length=200)),

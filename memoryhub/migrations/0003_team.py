@@ -2,7 +2,7 @@
 
 import django.db.models.deletion
 import django.utils.timezone
-import memoryhub.models.fields
+import memoryhub.models.querysets
 from django.conf import settings
 from django.db import migrations, models
 
@@ -45,7 +45,7 @@ class Migration(migrations.Migration):
             name='SavedSearch',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('uid', models.CharField(default=memoryhub.models.fields.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
+                ('uid', models.CharField(default=memoryhub.models.querysets.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
                 ('name', models.CharField(max_length=100)),
                 ('page', models.CharField(help_text='The list that it opens', max_length=20)),
                 ('query', models.CharField(blank=True, default='', help_text='Its part of the address', max_length=2000)),

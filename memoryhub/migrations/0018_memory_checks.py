@@ -2,7 +2,7 @@
 
 import django.db.models.deletion
 import django.utils.timezone
-import memoryhub.models.fields
+import memoryhub.models.querysets
 from django.db import migrations, models
 
 
@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
             name='MemoryCheck',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('uid', models.CharField(default=memoryhub.models.fields.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
+                ('uid', models.CharField(default=memoryhub.models.querysets.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
                 ('owner', models.CharField(help_text='Whose clearance limits what a run sees', max_length=150)),
                 ('project', models.CharField(blank=True, default='', max_length=200)),
                 ('sensitivity', models.CharField(choices=[('public', 'public'), ('private', 'private'), ('secret', 'secret')], default='public', max_length=20)),

@@ -2,7 +2,7 @@
 
 import django.db.models.deletion
 import django.utils.timezone
-import memoryhub.models.fields
+import memoryhub.models.querysets
 from django.conf import settings
 from django.db import migrations, models
 
@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
             name='Digest',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('uid', models.CharField(default=memoryhub.models.fields.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
+                ('uid', models.CharField(default=memoryhub.models.querysets.new_uid, editable=False, max_length=32, unique=True, verbose_name='id')),
                 ('project', models.CharField(blank=True, default='', help_text='Empty: every project that the person sees', max_length=200)),
                 ('channel', models.CharField(choices=[('email', 'E-mail'), ('webhook', 'Webhook')], max_length=10)),
                 ('period', models.CharField(choices=[('daily', 'Every day'), ('weekly', 'Every Monday')], max_length=10)),

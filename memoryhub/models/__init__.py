@@ -10,18 +10,19 @@ from memoryhub.models.account import (
     Profile,
     SavedSearch,
 )
-from memoryhub.models.check import CheckedMemory, MemoryCheck
-from memoryhub.models.fact import Fact
 from memoryhub.models.journal import ClockState, JournalEntry
 from memoryhub.models.memory import (
     AbsenceSpan,
+    CheckedMemory,
     CodeReference,
     Embedding,
     Entity,
     Evidence,
+    Fact,
     FileLink,
     Label,
     Memory,
+    MemoryCheck,
     MemoryText,
     MemoryTrigram,
     Revision,

@@ -13,8 +13,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS, Clearance, Sensitivity
 from memoryhub.core.vocabulary import Right
-from memoryhub.models.fields import name_field, uid_field
-from memoryhub.models.querysets import TokenQuerySet
+from memoryhub.models.querysets import TokenQuerySet, name_field, uid_field
 
 
 class Profile(models.Model):

@@ -13,12 +13,10 @@ from django.db.models import Exists, OuterRef, Q
 
 from memoryhub.access.filters import hidden_session_filter, journal_filter, token_filter
 from memoryhub.access.policy import Clearance
+from memoryhub.backends import AS_TEXT
 from memoryhub.backends.statements import DocumentContains
-from memoryhub.backends.tables import AS_TEXT
-from memoryhub.models.fact import Fact
-from memoryhub.models.fields import name_field, sensitivity_field
-from memoryhub.models.memory import Memory, Revision
-from memoryhub.models.querysets import AccessQuerySet
+from memoryhub.models.memory import Fact, Memory, Revision
+from memoryhub.models.querysets import AccessQuerySet, name_field, sensitivity_field
 
 # Operations that delete an object. The "delete" of a memory is a move to the trash.
 _END_OPERATIONS = Q(operation__in=("erase", "purge")) | Q(operation="delete", object_type="fact")

@@ -1,19 +1,28 @@
-"""A memory and its details: labels, files, entities, revisions, vector, evidence and index rows."""
+"""A memory and its details (labels, files, revisions, vector, evidence), facts, and memory checks."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
+from memoryhub.access.policy import LEVELS, Clearance, Sensitivity
 from memoryhub.backends.statements import MatchField
 from memoryhub.core.dates import expiry_time
 from memoryhub.core.vocabulary import SCOPES, TYPES, MemoryType, Scope, TrashReason
-from memoryhub.models.fields import name_field, sensitivity_field, share_constraint, share_field, uid_field
-from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.models.querysets import (
+    AccessQuerySet,
+    FactQuerySet,
+    MemoryQuerySet,
+    name_field,
+    sensitivity_field,
+    share_constraint,
+    share_field,
+    uid_field,
+)
 
 
 class Memory(models.Model):
@@ -162,7 +171,7 @@ class Memory(models.Model):
                 fields=["session_id", "created_at"], name="memory_session", condition=~Q(session_id="")
             ),
             models.Index(fields=["expires_at"], name="memory_expires", condition=Q(expires_at__isnull=False)),
-            # The review list (``stats.review_items``): few rows, counted on every page.
+            # The review list (``stats.counts``): few rows, counted on every page.
             models.Index(
                 fields=["imported_at"], name="memory_imported", condition=Q(imported_at__isnull=False)
             ),
@@ -369,3 +378,115 @@ class MemoryTrigram(models.Model):
     class Meta:
         managed = False
         db_table = "memoryhub_trigram"
+
+
+class Fact(models.Model):
+    """One fact. Only ``memoryhub.facts.services`` writes it. Storing it again updates its confidence."""
+
+    uid = uid_field()
+    subject = models.CharField(max_length=500)
+    predicate = models.CharField(max_length=200)
+    object = models.TextField()
+    confidence = share_field(1.0)
+    project = name_field()
+    session_id = name_field()
+    sensitivity = sensitivity_field()
+    memory = models.ForeignKey(Memory, models.SET_NULL, null=True, blank=True, related_name="facts")
+    author = name_field()
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(default=timezone.now, db_index=True)
+    valid_from = models.DateTimeField(null=True, blank=True)
+    valid_until = models.DateTimeField(null=True, blank=True)
+    superseded_by = models.ForeignKey(
+        "self", models.SET_NULL, null=True, blank=True, related_name="supersedes"
+    )
+    copy = models.PositiveIntegerField(
+        default=0,
+        editable=False,
+        help_text="Above 0 if an identical row exists that the author of this one may not see.",
+    )
+
+    objects = FactQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["subject", "predicate", "object", "project", "sensitivity", "copy"], name="fact_once"
+            ),
+            share_constraint("fact", "confidence"),
+        ]
+        indexes = [
+            models.Index(fields=["predicate", "subject"], name="fact_predicate"),
+            models.Index(fields=["object"], name="fact_object"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.subject} {self.predicate} {self.object}"
+
+
+class CheckQuerySet(AccessQuerySet):
+    def visible_to(self, clearance: Clearance) -> Self:
+        """Return checks of visible levels and projects, without those that name a hidden memory."""
+        hidden = Memory.objects.hidden_from(clearance)
+        named = CheckedMemory.objects.filter(check_ref=OuterRef("pk"), memory__in=hidden)
+        return super().visible_to(clearance).filter(~Exists(named))
+
+
+class MemoryCheck(models.Model):
+    """A prompt with expectations. Only ``memoryhub.checks`` writes it.
+
+    ``level``: up to which level the prompt asks. ``sensitivity``: the strictest of that and of the memories
+    that it names. ``result``: of the last run with the owner's clearance, without texts.
+    """
+
+    uid = uid_field()
+    owner = models.CharField(
+        max_length=150, help_text="The person whose clearance limits what a run can see."
+    )
+    project = name_field()
+    sensitivity = sensitivity_field()
+    prompt = models.TextField()
+    level = models.CharField(
+        max_length=10, default=Sensitivity.PUBLIC.value, choices=[(level, level) for level in LEVELS]
+    )
+    must_words = models.JSONField(default=list, blank=True)
+    never_words = models.JSONField(default=list, blank=True)
+    never_projects = models.JSONField(default=list, blank=True)
+    never_level = name_field(10, help_text="This level and all more sensitive levels.")
+    enabled = models.BooleanField(default=True)
+    passed = models.BooleanField(null=True, editable=False)
+    result = models.JSONField(default=dict, blank=True, editable=False)
+    checked_at = models.DateTimeField(null=True, blank=True, editable=False)
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    objects = CheckQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        indexes = [models.Index(fields=["project"], name="memory_check_project")]
+
+    def __str__(self) -> str:
+        return f"check {self.uid}"
+
+    def uids(self, rule: str) -> list[str]:
+        """Return the ids of the memories of a rule, in the order in which they were given."""
+        return [one.uid for one in self.memories.all() if one.rule == rule]
+
+
+class CheckedMemory(models.Model):
+    """A memory that a check must bring, or must never bring. The id stays when the memory is erased."""
+
+    MUST, NEVER = "must", "never"
+
+    check_ref = models.ForeignKey(MemoryCheck, models.CASCADE, related_name="memories")
+    memory = models.ForeignKey(Memory, models.SET_NULL, null=True, blank=True, related_name="+")
+    uid = models.CharField(max_length=32)
+    rule = models.CharField(max_length=5, choices=[(MUST, MUST), (NEVER, NEVER)])
+
+    class Meta:
+        ordering = ["pk"]
+        verbose_name_plural = "checked memories"
+
+    def __str__(self) -> str:
+        return f"{self.rule} bring {self.uid}"

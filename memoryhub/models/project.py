@@ -9,7 +9,9 @@ from django.utils import timezone
 
 from memoryhub.backends.statements import column_names, read_project, to_object
 from memoryhub.core.vocabulary import PROJECT_MODES, ProjectMode
-from memoryhub.models.fields import name_field
+from memoryhub.models.querysets import (
+    name_field,
+)
 
 
 class Project(models.Model):

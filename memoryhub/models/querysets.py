@@ -1,4 +1,7 @@
-"""Querysets: visible rows, live rows and filters. All conditions are in SQL, before any LIMIT."""
+"""What the models share: querysets of visible and live rows, and fields for ids, shares, levels and names.
+
+All conditions of the querysets are in SQL, before any LIMIT.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,15 @@ from itertools import product
 from typing import Any, Self
 
 from django.apps import apps
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.functions import Coalesce, Greatest, Least
 from django.utils import timezone
 
 from memoryhub.access.filters import level_filter, memory_filter, owner_filter, project_filter, waiting_filter
-from memoryhub.access.policy import LEVELS, WAITING_LEVELS, Clearance
+from memoryhub.access.policy import LEVELS, WAITING_LEVELS, Clearance, Sensitivity
+from memoryhub.backends import TEXT_COLUMNS
 from memoryhub.backends.fts_query import TRIGRAM_LENGTH, parse_query
 from memoryhub.backends.statements import (
     CurrentMoment,
@@ -26,8 +31,8 @@ from memoryhub.backends.statements import (
     trigram_expression,
     word_expression,
 )
-from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.dates import expiry_time
+from memoryhub.core.text import new_uid
 
 DETAIL_RELATIONS = ("labels", "files", "entities")  # the list-valued fields of a memory
 
@@ -235,9 +240,13 @@ def _live_memories(clearance: Clearance) -> MemoryQuerySet:
     return found
 
 
-def live_memories(clearance: Clearance) -> MemoryQuerySet:
-    """Return the live memories that are visible. Lazy. Builds its conditions once for each clearance."""
-    return _live_memories(clearance).all()
+def live_memories(clearance: Clearance, project: str = "") -> MemoryQuerySet:
+    """Return the visible live memories of one project or of all. Lazy.
+
+    Builds its conditions once for each clearance.
+    """
+    live = _live_memories(clearance)
+    return live.filter(project=project) if project else live.all()
 
 
 def currency_condition(now: datetime | None) -> Q:
@@ -372,3 +381,34 @@ class TokenQuerySet(models.QuerySet[Any]):
         """Return the tokens of agents that have this name, or had it before they were renamed."""
         rows = _objects("JournalEntry").filter(object_type="token", object_id=OuterRef("uid"))
         return self.filter(Q(name=name) | Exists(rows.filter(detail__name=name)))
+
+
+def uid_field() -> models.CharField[str, str]:
+    return models.CharField("id", max_length=32, unique=True, default=new_uid, editable=False)
+
+
+def share_field(default: float, **options: Any) -> models.FloatField[float, float]:
+    """A number between 0 and 1, enforced by :func:`share_constraint`."""
+    return models.FloatField(
+        default=default, validators=[MinValueValidator(0), MaxValueValidator(1)], **options
+    )
+
+
+def share_constraint(table: str, name: str) -> models.CheckConstraint:
+    return models.CheckConstraint(
+        condition=Q(**{f"{name}__gte": 0, f"{name}__lte": 1}), name=f"{table}_{name}_between_0_and_1"
+    )
+
+
+def sensitivity_field() -> models.CharField[str, str]:
+    """A level without a check constraint: rows with an unknown level are hidden, not refused."""
+    return models.CharField(
+        max_length=20,
+        default=Sensitivity.PUBLIC.value,
+        choices=[(level.value, level.value) for level in Sensitivity],
+    )
+
+
+def name_field(max_length: int = 200, **options: Any) -> models.CharField[str, str]:
+    """A short text, empty if unknown."""
+    return models.CharField(max_length=max_length, blank=True, default="", **options)

@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from memoryhub.core.vocabulary import Scope
-from memoryhub.models.fields import name_field, sensitivity_field, uid_field
+from memoryhub.models.querysets import name_field, sensitivity_field, uid_field
 
 
 class MaintenanceRun(models.Model):
@@ -89,7 +89,7 @@ class RunChanges(models.Model):
 
 
 class UploadPart(models.Model):
-    """A part of an uploaded file, for other nodes. Only ``memoryhub.transfer.uploads`` writes it."""
+    """A part of an uploaded file, for other nodes. Only ``memoryhub.transfer.import_files`` writes it."""
 
     key = models.CharField(max_length=32)
     number = models.PositiveIntegerField()

@@ -10,9 +10,15 @@ from django.utils import timezone
 from memoryhub.backends import bulk
 from memoryhub.core.database import adapt_moment
 from memoryhub.core.text import folder_name
-from memoryhub.models.fields import name_field, sensitivity_field, uid_field
 from memoryhub.models.memory import Memory
-from memoryhub.models.querysets import EventQuerySet, InjectionQuerySet, SessionQuerySet
+from memoryhub.models.querysets import (
+    EventQuerySet,
+    InjectionQuerySet,
+    SessionQuerySet,
+    name_field,
+    sensitivity_field,
+    uid_field,
+)
 
 
 class Session(models.Model):

@@ -25,13 +25,12 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connections
 
-from memoryhub.audit import journal, mirror, verification
-from memoryhub.backends import release
-from memoryhub.backends.tables import JOURNAL_TABLE, MEMORY_TABLE
-from memoryhub.core import database_errors
+from memoryhub.audit import journal, mirror
+from memoryhub.backends import JOURNAL_TABLE, MEMORY_TABLE, release
+from memoryhub.core import database
 from memoryhub.core.database import is_postgres, store_path
 from memoryhub.core.database_errors import FileConnection, is_damage
-from memoryhub.core.drafts import draft_folder
+from memoryhub.core.disks import draft_folder
 from memoryhub.core.files import create_file
 
 SUFFIX, MIRROR_SUFFIX = ".db", ".journal.jsonl"
@@ -55,7 +54,7 @@ class Contents:
     sessions: int
     users: int
     newest: str
-    chain: verification.Verification
+    chain: journal.Verification
     refusal: str
     """Why this release may not serve the store, or an empty string."""
     altered: tuple[str, ...] = ()
@@ -167,7 +166,7 @@ def _contents(path: Path, file: sqlite3.Connection, name: Path) -> Contents:
         sessions=count("memoryhub_session"),
         users=count("auth_user"),
         newest=str(file.execute(f"SELECT max(at) FROM {JOURNAL_TABLE}").fetchone()[0] or ""),  # noqa: S608
-        chain=verification.check_chain(file.execute(journal.STORED_BYTES_SQL)),
+        chain=journal.check_chain(file.execute(journal.STORED_BYTES_SQL)),
         refusal=release.refusal(
             file.execute(release.READ_SQL).fetchone()[0],
             file.execute("SELECT app, name FROM django_migrations"),
@@ -277,7 +276,9 @@ def put_in_place(copy: Path, copy_of: Path) -> Path | None:
     """
     live, log = live_path(), mirror.mirror_path()
     connections.close_all()
-    _remove_second_names(live)
+    for path in second_names(live):
+        for name in (*_logs(path), path):
+            name.unlink(missing_ok=True)
     kept = live.with_name(f"{live.stem}{_BEFORE_RESTORE}{stamp()}{SUFFIX}")
     with claimed(live):
         _copy_owner(copy, live if live.exists() else live.parent)
@@ -319,12 +320,6 @@ def second_names(live: Path) -> list[Path]:
     return [path for path in _kept_stores(live) if path.samefile(live)]
 
 
-def _remove_second_names(live: Path) -> None:
-    for path in second_names(live):
-        for name in (*_logs(path), path):
-            name.unlink(missing_ok=True)
-
-
 def _keep(live: Path, log: Path, kept: Path) -> None:
     """Give the store a second name, and move its mirror next to it. Do both or neither.
 
@@ -363,7 +358,7 @@ def _replace(live: Path, copy: Path) -> None:
     for path in _logs(live):
         path.unlink(missing_ok=True)
     copy.replace(live)
-    database_errors.clear_damage()
+    database.clear_damage()
     sync(live.parent)
 
 

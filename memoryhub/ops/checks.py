@@ -18,7 +18,7 @@ from django.db import DatabaseError, connection
 
 from memoryhub.backends import release
 from memoryhub.backends.dialect import IS_POSTGRES
-from memoryhub.core.http_client import EndpointProblem
+from memoryhub.core.network import EndpointProblem
 
 # The tag of the checks that commands run first. Django's other checks load every page, so only
 # `manage.py check` runs them.
@@ -320,7 +320,7 @@ def _clear_text_warning(setting: str, what: str, *, id: str) -> CheckMessage:
 def daily_operations_are_known(**kwargs: Any) -> list[CheckMessage]:
     """Report unknown maintenance operations, which would never run."""
     from memoryhub.maintenance.operations import OPERATIONS
-    from memoryhub.maintenance.scheduler import unknown_operations
+    from memoryhub.maintenance.runs import unknown_operations
 
     return [
         Error(

@@ -26,7 +26,7 @@ from django.core.management.color import no_style
 from django.db import DatabaseError, connection, models
 from django.db.models.functions import Cast
 
-from memoryhub.audit import journal, verification
+from memoryhub.audit import journal
 from memoryhub.backends import bulk
 from memoryhub.backends.release import COPY_MARK
 from memoryhub.core.database import batched, write_transaction
@@ -225,14 +225,14 @@ def set_columns(label: str, columns: Sequence[str], rows: Rows) -> None:
         bulk.update(apps.get_model(label), columns, rows)
 
 
-def finish() -> verification.Verification:
+def finish() -> journal.Verification:
     """Let new rows get higher keys than the copied ones, and verify the chain of the journal."""
     with write_transaction():
         with connection.cursor() as cursor:
             for statement in connection.ops.sequence_reset_sql(no_style(), find_models()):
                 cursor.execute(statement)
         Lease.objects.filter(name=COPY_MARK).delete()
-    return verification.verify_chain()
+    return journal.verify_chain()
 
 
 _REQUESTS: dict[str, Callable[..., Any]] = {

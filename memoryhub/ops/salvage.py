@@ -22,11 +22,10 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
-from memoryhub.audit import journal, verification
-from memoryhub.backends import schema
+from memoryhub.audit import journal
+from memoryhub.backends import INDEXES, JOURNAL_TABLE, MEMORY_TABLE, schema
 from memoryhub.backends.sqlite.page_reader import SCHEMA_ROOT, Damaged, PageReader, Row, Value
-from memoryhub.backends.tables import INDEXES, JOURNAL_TABLE, MEMORY_TABLE
-from memoryhub.core.drafts import draft_folder
+from memoryhub.core.disks import draft_folder
 from memoryhub.ops import backup
 from memoryhub.ops.backup import BackupError
 
@@ -58,7 +57,7 @@ class Salvaged:
     """Rows that may belong to more than one damaged table."""
     lost_memories: list[str] = field(default_factory=list)
     """Ids in the journal that no row has."""
-    chain: verification.Verification = field(default_factory=lambda: verification.Verification(True, 0))
+    chain: journal.Verification = field(default_factory=lambda: journal.Verification(True, 0))
 
     @property
     def is_whole(self) -> bool:
@@ -152,7 +151,7 @@ def _copy_tables(reader: PageReader, new: sqlite3.Connection, columns: dict[str,
     _insert_orphans(reader, new, result)
     _remove_dangling(new, result)
     result.lost_memories = _lost_memories(new)
-    result.chain = verification.check_chain(new.execute(journal.STORED_BYTES_SQL))
+    result.chain = journal.check_chain(new.execute(journal.STORED_BYTES_SQL))
     new.execute(f"PRAGMA user_version = {reader.user_version}")
     new.execute("COMMIT")
     return result

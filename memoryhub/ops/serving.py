@@ -26,7 +26,7 @@ from granian.server import Server
 from memoryhub.access.policy import system_actor
 from memoryhub.audit import clock, journal
 from memoryhub.backends import schema
-from memoryhub.core import database_errors, drafts
+from memoryhub.core import database, database_errors, disks
 from memoryhub.core.database import close_before_fork, write_transaction
 from memoryhub.core.logs import JsonFormatter
 from memoryhub.maintenance import nodes
@@ -83,7 +83,7 @@ def prepare_store() -> Iterator[str]:
 
     Raise :class:`CannotServe` if the store cannot be served.
     """
-    if left := drafts.remove_abandoned():
+    if left := disks.remove_abandoned():
         yield f"Removed files that a killed process had left: {', '.join(map(str, left))}"
     if problems := schema.find_problems():
         _repair_schema(problems)
@@ -97,7 +97,7 @@ def prepare_store() -> Iterator[str]:
         yield f"{loss.summary()}. Find out why, then run: manage.py verify_journal --acknowledge-loss"
     if pause := clock.inspect():
         yield f"{pause.summary()}; expiry, decay, purge and eviction are paused. Run: manage.py doctor"
-    if database_errors.is_damage_recorded():
+    if database.is_damage_recorded():
         yield f"Damage was found before, and /readyz is 503: {database_errors.DAMAGE_ADVICE}"
 
 

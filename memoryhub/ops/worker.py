@@ -37,7 +37,7 @@ from memoryhub.audit import clock
 from memoryhub.backends import bulk, schema
 from memoryhub.core.database import write_transaction
 from memoryhub.embeddings import provider
-from memoryhub.extraction.queue import ExtractionWorker
+from memoryhub.extraction.services import ExtractionWorker
 from memoryhub.http import monitoring
 from memoryhub.http.rsgi import RequestBuffer
 from memoryhub.injection.selection import injected_fields, usual_share
@@ -48,7 +48,7 @@ from memoryhub.memories.update import PROMPT_INJECTION_FLAG, flag_memories
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.security import secrets
 from memoryhub.security.prompt_injection import digest_fields, inspect_fields, rules_version
-from memoryhub.transfer import uploads
+from memoryhub.transfer import import_files
 
 logger = logging.getLogger(__name__)
 ACTOR = system_actor(PROMPT_INJECTION_FLAG)
@@ -93,7 +93,7 @@ class UploadCleanup(BackgroundThread):
         super().__init__("upload-cleanup", threading.Condition())
 
     def run_once(self) -> bool:
-        uploads.delete_old_uploads()
+        import_files.delete_old_uploads()
         connections.close_all()
         self.ending.wait(SECONDS_BETWEEN_CLEANUPS)
         return True

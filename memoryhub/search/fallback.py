@@ -15,8 +15,8 @@ from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
 from memoryhub.access import policy
+from memoryhub.backends import TEXT_COLUMNS
 from memoryhub.backends import fts_query as queries
-from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.rule_files import RuleSchema, load_rule_file
 from memoryhub.core.text import NEGATIONS, STOP_WORDS, WORD, fold, stem, words
 from memoryhub.memories.versions import Snapshot

@@ -19,13 +19,12 @@ from django.conf import settings
 from django.utils import timezone
 from numpy.typing import NDArray
 
+from memoryhub.backends import TEXT_COLUMNS
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.fts_query import Query, parse_query
-from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.backends.vector_view import Keys, positions_of_highest
 from memoryhub.memories.replacements import existing_keys
-from memoryhub.memories.rows import load_memories
-from memoryhub.memories.vectors import embedding_text
+from memoryhub.memories.rows import embedding_text, load_memories
 from memoryhub.memories.versions import Snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet

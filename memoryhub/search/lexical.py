@@ -13,11 +13,10 @@ import numpy as np
 from django.conf import settings
 from numpy.typing import NDArray
 
+from memoryhub.backends import TEXT_COLUMNS, statements
 from memoryhub.backends import fts_query as queries
-from memoryhub.backends import statements
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.statements import read_memories
-from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.backends.vector_view import Keys, positions_of_highest
 from memoryhub.backends.word_keys import matching_keys, matching_keys_and_position
 from memoryhub.core.text import fold, is_short, stem, words

@@ -14,8 +14,8 @@ import numpy as np
 from django.conf import settings
 
 from memoryhub.core.text import estimate_tokens, make_summary
+from memoryhub.memories.evidence import count_accesses_and_promote
 from memoryhub.memories.rows import attach_lists
-from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.versions import Snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet

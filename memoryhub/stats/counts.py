@@ -1,10 +1,15 @@
-"""Counts of visible rows: facets, totals and memories by day, updated incrementally."""
+"""Counts of visible rows: facets, totals, memories by day (updated incrementally), and the review queue.
+
+A memory waits for review if it is new to a person, unsure, flagged by the prompt injection detector, or
+perhaps outdated, until someone approves it, and again after a change. One that may be outdated waits until
+its mark is gone.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,8 +34,8 @@ from memoryhub.memories.delete import (
     projects_with_cap,
 )
 from memoryhub.models import Embedding, Event, Fact, Label, Memory, Project, Session
-from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.stats import calendar
+from memoryhub.models.querysets import MemoryQuerySet, live_memories, unapproved_filter
+from memoryhub.stats import usage
 
 # In the order of the access index, so SQLite counts while it reads and sorts nothing.
 COUNTED_COLUMNS = ("sensitivity", "scope", "project", "type", "category")
@@ -52,7 +57,7 @@ class VisibleCounts:
     """
 
     facets: Mapping[tuple[str, ...], int]
-    days: calendar.DailyCounts
+    days: usage.DailyCounts
     sessions: int
     quotas: Mapping[Quota, int]
 
@@ -134,7 +139,7 @@ def _count_blocks(clearance: Clearance, now: datetime, blocks: list[Block]) -> d
     of_sessions = [number for kind, number in blocks if kind == change_log.SESSION]
     memories = Memory.objects.visible_to(clearance).live(now)
     for rows in _filter_blocks(memories, of_memories):
-        counts = calendar.count_created_by_day(rows, ("block", *COUNTED_COLUMNS, "owner", AUTHOR))
+        counts = usage.count_created_by_day(rows, ("block", *COUNTED_COLUMNS, "owner", AUTHOR))
         for (number, *facets, owner, author), day, kind, n in counts:
             block = change_log.MEMORY, number
             add(block, (_FACET, *facets), n)
@@ -200,7 +205,7 @@ def _group_by_facet(counted: Mapping[tuple[str, ...], int]) -> dict[str, dict[st
 
 def facets_and_days(
     clearance: Clearance, now: datetime | None = None
-) -> tuple[dict[str, dict[str, int]], calendar.DailyCounts]:
+) -> tuple[dict[str, dict[str, int]], usage.DailyCounts]:
     """Return the counts of each facet, and the memories created on each day by type."""
     found = load_visible_counts(clearance, now)
     return _group_by_facet(found.facets), found.days
@@ -261,7 +266,7 @@ def store_statistics(clearance: Clearance) -> dict[str, Any]:
 
 def statistics_days_and_caps(
     clearance: Clearance, **more: QuerySet[Any]
-) -> tuple[dict[str, Any], calendar.DailyCounts, Caps]:
+) -> tuple[dict[str, Any], usage.DailyCounts, Caps]:
     """Return :func:`store_statistics`, the memories created on each day by type, and the caps of projects.
 
     The statistics include the number of rows of ``more`` querysets.
@@ -312,7 +317,7 @@ def vector_statistics(clearance: Clearance) -> dict[str, Any]:
     except EmbeddingError:
         embedder = None  # the doctor and every search report the error
     model = embedder.name if embedder else ""
-    live = Memory.objects.visible_to(clearance).live()
+    live = live_memories(clearance)
     without = ~Exists(Embedding.objects.filter(model=model, memory=OuterRef("pk")))
     return {
         "embedding_model": model,
@@ -329,3 +334,101 @@ def _quotas_near_cap(quotas: Mapping[Quota, int], caps: Caps) -> dict[str, int]:
     share = settings.MEMORYHUB.cap_warning_share
     most = fullest_quotas(quotas)
     return {project: n for project, n in most.items() if (cap := caps[project]) and n >= cap * share}
+
+
+NEW, UNSURE, FLAGGED, OUTDATED = "new", "unsure", "flagged", "outdated"
+REASONS = (NEW, UNSURE, FLAGGED, OUTDATED)
+UNSURE_BELOW = 0.4  # confidence; the default is 0.5
+ALL_REASONS = "all"
+
+# New memories are ordered by arrival, not by date of creation.
+_ORDERS: Mapping[str, tuple[str, ...]] = {
+    NEW: ("-pk",),
+    UNSURE: ("confidence", "-pk"),
+    FLAGGED: ("-updated_at", "-pk"),
+    OUTDATED: ("-outdated_at", "-pk"),
+}
+
+
+@dataclass(frozen=True)
+class Reviewer:
+    """A reader. ``name``: as stored as author; ``since``: when they last marked everything as seen."""
+
+    name: str
+    since: datetime
+
+
+def reason_condition(reason: str, reader: Reviewer) -> Q:
+    """Return the condition on memories that wait for one of :data:`REASONS`; KeyError for other names.
+
+    New memories were stored or imported by others since the reviewer last looked.
+    """
+    return _CONDITIONS[reason](reader)
+
+
+def _new_condition(reader: Reviewer) -> Q:
+    created, imported = _new_conditions(reader)
+    return (created | imported) & ~Q(author=reader.name) & unapproved_filter()
+
+
+# Each is built only if it is needed: the subquery of unapproved_filter costs more than counting few rows.
+_CONDITIONS: Mapping[str, Callable[[Reviewer], Q]] = {
+    NEW: _new_condition,
+    UNSURE: lambda reader: Q(confidence__lt=UNSURE_BELOW) & unapproved_filter(),
+    FLAGGED: lambda reader: ~Q(flags=[]) & unapproved_filter(),
+    OUTDATED: lambda reader: Q(outdated_at__isnull=False),
+}
+
+
+def _new_conditions(reader: Reviewer) -> tuple[Q, Q]:
+    """Conditions on memories created, and imported, since the reviewer last looked."""
+    return Q(created_at__gt=reader.since), Q(imported_at__gt=reader.since)
+
+
+def select_queue(live: MemoryQuerySet, reason: str, reader: Reviewer) -> MemoryQuerySet:
+    """Return the live memories that wait for this reason, in review order. Lazy."""
+    return live.filter(reason_condition(reason, reader)).order_by(*_ORDERS[reason])
+
+
+def count_by_reason(live: MemoryQuerySet, reader: Reviewer) -> dict[str, int]:
+    """Count the live memories of each reason, and of any as :data:`ALL_REASONS`, in one statement.
+
+    Each reason alone has a small index; all of them combined have none.
+    """
+    new, unsure, flagged, outdated = (reason_condition(reason, reader) for reason in REASONS)
+    found = count_each(
+        new=live.filter(new),
+        unsure=live.filter(unsure),
+        flagged=live.filter(flagged),
+        outdated=live.filter(outdated),
+        unsure_only=live.filter(unsure).exclude(new),
+        flagged_only=live.filter(flagged).exclude(new | unsure),
+        outdated_only=live.filter(outdated).exclude(new | unsure | flagged),
+    )
+    return {
+        **{reason: found[reason] for reason in REASONS},
+        ALL_REASONS: found[NEW] + sum(found[f"{one}_only"] for one in REASONS[1:]),
+    }
+
+
+def count_waiting(
+    live: MemoryQuerySet, reader: Reviewer, most: int, for_approval: MemoryQuerySet | None = None
+) -> int:
+    """Count the live memories that wait for any reason, and those for approval, up to ``most``.
+
+    Each condition alone has a small index; all conditions combined have none.
+    """
+    created, imported = _new_conditions(reader)
+    new = live.filter(reason_condition(NEW, reader))
+    each = (
+        new.filter(created),
+        new.filter(imported),
+        select_queue(live, UNSURE, reader),
+        select_queue(live, FLAGGED, reader),
+        select_queue(live, OUTDATED, reader),
+        *([] if for_approval is None else [for_approval]),
+    )
+    pks = [rows.order_by().values_list("pk", flat=True) for rows in each]
+    # Each memory occurs at most once per condition, so these rows are at least ``most`` memories.
+    rows = pks[0].union(*pks[1:], all=True)[: most * len(pks)]
+    return min(len(set(rows)), most)

@@ -17,7 +17,7 @@ from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.rows import attach_lists, visible_replacements
 from memoryhub.models import Event, Injection, Memory, Session
-from memoryhub.models.querysets import SessionQuerySet
+from memoryhub.models.querysets import SessionQuerySet, live_memories
 from memoryhub.stats.counts import count_each
 
 # Order of entries with the same time: an end is listed above other entries, a start below them.
@@ -331,7 +331,7 @@ def _decode_cursor(cursor: str) -> tuple[datetime, int, int]:
 
 def sessions_with_counts(clearance: Clearance) -> SessionQuerySet:
     """Return the visible sessions with ``memory_count`` and ``event_count`` of visible rows. Lazy."""
-    memories = Memory.objects.visible_to(clearance).live()
+    memories = live_memories(clearance)
     events = Event.objects.visible_to(clearance).filter(session=OuterRef("pk"))
     sessions: SessionQuerySet = Session.objects.visible_to(clearance).annotate(
         memory_count=count_rows(memories.in_session(OuterRef("session_id"), project=OuterRef("project"))),

@@ -15,9 +15,9 @@ from memoryhub.facts import services
 from memoryhub.http.authentication import Caller, FactQuery, Limit
 from memoryhub.maintenance.operations.summarize_old import summarise_old
 from memoryhub.memories import serializers
+from memoryhub.memories.evidence import count_accesses_and_promote
 from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch, Share, Word
-from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.versions import load_snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -25,7 +25,7 @@ from memoryhub.search.hybrid import search_memories as search
 from memoryhub.search.hybrid import search_snapshot
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import serialize_entries
-from memoryhub.toolsets import results
+from memoryhub.toolsets import base
 from memoryhub.toolsets.base import (
     Id,
     IdArguments,
@@ -187,7 +187,7 @@ def store_memory(caller: Caller, draft: NewMemory) -> ToolOutcome:
     list items and may raise the importance.
     """
     result = store.create_memory(draft, caller.actor)
-    ignored = results.merge_repeat(result, draft, caller.actor)
+    ignored = base.merge_repeat(result, draft, caller.actor)
     answer = {"id": result.memory.uid, "outcome": result.outcome, **serializers.write_warnings(result.memory)}
     return ToolOutcome(answer, sorted({*ignored, *draft.ignored}))
 
@@ -243,14 +243,14 @@ def update_memory(caller: Caller, change: UpdateArguments) -> dict[str, Any]:
     """Correct or complete a memory: set its content, metadata or tags. Fields that are not given stay. The
     previous values are saved as a revision.
     """
-    memory, outcome = results.update_with_outcome(change.id, change, caller.actor)
+    memory, outcome = base.update_with_outcome(change.id, change, caller.actor)
     return {"id": memory.uid, "outcome": outcome, **serializers.write_warnings(memory)}
 
 
 @LETSGO.tool(Right.WRITE, destructive=True)
 def delete_memory(caller: Caller, args: TargetArguments) -> dict[str, Any]:
     """Delete a memory that is wrong or outdated. It moves to the trash, where a person can restore it."""
-    return results.trash_memory(args.id, caller.actor)
+    return base.trash_memory(args.id, caller.actor)
 
 
 @LETSGO.tool(Right.READ)
@@ -279,7 +279,7 @@ def store_fact(caller: Caller, draft: NewFact) -> dict[str, Any]:
     """Store a short fact as a subject, predicate and object, such as hub / runs on / port 8000. Storing it
     again updates its confidence.
     """
-    result = results.store_fact_with_outcome(draft, caller.actor)
+    result = base.store_fact_with_outcome(draft, caller.actor)
     return {"id": result["id"], "outcome": result["outcome"]}
 
 

@@ -1,15 +1,18 @@
 """Memory MCP's three tools: store or update, recall in two parts, forget.
 
-They use the field names of its document. Importance is 0 to 10 here and 0 to 1 in the store; the time to live
-depends on it.
+They use the field names of its document. Importance is 0 to 10 here and 0 to 1 in the store: 8 to 10 is
+critical and permanent, 4 to 7 important, 1 to 3 temporary. The time to live depends on it. If it is omitted,
+the type gives the base score, and each matching sign (``importance.toml``) changes it once.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from django.conf import settings
@@ -19,12 +22,13 @@ from pydantic import BeforeValidator, Field, model_validator
 from memoryhub import memories as store
 from memoryhub.access.policy import Clearance, Sensitivity
 from memoryhub.audit.journal import record_reveals
-from memoryhub.backends.tables import TEXT_COLUMNS
+from memoryhub.backends import TEXT_COLUMNS
+from memoryhub.capture.classification import salience
 from memoryhub.core.pagination import MAX_LIMIT
-from memoryhub.core.text import STOP_WORDS, collapse_whitespace, estimate_tokens, words
+from memoryhub.core.rule_files import PatternFile, Regex, RuleSchema, load_rule_file
+from memoryhub.core.text import CJK, STOP_WORDS, collapse_whitespace, estimate_tokens, terms, words
 from memoryhub.core.vocabulary import MemoryType, Right, Scope
 from memoryhub.extraction.entities import extract_entities
-from memoryhub.extraction.importance import ImportanceScore, score_importance
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.http.problems import field_error, invalid_fields
 from memoryhub.memories import serializers, versions
@@ -48,8 +52,63 @@ from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import recall
 from memoryhub.search.recall import MAX_TOKENS, MIN_TOKENS, RecallRequest, recall_memories
-from memoryhub.toolsets import results
+from memoryhub.toolsets import base
 from memoryhub.toolsets.base import Id, ToolArguments, ToolOutcome, Toolset, unknown_arguments
+
+BASE_IMPORTANCE: dict[str, int] = {
+    MemoryType.SELF: 6,
+    MemoryType.RELATIONSHIP: 5,
+    MemoryType.FACT: 5,
+    MemoryType.ENTITY: 4,
+}
+DEFAULT_IMPORTANCE = 5
+MIN_IMPORTANCE, MAX_IMPORTANCE = 1, 10
+_FEW_TERMS, _MANY_TERMS = 4, 25
+_SALIENCE_THRESHOLD = 0.5
+_MANY_NAMES = 3
+
+
+class ImportanceSign(RuleSchema):
+    """A change of the score by the words of a text, with its reason."""
+
+    change: int
+    why: str
+    regex: Regex
+
+
+class ImportanceFile(PatternFile):
+    signs: tuple[ImportanceSign, ...]
+
+
+_SIGNS = load_rule_file(Path(__file__).with_name("importance.toml"), ImportanceFile).signs
+
+
+@dataclass(frozen=True)
+class ImportanceScore:
+    """A score from 1 to 10 and its reasons, the type first."""
+
+    importance: float
+    reasons: tuple[str, ...]
+
+
+def score_importance(text: str, kind: str, names: int = 0) -> ImportanceScore:
+    """Score a text of the given type. ``names`` is the number of names in it."""
+    base = BASE_IMPORTANCE.get(kind, DEFAULT_IMPORTANCE)
+    found = [(base, f"a memory of type {kind}")]
+    found += [(sign.change, sign.why) for sign in _SIGNS if sign.regex.search(text)]
+    if salience(text) >= _SALIENCE_THRESHOLD:
+        found.append((1, "says why, or what went wrong"))
+    if names >= _MANY_NAMES:
+        found.append((1, "names several people, places or things"))
+    term_count = len(terms(text))
+    if term_count < _FEW_TERMS and not CJK.search(text):
+        found.append((-1, "says little"))
+    elif term_count >= _MANY_TERMS:
+        found.append((1, "says a lot"))
+    total = sum(step for step, _ in found)
+    reasons = tuple(f"{why} ({step:+d})" if at else f"{why} ({step})" for at, (step, why) in enumerate(found))
+    return ImportanceScore(min(max(total, MIN_IMPORTANCE), MAX_IMPORTANCE), reasons)
+
 
 MIN_QUOTED_WORDS = 4  # consecutive words of a memory in a reason that count as a quotation
 MAX_PROVENANCE_ROWS = 1  # journal rows per detail; memory_forget returns all
@@ -211,7 +270,7 @@ def _ignored_repeat(
     """Return the names of the given arguments that storing the same content again does not apply."""
     names = {name: _ARGUMENT_OF_FIELD.get(name, name) for name in draft.given}
     applied = {name for name, argument in names.items() if known and argument in _REPEATABLE_FIELDS}
-    ignored = results.merge_repeat(result, draft, caller.actor, applied=applied)
+    ignored = base.merge_repeat(result, draft, caller.actor, applied=applied)
     return {names[name] for name in ignored} & args.model_fields_set
 
 
@@ -230,7 +289,7 @@ def _update(caller: Caller, args: StoreArguments, uid: str) -> dict[str, Any]:
         values["ttl_days"] = _ttl_days(args, args.importance)
     elif args.ttl_days is not None:
         values["ttl_days"] = args.ttl_days
-    memory, outcome = results.update_with_outcome(uid, MemoryPatch.model_validate(values), caller.actor)
+    memory, outcome = base.update_with_outcome(uid, MemoryPatch.model_validate(values), caller.actor)
     if outcome == "unchanged":  # the journal has a row for a change
         record_reveals([memory], caller.actor, "memory-mcp memory_store")
     return {

@@ -20,6 +20,7 @@ from memoryhub.core.vocabulary import MemoryType, Right, Scope
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.http.problems import Problem, field_error, pydantic_field_errors
 from memoryhub.memories import SecretDetected, serializers
+from memoryhub.memories.evidence import count_accesses_and_promote
 from memoryhub.memories.filters import MemoryFilter, TextFilter, Timestamp
 from memoryhub.memories.schemas import (
     MAX_CONTENT,
@@ -30,12 +31,11 @@ from memoryhub.memories.schemas import (
     Share,
     TtlDays,
 )
-from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.versions import Snapshot, load_snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.fallback import SimilarMemory, search_earlier, search_with_fallback
-from memoryhub.toolsets import results
+from memoryhub.toolsets import base
 from memoryhub.toolsets.base import ToolArguments, ToolOutcome, Toolset, int_to_text
 
 DEFAULT_LIMIT = 10
@@ -139,7 +139,7 @@ def remember(caller: Caller, args: MemoryArguments) -> ToolOutcome:
         errors = [field_error(refusal.field, refusal.message)]
         raise Problem(422, refusal.code, f"Secret detection: {refusal.message}", errors) from None
     # The confidence and the session are evidence.
-    ignored = results.merge_repeat(
+    ignored = base.merge_repeat(
         result, draft, caller.actor, replaced={"type", "category", "tags"}, applied={"confidence"}
     )
     names = ["fact_type" if name == "type" else name for name in ignored]

@@ -13,12 +13,12 @@ from memoryhub.core.vocabulary import Right, Scope
 from memoryhub.extraction.services import create_by_model
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.memories import serializers
+from memoryhub.memories.evidence import count_accesses_and_promote
 from memoryhub.memories.filters import AS_OF, MemoryFilter, TextFilter, Timestamp
 from memoryhub.memories.schemas import Content, Labels, Name, PersistentDraft, Text, TtlDays
-from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.versions import load_snapshot
 from memoryhub.search.fallback import SimilarMemory, search_earlier, search_with_fallback
-from memoryhub.toolsets import results
+from memoryhub.toolsets import base
 from memoryhub.toolsets.base import IdArguments, ToolArguments, ToolOutcome, Toolset, unknown_arguments
 from memoryhub.transfer.formats.pigo import TYPE_BY_CATEGORY
 
@@ -113,7 +113,7 @@ def memory_remember(caller: Caller, args: RememberArguments) -> ToolOutcome:
     result = create_by_model(draft, caller.actor)
     layers = {"abstract", "overview"} & args.model_fields_set
     refreshed = result.outcome == "refreshed"  # otherwise, the merge has added to the layers
-    ignored = results.merge_repeat(
+    ignored = base.merge_repeat(
         result,
         draft,
         caller.actor,
@@ -131,7 +131,7 @@ def memory_remember(caller: Caller, args: RememberArguments) -> ToolOutcome:
 @PIGO.tool(Right.WRITE, destructive=True)
 def memory_forget(caller: Caller, args: IdArguments) -> dict[str, Any]:
     """Delete a memory by its id, when it is outdated or wrong. A person can restore it from the trash."""
-    return results.trash_memory(args.id, caller.actor)
+    return base.trash_memory(args.id, caller.actor)
 
 
 def _serialize_found(result: SimilarMemory) -> dict[str, Any]:

@@ -1,12 +1,16 @@
-"""Select and serialize the memories (or the whole store) that an actor may export, and count the rest."""
+"""Select the memories (or the whole store) that an actor may export, serialize them, and count the rest."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cache
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
@@ -17,8 +21,9 @@ from memoryhub.core.database import write_transaction
 from memoryhub.core.pagination import iterate_rows, row_pages
 from memoryhub.core.vocabulary import Scope
 from memoryhub.maintenance.results import sees_everything
+from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.rows import load_lists
+from memoryhub.memories.rows import ListValues, load_lists
 from memoryhub.memories.versions import walk_revisions
 from memoryhub.models import (
     AbsenceSpan,
@@ -36,8 +41,7 @@ from memoryhub.models import (
 )
 from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
 from memoryhub.stats.counts import count_values
-from memoryhub.transfer import jsonl
-from memoryhub.transfer.jsonl import history_lines, memory_to_line, to_line
+from memoryhub.transfer.schema import HISTORY_LINES, VERSION, MemoryLine
 
 UNKNOWN_LEVEL = "unknown"
 
@@ -77,31 +81,47 @@ class ExportSelection:
         return self.memories().count()
 
     def lines(self) -> Generator[bytes]:
-        """Yield the JSON lines, loading a thousand memories at a time."""
+        """Yield the JSON lines, loading a thousand memories at a time.
+
+        With history, the first line is a header. The last one has the number of lines between them, so that
+        an import notices missing ones. It is of the header's kind: older releases ignore further headers.
+        """
         if not self.whole:
             yield from self._memory_lines()
             yield from self._replacement_lines()
             return
-        yield to_line(
-            jsonl.header(
-                timezone.now(), sorted(self.actor.clearance.levels_in_any_project()), self.everything
-            )
-        )
+        header = {"kind": "memoryhub", "version": VERSION}
+        yield to_line({**header, **self._about_history(), "has_end": True})
+        count = 0
+        for line in self._all_lines():
+            count += 1
+            yield line
+        yield to_line({**header, "lines": count})
+
+    def _about_history(self) -> dict[str, Any]:
+        return {
+            "exported_at": serializers.moment(timezone.now()),
+            "levels": sorted(self.actor.clearance.levels_in_any_project()),
+            "whole": self.everything,  # a file without omissions, which can restore the store
+        }
+
+    def _all_lines(self) -> Iterator[bytes]:
         if self.everything:
             yield from self._project_lines()
-            yield from history_lines("session", self._sessions())
+            yield from _history_lines("session", self._sessions())
         else:
-            yield from map(to_line, map(jsonl.visible_session, iterate_rows(self._sessions())))
+            for row in iterate_rows(self._sessions()):  # with the visible values only
+                yield to_line({"kind": "session", **serializers.session(row)})
         yield from self._memory_lines()
         yield from self._lines_about_memories()
         yield from self._fact_lines()
-        yield from history_lines("event", self._events())
+        yield from _history_lines("event", self._events())
         visible = Memory.objects.visible_to(self.actor.clearance).values("pk")
-        yield from history_lines("summary", self._sessions().filter(summary__in=visible))
+        yield from _history_lines("summary", self._sessions().filter(summary__in=visible))
         for row in iterate_rows(self._in_project(visible_checks(self.actor.clearance))):
-            yield to_line(jsonl.history("check", row, **to_draft(row)))
+            yield _history_to_line("check", row, **to_draft(row))
         for row in iterate_rows(self._in_project(JournalEntry.objects.visible_to(self.actor.clearance))):
-            yield to_line(jsonl.journal(row, numbered=self.actor.clearance.is_whole))
+            yield to_line(serialize_journal_row(row, numbered=self.actor.clearance.is_whole))
 
     def left_out(self, known: Clearance | None = None) -> dict[str, int]:
         """Count the matching memories that are not exported, by level, ``unknown`` or others' ``personal``.
@@ -155,12 +175,12 @@ class ExportSelection:
     def _lines_about_memories(self) -> Iterator[bytes]:
         yield from self._revision_lines()
         exported = {"memory__in": self.memories().order_by().values("pk")}
-        yield from history_lines("evidence", Evidence.objects.filter(**exported))
-        yield from history_lines("absence", AbsenceSpan.objects.filter(**exported))
+        yield from _history_lines("evidence", Evidence.objects.filter(**exported))
+        yield from _history_lines("absence", AbsenceSpan.objects.filter(**exported))
         if self.everything:  # hashes of lines of code allow a guess at the code
-            yield from history_lines("reference", CodeReference.objects.filter(**exported))
+            yield from _history_lines("reference", CodeReference.objects.filter(**exported))
         visible = Memory.objects.visible_to(self.actor.clearance).values("pk")
-        yield from history_lines("merge", self.memories().filter(merged_into__in=visible))
+        yield from _history_lines("merge", self.memories().filter(merged_into__in=visible))
         yield from self._replacement_lines()
 
     def _revision_lines(self) -> Iterator[bytes]:
@@ -173,19 +193,19 @@ class ExportSelection:
                 if visible or (self.everything and row.sensitivity in LEVELS)
             ]
             for row in reversed(known):
-                yield to_line(jsonl.history("revision", row, memory_id=memory.uid))
+                yield _history_to_line("revision", row, memory_id=memory.uid)
 
     def _replacement_lines(self) -> Iterator[bytes]:
         """Yield the replacements whose memories are both exported."""
         exported = self.memories().order_by().values("pk")
-        return history_lines("replacement", self.memories().filter(superseded_by__in=exported))
+        return _history_lines("replacement", self.memories().filter(superseded_by__in=exported))
 
     def _fact_lines(self) -> Iterator[bytes]:
         """Yield the facts, and then the links between superseded facts and their successors."""
         for row in iterate_rows(self.facts()):
-            yield to_line(jsonl.fact(row, whole=self.everything))
+            yield _fact_to_line(row, whole=self.everything)
         visible = self.facts().order_by().values("pk")
-        yield from history_lines("superseded", self.facts().filter(superseded_by__in=visible))
+        yield from _history_lines("superseded", self.facts().filter(superseded_by__in=visible))
 
     def _sessions(self) -> Any:
         if not self.everything:
@@ -200,9 +220,9 @@ class ExportSelection:
         return self._in_project(Session.objects.filter(known | is_empty)).order_by("pk")
 
     def _project_lines(self) -> Iterator[bytes]:
-        yield from history_lines("project", self._in_project(Project.objects.all(), "name"))
+        yield from _history_lines("project", self._in_project(Project.objects.all(), "name"))
         for kind, model in (("identity", ProjectIdentity), ("count", EventCount)):
-            yield from history_lines(kind, self._in_project(model.objects.all(), "project__name"))
+            yield from _history_lines(kind, self._in_project(model.objects.all(), "project__name"))
 
     def _events(self) -> Any:
         rows = Event.objects.visible_to(self.actor.clearance)
@@ -210,3 +230,88 @@ class ExportSelection:
             known = Q(memory__isnull=True) | Q(memory__sensitivity__in=LEVELS)
             rows = Event.objects.filter(known, sensitivity__in=LEVELS)
         return self._in_project(rows, "session__project")
+
+
+_JOURNAL_FIELDS = ("actor", "operation", "object_type", "object_id", "project", "sensitivity", "owner")
+
+
+def memory_to_line(row: Memory, lists: ListValues | None = None, *, whole: bool = False) -> bytes:
+    """Serialize a memory to an importable line. ``whole`` adds its copy number, which may reveal hidden ones.
+
+    ``superseded_by`` is exported as a separate line after both memories.
+    """
+    values = {"kind": "memory", **serializers.memory(row, {}, lists), "ttl_days": row.ttl_days}
+    more = [name for name in MemoryLine.model_fields if name not in values and name != "copy_number"]
+    values |= {name: _read(row, name) for name in more}
+    del values["superseded_by"], values["may_be_outdated"]
+    return to_line({**values, "copy_number": row.copy} if whole else values)
+
+
+def _fact_to_line(row: Fact, *, whole: bool) -> bytes:
+    values = {"kind": "fact", **serializers.fact(row), "author": row.author}
+    return to_line({**values, "copy_number": row.copy} if whole else values)
+
+
+# Where a row has values of its line under another name.
+_PATHS: dict[str, dict[str, str]] = {
+    "identity": {"project": "project.name"},
+    "count": {"project": "project.name"},
+    "event": {"session_id": "session.session_id", "project": "session.project"},
+    "merge": {"memory_id": "uid", "into": "merged_into.uid"},
+    "replacement": {"memory_id": "uid", "by": "superseded_by.uid"},
+    "superseded": {"fact_id": "uid", "by": "superseded_by.uid"},
+    "summary": {"memory_id": "summary.uid"},
+    "check": {"id": "uid"},
+}
+
+
+def _history_lines(kind: str, rows: QuerySet[Any]) -> Iterator[bytes]:
+    """Yield a line for each row."""
+    related = {path.split(".")[0] for path in _paths(kind).values() if "." in path}
+    for row in iterate_rows(rows.select_related(*related) if related else rows):
+        yield _history_to_line(kind, row)
+
+
+def _history_to_line(kind: str, row: Any, **values: Any) -> bytes:
+    """Serialize a row with the fields of its schema. ``values`` replace those of the row."""
+    read = {name: _read(row, path) for name, path in _paths(kind).items() if name not in values}
+    return to_line({"kind": kind, **read, **values})
+
+
+@cache
+def _paths(kind: str) -> dict[str, str]:
+    """Return the path in a row to each value of its line."""
+    paths = {"memory_id": "memory.uid", **_PATHS.get(kind, {})}
+    return {name: paths.get(name, name) for name in HISTORY_LINES[kind].model_fields if name != "kind"}
+
+
+def _read(row: Any, path: str) -> Any:
+    """Return a value as JSON; None if a row on its path is missing."""
+    for name in path.split("."):
+        row = None if row is None else getattr(row, name)
+    if isinstance(row, datetime):
+        return serializers.moment(row)
+    return row.isoformat() if isinstance(row, date) else row
+
+
+def serialize_journal_row(row: JournalEntry, *, numbered: bool) -> dict[str, Any]:
+    """Serialize a journal row; an imported row is exported as in its original store.
+
+    Number and hash in the chain depend on all rows. Unless ``numbered``, there is no number, and the hash is
+    of this row alone.
+    """
+    detail = dict(row.detail)
+    origin = detail.pop("imported", None) or {"seq": row.seq, "hash": row.hash}
+    values = {
+        "at": serializers.moment(row.at),
+        **{name: getattr(row, name) for name in _JOURNAL_FIELDS},
+        "detail": detail,
+    }
+    if not numbered:
+        origin = {"seq": None, "hash": hashlib.sha256(to_line(values)).hexdigest()}
+    return {"kind": "journal", "seq": origin["seq"], "hash": origin["hash"], **values}
+
+
+def to_line(shape: dict[str, Any]) -> bytes:
+    """Serialize a dictionary to a line."""
+    return json.dumps(shape, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -1,9 +1,10 @@
-"""Read and write plain, gzip and zip files, with limits against decompression bombs."""
+"""Read and write plain, gzip and zip files and their lines, with limits on what they unpack to."""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
+import hashlib
 import io
 import os
 import re
@@ -16,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from memoryhub.core.drafts import draft_file
+from memoryhub.core.disks import draft_file
 from memoryhub.core.files import replace_file
-from memoryhub.transfer.records import DamagedFile, UnreadableFile
+from memoryhub.transfer.records import DamagedFile, Problem, UnreadableFile
 
 # JSON compresses 10 to 20 times; a larger expansion is an attack.
 _MAX_RATIO = 300
@@ -170,3 +171,81 @@ def open_member(path: Path, name: str) -> Iterator[IO[bytes]]:
             raise UnreadableFile(
                 f"{path.name}: the archive is damaged, truncated or encrypted: {error}; export it again"
             ) from None
+
+
+# Fits a memory with the longest texts and every character escaped.
+MAX_LINE_BYTES = 16 * 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+
+
+class InvalidLine(Exception):
+    """A line without a valid item."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(map(str, problems)))
+
+
+@dataclass(frozen=True)
+class RawLine:
+    """``raw`` is ``None`` for a line above the size limit."""
+
+    number: int
+    raw: bytes | None
+
+
+class LineReader:
+    """Read the lines of a stream one at a time.
+
+    ``number``, ``offset`` and ``digest`` describe the position *before* the current line: everything before
+    it need not be read again. ``header`` is the number of the line that announced a last line (0: none); the
+    format sets it.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._hash = self._ahead = hashlib.sha256()
+        self.number = self.offset = self._length = self.header = 0
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything up to ``offset``."""
+        return self._hash.hexdigest()
+
+    def __iter__(self) -> Iterator[RawLine]:
+        while raw := self._stream.readline(MAX_LINE_BYTES + 1):
+            ahead = self._hash.copy()
+            ahead.update(raw)
+            length, whole = len(raw), raw
+            while len(whole) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
+                raw = self._stream.readline(_CHUNK_BYTES)
+                if not raw:
+                    break
+                ahead.update(raw)
+                length += len(raw)
+            self._ahead, self._length = ahead, length
+            yield RawLine(self.number + 1, whole if len(whole) <= MAX_LINE_BYTES else None)
+            self.finish_line()
+
+    def finish_line(self) -> None:
+        """Move the position after the current line."""
+        if self._length:
+            self._hash, self.offset, self.number = self._ahead, self.offset + self._length, self.number + 1
+            self._length = 0
+
+    def skip(self, number: int, offset: int, digest: str) -> bool:
+        """Move to an earlier position; return False if the content before it has changed."""
+        left = offset
+        while left and (chunk := self._stream.read(min(left, _CHUNK_BYTES))):
+            self._hash.update(chunk)
+            left -= len(chunk)
+        self.number, self.offset = number, offset
+        return not left and self.digest == digest
+
+
+def line_bytes(line: RawLine) -> bytes:
+    """Return the bytes of a line, empty for a blank line. Raise :class:`InvalidLine`."""
+    if line.raw is None:
+        raise InvalidLine([Problem("", f"is longer than {MAX_LINE_BYTES // 1024**2} MiB")])
+    return line.raw.removeprefix(_BOM).strip()  # files may be joined

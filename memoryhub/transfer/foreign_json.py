@@ -16,9 +16,16 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from memoryhub.transfer.files import open_member, open_source
+from memoryhub.transfer.files import (
+    MAX_LINE_BYTES,
+    InvalidLine,
+    LineReader,
+    RawLine,
+    line_bytes,
+    open_member,
+    open_source,
+)
 from memoryhub.transfer.foreign_sqlite import SqliteFormat, is_sqlite
-from memoryhub.transfer.jsonl import MAX_LINE_BYTES, InvalidLine, LineReader, RawLine, line_bytes
 from memoryhub.transfer.records import (
     DamagedFile,
     Format,

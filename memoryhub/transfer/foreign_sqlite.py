@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from pydantic import BeforeValidator
 from memoryhub.core.database_errors import FileConnection
 from memoryhub.core.rule_files import RuleSchema, load_rule_file
 from memoryhub.transfer.records import Format, Item, ReadOptions, UnreadableFile
-from memoryhub.transfer.values import FieldReader, ReadNotes
+from memoryhub.transfer.values import ROW_NUMBER, FieldReader, ReadNotes
 
 _MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
@@ -36,8 +37,8 @@ _CHUNK_ROWS = 500  # parameters of a statement, rows in memory
 _CHUNK_BYTES = 32 * 1024 * 1024  # characters in memory
 
 RowValues = dict[str, Any]
+EntitiesByMemory = defaultdict[Any, list[dict[str, str]]]  # by the id in the file
 TableSigns = tuple[tuple[str, ...], ...]  # groups of "table" or "table.column" that identify a program
-ROW_NUMBER = "_row"  # key of the row number among the columns
 
 
 class UndecodableText(bytes):
@@ -135,6 +136,20 @@ class ForeignDatabase:
             for row in chunk:
                 yield row, others.get(row.get(key_column))
 
+    def linked_rows(
+        self, rows: Sequence[RowValues], links: str, ends: tuple[str, str], table: str, columns: Sequence[str]
+    ) -> Iterator[tuple[Any, RowValues]]:
+        """Yield the rows of ``table`` to which ``links`` connects the rows, each with the id of its row.
+
+        ``ends`` are the columns of ``links`` with the ids of both.
+        """
+        ids = [row["id"] for row in rows if row.get("id") is not None]
+        if self.has(table, *columns):
+            found = iter(self.matching_rows(links, ends[0], ids, ends))
+            for link, row in self.join(found, ends[1], table, "id", columns):
+                if row is not None:
+                    yield link[ends[0]], row
+
     def _stream(self, sql: str, values: Sequence[Any], names: Sequence[str]) -> Iterator[RowValues]:
         self.step_limit.begin()
         with closing(self._execute(sql, values)) as cursor:
@@ -218,9 +233,24 @@ class SqliteFormat(Format):
     def fields(self, database: ForeignDatabase, table: str, notes: ReadNotes) -> Iterator[FieldReader]:
         return (row_fields(table, row, notes) for row in self.rows(database, table))
 
+    def prompts(
+        self, database: ForeignDatabase, notes: ReadNotes, sessions: str, column: str
+    ) -> Iterator[Item]:
+        """Yield the prompts with the project of their session, which ``column`` names in both tables."""
+        rows = self.rows(database, "user_prompts")
+        for row, session in database.join(rows, column, sessions, column, ("project",)):
+            fields, about = row_fields("user_prompts", row, notes), FieldReader(session or {}, notes)
+            text, number = fields.text("prompt_text"), fields.text("prompt_number")
+            yield fields.prompt(text, fields.text(column), about.text("project"), number)
+
 
 def row_fields(table: str, row: RowValues, notes: ReadNotes) -> FieldReader:
     return FieldReader(row, notes, f"{table} row {row[ROW_NUMBER]}")
+
+
+def make_entity(name: Any, kind: Any) -> dict[str, str]:
+    """Return the entity of a memory from its values in the file."""
+    return {"entity": str(name), "entity_type": str(kind or "concept")[:50]}
 
 
 def chunked(rows: Iterable[RowValues]) -> Iterator[list[RowValues]]:

@@ -27,10 +27,10 @@ from memoryhub.memories.delete import move_to_trash
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.memories.undo import Inverse, Undo, inverse_of, record_action
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Revision
-from memoryhub.transfer import uploads
+from memoryhub.transfer import import_files
 from memoryhub.transfer.formats import FORMATS, detect_format
+from memoryhub.transfer.import_files import IdMap, ImportReader, open_import
 from memoryhub.transfer.loader import Batch, LoadOptions
-from memoryhub.transfer.reader import IdMap, ImportReader, open_import
 from memoryhub.transfer.records import (
     MAPPING_TARGETS,
     DamagedFile,
@@ -96,6 +96,10 @@ _FIRST_BATCH, _MAX_BATCH, _MIN_BATCH = 50, 1000, 20  # items of a step
 _BATCH_SECONDS, _PAUSE_SECONDS = 3.0, 0.3
 
 
+def _new_pace() -> Pace:
+    return Pace(_FIRST_BATCH, _MAX_BATCH, _MIN_BATCH, stretch=_BATCH_SECONDS, rest=_PAUSE_SECONDS)
+
+
 def _check_target(name: str) -> str:
     if name not in MAPPING_TARGETS:
         raise ValueError(f"must be one of: {', '.join(MAPPING_TARGETS)}")
@@ -136,7 +140,7 @@ class ImportOperation(Operation[ImportParams]):
     def steps(
         self, params: ImportParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
-        id_map, node = uploads.id_map_path(params.upload), node_name()
+        id_map, node = import_files.id_map_path(params.upload), node_name()
         if not position or position.get("node", node) != node or not id_map.exists():
             # Another node or container began it and has its id map. Importing an item again changes nothing.
             position = None
@@ -160,12 +164,12 @@ class ImportOperation(Operation[ImportParams]):
 
     def clean_up(self, params: ImportParams) -> None:
         if not params.dry_run:
-            uploads.delete_upload(params.upload)
+            import_files.delete_upload(params.upload)
 
     def resume_refusal(self, params: Mapping[str, Any]) -> str:
         if params["format"] not in FORMATS:
             return _UNSUPPORTED
-        return "" if uploads.is_stored(params["upload"]) else _FILE_GONE
+        return "" if import_files.is_stored(params["upload"]) else _FILE_GONE
 
     def undo(
         self, run_uid: str, actor: Actor, now: datetime | None = None, *, refused: Refusals | None = None
@@ -173,8 +177,7 @@ class ImportOperation(Operation[ImportParams]):
         yield _restore_caps(run_uid, actor, refused)
         undo = Undo.of_action(run_uid, actor, self.inverse_records, now)
         undo.refused = undo.refused if refused is None else refused
-        pace = Pace(_FIRST_BATCH, _MAX_BATCH, _MIN_BATCH, stretch=_BATCH_SECONDS, rest=_PAUSE_SECONDS)
-        yield from undo.steps(pace.batches)
+        yield from undo.steps(_new_pace().batches)
 
 
 IMPORT_OPERATION = ImportOperation()
@@ -191,18 +194,18 @@ def start_import(
     dry_run: bool = False,
     restores: bool = False,
 ) -> MaintenanceRun:
-    """Save a file and queue its import. Raise :class:`uploads.UploadTooLarge` or StoreError.
+    """Save a file and queue its import. Raise :class:`import_files.UploadTooLarge` or StoreError.
 
     An empty ``format`` is detected from the content. ``restores`` states that the actor may restore the
     store; the caller checks that.
     """
     if format and format not in FORMATS:
         raise StoreError(f"must be one of: {', '.join(FORMATS)}", "format")
-    key = uploads.save_upload(chunks)
+    key = import_files.save_upload(chunks)
     try:
-        if not uploads.upload_path(key).stat().st_size:
+        if not import_files.upload_path(key).stat().st_size:
             raise StoreError("is empty; send a file with memories", "file")
-        chosen = FORMATS[format] if format else detect_format(uploads.upload_path(key))
+        chosen = FORMATS[format] if format else detect_format(import_files.upload_path(key))
         params = {
             "upload": key,
             "format": chosen.name,
@@ -214,7 +217,7 @@ def start_import(
         }
         return runs.enqueue(IMPORT_OPERATION, params, actor, dry_run=dry_run, may_wait=True)
     except BaseException:
-        uploads.delete_upload(key)
+        import_files.delete_upload(key)
         raise
 
 
@@ -226,9 +229,9 @@ def import_after_dry_run(
     ``choices``: ``ttl_days``, ``mapping``, ``infer_types`` and ``caps`` of :class:`ImportParams`.
     """
     params = {**run.params, "dry_run": False, "restores": restores, **choices}
-    if uploads.find_upload(params["upload"]) is None:
+    if import_files.find_upload(params["upload"]) is None:
         raise Conflict("the file of this dry run no longer exists; upload it again", "upload")
-    uploads.id_map_path(params["upload"]).unlink(missing_ok=True)  # ids of the dry run
+    import_files.id_map_path(params["upload"]).unlink(missing_ok=True)  # ids of the dry run
     return runs.enqueue(IMPORT_OPERATION, params, actor, may_wait=True)
 
 
@@ -238,7 +241,7 @@ def _open_upload(params: ImportParams, actor: Actor) -> Iterator[ImportReader]:
 
     A damaged file is deleted, because no run can do anything with it.
     """
-    path = uploads.find_upload(params.upload)
+    path = import_files.find_upload(params.upload)
     if path is None:
         raise StoreError(_FILE_GONE, "upload")
     format = FORMATS.get(params.format)
@@ -251,7 +254,7 @@ def _open_upload(params: ImportParams, actor: Actor) -> Iterator[ImportReader]:
     except UnreadableFile as error:
         message = str(error).replace(str(path), params.name or "the file").replace(path.name, params.name)
         if isinstance(error, DamagedFile):
-            uploads.delete_upload(params.upload)
+            import_files.delete_upload(params.upload)
         raise StoreError(message, "file") from None
 
 
@@ -275,8 +278,7 @@ def _restore_caps(run_uid: str, actor: Actor, refused: Refusals | None) -> int:
 
 
 def _import_steps(reader: ImportReader, options: LoadOptions, ids: IdMap) -> Iterator[Step]:
-    pace = Pace(_FIRST_BATCH, _MAX_BATCH, _MIN_BATCH, stretch=_BATCH_SECONDS, rest=_PAUSE_SECONDS)
-    items, done = iter(reader), reader.done
+    pace, items, done = _new_pace(), iter(reader), reader.done
     reported: set[str] = set()  # projects
     while batch := list(islice(items, pace.size)):
         mark, progress = {**reader.mark(), "node": node_name()}, reader.done - done

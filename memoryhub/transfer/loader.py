@@ -17,15 +17,16 @@ from memoryhub import memories as store
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
-from memoryhub.extraction import queue, rules
+from memoryhub.extraction import rules
 from memoryhub.extraction.comparison import Destination
 from memoryhub.extraction.conversation import parse_turns
-from memoryhub.extraction.services import extract_by_model
+from memoryhub.extraction.services import extract_by_model, resolve_destination
 from memoryhub.facts import services
 from memoryhub.memories import TooCostlyToCheck
 from memoryhub.memories.create import CHUNK_CHARACTERS, CHUNK_SIZE
 from memoryhub.memories.errors import NotFound, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
+from memoryhub.memories.rows import PreparedVectors, embedding_text
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.memories.secret_check import (
     HISTORY_TEXT_FIELDS,
@@ -34,11 +35,10 @@ from memoryhub.memories.secret_check import (
     join_texts,
     refusal_change,
 )
-from memoryhub.memories.vectors import PreparedVectors, embedding_text
 from memoryhub.models import Fact, Memory, Session
 from memoryhub.security.secrets import CheckTooCostly
 from memoryhub.transfer import restore
-from memoryhub.transfer.reader import IdMap, ImportMark, ImportReader
+from memoryhub.transfer.import_files import IdMap, ImportMark, ImportReader
 from memoryhub.transfer.records import (
     NO_HISTORY,
     Conversation,
@@ -388,7 +388,7 @@ def extract_memories(conversation: Conversation, actor: Actor, *, dry_run: bool)
 
     A conversation that has not grown since the last import is ``unchanged``. Raise StoreError.
     """
-    destination = queue.resolve_destination(
+    destination = resolve_destination(
         Destination(
             conversation.project,
             conversation.session_id,

@@ -10,7 +10,7 @@ from typing import Any
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal as journals
-from memoryhub.capture import identities, projects
+from memoryhub.capture import projects
 from memoryhub.checks import CheckDraft, import_check
 from memoryhub.core.database import batched
 from memoryhub.facts import services
@@ -19,8 +19,8 @@ from memoryhub.memories.errors import Forbidden, NotFound, SecretDetected, Store
 from memoryhub.memories.rows import CHUNK_SIZE, fetch_by_uid, resolve_project
 from memoryhub.memories.secret_check import find_refusal, find_secrets_in_field, refusal_change
 from memoryhub.models import Event, JournalEntry, Memory, Project, Session
-from memoryhub.transfer import jsonl
-from memoryhub.transfer.reader import IdMap
+from memoryhub.transfer.export import serialize_journal_row
+from memoryhub.transfer.import_files import IdMap
 from memoryhub.transfer.schema import (
     EVENT_COLUMNS,
     SESSION_COLUMNS,
@@ -166,7 +166,7 @@ def _restore_project(line: ProjectLine, actor: Actor, known: dict[str, str]) -> 
 
 
 def _restore_identity(line: IdentityLine, actor: Actor, known: dict[str, str]) -> bool:
-    return identities.import_identity(line.project, line.key, line.owner, line.created_at, actor)
+    return projects.import_identity(line.project, line.key, line.owner, line.created_at, actor)
 
 
 def _restore_count(line: CountLine, actor: Actor, known: dict[str, str]) -> bool:
@@ -309,7 +309,7 @@ def _existing_journal_rows(shapes: Sequence[JournalLine], known: dict[str, str])
     for chunk in batched(subjects, CHUNK_SIZE):
         rows = JournalEntry.objects.filter(object_id__in=chunk, at__range=span)
         for row in rows.iterator(chunk_size=CHUNK_SIZE):
-            found |= {jsonl.journal(row, numbered=numbered)["hash"] for numbered in (True, False)}
+            found |= {serialize_journal_row(row, numbered=numbered)["hash"] for numbered in (True, False)}
     return found
 
 

@@ -40,10 +40,15 @@ class _Line(BaseModel):
 
 
 class Header(_Line):
-    """The first line of a whole store."""
+    """The first line of an export with history, and with ``lines`` the last one: the number of lines between.
+
+    ``has_end``: such a last line follows. Exports of older releases have none.
+    """
 
     kind: Literal["memoryhub"]
     version: int
+    has_end: bool = False
+    lines: Count | None = None
 
 
 class MemoryLine(MemoryDraft):

@@ -1,11 +1,13 @@
-"""Convert values of other programs: timestamps in any common format, lists in JSON, numbers out of range.
+"""Read the values of other programs, and make records and history of them.
 
-Values are converted where possible, and the import report lists the changes.
+The values may be numbers as texts, timestamps in any common format, lists in JSON, or numbers out of range.
+They are converted where possible, and the import report lists the changes.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 import re
@@ -18,20 +20,33 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BeforeValidator, RootModel
+from django.conf import settings
+from pydantic import BaseModel, BeforeValidator, RootModel, ValidationError
 
+from memoryhub.capture.events import parse_prompt
+from memoryhub.core.text import collapse_whitespace
 from memoryhub.core.vocabulary import TYPES, MemoryType
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.security.secrets import may_contain_secrets
 from memoryhub.transfer.records import (
     NO_HISTORY,
+    HistoryItem,
     InvalidItem,
     Item,
     Problem,
     Record,
     UnmappedField,
     make_record,
+    validation_problems,
+)
+from memoryhub.transfer.schema import (
+    EventLine,
+    EvidenceLine,
+    JournalLine,
+    ReplacementLine,
+    RevisionLine,
+    SessionLine,
 )
 
 _MAX_NOTES = 100
@@ -43,6 +58,7 @@ _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 _ONE_MINUTE_DAYS = 1 / 1440
 _MAX_DAYS = 36_500.0
 MAX_COUNT = 2_000_000_000
+ROW_NUMBER = "_row"  # key of the row number among the columns of a table
 
 
 @lru_cache(maxsize=1000)
@@ -312,6 +328,78 @@ class FieldReader:
         others = made.problems if isinstance(made, InvalidItem) else []
         return InvalidItem(place, [*self.problems, *(one for one in others if one.field not in named)])
 
+    def session(self, session_id: str, *, agent: str, cwd: str = "") -> Item:
+        """Return a session, from the columns of claude-mem and its derivatives, Engram or agentmemory."""
+        started = self.past_moment("started_at_epoch", "started_at", "startedAt")
+        ended = self.past_moment("completed_at_epoch", "completed_at", "ended_at", "endedAt")
+        values = {
+            "kind": "session",
+            "session_id": session_id,
+            "project": self.text("project"),
+            "agent": agent,
+            "cwd": cwd,
+            "started_at": started,
+            "last_at": max(started, ended) if started and ended else started,
+            "ended_at": ended,
+            "end_reason": self.text("status") if ended else "",
+        }
+        return self._history(SessionLine, values)
+
+    def prompt(self, text: str, session_id: str, project: str, number: str = "") -> Item:
+        """Return a prompt as an event with the beginning of its text, as the hub stores prompts itself."""
+        preview, keywords = parse_prompt(text, settings.MEMORYHUB.event_preview_chars)
+        values = {
+            "kind": "event",
+            "session_id": session_id,
+            "project": project,
+            "at": self.past_moment("created_at_epoch", "created_at"),
+            "event": "prompt:submit",
+            "segment": 1,
+            "preview": preview,
+            "keywords": list(keywords),
+            "mark": _digest("user_prompts", session_id, number, text)[:16],
+        }
+        return self._history(EventLine, values)
+
+    def journal_row(
+        self,
+        *,
+        actor: str,
+        memory_id: str,
+        project: str,
+        sensitivity: str,
+        detail: Mapping[str, Any] | None = None,
+    ) -> Item:
+        """Return a row of another journal. Its hash is computed from its content, to recognise it later."""
+        number, operation = self.get(ROW_NUMBER), collapse_whitespace(self.text("operation", "unknown"))
+        at = self.past_moment("timestamp")
+        values = {
+            "kind": "journal",
+            "seq": number,
+            "hash": _digest(actor, number, memory_id, operation, self.text("timestamp")),
+            "at": at,
+            "actor": collapse_whitespace(actor)[:_MAX_ACTOR_CHARS],
+            "operation": operation[:_MAX_OPERATION_CHARS],
+            "object_type": "memory",
+            "object_id": memory_id,
+            "project": project,
+            "sensitivity": sensitivity,
+            "detail": dict(detail or {}),
+        }
+        return self._history(JournalLine, values)
+
+    def _history(self, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:
+        if self.problems:
+            return InvalidItem(self.place, self.problems)
+        return _validate_item(self.place, shape, values)
+
+    def summary_text(self) -> str:
+        """Return the request, followed by a paragraph for each non-empty part."""
+        request = self.text("request")
+        parts = [(label, self.text(name)) for name, label in _SUMMARY_PARTS.items()]
+        paragraphs = [f"{label}: {text}" for label, text in parts if text]
+        return "\n\n".join([f"Request: {request}", *paragraphs] if request else paragraphs)
+
 
 _HISTORY_FIELDS = {one.name for one in dataclasses.fields(ImportedHistory)} - {"created_at"}
 
@@ -373,3 +461,77 @@ def _parse_timestamp(value: Any) -> datetime:
     if found < _EARLIEST:
         raise ValueError("too long ago")
     return found
+
+
+_SHORT_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_MAX_OPERATION_CHARS, _MAX_ACTOR_CHARS = 40, 200
+
+
+def short_id(source_id: str) -> str:
+    """Return a valid id: the given one, or its hash if it is long or contains other characters."""
+    return source_id if _SHORT_ID.fullmatch(source_id) else _digest(source_id)[:32] if source_id else ""
+
+
+def foreign_id(program: str, source_id: str) -> str:
+    """Return the id of a memory that another program knows by ``source_id``: the same in every import."""
+    return _digest(program, source_id)[:32] if source_id else ""
+
+
+def make_revision(
+    place: str,
+    memory_id: str,
+    number: int,
+    at: datetime | None,
+    actor: str,
+    level: str,
+    before: dict[str, Any],
+) -> Item:
+    """Make a revision from the values that a change replaced."""
+    values = {
+        "kind": "revision",
+        "memory_id": memory_id,
+        "number": number,
+        "at": at,
+        "actor": collapse_whitespace(actor)[:_MAX_ACTOR_CHARS],
+        "reason": "update",
+        "sensitivity": level,
+        "before": before,
+    }
+    return _validate_item(place, RevisionLine, values)
+
+
+def make_evidence(place: str, memory_id: str, session: str, at: datetime | None) -> Item:
+    """Make the evidence that a session stored a memory."""
+    values = {"kind": "evidence", "memory_id": memory_id, "session_id": session, "at": at}
+    return _validate_item(place, EvidenceLine, values)
+
+
+def make_replacement(place: str, memory_id: str, by: str) -> Item:
+    """Make the replacement of a memory by another one of the file. Yield it after both."""
+    return _validate_item(place, ReplacementLine, {"kind": "replacement", "memory_id": memory_id, "by": by})
+
+
+def _validate_item(place: str, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:
+    try:
+        return HistoryItem(place, shape.model_validate(dict(values)))
+    except ValidationError as error:
+        return InvalidItem(place, validation_problems(error))
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps([str(part) for part in parts]).encode()).hexdigest()
+
+
+_SUMMARY_PARTS = {
+    "investigated": "Investigated",
+    "learned": "Learned",
+    "completed": "Completed",
+    "next_steps": "Next steps",
+    "notes": "Notes",
+}
+
+
+def append_statements(text: str, statements: list[str]) -> str:
+    """Append statements to a text, one per line."""
+    listed = "\n".join(f"- {statement}" for statement in statements if statement not in text)
+    return "\n\n".join(part for part in (text, listed) if part)

@@ -14,24 +14,23 @@ from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, may_manage_people, request_actor, request_clearance
-from memoryhub.audit import journal, verification
+from memoryhub.audit import journal
 from memoryhub.capture.segments import BOUNDARY_FACTS
 from memoryhub.core.database import write_transaction
-from memoryhub.digests.services import failed_digests
+from memoryhub.digests import failed_digests
 from memoryhub.facts.queries import query_facts
 from memoryhub.injection.queries import decided_injections
 from memoryhub.memories.delete import Caps
 from memoryhub.models import JournalEntry
+from memoryhub.models.querysets import live_memories
 from memoryhub.stats import counts
-from memoryhub.web.base import caching, charts
-from memoryhub.web.base.caching import cached_until_change
+from memoryhub.web.base import charts, requests
 from memoryhub.web.base.charts import breakdown
 from memoryhub.web.base.forms import parse_whole_number
 from memoryhub.web.base.navigation import badge_text, can_view_runs, may_review
-from memoryhub.web.base.requests import narrow_to_project, signed_in_user
+from memoryhub.web.base.requests import cached_until_change, narrow_to_project, signed_in_user
 from memoryhub.web.checks import failed_checks
 from memoryhub.web.maintenance import find_faded, find_failed, recent_runs
-from memoryhub.web.memories.queries import live_memories
 
 RECENT_COUNT = 8
 MAX_DIGITS = 18  # of the number of a journal entry
@@ -39,7 +38,7 @@ VERIFICATION_TIMEOUT = 300  # seconds for which the verification of an unchanged
 
 
 @require_safe
-@caching.answers_polls
+@requests.answers_polls
 def home_page(request: HttpRequest) -> HttpResponse:
     clearance = narrow_to_project(request_clearance(request), request.GET.get("project", ""))
     numbers, days, caps = _statistics(request, clearance)
@@ -61,7 +60,7 @@ def home_page(request: HttpRequest) -> HttpResponse:
             "projects": breakdown(numbers["by_project"], "project", "Projects"),
             **attention,
         }
-    caching.set_etag(
+    requests.set_etag(
         request, numbers, [(memory.uid, memory.updated_at) for memory in recent], loss, attention
     )
     return render(request, "home.html", context)
@@ -134,8 +133,8 @@ def journal_health(request: HttpRequest) -> HttpResponse:
     Its length counts all rows, so it is hidden from viewers who cannot see every row.
     """
     last = JournalEntry.objects.order_by("-seq").values_list("seq", "hash").first()
-    found, verified_at = caching.cached_while(
-        last, "journal-health", "", lambda: (verification.verify(), timezone.now()), VERIFICATION_TIMEOUT
+    found, verified_at = requests.cached_while(
+        last, "journal-health", "", lambda: (journal.verify(), timezone.now()), VERIFICATION_TIMEOUT
     )
     context = {
         "verification": found,

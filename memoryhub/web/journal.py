@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import is_redacted
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
-from memoryhub.audit import verification
+from memoryhub.audit.journal import verify
 from memoryhub.capture.segments import BOUNDARY_PREDICATE
 from memoryhub.core.text import format_count, readable
 from memoryhub.maintenance import results
@@ -26,7 +26,7 @@ from memoryhub.web.base.labels import OPERATION_LABELS
 from memoryhub.web.base.navigation import can_view_runs
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page
 from memoryhub.web.memories.bulk_actions import is_allowed
-from memoryhub.web.memories.queries import visible_titles
+from memoryhub.web.memories.filters import visible_titles
 
 PAGE_SIZE = 40
 
@@ -87,7 +87,7 @@ def _own_action(request: HttpRequest, row: JournalEntry) -> dict[str, Any] | Non
 def journal_verify(request: HtmxHttpRequest) -> HttpResponse:
     """Verify the hash chain, which reads every row."""
     started = time.perf_counter()
-    result = verification.verify()
+    result = verify()
     seconds = time.perf_counter() - started
     is_whole = full_clearance(request).is_whole
     loss = result.loss if is_whole else None

@@ -23,12 +23,12 @@ from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import is_confined, may_manage_people, request_actor, request_clearance
 from memoryhub.audit import clock
 from memoryhub.core.text import format_count
-from memoryhub.extraction import queue as extraction_queue
 from memoryhub.extraction import services
+from memoryhub.extraction import services as extraction_queue
 from memoryhub.http.problems import refusal_status
 from memoryhub.llm import LlmSettings, find_problems, sends_in_clear
 from memoryhub.maintenance import results, runs
-from memoryhub.maintenance import scheduler as daily
+from memoryhub.maintenance import runs as daily
 from memoryhub.maintenance.operations import OPERATIONS, find_operation
 from memoryhub.maintenance.operations.base import Operation
 from memoryhub.maintenance.worker import Worker

@@ -18,13 +18,13 @@ from memoryhub.accounts.clearance import request_clearance
 from memoryhub.accounts.permissions import ADD_MEMORY
 from memoryhub.capture.segments import BOUNDARY_PREDICATE as BOUNDARY
 from memoryhub.core.text import collapse_whitespace, fold, format_count
-from memoryhub.models import Fact, Memory, Session
-from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.models import Fact, Session
+from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.stats.counts import count_values
 from memoryhub.web.base.labels import make_title, session_url, title_columns
 from memoryhub.web.base.navigation import SECTIONS, Page
 from memoryhub.web.base.requests import page_url
-from memoryhub.web.facts.filters import thing_url
+from memoryhub.web.facts.views import thing_url
 from memoryhub.web.saved_searches import list_saved_searches, to_list_address
 
 
@@ -89,7 +89,7 @@ _MORE_PAGES = (
 
 def find_groups(user: Any, clearance: Clearance, typed: str) -> list[PaletteGroup]:
     """Return the matching entries without empty groups; without a query, pages and the largest projects."""
-    live = Memory.objects.visible_to(clearance).live()
+    live = live_memories(clearance)
     found = [
         PaletteGroup("Saved searches", _saved_searches(user, typed)),
         PaletteGroup("Pages", _pages(user, typed)),

@@ -33,7 +33,7 @@ from memoryhub.web.base.forms import (
 )
 from memoryhub.web.base.requests import SCOPED_PAGES, HtmxHttpRequest, show_success, signed_in_user
 from memoryhub.web.duplicates.presenters import DuplicatesFilter
-from memoryhub.web.facts.filters import ContradictionFilter, FactFilter, GraphFilter
+from memoryhub.web.facts.views import ContradictionFilter, FactFilter, GraphFilter
 from memoryhub.web.memories.filters import MemoryListFilter
 
 # The lists that can be saved, by URL name, in the order of the navigation: title and form of the filters.

@@ -16,24 +16,22 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.actor_names import actor_label
 from memoryhub.accounts.clearance import full_clearance, request_clearance
+from memoryhub.accounts.tokens import actor_label
 from memoryhub.capture.segments import BOUNDARY_FACTS
 from memoryhub.core.dates import start_of_day
 from memoryhub.facts.queries import query_facts
 from memoryhub.memories.secret_check import SECRET_BLOCKED
 from memoryhub.models import Memory
 from memoryhub.stats import usage
-from memoryhub.stats.calendar import DailyCounts
 from memoryhub.stats.counts import database_sizes, facets_and_days
-from memoryhub.stats.usage import MemoryUsage
+from memoryhub.stats.usage import DailyCounts, MemoryUsage
 from memoryhub.web.base import charts
-from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.charts import MAX_ROWS, BarChart, DayChart, bar_chart, breakdown
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField
 from memoryhub.web.base.labels import SKIP_REASON_LABELS
 from memoryhub.web.base.navigation import count_contradictions
-from memoryhub.web.base.requests import narrow_to_project, page_url
+from memoryhub.web.base.requests import cached_until_change, narrow_to_project, page_url
 from memoryhub.web.duplicates.presenters import Comparison
 
 PERIODS = (7, 30, 90, 365)  # days

@@ -27,7 +27,7 @@ from memoryhub.memories.delete import load_caps
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import MaintenanceRun
-from memoryhub.transfer import jobs, reports, uploads
+from memoryhub.transfer import import_files, jobs, reports
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, MAX_RESPONSE_SECONDS, OWN_FORMAT, WRITERS, write_export
 from memoryhub.transfer.records import MAPPING_TARGETS
@@ -169,9 +169,9 @@ def import_start(request: HttpRequest) -> HttpResponse:
     The CSRF token is checked after the size (in ``_start_import``), because reading the token writes the
     whole body to disk.
     """
-    if declared_length(request) > uploads.max_upload_bytes() + 1024 * 1024:
+    if declared_length(request) > import_files.max_upload_bytes() + 1024 * 1024:
         form = ImportForm({}, {})
-        form.add_error("file", to_sentence(str(uploads.upload_too_large())))
+        form.add_error("file", to_sentence(str(import_files.upload_too_large())))
         return _render_page(request, form, status=413)
     return _start_import(request)
 
@@ -195,7 +195,7 @@ def _start_import(request: HttpRequest) -> HttpResponse:
             dry_run=mode == "dry_run",
             restores=_may_restore_history(request),
         )
-    except uploads.UploadTooLarge as error:
+    except import_files.UploadTooLarge as error:
         form.add_error("file", to_sentence(str(error)))
         return _render_page(request, form, status=413)
     except StoreError as refusal:

@@ -15,23 +15,21 @@ from memoryhub.web import (
     journal,
     maintenance,
     palette,
-    project_page,
     projects,
+    review,
     runs,
     transfer,
 )
 from memoryhub.web import home as home_views
 from memoryhub.web import saved_searches as saved_searches_views
 from memoryhub.web import stats as stats_views
-from memoryhub.web.accounts import digests, people, profile, second_factors, sign_in
-from memoryhub.web.accounts.authorize import authorize
+from memoryhub.web.accounts import people, profile, sign_in
+from memoryhub.web.accounts.sign_in import authorize
 from memoryhub.web.base import views as base_views
-from memoryhub.web.connect import views as connect_views
 from memoryhub.web.duplicates import views as duplicates_views
-from memoryhub.web.facts import contradictions, graph_views
+from memoryhub.web.facts import graph_views
 from memoryhub.web.facts import views as facts_views
-from memoryhub.web.memories import bulk_actions, detail, edit, trash, versions, views
-from memoryhub.web.review import views as review_views
+from memoryhub.web.memories import bulk_actions, edit, versions, views
 from memoryhub.web.sessions import timeline
 from memoryhub.web.sessions import views as sessions_views
 
@@ -61,13 +59,13 @@ urlpatterns: list[URLPattern] = [
     path("glance/", stats_views.stats_page, name="glance"),
     path("glance/duplicates/", stats_views.stats_duplicates, name="glance-duplicates"),
     path("login/", login_not_required(sign_in.Login.as_view()), name="login"),
-    path("login/step/", second_factors.SecondStep.as_view(), name="mfa_authenticate"),
-    path("login/passkey/", second_factors.PasskeySignIn.as_view(), name="mfa_login_webauthn"),
-    path("login/confirm/", second_factors.ConfirmWithPassword.as_view(), name="account_reauthenticate"),
-    path("login/confirm/code/", second_factors.ConfirmWithCode.as_view(), name="mfa_reauthenticate"),
+    path("login/step/", sign_in.SecondStep.as_view(), name="mfa_authenticate"),
+    path("login/passkey/", sign_in.PasskeySignIn.as_view(), name="mfa_login_webauthn"),
+    path("login/confirm/", sign_in.ConfirmWithPassword.as_view(), name="account_reauthenticate"),
+    path("login/confirm/code/", sign_in.ConfirmWithCode.as_view(), name="mfa_reauthenticate"),
     path(
         "login/confirm/passkey/",
-        second_factors.ConfirmWithPasskey.as_view(),
+        sign_in.ConfirmWithPasskey.as_view(),
         name="mfa_reauthenticate_webauthn",
     ),
     path("login/organisation/", sign_in.single_sign_on_start, name="single-sign-on"),
@@ -93,8 +91,8 @@ urlpatterns: list[URLPattern] = [
     path("preview/", injections.recall_test_page, name="preview"),
     path("memories/", views.memories_page, name="memories"),
     path("memories/new/", edit.memory_new, name="memory-new"),
-    path("memories/<slug:uid>/", detail.memory_page, name="memory"),
-    path("memories/<slug:uid>/history/", detail.memory_history, name="memory-history"),
+    path("memories/<slug:uid>/", views.memory_page, name="memory"),
+    path("memories/<slug:uid>/history/", views.memory_history, name="memory-history"),
     *[
         path(f"memories/<slug:uid>/fields/{name}/", edit.memory_field, {"name": name}, f"memory-{name}")
         for name in edit.FIELDS
@@ -102,7 +100,7 @@ urlpatterns: list[URLPattern] = [
     path("memories/<slug:uid>/compare/", versions.memory_compare, name="memory-compare"),
     path("memories/<slug:uid>/versions/restore/", versions.version_restore, name="version-restore"),
     path("memories/<slug:uid>/versions/undo/", versions.version_undo, name="version-undo"),
-    path("memories/<slug:uid>/as/<slug:form>/", detail.memory_as, name="memory-as"),
+    path("memories/<slug:uid>/as/<slug:form>/", views.memory_as, name="memory-as"),
     path("memories/<slug:uid>/row/", edit.memory_row, name="memory-row"),
     path("memories/<slug:uid>/edit/", edit.memory_edit, name="memory-edit"),
     path("memories/<slug:uid>/trash/", edit.memory_trash, name="memory-trash"),
@@ -115,14 +113,14 @@ urlpatterns: list[URLPattern] = [
     path("duplicates/cluster/", duplicates_views.duplicates_cluster, name="duplicates-cluster"),
     path("duplicates/decide/", duplicates_views.duplicates_decide, name="duplicates-decide"),
     path("duplicates/undo/", duplicates_views.duplicates_undo, name="duplicates-undo"),
-    path("review/", review_views.review_page, name="review"),
-    path("review/counts/", review_views.review_tabs, name="review-counts"),
-    path("review/alike/", review_views.review_duplicates, name="review-alike"),
-    path("review/act/", review_views.review_action, name="review-act"),
-    path("review/undo/", review_views.review_undo, name="review-undo"),
-    path("review/looked/", review_views.review_mark_seen, name="review-looked"),
-    path("review/cards/<slug:uid>/", review_views.review_card, name="review-card"),
-    path("review/cards/<slug:uid>/merge/", review_views.review_merge, name="review-merge"),
+    path("review/", review.review_page, name="review"),
+    path("review/counts/", review.review_tabs, name="review-counts"),
+    path("review/alike/", review.review_duplicates, name="review-alike"),
+    path("review/act/", review.review_action, name="review-act"),
+    path("review/undo/", review.review_undo, name="review-undo"),
+    path("review/looked/", review.review_mark_seen, name="review-looked"),
+    path("review/cards/<slug:uid>/", review.review_card, name="review-card"),
+    path("review/cards/<slug:uid>/merge/", review.review_merge, name="review-merge"),
     path("projects/choose/", base_views.project_choose, name="project-choose"),
     path("projects/menu/", base_views.project_menu, name="project-menu"),
     path("projects/names/", base_views.project_names, name="project-names"),
@@ -138,20 +136,20 @@ urlpatterns: list[URLPattern] = [
     path("project-settings/<session_id:name>/", projects.project_settings, name="project-settings"),
     path(
         "project-page/<session_id:name>/preview/",
-        project_page.project_page_preview,
+        projects.project_page_preview,
         name="project-page-preview",
     ),
     path(
         "project-page/<session_id:name>/correct/",
-        project_page.project_page_correct,
+        projects.project_page_correct,
         name="project-page-correct",
     ),
     path(
         "project-page/<session_id:name>/settings/",
-        project_page.project_page_settings,
+        projects.project_page_settings,
         name="project-page-settings",
     ),
-    path("project-page/<session_id:name>/", project_page.project_page, name="project-page"),
+    path("project-page/<session_id:name>/", projects.project_page, name="project-page"),
     path("project-changes/<slug:change>/undo/", projects.project_undo, name="project-undo"),
     path("reports/sessions/<session_id:session_id>/", timeline.session_report, name="session-report"),
     path("injections/", injections.injection_list, name="injections"),
@@ -160,17 +158,17 @@ urlpatterns: list[URLPattern] = [
     path("timeline/entries/", timeline.timeline_entries, name="timeline-entries"),
     path("agents/", agents.agent_list, name="agents"),
     path("agents/<session_id:name>/", agents.agent, name="agent"),
-    path("connect/", connect_views.connect, name="connect"),
-    path("connect/arrived/", connect_views.first_event, name="connect-arrived"),
-    path("connect/<slug:client>/", connect_views.connect_access, name="connect-access"),
-    path("connect/<slug:client>/snippet/", connect_views.connect_snippet, name="connect-snippet"),
+    path("connect/", agents.connect, name="connect"),
+    path("connect/arrived/", agents.first_event, name="connect-arrived"),
+    path("connect/<slug:client>/", agents.connect_access, name="connect-access"),
+    path("connect/<slug:client>/snippet/", agents.connect_snippet, name="connect-snippet"),
     path("facts/", facts_views.facts, name="facts"),
     path("facts/graph/", graph_views.facts_graph, name="facts-graph"),
     path("facts/things/", graph_views.suggest_things, name="fact-things"),
     path("things/", facts_views.thing, name="thing"),
-    path("facts/contradictions/", contradictions.contradiction_list, name="fact-conflicts"),
-    path("facts/contradictions/decide/", contradictions.decide_contradiction, name="fact-decide"),
-    path("facts/contradictions/undo/", contradictions.undo_decision, name="fact-undo"),
+    path("facts/contradictions/", facts_views.contradiction_list, name="fact-conflicts"),
+    path("facts/contradictions/decide/", facts_views.decide_contradiction, name="fact-decide"),
+    path("facts/contradictions/undo/", facts_views.undo_decision, name="fact-undo"),
     path("facts/end/", facts_views.facts_end, name="facts-end"),
     path("facts/end/<slug:uid>/undo/", facts_views.facts_end_undo, name="facts-end-undo"),
     path("facts/delete/", facts_views.facts_delete, name="facts-delete"),
@@ -188,7 +186,7 @@ urlpatterns: list[URLPattern] = [
     path("journal/", journal.journal, name="journal"),
     path("journal/verify/", journal.journal_verify, name="journal-verify"),
     path("journal/<int:seq>/", journal.journal_row, name="journal-row"),
-    path("trash/", trash.trash_page, name="trash"),
+    path("trash/", views.trash_page, name="trash"),
     path("maintenance/", maintenance.maintenance, name="maintenance"),
     path("maintenance/clock/", maintenance.clock_confirm, name="clock-confirm"),
     path("maintenance/start/", maintenance.run_start, name="run-start"),
@@ -208,18 +206,18 @@ urlpatterns: list[URLPattern] = [
     path("you/tokens/<slug:uid>/rotate/", profile.token_rotate, name="you-token-rotate"),
     path("you/tokens/<slug:uid>/revoke/", profile.token_revoke, name="you-token-revoke"),
     path("you/apps/<slug:uid>/remove/", profile.app_remove, name="you-app-remove"),
-    path("you/authenticator/", second_factors.SetUpApp.as_view(), name="mfa_activate_totp"),
-    path("you/authenticator/remove/", second_factors.TurnOffApp.as_view(), name="mfa_deactivate_totp"),
-    path("you/codes/", second_factors.RecoveryCodes.as_view(), name="mfa_view_recovery_codes"),
-    path("you/codes/new/", second_factors.NewRecoveryCodes.as_view(), name="mfa_generate_recovery_codes"),
-    path("you/passkeys/new/", second_factors.AddPasskey.as_view(), name="mfa_add_webauthn"),
-    path("you/passkeys/<int:pk>/remove/", second_factors.RemovePasskey.as_view(), name="mfa_remove_webauthn"),
+    path("you/authenticator/", sign_in.SetUpApp.as_view(), name="mfa_activate_totp"),
+    path("you/authenticator/remove/", sign_in.TurnOffApp.as_view(), name="mfa_deactivate_totp"),
+    path("you/codes/", sign_in.RecoveryCodes.as_view(), name="mfa_view_recovery_codes"),
+    path("you/codes/new/", sign_in.NewRecoveryCodes.as_view(), name="mfa_generate_recovery_codes"),
+    path("you/passkeys/new/", sign_in.AddPasskey.as_view(), name="mfa_add_webauthn"),
+    path("you/passkeys/<int:pk>/remove/", sign_in.RemovePasskey.as_view(), name="mfa_remove_webauthn"),
     path("you/sessions/end/", profile.sessions_end, name="you-sessions-end"),
-    path("you/digests/", digests.digest_list, name="digests"),
-    path("you/digests/<slug:uid>/", digests.digest_page, name="digest"),
-    path("you/digests/<slug:uid>/test/", digests.digest_test, name="digest-test"),
-    path("you/digests/<slug:uid>/secret/", digests.digest_secret, name="digest-secret"),
-    path("you/digests/<slug:uid>/delete/", digests.digest_delete, name="digest-delete"),
+    path("you/digests/", profile.digest_list, name="digests"),
+    path("you/digests/<slug:uid>/", profile.digest_page, name="digest"),
+    path("you/digests/<slug:uid>/test/", profile.digest_test, name="digest-test"),
+    path("you/digests/<slug:uid>/secret/", profile.digest_secret, name="digest-secret"),
+    path("you/digests/<slug:uid>/delete/", profile.digest_delete, name="digest-delete"),
     path("people/", people.people_list, name="people"),
     path("people/<str:name>/", people.person, name="person"),
     path("people/<str:name>/rights/", people.rights, name="person-rights"),

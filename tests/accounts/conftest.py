@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.datastructures import MultiValueDict
 
 from memoryhub.access.policy import LEVELS, system_actor
-from memoryhub.http import rate_limit
+from memoryhub.http import authentication
 from memoryhub.maintenance import results
 from memoryhub.models import (
     Event,
@@ -111,7 +111,7 @@ def _create_with_everything(remember: Callable[..., Memory], project: str, level
 @pytest.fixture(autouse=True)
 def full_buckets() -> None:
     """Tests share addresses."""
-    rate_limit.reset_limits()
+    authentication.reset_limits()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS
 from memoryhub.accounts.clearance import user_clearance
-from memoryhub.extraction import queue
+from memoryhub.extraction import services
 from memoryhub.models import (
     Extraction,
     Fact,
@@ -246,7 +246,7 @@ def test_unreadable_texts_are_visible_by_the_level_of_their_project(db, member):
                 project=project, sensitivity=level, error="no answer", actor="token:bot"
             )
     ada = member("view_private", farm="secret", barn="")
-    assert {(row.project, row.sensitivity) for row in queue.find_with_notes(user_clearance(ada))} == OPEN
+    assert {(row.project, row.sensitivity) for row in services.find_with_notes(user_clearance(ada))} == OPEN
 
 
 def test_unreadable_texts_are_counted_by_level_and_cost_is_not_revealed(db, member, configure):
@@ -257,7 +257,7 @@ def test_unreadable_texts_are_counted_by_level_and_cost_is_not_revealed(db, memb
     today = timezone.now().date()
     ModelUse.objects.create(day=today, model="m", calls=19, prompt_tokens=8765)
     ada = member("view_private", "view_maintenancerun", farm="secret", barn="")
-    assert queue.count_by_status(user_clearance(ada)) == {"failed": len(OPEN)}
+    assert services.count_by_status(user_clearance(ada)) == {"failed": len(OPEN)}
     page = signed_in_client(ada, *LEVELS).get("/maintenance/language-model/").content.decode()
     assert "8,765" not in page
     assert "Available" in page

@@ -11,7 +11,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.utils import timezone
 
-from memoryhub.accounts import invitations, people
+from memoryhub.accounts import people
 from memoryhub.accounts.permissions import user_role
 from memoryhub.models import JournalEntry, Membership
 from tests.clients import signed_in_client
@@ -99,17 +99,17 @@ def test_weak_password_is_refused_and_the_link_still_works(link, given):
 
 def test_link_expires_after_a_week(link, monkeypatch):
     now = datetime.now()
-    monkeypatch.setattr(invitations.token_generator, "_now", lambda: now + timedelta(days=6))
+    monkeypatch.setattr(people.token_generator, "_now", lambda: now + timedelta(days=6))
     assert Client().get(link).status_code == 200
-    monkeypatch.setattr(invitations.token_generator, "_now", lambda: now + timedelta(days=8))
+    monkeypatch.setattr(people.token_generator, "_now", lambda: now + timedelta(days=8))
     assert Client().get(link).status_code == 404
 
 
 def test_expired_link_is_not_listed_as_valid(link, browser, monkeypatch):
     assert "The link expires" in browser.get("/people/dora/").content.decode()
     week_later = timezone.now() + timedelta(days=8)
-    monkeypatch.setattr(invitations.timezone, "now", lambda: week_later)
-    assert invitations.link_expiries([dora()]) == {}
+    monkeypatch.setattr(people.timezone, "now", lambda: week_later)
+    assert people.link_expiries([dora()]) == {}
 
 
 def test_revoked_link_does_not_work(link, browser):

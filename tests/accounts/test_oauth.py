@@ -14,8 +14,9 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.utils import timezone
 
+from memoryhub import config
 from memoryhub.accounts import oauth, tokens
-from memoryhub.config import ConfigError, environment
+from memoryhub.config import ConfigError
 from memoryhub.models import AgentToken, JournalEntry, OAuthClient, OAuthCode, OAuthRefresh
 from tests.accounts.oauth_app import CALLBACK, HUB, RESOURCE, App, call, query_of, register
 
@@ -423,7 +424,7 @@ def test_lowered_rights_lower_a_grant_whose_access_token_expired(boss: Client) -
 
 def public_url(monkeypatch: pytest.MonkeyPatch, written: str) -> tuple[str, list[str]]:
     monkeypatch.setenv("MEMORYHUB_PUBLIC_URL", written)
-    operator = environment.load_operator()
+    operator = config.load_operator()
     return operator.public_url, operator.allowed_hosts
 
 

@@ -19,7 +19,7 @@ from django.db import connection
 from django.test import Client
 
 from memoryhub.accounts import sign_in
-from memoryhub.http import rate_limit
+from memoryhub.http import authentication
 from memoryhub.models import JournalEntry
 from tests.accounts.passkey import confirm_session, create_passkey
 from tests.cases import each
@@ -379,7 +379,7 @@ class TestPasskeySignIn:
 
     @pytest.mark.parametrize("path", [PATH, "/login/organisation/"])
     def test_sign_ins_that_store_a_session_are_limited_by_address(self, provider, monkeypatch, path):
-        monkeypatch.setattr(rate_limit, "SIGN_INS_PER_MINUTE", 3)
+        monkeypatch.setattr(authentication, "SIGN_INS_PER_MINUTE", 3)
         asks: Any = {"headers": {"Accept": "application/json"}}
         statuses = [Client(REMOTE_ADDR="10.0.0.1").get(path, **asks).status_code for _ in range(4)]
         assert statuses[0] in (200, 302)

@@ -13,8 +13,9 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.utils.html import escape
 
+from memoryhub import config
 from memoryhub.accounts import identities, sign_in
-from memoryhub.config import ConfigError, environment
+from memoryhub.config import ConfigError
 from memoryhub.models import JournalEntry
 from tests.accounts.conftest import seen
 from tests.accounts.passkey import confirm_session, create_passkey
@@ -417,7 +418,7 @@ class TestOnesOwnAccount:
 class TestConfiguration:
     def read(self, **environ: str) -> tuple[str, str, str]:
         with patch.dict(os.environ, {f"MEMORYHUB_OIDC_{k}": v for k, v in environ.items()}):
-            operator = environment.load_operator()
+            operator = config.load_operator()
         return operator.oidc_issuer, operator.oidc_client_id, operator.oidc_client_secret
 
     def test_is_off_without_an_issuer(self):

@@ -217,8 +217,8 @@ def eraser(staff):
     return staff(*CURATOR, "erase_memory")
 
 
-def test_erasing_asks_with_every_title_and_the_count(eraser, remember):
-    memories = [remember(f"memory number {n}") for n in range(120)]
+def test_erasing_asks_with_every_title_and_the_count(eraser, remember_all):
+    memories = remember_all(f"memory number {n}" for n in range(120))
     response = eraser.post(
         page(Memory), {"action": "erase", "select_across": "1", "_selected_action": [memories[0].pk]}
     )

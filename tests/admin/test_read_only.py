@@ -7,7 +7,7 @@ from django.db import connection
 
 from memoryhub import memories
 from memoryhub.accounts import tokens
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.models import Event, Injection, JournalEntry, Memory, Session
 from tests.admin.conftest import act, page
 from tests.cases import each
@@ -75,7 +75,7 @@ def test_looking_at_the_journal_leaves_it_sound(boss, remember, actor):
     memories.trash_memories([memory.uid], actor)
     boss.get(page(JournalEntry))
     boss.get(page(JournalEntry, "change", 1))
-    assert verification.verify() == verification.Verification(True, 2)
+    assert journal.verify() == journal.Verification(True, 2)
 
 
 def test_the_journal_links_to_its_objects(boss, remember, actor):

@@ -6,7 +6,7 @@ import pytest
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, Sensitivity
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.facts import services
 from memoryhub.memories import Conflict, NotFound
 from memoryhub.memories.schemas import FactDraft
@@ -27,7 +27,7 @@ def test_a_repair_is_journaled_with_what_the_level_was(four_levels):
     row = JournalEntry.objects.get(operation="repair_level")
     assert (row.actor, row.object_id, row.sensitivity) == ("user:cleo", four_levels["cosmic"].uid, "secret")
     assert row.detail["was"] == "cosmic"
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 def test_a_repair_does_not_make_a_memory_look_new(four_levels):

@@ -123,9 +123,8 @@ def test_the_trash_can_be_searched(curator, remember, actor):
     assert found(curator, q="zebra", state="trash") == ["gone"]
 
 
-def test_a_search_counts_what_it_found_over_its_pages(curator, remember):
-    for n in range(60):
-        remember(f"zebra number {n}")
+def test_a_search_counts_what_it_found_over_its_pages(curator, remember_all):
+    remember_all(f"zebra number {n}" for n in range(60))
     response = curator.get(page(Memory), {"q": "zebra"})
     assert response.context["cl"].result_count == 60
     assert len(response.context["cl"].result_list) == 50
@@ -263,9 +262,8 @@ def test_a_filter_is_safe_for_any_value(boss, remember, name, value):
     assert boss.get(page(Memory) + "?" + urlencode({name: value})).status_code == 200
 
 
-def test_a_missing_row_redirects_to_the_list(curator, remember):
-    for n in range(51):
-        remember(f"number {n}")
+def test_a_missing_row_redirects_to_the_list(curator, remember_all):
+    remember_all(f"number {n}" for n in range(51))
     assert curator.get(page(Memory), {"p": "3"}).url == page(Memory) + "?e=1"
 
 

@@ -9,8 +9,9 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 
+from memoryhub import backends
 from memoryhub.api import health
-from memoryhub.backends import schema, tables
+from memoryhub.backends import schema
 from memoryhub.backends.dialect import IS_POSTGRES
 from tests.api.conftest import Agent, is_problem
 from tests.cases import each
@@ -54,7 +55,7 @@ class TestUnsound:
                 cursor.execute("PRAGMA legacy_alter_table = OFF")
         assert f"table {table} is missing" in problem["errors"][0]["message"]
 
-    @each("table", tables.INDEXES)
+    @each("table", backends.INDEXES)
     def test_index_without_its_rows_is_named(self, remember, path, table):
         remember("zebra")
         with connection.cursor() as cursor:

@@ -8,7 +8,7 @@ import pytest
 from django.db import transaction
 
 from memoryhub.access.policy import Actor
-from memoryhub.audit import journal, verification
+from memoryhub.audit import journal
 from memoryhub.memories.stored_secrets import redact_findings, scan_store
 from memoryhub.models import JournalEntry, Memory
 from tests.api.conftest import is_problem, stored
@@ -146,7 +146,7 @@ def test_toolset_has_an_old_row_without_the_hash(old_row: Memory, agent: Any) ->
 
 def test_masked_row_leaves_the_chain_valid(old_row: Memory) -> None:
     assert JournalEntry.objects.filter(detail__candidate_hash=DIGEST).exists()
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 class TestHashOfATextThatIsGone:

@@ -8,7 +8,7 @@ import shlex
 import pytest
 from django.contrib.staticfiles import finders
 
-from memoryhub.api import reference
+from memoryhub.api import router
 from memoryhub.web.base import static_files
 from tests.api.conftest import Agent, is_problem
 
@@ -136,7 +136,7 @@ def test_page_of_an_operation_names_the_fields_of_its_body(admin_client):
 
 
 def test_request_of_an_operation_is_one_that_the_hub_accepts(bot, description):
-    operation = reference.Operation(description, "/api/v1/memories", "post")
+    operation = router.DocumentedOperation(description, "/api/v1/memories", "post")
     body = json.loads(shlex.split(operation.example("http://hub/").replace("\\\n", " "))[-1])
     assert bot.post("/memories", body).status_code == 201
 

@@ -96,8 +96,8 @@ def test_tool_without_a_secret_leaves_none(agent, giraffe, tool):
     assert reveals() == []
 
 
-def test_recall_journals_exactly_the_secrets_in_its_response(agent, remember):
-    secrets = [remember(f"giraffe {n}", sensitivity="secret") for n in range(30)]
+def test_recall_journals_exactly_the_secrets_in_its_response(agent, remember, remember_all):
+    secrets = remember_all((f"giraffe {n}" for n in range(30)), sensitivity="secret")
     remember("giraffe in the open")
     asked = {"query": "giraffe", "max_tokens": 700, "allow_private": True, "allow_secret": True}
     answer = agent("secret", "reader").post("/recall", asked).json()

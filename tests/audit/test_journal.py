@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.audit import journal, mirror, verification
+from memoryhub.audit import journal, mirror
 from memoryhub.backends import schema
 from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.facts import services
@@ -84,7 +84,7 @@ def tamper(sql: str, *params) -> None:
 def test_database_refuses_to_change_a_row(five_rows, sql):
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
         run_sql(sql)
-    assert verification.verify() == verification.Verification(True, 5, None)
+    assert journal.verify() == journal.Verification(True, 5, None)
 
 
 @pytest.mark.conformance("store-33")
@@ -109,31 +109,31 @@ def test_changed_byte_in_any_column_is_detected(five_rows, column, seq):
         place = len(text) // 2
         changed = text[:place] + chr((ord(text[place]) if text else 64) ^ 1) + text[place + 1 :]
     tamper(f"UPDATE {TABLE} SET {column} = %s WHERE seq = %s", changed, seq)
-    assert verification.verify() == verification.Verification(False, 5, seq)
+    assert journal.verify() == journal.Verification(False, 5, seq)
 
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize("column", [column for column in COLUMNS if column != "seq"])
 def test_invalid_utf8_is_detected(five_rows, column):
     tamper(f"UPDATE {TABLE} SET {column} = CAST(x'fffe' AS TEXT) WHERE seq = 2")
-    assert verification.verify() == verification.Verification(False, 5, 2)
+    assert journal.verify() == journal.Verification(False, 5, 2)
 
 
 def test_text_moved_between_columns_is_detected(five_rows):
     tamper(f"UPDATE {TABLE} SET project = project || sensitivity, sensitivity = '' WHERE seq = 2")
-    assert verification.verify().first_bad_seq == 2
+    assert journal.verify().first_bad_seq == 2
 
 
 @pytest.mark.parametrize("seq", [1, 2, 4])
 def test_deleted_row_is_detected(five_rows, seq):
     tamper(f"DELETE FROM {TABLE} WHERE seq = %s", seq)
-    assert verification.verify() == verification.Verification(False, 4, seq)
+    assert journal.verify() == journal.Verification(False, 4, seq)
 
 
 def test_inserted_row_is_detected(five_rows):
     columns = ", ".join(COLUMNS[1:])
     tamper(f"INSERT INTO {TABLE} (seq, {columns}) SELECT 6, {columns} FROM {TABLE} WHERE seq = 2")
-    assert verification.verify() == verification.Verification(False, 6, 6)
+    assert journal.verify() == journal.Verification(False, 6, 6)
 
 
 def test_row_inserted_in_the_middle_is_detected(five_rows):
@@ -141,21 +141,21 @@ def test_row_inserted_in_the_middle_is_detected(five_rows):
     tamper(f"UPDATE {TABLE} SET seq = seq + 100 WHERE seq > 2")
     run_sql(f"UPDATE {TABLE} SET seq = seq - 99 WHERE seq > 100")
     run_sql(f"INSERT INTO {TABLE} (seq, {columns}) SELECT 3, {columns} FROM {TABLE} WHERE seq = 2")
-    assert verification.verify().first_bad_seq == 3
+    assert journal.verify().first_bad_seq == 3
 
 
 def test_swapped_rows_are_detected(five_rows):
     tamper(f"UPDATE {TABLE} SET seq = 99 WHERE seq = 2")
     run_sql(f"UPDATE {TABLE} SET seq = 2 WHERE seq = 3")
     run_sql(f"UPDATE {TABLE} SET seq = 3 WHERE seq = 99")
-    assert verification.verify().first_bad_seq == 2
+    assert journal.verify().first_bad_seq == 2
 
 
 def test_later_rows_do_not_hide_tampering(five_rows, remember):
     tamper(f"UPDATE {TABLE} SET actor = 'x' WHERE seq = 2")
     schema.install()
     remember("one more")
-    assert verification.verify() == verification.Verification(False, 6, 2)
+    assert journal.verify() == journal.Verification(False, 6, 2)
 
 
 def test_hash_is_as_documented(remember):
@@ -175,7 +175,7 @@ def test_chain_continues_across_transactions(db, actor, configure):
     for n in range(4):
         memories.create_memories([MemoryDraft(content=f"{n}/{i}") for i in range(300)], actor)
     memories.trash_memories(list(Memory.objects.values_list("uid", flat=True)[:700]), actor)
-    assert verification.verify() == verification.Verification(True, 1900, None)
+    assert journal.verify() == journal.Verification(True, 1900, None)
     assert list(JournalEntry.objects.order_by("seq").values_list("seq", flat=True)) == list(range(1, 1901))
 
 
@@ -185,7 +185,7 @@ def test_rolled_back_change_leaves_no_row(remember, actor):
     with rolled_back():
         remember("undone")
     remember("kept too")
-    assert verification.verify() == verification.Verification(True, 2, None)
+    assert journal.verify() == journal.Verification(True, 2, None)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -288,7 +288,7 @@ def test_any_recorded_change_verifies(db, actor, detail, operation, project, own
         writer = replace(actor, name=owner)
         changes = [journal.Change(operation, "memory", project, detail, project, "public", owner)] * 2
         journal.record(writer, changes, timezone.now())
-        assert verification.verify() == verification.Verification(True, 2, None)
+        assert journal.verify() == journal.Verification(True, 2, None)
         row = JournalEntry.objects.get(seq=2)
         same = as_numbers if IS_POSTGRES else lambda value: value
         assert same(row.detail) == same(json.loads(json.dumps(detail)))
@@ -314,11 +314,11 @@ def test_chain_is_verified_in_pages(remember, monkeypatch):
     for number in range(7):
         remember(f"memory {number}")
     with CaptureQueriesContext(connection) as queries:
-        assert verification.verify_chain() == verification.Verification(True, 7)
+        assert journal.verify_chain() == journal.Verification(True, 7)
     assert all("LIMIT 3" in one["sql"] for one in queries.captured_queries)
     with without_journal_triggers():
         run_sql("UPDATE memoryhub_journalentry SET actor = 'other' WHERE seq = 4")
-        assert verification.verify_chain() == verification.Verification(False, 7, 4)
+        assert journal.verify_chain() == journal.Verification(False, 7, 4)
 
 
 @pytest.mark.django_db
@@ -329,5 +329,5 @@ def test_detail_that_postgres_cannot_store_is_intact(actor: Actor, text: str) ->
     with transaction.atomic():
         journal.record(actor, [journal.Change("test", "store", "", {"name": text})])
     assert JournalEntry.objects.get().detail == {"name": text}
-    assert verification.verify_chain().ok
+    assert journal.verify_chain().ok
     assert [line["detail"] for line in mirror.lines_after(0)] == [{"name": text}]

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 from django.db import connection, transaction
 
-from memoryhub.audit import journal, mirror, verification
+from memoryhub.audit import journal, mirror
 from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
@@ -26,14 +26,14 @@ def five_rows(remember):
 
 
 def test_rows_cut_off_at_the_end_are_detected(five_rows):
-    assert verification.verify().ok
+    assert journal.verify().ok
     cut_journal(3)
-    assert verification.verify() == verification.Verification(False, 3, 4)
+    assert journal.verify() == journal.Verification(False, 3, 4)
 
 
 def test_emptied_journal_is_detected(five_rows):
     cut_journal(0)
-    assert verification.verify() == verification.Verification(False, 0, 1)
+    assert journal.verify() == journal.Verification(False, 0, 1)
 
 
 def test_rewritten_end_is_detected(five_rows, actor, remember, journal_mirror):
@@ -42,25 +42,25 @@ def test_rewritten_end_is_detected(five_rows, actor, remember, journal_mirror):
     journal_mirror.unlink()
     remember("another fifth")
     journal_mirror.write_bytes(mirrored)
-    assert verification.verify() == verification.Verification(False, 5, 5)
+    assert journal.verify() == journal.Verification(False, 5, 5)
 
 
 def test_mirror_of_another_store_is_ignored(five_rows, journal_mirror):
     other = journal_mirror.read_text().replace('"hash":"', '"hash":"0')
     journal_mirror.write_text(other + other)
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 def test_row_written_during_the_verification_is_not_lost(five_rows, remember, monkeypatch):
-    verify_chain = verification.verify_chain
+    verify_chain = journal.verify_chain
 
     def verify_while_another_writes():
         found = verify_chain()
         remember("meanwhile")
         return found
 
-    monkeypatch.setattr(verification, "verify_chain", verify_while_another_writes)
-    assert verification.verify().ok
+    monkeypatch.setattr(journal, "verify_chain", verify_while_another_writes)
+    assert journal.verify().ok
 
 
 @pytest.mark.sqlite
@@ -88,7 +88,7 @@ def recorded() -> list[JournalEntry]:
 def test_lost_rows_are_still_reported_after_the_next_write(five_rows, remember):
     cut_journal(3)
     remember("the next")
-    found = verification.verify()
+    found = journal.verify()
     assert (found.ok, found.first_bad_seq) == (False, 4)
     assert (found.loss.first_seq, found.loss.last_seq, found.loss.rows) == (4, 5, 2)
 
@@ -102,7 +102,7 @@ def test_loss_row_names_the_mirror_that_was_set_aside(five_rows, remember, journ
     assert row.detail["journal_rows"] == 3
     assert (journal_mirror.parent / row.detail["file"]).read_bytes() == before
     assert mirror.set_aside() == [journal_mirror.parent / row.detail["file"]]
-    assert verification.compare_mirror().in_step
+    assert journal.compare_mirror().in_step
 
 
 def test_loss_is_reported_if_the_last_line_of_the_mirror_is_unreadable(five_rows, remember, journal_mirror):
@@ -110,7 +110,7 @@ def test_loss_is_reported_if_the_last_line_of_the_mirror_is_unreadable(five_rows
     cut_journal(3)
     with journal_mirror.open("ab") as file:
         file.write(b"\0" * 200 + b'"hash":"ab"}\n')
-    assert verification.verify().first_bad_seq == 4
+    assert journal.verify().first_bad_seq == 4
     remember("the next")
     [row] = recorded()
     assert (row.detail["first_seq"], row.detail["last_seq"]) == (4, 5)
@@ -141,14 +141,14 @@ def test_loss_is_detected_again_after_a_rollback(five_rows, remember):
         raise RuntimeError
     assert recorded() == []
     remember("the next")
-    assert verification.verify().loss.rows == 2
+    assert journal.verify().loss.rows == 2
 
 
 def test_acknowledged_loss_is_not_reported(five_rows, remember, actor):
     cut_journal(3)
     remember("the next")
     assert acknowledge(actor).rows == 2
-    assert verification.verify() == verification.Verification(True, 6)
+    assert journal.verify() == journal.Verification(True, 6)
     newest = JournalEntry.objects.latest("seq")
     assert (newest.operation, newest.actor) == ("journal_loss_acknowledged", actor.name)
 
@@ -156,8 +156,8 @@ def test_acknowledged_loss_is_not_reported(five_rows, remember, actor):
 def test_unrecorded_loss_can_be_acknowledged(five_rows, actor):
     cut_journal(3)
     assert acknowledge(actor).rows == 2
-    assert verification.verify() == verification.Verification(True, 5)
-    assert verification.compare_mirror().in_step
+    assert journal.verify() == journal.Verification(True, 5)
+    assert journal.compare_mirror().in_step
 
 
 def test_acknowledging_without_a_loss_writes_no_row(five_rows, actor):
@@ -171,7 +171,7 @@ def test_second_loss_is_reported_after_the_first_was_acknowledged(five_rows, rem
     remember("a")
     cut_journal(5)
     remember("b")
-    loss = verification.verify().loss
+    loss = journal.verify().loss
     assert (loss.first_seq, loss.last_seq, loss.rows) == (6, 6, 1)
 
 
@@ -209,7 +209,7 @@ def test_mirror_of_another_store_is_set_aside_without_a_loss(five_rows, remember
     foreign = [json.dumps(dict(line, hash=f"{line['seq']:064}")) + "\n" for line in (*lines, *lines)]
     journal_mirror.write_text("".join(foreign))
     remember("the next")
-    assert verification.verify() == verification.Verification(True, 6)
+    assert journal.verify() == journal.Verification(True, 6)
     assert len(mirror.set_aside()) == 1
 
 
@@ -230,7 +230,7 @@ def test_imported_loss_row_is_not_reported(five_rows):
         journal.record_imported(
             [(at, "system:journal", journal.Change("journal_loss", "journal", "", detail))]
         )
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 def test_imported_acknowledgement_does_not_end_the_report(five_rows, remember):
@@ -240,7 +240,7 @@ def test_imported_acknowledgement_does_not_end_the_report(five_rows, remember):
     change = journal.Change("journal_loss_acknowledged", "journal", "", detail)
     with write_transaction():
         journal.record_imported([(JournalEntry.objects.latest("seq").at, "ada", change)])
-    assert not verification.verify().ok
+    assert not journal.verify().ok
 
 
 def test_broken_chain_is_reported_before_a_loss(five_rows, remember):
@@ -248,7 +248,7 @@ def test_broken_chain_is_reported_before_a_loss(five_rows, remember):
     remember("the next")
     with without_journal_triggers():
         JournalEntry.objects.filter(seq=2).update(actor="someone else")
-    assert verification.verify().first_bad_seq == 2
+    assert journal.verify().first_bad_seq == 2
 
 
 def test_action_that_detects_a_loss_can_be_undone(five_rows, actor):

@@ -16,11 +16,10 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
 from memoryhub.access.policy import Actor
-from memoryhub.backends import release
+from memoryhub.backends import INDEXES, release
 from memoryhub.backends.dialect import IS_POSTGRES
-from memoryhub.backends.postgres import reindexing, schema
+from memoryhub.backends.postgres import schema
 from memoryhub.backends.schema import find_problems
-from memoryhub.backends.tables import INDEXES
 from memoryhub.core import database, database_errors
 from memoryhub.memories import erase_memories, update_memory
 from memoryhub.memories.schemas import MemoryPatch
@@ -210,13 +209,13 @@ def rows_of_other_rules(transactional_db: None, remember: Callable[..., Memory])
 
 @pytest.mark.usefixtures("rows_of_other_rules")
 def test_no_node_writes_while_the_rules_for_words_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin, free = reindexing.begin_rebuild, []
+    begin, free = schema.begin_rebuild, []
 
     def begin_while_another_asks(table: str) -> None:
         free.append(is_writer_lock_free())
         begin(table)
 
-    monkeypatch.setattr(reindexing, "begin_rebuild", begin_while_another_asks)
+    monkeypatch.setattr(schema, "begin_rebuild", begin_while_another_asks)
     schema.install()
     assert free == [False] * len(INDEXES)
 
@@ -251,7 +250,7 @@ def test_rebuild_that_was_killed_is_completed_by_the_next_server(monkeypatch: py
     step = schema._rebuild_step
 
     def die_at_second(table: str) -> None:
-        if reindexing.copy_position(table):
+        if schema.copy_position(table):
             raise SystemExit
         step(table)
 

@@ -9,9 +9,8 @@ import pytest
 from django.db import connection
 
 from memoryhub import memories
-from memoryhub.backends import schema
+from memoryhub.backends import MEMORY_TABLE, TRIGRAM_CHARACTERS, schema
 from memoryhub.backends.sqlite import schema as sqlite_schema
-from memoryhub.backends.tables import MEMORY_TABLE, TRIGRAM_CHARACTERS
 from memoryhub.memories.schemas import MAX_CONTENT, MemoryPatch
 from memoryhub.models import Memory
 from tests.cases import each

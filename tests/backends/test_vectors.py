@@ -11,7 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memoryhub.backends import change_log, schema, tables, vector_file, vector_index
+from memoryhub import backends
+from memoryhub.backends import change_log, schema, vector_file, vector_index
 from memoryhub.backends.vector_index import VectorIndex
 from memoryhub.models import Embedding, Memory
 from tests import vectors as made_up
@@ -277,7 +278,7 @@ def test_process_has_one_index_per_model_and_limits_them():
     assert vector_index.get_index("a", 4) is not one
 
 
-@pytest.mark.parametrize("column", tables.EMBEDDED_COLUMNS)
+@pytest.mark.parametrize("column", backends.EMBEDDED_COLUMNS)
 def test_changed_text_deletes_the_vector(db, column):
     [one] = make_memories(1)
     insert_vectors([(one, unit(1))])

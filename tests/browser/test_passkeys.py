@@ -10,7 +10,7 @@ from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
-from memoryhub.accounts import invitations
+from memoryhub.accounts import people
 from memoryhub.models import JournalEntry
 from tests.clients import PASSWORD
 
@@ -47,7 +47,7 @@ def plug_in(live_server: Any, watch: Any, open_page: Any) -> Iterator[Any]:
 
 def test_invited_person_creates_a_passkey_and_signs_in_with_it(plug_in: Any, admin_user: User) -> None:
     rights = {"email": "", "role": "curator", "level": "public", "projects": [], "clearance": ""}
-    user, token = invitations.invite("dora", admin_user, **rights)
+    user, token = people.invite("dora", admin_user, **rights)
     page = plug_in(f"/invitation/{user.pk}/{token}/")
     page.get_by_role("button", name="Create a passkey and sign in").click()
     page.wait_for_url(lambda url: "invitation" not in url)
@@ -109,7 +109,7 @@ def test_at_an_ip_address_the_page_names_the_address_that_works(
     open_page: Any, live_server: Any, watch: Any, admin_user: User
 ) -> None:
     rights = {"email": "", "role": "curator", "level": "public", "projects": [], "clearance": ""}
-    user, token = invitations.invite("dora", admin_user, **rights)
+    user, token = people.invite("dora", admin_user, **rights)
     path = f"/invitation/{user.pk}/{token}/"
     port = live_server.url.rpartition(":")[2]
     watch.host = f"127.0.0.1:{port}"

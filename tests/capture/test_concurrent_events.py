@@ -9,7 +9,7 @@ from django.db import connection
 
 from memoryhub import capture
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.models import Event, Memory, Session
 from tests.capture.conftest import FIX
 
@@ -56,7 +56,7 @@ def test_concurrent_calls_are_all_recorded_and_counted():
 def test_concurrent_identical_commits_create_one_memory():
     at_once(lambda number: [call(f'git commit -m "{FIX}"')])
     assert Memory.objects.count() == 1
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 def test_concurrent_identical_deliveries_create_one_event():

@@ -20,7 +20,8 @@ from memoryhub.memories.update import flag_memories
 from memoryhub.models import JournalEntry, Lease, Memory
 from memoryhub.ops import worker
 from memoryhub.ops.worker import FlaggingWorker, flag_next_memories
-from memoryhub.security.prompt_injection import digest_fields, inspection
+from memoryhub.security import prompt_injection
+from memoryhub.security.prompt_injection import digest_fields
 from memoryhub.security.prompt_injection.normalisation import NormalisedText
 from tests.cases import each
 
@@ -135,11 +136,11 @@ class TestInjectionAfterInspection:
             return []
 
         def clear_caches() -> None:
-            inspection._inspect_cached.cache_clear()
-            inspection._inspect_fields_cached.cache_clear()
+            prompt_injection._inspect_cached.cache_clear()
+            prompt_injection._inspect_fields_cached.cache_clear()
 
         clear_caches()
-        monkeypatch.setattr(inspection, "_detect", detect)
+        monkeypatch.setattr(prompt_injection, "_detect", detect)
         yield texts
         clear_caches()
 
@@ -190,7 +191,7 @@ class TestInjectionAfterInspection:
         fields = injected_fields(memory, load_lists([memory])[memory.pk], usual_share())
         Memory.objects.filter(pk=memory.pk).update(inspected=digest_fields(fields))
         assert "Ignore all" in inject_context(self.PROMPT, actor, record=False).context
-        monkeypatch.setattr(inspection, "rules_version", lambda: b"other rules")
+        monkeypatch.setattr(prompt_injection, "rules_version", lambda: b"other rules")
         assert "Ignore all" not in inject_context(self.PROMPT, actor, record=False).context
 
 

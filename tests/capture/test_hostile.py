@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from memoryhub import capture
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.api.events import _run_command
-from memoryhub.capture.classification import strip_generated_lines
+from memoryhub.capture.classification import extract_findings, extract_reason_comments, strip_generated_lines
 from memoryhub.capture.code_lines import view_file
 from memoryhub.capture.events import reduce_call
 from memoryhub.capture.observation import MAX_OUTPUT, observe, output_text, parse_commit_message
-from memoryhub.capture.statements import extract_findings, extract_reason_comments
 from memoryhub.http.authentication import Caller
 from memoryhub.models import Event
 from tests.cases import each
@@ -88,7 +87,21 @@ def test_any_event_is_accepted_and_no_handler_fails(caplog, data):
     assert Event.objects.filter(pk=done.event.pk).exists()
 
 
-@pytest.mark.slow
+def test_value_in_nested_fields_is_read_once():
+    reads = []
+
+    class Value:
+        def __str__(self) -> str:
+            reads.append(self)
+            return ""
+
+    nested: object = Value()
+    for _ in range(10):
+        nested = {"content": nested}
+    assert output_text(nested) == ""
+    assert len(reads) == 1
+
+
 def test_deep_nesting_is_read_to_the_maximum_depth():
     nested: object = "the bottom"
     for _ in range(5000):

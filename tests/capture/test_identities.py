@@ -9,7 +9,7 @@ import pytest
 
 from memoryhub.access.policy import system_actor
 from memoryhub.capture import projects
-from memoryhub.capture.identities import normalise_remote
+from memoryhub.capture.projects import normalise_remote
 from memoryhub.models import JournalEntry, Memory, Project, ProjectIdentity, Session
 from tests.api.conftest import Agent, is_problem
 from tests.cases import each

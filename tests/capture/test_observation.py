@@ -6,10 +6,18 @@ import time
 
 import pytest
 
+from memoryhub.capture.classification import extract_paragraphs, extract_prose, last_error
 from memoryhub.capture.events import reduce_call
-from memoryhub.capture.observation import MAX_OUTPUT, observe, parse_commit_message, project_folder, tool_kind
-from memoryhub.capture.shell_commands import is_display_only, is_status_check, main_program
-from memoryhub.capture.statements import extract_paragraphs, extract_prose, last_error
+from memoryhub.capture.observation import (
+    MAX_OUTPUT,
+    is_display_only,
+    is_status_check,
+    main_program,
+    observe,
+    parse_commit_message,
+    project_folder,
+    tool_kind,
+)
 from tests.cost import cost_ratio, ordinary_text, repeat
 
 

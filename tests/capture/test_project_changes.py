@@ -15,8 +15,8 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.accounts import tokens
 from memoryhub.accounts.clearance import user_clearance
-from memoryhub.capture import identities, project_changes, project_moves, projects
-from memoryhub.capture.identities import folder_key
+from memoryhub.capture import project_changes, projects
+from memoryhub.capture.projects import folder_key
 from memoryhub.facts.services import create_fact
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.memories.filters import MemoryFilter
@@ -259,7 +259,7 @@ def test_moves_of_a_project_are_listed_until_they_are_undone(work: Agent) -> Non
     split = project_changes.split_project("app", "part", ADMIN, folder="/home/ada/app")
 
     def listed(name: str, actor: Actor = ADMIN) -> list[str]:
-        return [row.object_id for row in project_moves.list_moves(name, actor)]
+        return [row.object_id for row in project_changes.list_moves(name, actor)]
 
     assert listed("app") == [split.undo, merged.undo]
     assert listed("part") == [split.undo]
@@ -345,7 +345,7 @@ def test_next_events_of_a_split_folder_are_in_the_new_project(
         assert next_project_of(work, repository, "/home/ada/app/src", f"in {number}") == "part"
         assert next_project_of(work, repository, "/home/ada/app2", f"out {number}") != "part"
     assert next_project_of(work, APP, "/home/ada/app", "of app") == "part"
-    assert identities.list_identities("part", ADMIN)[0].key == "folder:/home/ada/app"
+    assert projects.list_identities("part", ADMIN)[0].key == "folder:/home/ada/app"
     limited = agent(projects=["app", "z"], name="limited")
     assert next_project_of(limited, APP, "/home/ada/app", "theirs") == "app"
     Session.objects.exclude(session_id__in=["shared", "of app", "of other/app"]).delete()

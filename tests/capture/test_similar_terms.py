@@ -18,10 +18,9 @@ def highest_similarity(text):
     )
 
 
-def test_similar_memory_is_found_among_many(remember):
-    for n in range(40):
-        remember(f"note number {n} about the weather of the harbour and its ships")
-    remember(LEDGER)
+def test_similar_memory_is_found_among_many(remember_all):
+    notes = [f"note number {n} about the weather of the harbour and its ships" for n in range(40)]
+    remember_all([*notes, LEDGER])
     assert highest_similarity(LEDGER) == 1.0
     assert highest_similarity(LEDGER + " again, because of statistics") > 0.5
 

@@ -15,7 +15,7 @@ from memoryhub.capture.projects import configure_project
 from memoryhub.checks import CheckDraft, create_check, describe_failures, may_see_result, run_check
 from memoryhub.maintenance import runs
 from memoryhub.maintenance.executor import execute
-from memoryhub.maintenance.scheduler import enqueue_daily
+from memoryhub.maintenance.runs import enqueue_daily
 from memoryhub.memories.errors import Forbidden, NotFound, StoreError
 from memoryhub.models import Injection, JournalEntry, MaintenanceRun, Membership, MemoryCheck
 from tests.clients import create_person

@@ -17,7 +17,7 @@ import pytest
 
 from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
-from memoryhub.client import AsyncClient, Client, backfill, calls, commands, connect, credentials
+from memoryhub.client import AsyncClient, Client, backfill, calls, commands, connect, environment
 from tests.commands import hub as hubs
 from tests.commands.hub import Hub
 
@@ -113,7 +113,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(hub_client: Callable[..., Client], home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """``run("search", "words")`` runs a command against the app in this process."""
-    for module in (backfill, connect, credentials):
+    for module in (backfill, connect, environment):
         monkeypatch.setattr(module, "Client", hub_client)
     return lambda *words: commands.run(["memoryhub", *words])
 

@@ -18,8 +18,8 @@ from memoryhub.access.policy import system_actor
 from memoryhub.capture import projects
 from memoryhub.client import Client, backfill, transcripts
 from memoryhub.client.backfill import RunFile
-from memoryhub.client.connect_record import state_folder
-from memoryhub.client.errors import ConnectionFailed
+from memoryhub.client.calls import ConnectionFailed
+from memoryhub.client.config_files import state_folder
 from memoryhub.client.transcripts import ReadReport, find_transcripts
 from memoryhub.models import Event, JournalEntry, Memory, ProjectIdentity, Session
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from memoryhub.client import Client, commands, credentials, terminal
-from memoryhub.client.errors import ConfigurationError
+from memoryhub.client import Client, commands, environment
+from memoryhub.client.calls import ConfigurationError
 from memoryhub.models import AgentToken
 
 Run = Callable[..., int]
@@ -230,17 +230,17 @@ class TestTerminal:
         assert not [letter for letter in "\x1b\x07\u202e\x9b" if letter in found]
 
     def test_wide_letters_keep_the_columns(self, printed: Printed) -> None:
-        terminal.print_table(("a", "b"), [("記憶", "x"), ("m", "y")])
+        environment.print_table(("a", "b"), [("記憶", "x"), ("m", "y")])
         assert printed() == "a     b\n記憶  x\nm     y\n"
 
     def test_last_column_ends_at_the_edge(self, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
         monkeypatch.setenv("COLUMNS", "40")
-        terminal.print_table(("a", "b"), [("1", "words " * 30)])
+        environment.print_table(("a", "b"), [("1", "words " * 30)])
         assert [len(line) <= 40 for line in printed().splitlines()] == [True, True]
 
     def test_empty_column_is_left_out(self, printed: Printed) -> None:
-        terminal.print_table(("a", "b", "c"), [("1", "", "3")])
+        environment.print_table(("a", "b", "c"), [("1", "", "3")])
         assert printed() == "a  c\n1  3\n"
 
 
@@ -261,9 +261,9 @@ class TestConnection:
         self, keyring: dict[tuple[str, str], str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         keyring["memoryhub", "http://hub"] = "mh_keyring"
-        assert credentials.find_token("http://hub") == "mh_keyring"
+        assert environment.find_token("http://hub") == "mh_keyring"
         monkeypatch.setenv("MEMORYHUB_TOKEN", "mh_env")
-        assert credentials.find_token("http://hub") == "mh_env"
+        assert environment.find_token("http://hub") == "mh_env"
 
     def test_token_comes_from_a_file(
         self, home: object, monkeypatch: pytest.MonkeyPatch, tmp_path: object
@@ -273,22 +273,22 @@ class TestConnection:
             file.write("mh_file\n")
         monkeypatch.delenv("MEMORYHUB_TOKEN")
         monkeypatch.setenv("MEMORYHUB_TOKEN_FILE", path)
-        assert credentials.find_token("http://hub") == "mh_file"
+        assert environment.find_token("http://hub") == "mh_file"
 
     def test_stored_token_is_found(self, keyring: dict[tuple[str, str], str]) -> None:
-        assert credentials.store_token("http://hub", "mh_new") == ""
-        assert credentials.find_token("http://hub") == "mh_new"
+        assert environment.store_token("http://hub", "mh_new") == ""
+        assert environment.find_token("http://hub") == "mh_new"
 
     def test_token_of_another_hub_is_not_used(self, keyring: dict[tuple[str, str], str]) -> None:
-        credentials.store_token("http://hub", "mh_new")
+        environment.store_token("http://hub", "mh_new")
         with pytest.raises(ConfigurationError, match="No token for http://other"):
-            credentials.find_token("http://other")
+            environment.find_token("http://other")
 
     def test_missing_keyring_is_named(self, home: object, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("MEMORYHUB_TOKEN")
         monkeypatch.setitem(sys.modules, "keyring", None)
         with pytest.raises(ConfigurationError, match=r"pip install keyring"):
-            credentials.find_token("http://hub")
+            environment.find_token("http://hub")
 
     def test_unusable_keyring_is_reported(
         self, keyring: dict[tuple[str, str], str], monkeypatch: pytest.MonkeyPatch
@@ -299,8 +299,8 @@ class TestConnection:
         monkeypatch.setattr(sys.modules["keyring"], "get_password", fail)
         monkeypatch.setattr(sys.modules["keyring"], "set_password", fail)
         with pytest.raises(ConfigurationError, match="cannot be used: 'no backend'"):
-            credentials.find_token("http://hub")
-        assert "no backend" in credentials.store_token("http://hub", "mh_new")
+            environment.find_token("http://hub")
+        assert "no backend" in environment.store_token("http://hub", "mh_new")
 
 
 class TestMode:

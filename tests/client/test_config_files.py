@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memoryhub.client.calls import UnusableConfig
 from memoryhub.client.config_files import (
     Entry,
     add_json,
@@ -18,7 +19,6 @@ from memoryhub.client.config_files import (
     remove_toml,
     to_entries,
 )
-from memoryhub.client.errors import UnusableConfig
 
 SERVER = Entry(("mcpServers", "memoryhub"), {"url": "http://hub/mcp"})
 HOOK = Entry(("hooks", "Stop"), {"hooks": [{"type": "command"}]}, is_item=True)

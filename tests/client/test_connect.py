@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from memoryhub.client import Client, connect, connect_record
+from memoryhub.client import Client, config_files, connect
+from memoryhub.client.calls import AuthenticationFailed
 from memoryhub.client.config_files import GUIDELINE
-from memoryhub.client.errors import AuthenticationFailed
 from memoryhub.core import agent_hooks
 from memoryhub.core.agent_hooks import AGENTS, hooks_configuration, opencode_plugin
-from memoryhub.web.connect import snippets
-from memoryhub.web.connect.snippets import HubConnection
+from memoryhub.web import connect_snippets
+from memoryhub.web.connect_snippets import HubConnection
 
 Run = Callable[..., int]
 Keyring = dict[tuple[str, str], str]
@@ -37,7 +37,7 @@ TITLES = {"codex": "Codex CLI", "cursor": "Cursor", "vscode": "VS Code", "gemini
 
 
 def snippet(key: str, hub: HubConnection = HUB) -> str:
-    return next(one.text for one in snippets.client_snippets(hub) if one.key == key)
+    return next(one.text for one in connect_snippets.client_snippets(hub) if one.key == key)
 
 
 def parse(path: Path) -> object:
@@ -551,7 +551,7 @@ class TestUndo:
         run("connect", "--yes")
         cursor.unlink()
         assert run("connect", "--undo", "--yes") == 0
-        assert connect_record.Record.load().paths() == []
+        assert config_files.Record.load().paths() == []
 
     def test_unreadable_record_is_reported(
         self, run: Run, home: Path, cursor: Path, capsys: pytest.CaptureFixture[str]

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import LEVELS
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.core.text import CJK
 from memoryhub.core.vocabulary import CONCEPTS, SCOPES, TYPES, TrashReason
 from memoryhub.facts import services
@@ -140,7 +140,7 @@ def check_times():
     assert moments[-1] < now
     assert now - moments[0] < timedelta(days=100)
     assert now - moments[-1] < timedelta(hours=1)
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 @each(

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from memoryhub.audit import mirror, verification
+from memoryhub.audit import journal, mirror
 from memoryhub.backends import schema
 from memoryhub.backends.release import COPY_MARK
 from memoryhub.models import Lease, Memory
@@ -142,7 +142,7 @@ def test_a_tampered_journal_fails_and_is_not_fixed(sound):
     report = next(examine([named("journal")], fix=True))
     assert report.status is Status.FAIL
     assert "broken at row 1" in report.findings[0].text
-    assert not verification.verify().ok
+    assert not journal.verify().ok
 
 
 def test_a_mirror_that_is_behind_is_a_warning_and_is_fixed(sound, settings):
@@ -150,7 +150,7 @@ def test_a_mirror_that_is_behind_is_a_warning_and_is_fixed(sound, settings):
     assert look(named("mirror")).status is Status.WARN
     report = next(examine([named("mirror")], fix=True))
     assert (report.status, report.fixed) == (Status.OK, ["added the missing rows to the mirror"])
-    assert verification.compare_mirror().in_step
+    assert journal.compare_mirror().in_step
 
 
 def test_a_mirror_that_contradicts_the_store_fails_and_is_kept(sound, settings):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub.config import environment
+from memoryhub import config
 from memoryhub.ops.doctor import Status, installation, ok
 from tests.commands.examining import look, named
 from tests.digests import mail_server
@@ -26,7 +26,7 @@ def test_other_hosts_without_https_are_warned_about(settings):
 
 def test_public_hub_without_https_is_warned_about(monkeypatch, settings):
     monkeypatch.setenv("MEMORYHUB_PUBLIC_URL", "https://hub.example.org")
-    settings.ALLOWED_HOSTS = environment.load_operator().allowed_hosts
+    settings.ALLOWED_HOSTS = config.load_operator().allowed_hosts
     found = look(named("hosts"))
     assert found.status is Status.WARN
     assert "hub.example.org: passwords and tokens are sent without encryption" in found.text

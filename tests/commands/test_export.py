@@ -16,10 +16,10 @@ from memoryhub.access.policy import LEVELS, Actor, Clearance
 from memoryhub.core.vocabulary import SCOPES, TYPES
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.transfer import jsonl as lines_of
+from memoryhub.transfer.export import memory_to_line
 from memoryhub.transfer.formats import FORMATS
+from memoryhub.transfer.import_files import IdMap, open_import
 from memoryhub.transfer.loader import LoadOptions, load_items
-from memoryhub.transfer.reader import IdMap, open_import
 from memoryhub.transfer.records import ReadOptions
 from memoryhub.transfer.reports import Tally
 from memoryhub.transfer.schema import READ_ONLY
@@ -258,7 +258,7 @@ DRAFTS = st.builds(
 
 
 def lines_of_all() -> bytes:
-    return b"".join(lines_of.memory_to_line(row) for row in Memory.objects.order_by("pk"))
+    return b"".join(memory_to_line(row) for row in Memory.objects.order_by("pk"))
 
 
 def settable(raw: bytes) -> list[dict[str, object]]:

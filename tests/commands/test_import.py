@@ -9,8 +9,8 @@ import tracemalloc
 import pytest
 
 from memoryhub.models import JournalEntry, Memory, Project, Session
-from memoryhub.transfer import jsonl as lines_of
 from memoryhub.transfer import loader
+from memoryhub.transfer.export import memory_to_line
 from tests.commands.conftest import contents
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("home")]
@@ -45,7 +45,7 @@ def test_every_field_that_a_client_may_set_is_taken_over(run, jsonl):
     ran = run("import_memories", jsonl(shape))
     assert ran.code == 0
     memory = Memory.objects.get()
-    stored = json.loads(lines_of.memory_to_line(memory))
+    stored = json.loads(memory_to_line(memory))
     assert stored["created_at"] == "2020-02-03T03:05:06Z"
     for name, value in shape.items():
         if name not in ("created_at", "tags"):
@@ -287,14 +287,14 @@ def test_dry_run_with_ttl_never_says_nothing_of_expiry(run, jsonl):
 def test_source_of_a_line_is_kept_as_a_tag(run, jsonl):
     ran = run("import_memories", jsonl({"content": "a", "source": "notion", "tags": ["b"]}))
     assert "ignored" not in ran.out
-    assert json.loads(lines_of.memory_to_line(Memory.objects.get()))["tags"] == ["b", "source:notion"]
+    assert json.loads(memory_to_line(Memory.objects.get()))["tags"] == ["b", "source:notion"]
 
 
 @pytest.mark.parametrize("source", [1, "x" * 200, ["a"]])
 def test_source_that_is_no_tag_is_reported_as_ignored(run, jsonl, source):
     ran = run("import_memories", jsonl({"content": "a", "source": source}))
     assert "Unknown fields, ignored: source (1 line)" in ran.out
-    assert json.loads(lines_of.memory_to_line(Memory.objects.get()))["tags"] == []
+    assert json.loads(memory_to_line(Memory.objects.get()))["tags"] == []
 
 
 def test_trashed_memories_are_imported_into_the_trash_and_reported(run, jsonl):

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from memoryhub.transfer import jsonl as lines_of
-from memoryhub.transfer import loader
+from memoryhub.transfer import files, loader
 from tests.commands.conftest import contents
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("home")]
@@ -83,7 +82,7 @@ def test_the_number_of_a_line_counts_blank_ones_too(run, jsonl):
 
 
 def test_a_line_too_long_to_be_a_memory_is_passed_over(run, jsonl, monkeypatch):
-    monkeypatch.setattr(lines_of, "MAX_LINE_BYTES", 1024 * 1024)
+    monkeypatch.setattr(files, "MAX_LINE_BYTES", 1024 * 1024)
     ran = run("import_memories", jsonl(b'{"content":"' + b"x" * 5_000_000 + b'"}', {"content": "good"}))
     assert "line 1: is longer than 1 MiB" in ran.err
     assert contents() == {"good"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
+from memoryhub.backends import INDEXES
 from memoryhub.backends.dialect import IS_POSTGRES
 from memoryhub.backends.postgres.schema import is_index_sound
-from memoryhub.backends.tables import INDEXES
 from memoryhub.core.database import fetch_all
 from memoryhub.models import Memory
 from memoryhub.search.semantic import find_nearest

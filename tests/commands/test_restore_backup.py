@@ -13,7 +13,7 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.db import connection
 
-from memoryhub.audit import journal, verification
+from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.ops import backup, checks
@@ -57,7 +57,7 @@ def test_the_replaced_store_can_be_restored(run, saved, own_store):
     run("restore_backup", saved, "--yes")
     assert run("restore_backup", kept_aside(own_store), "--yes").code == 0
     assert contents() == {"of before", "of after"}
-    assert verification.compare_mirror().in_step
+    assert journal.compare_mirror().in_step
 
 
 def test_the_journal_and_its_mirror_continue_from_the_backup(run, saved):
@@ -66,15 +66,15 @@ def test_the_journal_and_its_mirror_continue_from_the_backup(run, saved):
     assert [row.operation for row in JournalEntry.objects.order_by("seq")] == ["insert", "restore_backup"]
     assert JournalEntry.objects.latest("seq").detail == {"file": "saved.db", "journal_rows": 1}
     remember("another")
-    assert verification.verify().ok
-    assert verification.compare_mirror().in_step
+    assert journal.verify().ok
+    assert journal.compare_mirror().in_step
 
 
 def test_a_backup_without_a_mirror_gets_a_new_one(run, saved):
     backup.backup_mirror_path(saved).unlink()
     remember("of after")
     run("restore_backup", saved, "--yes")
-    found = verification.compare_mirror()
+    found = journal.compare_mirror()
     assert found.in_step
     assert found.lines == 2
 
@@ -146,11 +146,11 @@ def test_a_round_trip_under_writers_keeps_every_memory_of_the_copy(run, tmp_path
     live = Memory.objects.count()
     assert run("restore_backup", tmp_path / "live.db", "--yes").code == 0
     assert 20 <= Memory.objects.count() == copied.memories <= live
-    assert verification.verify() == verification.Verification(True, copied.chain.rows + 1)
-    assert verification.compare_mirror().in_step
+    assert journal.verify() == journal.Verification(True, copied.chain.rows + 1)
+    assert journal.compare_mirror().in_step
     with writing():
         pass
-    assert verification.verify().ok
+    assert journal.verify().ok
     assert schema.find_problems(deep=True) == []
 
 
@@ -161,7 +161,7 @@ def test_a_restored_backup_is_no_loss_of_journal_rows(run, saved):
     remember("of after")
     run("restore_backup", saved, "--yes")
     remember("another")
-    assert verification.verify().ok
+    assert journal.verify().ok
     assert run("verify_journal").code == 0
 
 
@@ -170,7 +170,7 @@ def test_a_restored_backup_without_its_mirror_is_no_loss_of_journal_rows(run, sa
     remember("of after")
     run("restore_backup", saved, "--yes")
     remember("another")
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 def test_an_older_file_copied_over_the_store_by_hand_is_a_loss(run, saved, own_store):
@@ -180,7 +180,7 @@ def test_an_older_file_copied_over_the_store_by_hand_is_a_loss(run, saved, own_s
         path.unlink()
     shutil.copy(saved, own_store)
     remember("another")
-    assert verification.verify().loss == journal.pending()
+    assert journal.verify().loss == journal.pending()
     assert journal.pending().rows == 1
     assert run("verify_journal").code == 1
 
@@ -195,7 +195,7 @@ def test_a_lost_write_ahead_log_is_reported_after_the_next_write(own_store):
     own_store.with_name("without-log").replace(own_store)
     assert contents() == {"of before"}
     remember("the next")
-    assert verification.verify().loss.rows == 1
+    assert journal.verify().loss.rows == 1
 
 
 # Interruptions
@@ -226,7 +226,7 @@ def test_an_interrupt_at_any_step_leaves_the_present_store(run, saved, own_store
         run("restore_backup", saved, "--yes")
     assert interrupted
     assert contents() == {"of before", "of after"}
-    assert verification.compare_mirror().in_step
+    assert journal.compare_mirror().in_step
     assert list(own_store.parent.glob("*before-restore*")) == []
 
 

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.ops import backup
 from tests.commands.conftest import contents, kept_aside, tamper
@@ -159,7 +159,7 @@ def test_an_older_backup_is_migrated(run, tmp_path):
 
 def test_when_its_migration_fails_the_present_store_is_back(run, saved, own_store, monkeypatch):
     remember("of after")
-    settings_log = verification.compare_mirror()
+    settings_log = journal.compare_mirror()
 
     def fail(*args: object, **options: object) -> None:
         raise OSError("the migration failed")
@@ -169,7 +169,7 @@ def test_when_its_migration_fails_the_present_store_is_back(run, saved, own_stor
     assert ran.code == 1
     assert "The current store is as it was before" in ran.err
     assert contents() == {"of before", "of after"}
-    assert verification.compare_mirror() == settings_log
+    assert journal.compare_mirror() == settings_log
     assert list(own_store.parent.glob("*before-restore*")) == []
 
 
@@ -189,7 +189,7 @@ def test_when_the_present_store_cannot_be_moved_as_a_whole_all_of_it_stays(
     assert ran.code == 1
     assert "No space left" in ran.err
     assert contents() == {"of before", "of after"}
-    assert verification.compare_mirror().in_step
+    assert journal.compare_mirror().in_step
     assert list(own_store.parent.glob("*before-restore*")) == []
 
 

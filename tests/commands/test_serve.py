@@ -22,7 +22,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from memoryhub import settings
-from memoryhub.core.client_ip import is_loopback
+from memoryhub.core.network import is_loopback
 from memoryhub.http.rsgi import BUFFER_BYTES
 from memoryhub.ops import serving
 from tests.commands import hub as hubs

@@ -7,8 +7,7 @@ import json
 import pytest
 from django.conf import settings as django_settings
 
-from memoryhub.config import Config, load_config
-from memoryhub.config.environment import Operator, operator_variables, variable_of
+from memoryhub.config import Config, Operator, load_config, operator_variables, variable_of
 from memoryhub.management.commands.show_config import as_json
 
 

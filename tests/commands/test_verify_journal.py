@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.models import JournalEntry
 from tests.database import cut_journal, without_journal_triggers
 
@@ -65,7 +65,7 @@ def test_rows_cut_from_the_end_are_found_in_the_mirror(run, ten):
 
 def test_a_row_missing_in_the_middle_is_found_in_both(run, ten):
     sql("DELETE FROM memoryhub_journalentry WHERE seq = 5")
-    found = verification.compare_mirror()
+    found = journal.compare_mirror()
     assert (found.lost, found.first_lost, found.different, found.gaps) == (1, 5, 0, 0)
     assert "Chain: broken at row 5" in run("verify_journal").out
 
@@ -94,18 +94,18 @@ def test_a_mirror_of_another_store_is_foreign(run, ten):
 
 def test_lines_in_another_order_are_found(ten):
     edit(ten, lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]])
-    assert not verification.compare_mirror().ok
+    assert not journal.compare_mirror().ok
 
 
 def test_a_line_written_twice_is_found(ten):
     edit(ten, lambda lines: [*lines[:3], lines[2], *lines[3:]])
-    assert not verification.compare_mirror().ok
+    assert not journal.compare_mirror().ok
 
 
 @pytest.mark.parametrize("raw", [b"not json", b"[]", b'{"seq": null}', b"\xff\xfe", b"[" * 100_000])
 def test_a_line_that_cannot_be_read_is_found(ten, raw):
     ten.write_bytes(ten.read_bytes() + raw + b"\n")
-    found = verification.compare_mirror()
+    found = journal.compare_mirror()
     assert (found.unreadable, found.ok) == (1, False)
 
 
@@ -125,7 +125,7 @@ def test_a_mirror_that_is_behind_is_reported_without_failure(run, ten):
 
 def test_an_incomplete_last_line_is_reported_without_failure(run, ten):
     ten.write_bytes(ten.read_bytes()[:-20])
-    found = verification.compare_mirror()
+    found = journal.compare_mirror()
     assert (found.torn, found.behind, found.ok) == (True, 1, True)
     assert run("verify_journal").code == 0
 
@@ -171,15 +171,15 @@ def test_the_result_is_available_as_json(run, ten):
 def test_missing_last_lines_are_appended(ten, damage):
     before = ten.read_bytes()
     damage(ten)
-    assert verification.repair_mirror(verification.compare_mirror())
+    assert journal.repair_mirror(journal.compare_mirror())
     assert ten.read_bytes() == before
-    assert verification.compare_mirror().in_step
+    assert journal.compare_mirror().in_step
 
 
 def test_gaps_are_filled_and_the_earlier_file_is_kept(ten):
     before = ten.read_bytes()
     edit(ten, lambda lines: [*lines[:2], *lines[5:]])
-    assert verification.repair_mirror(verification.compare_mirror())
+    assert journal.repair_mirror(journal.compare_mirror())
     assert ten.read_bytes() == before
     assert len(list(ten.parent.iterdir())) == 2
 
@@ -187,7 +187,7 @@ def test_gaps_are_filled_and_the_earlier_file_is_kept(ten):
 def test_a_mirror_that_contradicts_the_database_is_evidence_and_stays(ten):
     edit(ten, lambda lines: [*lines[:5], lines[5].replace("token", "tokem"), *lines[6:8]])
     before = ten.read_bytes()
-    assert not verification.repair_mirror(verification.compare_mirror())
+    assert not journal.repair_mirror(journal.compare_mirror())
     assert ten.read_bytes() == before
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from django.core.management import get_commands
 
-from memoryhub.config.environment import Operator
+from memoryhub.config import Operator
 from tests.config.test_reference import ROOT, load
 
 FILES = ("compose.yaml", "deploy/compose-nodes.yaml")

@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 import pytest
 
-from memoryhub.config import ConfigError, environment
-from memoryhub.config.environment import Operator
+from memoryhub import config
+from memoryhub.config import ConfigError, Operator
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def load(**environ: str) -> Operator:
     """Read the operator's variables from this environment alone."""
     with patch.dict(os.environ, {"HOME": str(Path.home()), **environ}, clear=True):
-        return environment.load_operator()
+        return config.load_operator()
 
 
 @pytest.mark.conformance("guide-116")
@@ -77,21 +77,21 @@ def test_secret_variable_is_read_from_its_file(tmp_path):
 def test_secret_comes_from_variable_or_file(tmp_path):
     (tmp_path / "key").write_text("from the file\n")
     environ = {"KEY_FILE": str(tmp_path / "key")}
-    assert environment.read_secret("KEY", environ) == "from the file"
-    assert environment.read_secret("KEY", {**environ, "KEY": "from the variable"}) == "from the variable"
-    assert environment.read_secret("KEY", {}) == ""
+    assert config.read_secret("KEY", environ) == "from the file"
+    assert config.read_secret("KEY", {**environ, "KEY": "from the variable"}) == "from the variable"
+    assert config.read_secret("KEY", {}) == ""
 
 
 def test_unreadable_secret_file_names_its_variable(tmp_path):
     with pytest.raises(ConfigError, match=r"^KEY_FILE: cannot read "):
-        environment.read_secret("KEY", {"KEY_FILE": str(tmp_path / "gone")})
+        config.read_secret("KEY", {"KEY_FILE": str(tmp_path / "gone")})
 
 
 def test_stored_secret_is_created_once_for_its_owner_only(tmp_path):
     path = tmp_path / "home" / "secret-key"
-    first = environment.load_or_create_secret(path)
+    first = config.load_or_create_secret(path)
     assert len(first) > 50
-    assert environment.load_or_create_secret(path) == first
+    assert config.load_or_create_secret(path) == first
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert list(path.parent.iterdir()) == [path]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memoryhub.core.client_ip import is_loopback
+from memoryhub.core.network import is_loopback
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", "::1"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memoryhub.core.http_client import Unreachable, is_allowed_peer, post_json
+from memoryhub.core.network import Unreachable, is_allowed_peer, post_json
 from tests.api.conftest import agent, bot
 from tests.embeddings import servers
 from tests.embeddings.servers import Endpoint, serving

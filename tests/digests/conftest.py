@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from memoryhub.digests import services
+from memoryhub import digests
 from memoryhub.models import Digest, Membership
 from tests.clients import create_person
 from tests.digests import mail_server
@@ -51,7 +51,7 @@ def subscribe(ada: User) -> Callable[..., Digest]:
 
     def create(user: User | None = None, **values: Any) -> Digest:
         usual = {"project": "", "channel": "email", "period": "daily", "level": "public", "url": ""}
-        digest = services.create_digest(user or ada, **{**usual, **values}, hub=HUB)
+        digest = digests.create_digest(user or ada, **{**usual, **values}, hub=HUB)
         return make_due(digest)
 
     return create
@@ -64,7 +64,7 @@ def make_due(digest: Digest) -> Digest:
 
 
 def deliver(digest: Digest) -> Digest:
-    services.deliver(digest.pk, timezone.now())
+    digests.deliver(digest.pk, timezone.now())
     digest.refresh_from_db()
     return digest
 

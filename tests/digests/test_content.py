@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.accounts import people
-from memoryhub.digests.messages import collect_content, html_text, plain_text, slack_text
+from memoryhub.digests import collect_content, html_text, plain_text, slack_text
 from memoryhub.models import Digest, Fact, Membership, Memory
 from tests.digests.conftest import confine
 

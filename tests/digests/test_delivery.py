@@ -20,10 +20,10 @@ from django.contrib.auth.models import User
 from django.db import connections
 from django.utils import timezone
 
+from memoryhub import digests
 from memoryhub.capture.project_changes import rename_project
-from memoryhub.digests import messages, services
-from memoryhub.digests.messages import describe_mail_error, describe_period
-from memoryhub.maintenance import scheduler
+from memoryhub.digests import describe_mail_error, describe_period
+from memoryhub.maintenance import runs
 from memoryhub.maintenance.executor import execute
 from memoryhub.memories import Conflict, StoreError
 from memoryhub.models import Digest, JournalEntry, MaintenanceRun, Memory, Profile
@@ -44,7 +44,7 @@ def journal_of(name: str) -> list[str]:
 
 def run_schedule(now: datetime | None = None) -> int:
     """Queue what is due and execute it, like the worker of a server."""
-    queued = scheduler.enqueue_digests(now or timezone.now())
+    queued = runs.enqueue_digests(now or timezone.now())
     return sum(execute(run) for run in queued)
 
 
@@ -132,7 +132,7 @@ def test_after_several_failures_the_next_period_covers_both(
     for _ in range(4):
         digest = deliver(make_due(digest))
     assert digest.error == "the mail server returned the error 451"
-    assert (digest.attempts, digest.next_at) == (0, services.next_time(digest, timezone.now()))
+    assert (digest.attempts, digest.next_at) == (0, digests.next_time(digest, timezone.now()))
     assert digest.since == since
     mail.refusals.clear()
     deliver(make_due(digest))
@@ -144,7 +144,7 @@ def test_repeated_attempts_have_one_message_id(
 ) -> None:
     remember("The harbor gate opens at six")
     digest = subscribe()
-    services.send_test(ada, digest.uid)
+    digests.send_test(ada, digest.uid)
     deliver(digest)
     assert len({one["Message-ID"] for one in mail.received}) == 1
     assert len(mail.received) == 2
@@ -183,7 +183,7 @@ def test_documented_verification_accepts_requests_and_refuses_changed_and_old_on
     (example,) = [one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def verify(" in one]
     names: dict[str, Any] = {}
     exec(example, names)
-    from memoryhub.digests.messages import new_secret, sign
+    from memoryhub.digests import new_secret, sign
 
     secret, body = new_secret(), '{"text": "news"}'
     now = str(int(datetime.now(UTC).timestamp()))
@@ -277,7 +277,7 @@ def test_digests_are_due_at_seven_where_the_person_is(
     profile = Profile.objects.create(user=ada, time_zone="Europe/Berlin")
     digest = Digest(user=User.objects.get(pk=ada.pk), period=period)
     assert profile.user_id == digest.user_id
-    found = services.next_time(digest, datetime.fromisoformat(after))
+    found = digests.next_time(digest, datetime.fromisoformat(after))
     assert found == datetime.fromisoformat(expected)
 
 
@@ -314,7 +314,7 @@ def test_dry_run_sends_nothing(mail: MailServer, subscribe: Subscribe, remember:
 
     remember("The harbor gate opens at six")
     subscribe()
-    assert execute(runs.enqueue(services.SEND_DIGESTS, {}, scheduler.SCHEDULE_ACTOR, dry_run=True))
+    assert execute(runs.enqueue(digests.SEND_DIGESTS, {}, runs.SCHEDULE_ACTOR, dry_run=True))
     assert mail.received == []
     assert Digest.objects.due(timezone.now()).exists()
 
@@ -328,7 +328,7 @@ def test_processes_that_send_at_the_same_time_send_once(
 
     def send() -> None:
         try:
-            services.deliver(digest.pk, now)
+            digests.deliver(digest.pk, now)
         finally:
             connections.close_all()
 
@@ -346,17 +346,17 @@ def test_process_that_continues_after_another_has_sent_changes_nothing(
 ) -> None:
     """It was stopped while it sent, for longer than the pause before the next attempt."""
     remember("The harbor gate opens at six")
-    digest, send = subscribe(), messages.send
+    digest, send = subscribe(), digests.send
 
     def stopped(*args: Any) -> None:
-        monkeypatch.setattr(messages, "send", send)
+        monkeypatch.setattr(digests, "send", send)
         deliver(make_due(digest))
         digest.refresh_from_db()
         if error:
-            raise messages.DeliveryFailed(error)
+            raise digests.DeliveryFailed(error)
 
-    monkeypatch.setattr(messages, "send", stopped)
-    services.deliver(digest.pk, timezone.now())
+    monkeypatch.setattr(digests, "send", stopped)
+    digests.deliver(digest.pk, timezone.now())
     sent = (digest.since, digest.next_at, digest.error)
     digest.refresh_from_db()
     assert (digest.since, digest.next_at, digest.error) == sent
@@ -368,11 +368,11 @@ def test_no_digest_is_queued_after_a_failed_run_or_for_a_disabled_person(
 ) -> None:
     remember("The harbor gate opens at six")
     digest = subscribe()
-    (run,) = scheduler.enqueue_digests(timezone.now())
-    assert scheduler.enqueue_digests(timezone.now()) == []
+    (run,) = runs.enqueue_digests(timezone.now())
+    assert runs.enqueue_digests(timezone.now()) == []
     run.status, run.finished_at = "failed", timezone.now()
     run.save()
-    assert scheduler.enqueue_digests(timezone.now()) == []
+    assert runs.enqueue_digests(timezone.now()) == []
     run.delete()
     ada.is_active = False
     ada.save()
@@ -387,10 +387,10 @@ def test_digest_that_is_off_is_not_sent_and_restarts_with_the_last_period(
     remember("The harbor gate opens at six")
     digest = subscribe()
     values = {"project": "", "period": "daily", "level": "public", "url": ""}
-    services.change_digest(ada, digest.uid, **values, enabled=False)
+    digests.change_digest(ada, digest.uid, **values, enabled=False)
     Digest.objects.update(next_at=timezone.now(), since=timezone.now() - timedelta(days=90))
     assert run_schedule() == 0
-    restarted = services.change_digest(ada, digest.uid, **values, enabled=True)
+    restarted = digests.change_digest(ada, digest.uid, **values, enabled=True)
     assert restarted.since > timezone.now() - timedelta(days=1, minutes=1)
 
 
@@ -401,7 +401,7 @@ def test_a_digest_exists_once_and_a_person_has_a_limit(
     subscribe()
     with pytest.raises(Conflict, match="already"):
         subscribe()
-    monkeypatch.setattr(services, "MAX_DIGESTS", 1)
+    monkeypatch.setattr(digests, "MAX_DIGESTS", 1)
     with pytest.raises(Conflict, match="delete one first"):
         subscribe(project="harbor")
 
@@ -409,5 +409,5 @@ def test_a_digest_exists_once_and_a_person_has_a_limit(
 def test_digest_follows_a_renamed_project(mail: MailServer, subscribe: Subscribe, remember: Remember) -> None:
     remember("The harbor gate opens at six", project="harbor")
     subscribe(project="harbor")
-    rename_project("harbor", "port", scheduler.SCHEDULE_ACTOR)
+    rename_project("harbor", "port", runs.SCHEDULE_ACTOR)
     assert Digest.objects.get().project == "port"

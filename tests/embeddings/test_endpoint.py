@@ -9,8 +9,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from memoryhub.core import http_client
-from memoryhub.core.http_client import CircuitBreaker, seconds_to_wait
+from memoryhub.core import network
+from memoryhub.core.network import CircuitBreaker, seconds_to_wait
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.embeddings import endpoint as module
 from tests.embeddings import servers
@@ -103,7 +103,7 @@ def test_retry_after_in_seconds_is_honoured(endpoint, remote, sleeps):
 
 def test_retry_after_as_a_date_is_honoured(endpoint, remote, sleeps, monkeypatch):
     noon = datetime(2026, 5, 4, 12, tzinfo=UTC)
-    monkeypatch.setattr(http_client, "datetime", Mock(now=lambda zone: noon))
+    monkeypatch.setattr(network, "datetime", Mock(now=lambda zone: noon))
     when = format_datetime(noon + timedelta(seconds=6), usegmt=True)
     endpoint.script = [status(503, Retry_After=when), fine]
     assert remote().documents(["zebra"]).any()
@@ -267,7 +267,7 @@ def test_requests_pause_after_a_failed_question(endpoint, remote):
 
 
 def test_requests_resume_after_the_pause(endpoint, remote, monkeypatch):
-    monkeypatch.setattr(http_client, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(network, "PAUSE_SECONDS", 0.0)
     endpoint.script = [status(500)]
     provider = remote()
     with pytest.raises(EmbeddingError):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memoryhub import llm as llm_endpoint
-from memoryhub.core import http_client
+from memoryhub.core import network
 from memoryhub.extraction.conversation import Turn, parse_turns
 from tests.api.conftest import agent, bot
 from tests.llm import servers
@@ -31,7 +31,7 @@ def said() -> list[Turn]:
 @pytest.fixture
 def model(configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> Iterator[servers.ChatServer]:
     """Configure a model; the test sets its answers with ``model.usual`` and ``model.script``."""
-    monkeypatch.setattr(http_client.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(network.time, "sleep", lambda seconds: None)
     llm_endpoint._shared_pause.cache_clear()
     with servers.serving() as server:
         usual: dict[str, Any] = {

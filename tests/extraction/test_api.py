@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from memoryhub.extraction import queue
+from memoryhub.extraction import services
 from memoryhub.models import Extraction, Memory
 from tests.api.conftest import is_problem
 from tests.cases import each
@@ -45,7 +45,7 @@ def test_model_is_not_called_during_the_request(bot: Any, model: Any) -> None:
 def test_result_is_available_after_processing(bot: Any, model: Any) -> None:
     uid = bot.post("/extract", {"messages": SAID}).json()["id"]
     assert bot.get(f"/extract/{uid}").json()["status"] == "queued"
-    queue.process_next()
+    services.process_next()
     body = bot.get(f"/extract/{uid}").json()
     assert (body["status"], body["extractor"]) == ("done", "model")
     [result] = body["results"]
@@ -72,7 +72,7 @@ def test_credentials_are_not_queued(bot: Any, model: Any) -> None:
     bot.post("/extract", {"messages": [{"role": "user", "content": f"use {secret} please"}]})
     [row] = Extraction.objects.all()
     assert secret not in str(row.messages)
-    queue.process_next()
+    services.process_next()
     assert secret not in str(model.asked)
 
 

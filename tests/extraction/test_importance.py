@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryhub.extraction.entities import extract_entities
-from memoryhub.extraction.importance import BASE_IMPORTANCE, score_importance
+from memoryhub.toolsets.memory_mcp import BASE_IMPORTANCE, score_importance
 from tests.extraction.notes import NOTES, demo_notes
 
 

@@ -13,10 +13,10 @@ import pytest
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.extraction import queue, services
+from memoryhub.extraction import services
 from memoryhub.extraction.comparison import Destination
 from memoryhub.extraction.conversation import Turn
-from memoryhub.extraction.queue import ExtractionWorker
+from memoryhub.extraction.services import ExtractionWorker
 from memoryhub.llm import EndpointChat, ModelError, Reply
 from memoryhub.memories import Conflict, Forbidden, SecretDetected
 from memoryhub.models import Extraction, JournalEntry, Memory
@@ -33,13 +33,13 @@ def home(tmp_path: Path, settings: Any) -> Path:
 
 @pytest.fixture
 def waiting(said: list[Turn], actor: Actor) -> Extraction:
-    return queue.enqueue(said, Destination("p", "s", sensitivity="private"), actor)
+    return services.enqueue(said, Destination("p", "s", sensitivity="private"), actor)
 
 
 def test_it_is_processed_as_its_sender_and_messages_are_deleted(
     model: Any, waiting: Extraction, actor: Actor
 ) -> None:
-    assert queue.process_next()
+    assert services.process_next()
     waiting.refresh_from_db()
     assert (waiting.status, waiting.extractor, waiting.messages, waiting.error) == ("done", "model", [], "")
     memory = Memory.objects.get()
@@ -49,24 +49,24 @@ def test_it_is_processed_as_its_sender_and_messages_are_deleted(
 
 
 def test_journal_row_only_has_counts(model: Any, waiting: Extraction) -> None:
-    queue.process_next()
+    services.process_next()
     row = JournalEntry.objects.get(operation="extract")
     assert (row.object_id, row.detail) == (waiting.uid, {"extractor": "model", "created": 1})
     assert (row.project, row.sensitivity) == ("p", "private")
 
 
 def test_empty_queue(db: None) -> None:
-    assert not queue.process_next()
+    assert not services.process_next()
 
 
 def test_first_in_first_out(model: Any, said: list[Turn], actor: Actor) -> None:
-    rows = [queue.enqueue(said, Destination(f"p{n}"), actor) for n in range(2)]
-    queue.process_next()
+    rows = [services.enqueue(said, Destination(f"p{n}"), actor) for n in range(2)]
+    services.process_next()
     assert [Extraction.objects.get(pk=row.pk).status for row in rows] == ["done", "queued"]
 
 
 def test_interrupted_extraction_is_queued_again(model: Any, waiting: Extraction) -> None:
-    queue.process_next(is_stopping=lambda: True)
+    services.process_next(is_stopping=lambda: True)
     waiting.refresh_from_db()
     assert (waiting.status, waiting.tries) == ("queued", 0)
     assert waiting.messages
@@ -79,13 +79,13 @@ def test_error_is_retried_and_finally_read_by_rules(
         raise ZeroDivisionError("with words of the conversation")
 
     monkeypatch.setattr(services, "extract_by_model", broken)
-    for _ in range(queue.MAX_ATTEMPTS - 1):
+    for _ in range(services.MAX_ATTEMPTS - 1):
         with pytest.raises(ZeroDivisionError):
-            queue.process_next()
+            services.process_next()
     waiting.refresh_from_db()
     assert waiting.status == "queued"
     assert waiting.error == "ZeroDivisionError; see the log of the hub"
-    queue.process_next()
+    services.process_next()
     waiting.refresh_from_db()
     assert (waiting.status, waiting.extractor) == ("done", "rules")
     assert Memory.objects.count() >= 3
@@ -99,28 +99,28 @@ def test_unreadable_conversation_fails_and_keeps_its_messages(
 
     monkeypatch.setattr(services, "extract_by_model", broken)
     monkeypatch.setattr(services, "extract_by_rules", broken)
-    for _ in range(queue.MAX_ATTEMPTS):
+    for _ in range(services.MAX_ATTEMPTS):
         with pytest.raises(ZeroDivisionError):
-            queue.process_next()
+            services.process_next()
     waiting.refresh_from_db()
     assert waiting.status == "failed"
     assert waiting.messages
-    assert not queue.process_next()
+    assert not services.process_next()
 
 
 def test_processing_twice_stores_once(model: Any, waiting: Extraction) -> None:
-    queue.process_next()
+    services.process_next()
     Extraction.objects.filter(pk=waiting.pk).update(
         status="queued", messages=[{"role": "user", "content": "We decided to keep the queue in Postgres."}]
     )
-    queue.process_next()
+    services.process_next()
     assert Memory.objects.count() == 1
 
 
 def _take_over() -> None:
     """Do what another node does when the process that has the lease is silent."""
-    queue.requeue_interrupted()
-    assert queue.process_next()
+    services.requeue_interrupted()
+    assert services.process_next()
 
 
 @pytest.mark.parametrize("answer", ["a memory", "no JSON"])
@@ -140,7 +140,7 @@ def test_process_that_was_replaced_stores_nothing_when_it_continues(
 
     configure(llm="openai", llm_url="http://127.0.0.1:1", llm_model="tiny")
     monkeypatch.setattr(EndpointChat, "ask", ask)
-    assert queue.process_next()
+    assert services.process_next()
     assert [memory.content for memory in Memory.objects.all()] == ["The queue is in Postgres, a decision."]
     assert JournalEntry.objects.filter(operation="extract").count() == 1
 
@@ -150,7 +150,7 @@ def test_process_that_was_replaced_does_not_end_the_work_of_the_other(
     model: Any, waiting: Extraction, monkeypatch: pytest.MonkeyPatch, is_failing: bool
 ) -> None:
     def extract(*args: Any) -> services.ExtractionResult:
-        queue.requeue_interrupted()
+        services.requeue_interrupted()
         Extraction.objects.update(status="running", tries=2)  # by the other process
         if is_failing:
             raise ZeroDivisionError
@@ -158,7 +158,7 @@ def test_process_that_was_replaced_does_not_end_the_work_of_the_other(
 
     monkeypatch.setattr(services, "extract_by_model", extract)
     with pytest.raises(ZeroDivisionError) if is_failing else nullcontext():
-        queue.process_next()
+        services.process_next()
     waiting.refresh_from_db()
     assert (waiting.status, waiting.tries, waiting.error) == ("running", 2, "")
     assert waiting.messages
@@ -166,47 +166,47 @@ def test_process_that_was_replaced_does_not_end_the_work_of_the_other(
 
 
 def test_full_queue_refuses_more(said: list[Turn], actor: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "MAX_WAITING", 1)
-    queue.enqueue(said, Destination(), actor)
+    monkeypatch.setattr(services, "MAX_WAITING", 1)
+    services.enqueue(said, Destination(), actor)
     with pytest.raises(Conflict, match="try again later"):
-        queue.enqueue(said, Destination(), actor)
+        services.enqueue(said, Destination(), actor)
 
 
 def test_only_the_sender_finds_it(waiting: Extraction, actor: Actor) -> None:
-    assert queue.get_extraction(waiting.uid, actor)
+    assert services.get_extraction(waiting.uid, actor)
     others = [
         Actor("token:other", actor.clearance),
         Actor(actor.name, Clearance.up_to("secret", owner="bob")),
         Actor(actor.name, Clearance.up_to("secret", owner="ada", projects=["zoo"])),
     ]
-    assert not any(queue.get_extraction(waiting.uid, other) for other in others)
+    assert not any(services.get_extraction(waiting.uid, other) for other in others)
 
 
 def test_abstracts_respect_the_current_clearance(model: Any, waiting: Extraction, actor: Actor) -> None:
-    queue.process_next()
+    services.process_next()
     waiting.refresh_from_db()
-    [result] = queue.visible_results(waiting, actor)
+    [result] = services.visible_results(waiting, actor)
     assert "Postgres" in result["abstract"]
     low = Actor(actor.name, Clearance.up_to("public", owner="ada"))
-    assert queue.visible_results(waiting, low)[0]["abstract"] == ""
+    assert services.visible_results(waiting, low)[0]["abstract"] == ""
 
 
 def test_inaccessible_project_and_credential_in_a_name_are_refused(actor: Actor) -> None:
     confined = Actor("token:kim", Clearance.up_to("public", projects=["zoo"]))
     with pytest.raises(Forbidden):
-        queue.resolve_destination(Destination("bank"), confined)
-    assert queue.resolve_destination(Destination(""), confined).project == "zoo"
+        services.resolve_destination(Destination("bank"), confined)
+    assert services.resolve_destination(Destination(""), confined).project == "zoo"
     with pytest.raises(Forbidden):
-        queue.resolve_destination(Destination(scope="personal"), Actor("token:x", Clearance()))
+        services.resolve_destination(Destination(scope="personal"), Actor("token:x", Clearance()))
     with pytest.raises(SecretDetected):
-        queue.resolve_destination(Destination(session_id="ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"), actor)
+        services.resolve_destination(Destination(session_id="ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"), actor)
 
 
 def test_old_rows_are_deleted_without_their_memories(model: Any, waiting: Extraction) -> None:
-    queue.process_next()
-    queue.delete_old(timezone.now())
+    services.process_next()
+    services.delete_old(timezone.now())
     assert Extraction.objects.exists()
-    queue.delete_old(timezone.now() + queue.RETENTION + timedelta(hours=1))
+    services.delete_old(timezone.now() + services.RETENTION + timedelta(hours=1))
     assert not Extraction.objects.exists()
     assert Memory.objects.exists()
 
@@ -241,7 +241,7 @@ class TestWorker:
     def test_only_one_worker_is_active(self, model: Any, waiting: Extraction, reader: Any) -> None:
         first, second = reader(), reader()
         assert first.run_once()
-        queue.enqueue([Turn("user", "I prefer tea.")], Destination(), Actor("token:tests", Clearance()))
+        services.enqueue([Turn("user", "I prefer tea.")], Destination(), Actor("token:tests", Clearance()))
         assert not second.run_once()
         first.release_lease()
         assert second.run_once()

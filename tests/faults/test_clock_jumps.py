@@ -17,7 +17,7 @@ from memoryhub import memories
 from memoryhub.audit import clock
 from memoryhub.audit.clock import Reading
 from memoryhub.core import dates
-from memoryhub.maintenance import executor, runs, scheduler
+from memoryhub.maintenance import executor, runs
 from memoryhub.maintenance.operations import OPERATIONS, run_now
 from memoryhub.maintenance.worker import Worker
 from memoryhub.memories import Conflict
@@ -215,7 +215,7 @@ def test_the_daily_maintenance_waits_for_confirmation(machine, actor, configure)
     Worker(dry_runs=False).run_once()
     assert not MaintenanceRun.objects.exists()
     clock.confirm(actor)
-    assert [run.operation for run in scheduler.enqueue_due()] == ["consolidate", "purge_expired"]
+    assert [run.operation for run in runs.enqueue_due()] == ["consolidate", "purge_expired"]
 
 
 def test_the_grace_period_counts_days_of_uptime(machine, remember, actor):

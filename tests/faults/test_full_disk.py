@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, close_old_connections, connection
 
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.models import Memory
 from tests.disk import mounted, read_bytes
 from tools.bench.hub import ROOT
@@ -60,7 +60,7 @@ def test_a_full_disk_refuses_writes_and_loses_nothing(store_on_small_disk, remem
     assert set(Memory.objects.values_list("uid", flat=True)) == set(stored)
     connection.close()  # as after a restart
     assert set(Memory.objects.values_list("uid", flat=True)) == set(stored)
-    assert verification.verify_chain().ok
+    assert journal.verify_chain().ok
 
 
 def test_writes_continue_when_there_is_space_again(store_on_small_disk, remember):
@@ -68,7 +68,7 @@ def test_writes_continue_when_there_is_space_again(store_on_small_disk, remember
     (store_on_small_disk.parent / "filler").unlink()
     stored.append(remember("after the disk was full").uid)
     assert set(Memory.objects.values_list("uid", flat=True)) == set(stored)
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 def test_writes_continue_when_a_read_only_disk_is_writable_again(store_on_small_disk, remember):
@@ -91,7 +91,7 @@ def test_writes_continue_when_a_read_only_disk_is_writable_again(store_on_small_
         subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
     remember("after")
     assert Memory.objects.count() == 2
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 def test_a_backup_to_a_full_disk_leaves_nothing_behind(own_store, remember, small_disk, run):

@@ -14,13 +14,13 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.maintenance import runs
 from memoryhub.maintenance.executor import execute
 from memoryhub.maintenance.operations.base import Pace
 from memoryhub.memories import undo
 from memoryhub.models import Fact, JournalEntry, MaintenanceRun, Memory
-from memoryhub.transfer import jobs, uploads
+from memoryhub.transfer import import_files, jobs
 from memoryhub.web.memories import bulk_actions
 from tests.faults.killing import kill_at_every_point
 
@@ -56,13 +56,13 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def continue_run(run: MaintenanceRun, point: str) -> None:
     """Do what a worker does at its start, then execute the run to its end."""
-    uploads.delete_old_uploads()
+    import_files.delete_old_uploads()
     runs.resume_interrupted()
     run.refresh_from_db()
     if run.status != run.Status.DONE:
         assert execute(run), point
     assert run.status == run.Status.DONE, (point, run.error)
-    assert verification.verify().ok, point
+    assert journal.verify().ok, point
 
 
 def kill_undo_at_every_point(run: MaintenanceRun, snapshot: Any, actor: Actor) -> Iterator[str]:
@@ -92,7 +92,7 @@ def test_a_killed_merge_is_whole_or_absent(store_home, snapshot, three, actor):
             uid: {name: row[name] for name in row if name not in left_out} for uid, row in before.items()
         }
         assert rows(*left_out) == restored, point
-        assert verification.verify().ok, point
+        assert journal.verify().ok, point
 
 
 def test_a_killed_undo_of_a_merge_can_be_repeated(store_home, snapshot, three, actor):
@@ -106,7 +106,7 @@ def test_a_killed_undo_of_a_merge_can_be_repeated(store_home, snapshot, three, a
         assert Memory.objects.live().count() == 3, point
         with pytest.raises(memories.Conflict, match="already undone"):
             memories.undo_merge(merge, actor)
-        assert verification.verify().ok, point
+        assert journal.verify().ok, point
 
 
 @pytest.mark.parametrize(("kind", "values"), KINDS)
@@ -125,7 +125,7 @@ def test_a_killed_undo_of_a_bulk_action_can_be_repeated(
     for point in kill_at_every_point(undo_action, prepare=snapshot.put_back):
         undo_action()
         assert rows() == before, point
-        assert verification.verify().ok, point
+        assert journal.verify().ok, point
 
 
 @pytest.mark.parametrize(("kind", "values"), KINDS)
@@ -183,7 +183,7 @@ def test_a_killed_import_run_ends_as_done_and_can_be_undone(
     store_home, snapshot, remember, actor, configure, monkeypatch
 ):
     configure(import_workers=0)
-    monkeypatch.setattr(uploads, "_SECONDS_TO_STORE", -1)
+    monkeypatch.setattr(import_files, "_SECONDS_TO_STORE", -1)
     for name, value in {"_FIRST_BATCH": 2, "_MIN_BATCH": 2, "_MAX_BATCH": 2, "_PAUSE_SECONDS": 0}.items():
         monkeypatch.setattr(jobs, name, value)
     remember("own note")

@@ -23,7 +23,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
 from memoryhub import memories
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.core.database import is_postgres
 from memoryhub.maintenance import runs
@@ -61,7 +61,7 @@ def test_a_killed_backup_leaves_no_half_backup(own_store, snapshot, remember, ru
     for point in kill_at_every_point(lambda: call_command("backup", str(target)), prepare=prepare):
         if target.exists():
             assert contents_of(target) == {"saved"}, point
-        assert verification.verify().ok
+        assert journal.verify().ok
         target.unlink(missing_ok=True)
         assert run("backup", target).code == 0, point
         assert contents_of(target) == {"saved"}
@@ -82,7 +82,7 @@ def test_a_killed_restore_leaves_a_whole_store(own_store, snapshot, remember, ru
         points.append(point)
         assert contents_of(own_store) in ({"of before"}, {"of before", "of after"}), point
         remember("another")
-        assert verification.verify().ok, point
+        assert journal.verify().ok, point
         assert run("restore_backup", saved, "--yes").code == 0, point
         assert backup.second_names(own_store) == []
         assert set(Memory.objects.values_list("content", flat=True)) == {"of before"}
@@ -109,7 +109,7 @@ def test_a_killed_migration_continues_at_the_next_try(store_home, snapshot, reme
         call_command("migrate", verbosity=0)
         assert schema.find_problems(deep=True) == [], point
         assert [memory.content for memory in Memory.objects.search("older")] == ["of an older version"]
-        assert verification.verify().ok, point
+        assert journal.verify().ok, point
 
 
 def test_a_migration_whose_record_fails_is_rolled_back(store_home, monkeypatch):
@@ -148,7 +148,7 @@ def test_a_killed_import_is_resumed_without_loss_or_repetition(
     for point in kill_at_every_point(import_file, prepare=snapshot.put_back):
         assert run("import_memories", file, "--resume").code == 0, point
         assert Counter(Memory.objects.values_list("content", flat=True)) == Counter(wanted), point
-        assert verification.verify().ok, point
+        assert journal.verify().ok, point
         assert not list((store_home / "imports").glob("*.json"))
 
 
@@ -176,7 +176,7 @@ def test_stored_memories_survive_a_kill_at_every_transaction(store_home, snapsho
     for point in kill_at_every_point(store, prepare=snapshot.put_back):
         acknowledged = len(list(store_home.glob("stored-*")))
         assert Memory.objects.count() in (acknowledged, acknowledged + 1), point
-        assert verification.verify().ok, point
+        assert journal.verify().ok, point
         assert connection.is_usable()
 
 
@@ -195,7 +195,7 @@ def test_the_bytes_of_a_killed_erase_are_removed_later(store_home, snapshot, rem
         assert not schema.is_erase_pending(), point
         found = disk.read_store_bytes(connection.settings_dict["NAME"]).count(b"xylop")
         assert (found == 0) == is_erased, point
-        assert verification.verify().ok, point
+        assert journal.verify().ok, point
 
 
 def kill_run_at_every_point(run, snapshot):
@@ -221,7 +221,7 @@ def test_a_killed_maintenance_run_continues_and_changes_each_memory_once(
         details = JournalEntry.objects.filter(operation="consolidate").values_list("detail", flat=True)
         changed = Counter(change[0] for detail in details for change in detail.get("changes", ()))
         assert changed == Counter(aged), point
-        assert verification.verify().ok, point
+        assert journal.verify().ok, point
 
 
 def test_a_killed_condense_run_continues_and_replaces_each_memory_once(
@@ -243,7 +243,7 @@ def test_a_killed_condense_run_continues_and_replaces_each_memory_once(
         assert replaced == Counter(sources), point
         assert set(Memory.objects.trashed().values_list("uid", flat=True)) == sources, point
         assert Memory.objects.live().count() == len(topics), point
-        assert verification.verify().ok, point
+        assert journal.verify().ok, point
 
 
 def test_a_killed_redaction_is_completed_by_the_next(
@@ -266,7 +266,7 @@ def test_a_killed_redaction_is_completed_by_the_next(
         assert not Memory.objects.filter(content__contains=TOKEN).exists(), point
         rows = JournalEntry.objects.filter(operation="redact").values_list("object_id", flat=True)
         assert Counter(rows) == Counter(leaking), point
-        assert verification.verify().ok, point
+        assert journal.verify().ok, point
         if not is_postgres():
             assert TOKEN.encode() not in disk.read_store_bytes(connection.settings_dict["NAME"]), point
 
@@ -288,7 +288,7 @@ def test_a_killed_bulk_action_changes_the_rest_when_it_is_repeated(
         assert list(trashed) == uids[: len(rows)], point
         trash()
         assert Counter(rows.all().values_list("object_id", flat=True)) == Counter(uids), point
-        assert verification.verify().ok, point
+        assert journal.verify().ok, point
 
 
 def test_a_killed_copy_continues_and_is_equal(store_home, snapshot, remember, run, tmp_path, monkeypatch):
@@ -318,6 +318,6 @@ def test_a_killed_copy_continues_and_is_equal(store_home, snapshot, remember, ru
         ran = run("copy_store", "--to", url)
         assert ran.code == 0, (point, ran.err)
         assert "Both stores are equal" in ran.out
-        assert verification.verify().ok, point
+        assert journal.verify().ok, point
     if is_postgres():
         drop_database(copied)

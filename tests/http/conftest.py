@@ -13,16 +13,16 @@ __all__ = ["agent"]
 
 from memoryhub.access.policy import Actor
 from memoryhub.accounts.tokens import issue_token
-from memoryhub.http import rate_limit
+from memoryhub.http import authentication
 
 
 @pytest.fixture(autouse=True)
 def _reset_counters(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Count in this process, whose clock a test may change."""
-    monkeypatch.setattr(rate_limit, "IS_POSTGRES", False)
-    rate_limit.reset_limits()
+    monkeypatch.setattr(authentication, "IS_POSTGRES", False)
+    authentication.reset_limits()
     yield
-    rate_limit.reset_limits()
+    authentication.reset_limits()
 
 
 @pytest.fixture

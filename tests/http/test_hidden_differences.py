@@ -19,7 +19,7 @@ from memoryhub.models import Fact, Injection, MaintenanceRun, Membership, Memory
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.transfer.formats import WRITERS
 from memoryhub.web import urls
-from memoryhub.web.review.views import TITLES
+from memoryhub.web.review import TITLES
 from tests.api.conftest import API, Agent, agent
 from tests.clients import signed_in_client
 from tests.http.hidden_store import HIDDEN, PROJECT, SESSION, StoppedWorld, fill

@@ -10,9 +10,9 @@ from django.db import OperationalError, connection
 from django.test import Client
 
 from memoryhub.backends.postgres import rates
-from memoryhub.core.client_ip import client_network
-from memoryhub.http import rate_limit
-from memoryhub.http.rate_limit import RecentTokens, TokenBuckets
+from memoryhub.core.network import client_network
+from memoryhub.http import authentication
+from memoryhub.http.authentication import RecentTokens, TokenBuckets
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 HOOK = {"hook_event_name": "SessionStart", "session_id": "s"}
@@ -51,7 +51,7 @@ def clock(monkeypatch):
             return self.now
 
     mine = Clock()
-    monkeypatch.setattr(rate_limit, "time", mine)
+    monkeypatch.setattr(authentication, "time", mine)
     return mine
 
 
@@ -264,8 +264,8 @@ def test_default_limits_are_far_above_normal_use(token):
     """Ten thousand requests at once, and a hundred per second continuously."""
     raw = token()
     for _ in range(10_000):
-        rate_limit.count_request_of_token("an agent", raw)
-        rate_limit.count_request_of_address(FAR)
+        authentication.count_request_of_token("an agent", raw)
+        authentication.count_request_of_address(FAR)
     assert ask(raw).status_code == 200
 
 
@@ -274,7 +274,7 @@ def test_requests_are_counted_in_the_process_if_the_database_cannot(monkeypatch)
     def fail(*arguments):
         raise OperationalError("could not extend file: No space left on device")
 
-    monkeypatch.setattr(rate_limit, "IS_POSTGRES", True)
+    monkeypatch.setattr(authentication, "IS_POSTGRES", True)
     monkeypatch.setattr(rates, "take", fail)
     buckets = TokenBuckets(shared_as="token")
     connection.ensure_connection()

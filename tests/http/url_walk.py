@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
 
-from memoryhub.accounts import clearance, invitations
+from memoryhub.accounts import clearance, people
 from memoryhub.models import (
     AgentToken,
     Digest,
@@ -59,9 +59,9 @@ def invite(inviter: User) -> dict[str, Any]:
     """Return the arguments of the address of an invitation."""
     invited = User.objects.filter(username=INVITED).first()
     if invited:
-        return {"account": invited.pk, "token": invitations.create_link(invited, inviter)}
+        return {"account": invited.pk, "token": people.create_link(invited, inviter)}
     rights = {"email": "", "role": "", "level": "public", "projects": ["harbor"], "clearance": ""}
-    user, token = invitations.invite(INVITED, inviter, **rights)
+    user, token = people.invite(INVITED, inviter, **rights)
     return {"account": user.pk, "token": token}
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
-from memoryhub.injection import outcomes
+from memoryhub.injection import queries
 from memoryhub.memories import merge_memories
 from memoryhub.memories.imported_history import apply_history
 from memoryhub.models import Injection, JournalEntry, Memory
 from memoryhub.search.scoring import helpfulness
-from memoryhub.transfer import jsonl
+from memoryhub.transfer.export import memory_to_line
 from memoryhub.transfer.schema import MemoryLine, memory_history
 from tests.capture.conftest import agent, agent_session, bot, no_injection_deadline, open_session
 from tests.cases import each
@@ -120,12 +121,12 @@ def test_memory_of_another_failure_does_not_help(agent_session, shown, remember)
 def test_outcome_is_decided_when_another_session_starts(agent_session, open_session, shown):
     agent_session.tool("Read", {"file_path": "src/import/rates.py"}, "text")
     later = timezone.now() + timedelta(hours=3)
-    outcomes.decide_abandoned(agent_session.row, later)
+    queries.decide_abandoned(agent_session.row, later)
     assert outcome() == (None, None), "its own session goes on"
     other = open_session("s2")
     other.ok("session:start")
     assert outcome() == (None, None), "it may go on"
-    outcomes.decide_abandoned(other.row, later)
+    queries.decide_abandoned(other.row, later)
     assert outcome() == (True, "file")
 
 
@@ -168,7 +169,7 @@ def test_events_store_hashes_only_after_an_injection(agent_session, remember):
 
 
 def test_failed_decision_does_not_reach_the_agent(agent_session, shown, monkeypatch):
-    monkeypatch.setattr(outcomes, "_save", lambda *given: 1 / 0)
+    monkeypatch.setattr(queries, "_save", lambda *given: 1 / 0)
     assert agent_session.end()["handlers"][0]["status"] != "failed"
 
 
@@ -288,7 +289,7 @@ def test_search_keeps_its_documented_score_and_order(bot, remember):
 def test_counts_survive_export_and_import(shown):
     Memory.objects.filter(pk=shown.pk).update(shown_count=9, helped_count=6)
     row = Memory.objects.get(pk=shown.pk)
-    past = memory_history(MemoryLine(**jsonl.memory(row, None, whole=False)))
+    past = memory_history(MemoryLine(**json.loads(memory_to_line(row))))
     assert (past.shown_count, past.helped_count) == (9, 6)
     fresh = Memory()
     apply_history(fresh, past, timezone.now())
@@ -336,9 +337,9 @@ def test_page_rates_and_undoes(shown):
 @pytest.mark.parametrize("part", ["\n", " \n", "$ \n", "` "])
 def test_commands_of_a_hostile_memory_are_read_in_linear_time(part):
     short, long = (f"a{part * (length // len(part))}b" for length in (1000, 8000))
-    assert cost_ratio(outcomes.find_commands, long, short, enough=16) <= 16
+    assert cost_ratio(queries.find_commands, long, short, enough=16) <= 16
 
 
 def test_commands_of_a_memory_are_those_in_backquotes_and_behind_a_prompt():
     text = "Run `make fixed` first.\n\n  $ make all\n$\nno command"
-    assert outcomes.find_commands(text) == {"make fixed", "make all"}
+    assert queries.find_commands(text) == {"make fixed", "make all"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from memoryhub.core.http_client import CircuitBreaker
+from memoryhub.core.network import CircuitBreaker
 from memoryhub.llm import Chat, EndpointChat, LlmSettings, ModelError, Settle
 from tests.llm import servers
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memoryhub.core import http_client
+from memoryhub.core import network
 from memoryhub.llm import Message, ModelError
 from tests.llm import servers
 from tests.llm.conftest import KEY, MODEL, Ledger
@@ -22,7 +22,7 @@ MESSAGES = [Message("system", "Be brief."), Message("user", "Is anybody there?")
 def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds slept between retries, without sleeping."""
     slept: list[float] = []
-    monkeypatch.setattr(http_client.time, "sleep", slept.append)
+    monkeypatch.setattr(network.time, "sleep", slept.append)
     return slept
 
 

@@ -12,7 +12,7 @@ from memoryhub.maintenance import executor, results, runs
 from memoryhub.maintenance.operations import OPERATIONS, base, compress
 from memoryhub.maintenance.operations.base import Pace
 from memoryhub.maintenance.operations.compress import single_linkage
-from memoryhub.maintenance.operations.summaries import (
+from memoryhub.maintenance.operations.summarize_old import (
     MAX_SUMMARY_CHARS,
     MAX_SUMMARY_SOURCES,
     comparison_terms,

@@ -19,8 +19,8 @@ from django.db import connection
 from django.utils import timezone
 
 from memoryhub import memories
-from memoryhub.audit import verification
-from memoryhub.maintenance import executor, nodes, results, runs, scheduler, worker
+from memoryhub.audit import journal
+from memoryhub.maintenance import executor, nodes, results, runs, worker
 from memoryhub.maintenance.executor import is_lost
 from memoryhub.maintenance.nodes import worker_id
 from memoryhub.maintenance.operations import base
@@ -73,7 +73,7 @@ def test_one_of_eight_identical_requests_is_queued(actor, remember, lifting):
 def test_one_of_eight_schedulers_queues_the_day(configure, monkeypatch):
     configure(maintenance_operations="consolidate", maintenance_at="00:00")
     tomorrow = timezone.now() + timedelta(days=1)
-    assert at_once(lambda number: scheduler.enqueue_due(tomorrow)) == []
+    assert at_once(lambda number: runs.enqueue_due(tomorrow)) == []
     assert MaintenanceRun.objects.filter(operation="consolidate").count() == 1
 
 
@@ -134,7 +134,7 @@ def test_killed_run_is_marked_and_can_be_resumed(actor, request):
     assert set(times.values()) == {1}, "nothing was done twice"
     assert len(times) == 3000, "nothing was left out"
     assert {one.change.uid for one in results.list_changes(run, actor.clearance, 0, 3000)} == set(times)
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 def test_run_of_a_live_worker_is_not_lost(actor, remember, lifting):
@@ -357,11 +357,11 @@ def test_one_run_that_writes_waits_for_another(actor, remember, lifting):
 
 def test_worker_survives_errors(actor, remember, lifting, worker_of, monkeypatch, caplog):
     monkeypatch.setattr(worker, "ERROR_PAUSE", 0.05)
-    due = scheduler.enqueue_due
-    monkeypatch.setattr(scheduler, "enqueue_due", lambda: 1 / 0)
+    due = runs.enqueue_due
+    monkeypatch.setattr(runs, "enqueue_due", lambda: 1 / 0)
     one = worker_of(dry_runs=False)
     until(lambda: "continues after an error" in caplog.text)
-    monkeypatch.setattr(scheduler, "enqueue_due", due)
+    monkeypatch.setattr(runs, "enqueue_due", due)
     remember("a memory")
     run = runs.enqueue("lift", {}, actor)
     until(ended(run))
@@ -397,8 +397,8 @@ def test_worker_follows_the_schedule(configure, remember, worker_of, monkeypatch
     configure(maintenance_operations="consolidate", maintenance_at="00:00")
     remember("a memory")
     tomorrow = timezone.now() + timedelta(days=1)
-    start_due = scheduler.enqueue_due
-    monkeypatch.setattr(scheduler, "enqueue_due", lambda: start_due(tomorrow))
+    start_due = runs.enqueue_due
+    monkeypatch.setattr(runs, "enqueue_due", lambda: start_due(tomorrow))
     worker_of(dry_runs=False)
     until(lambda: MaintenanceRun.objects.filter(status=Status.DONE, actor="system:schedule").exists())
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance, system_actor
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.maintenance.operations import OPERATIONS, run_now
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
@@ -249,7 +249,7 @@ def test_the_journal_has_a_row_for_each_project_level_and_owner(aged, run):
     places = [(row.project, row.sensitivity, row.owner, len(row.detail["changes"])) for row in rows]
     assert places == [("", "public", "ada", 1), ("p", "public", "", 2), ("p", "secret", "", 1)]
     assert {(row.object_type, row.object_id, row.detail["run"]) for row in rows} == {("memories", "r", "r")}
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 def test_undo_restores_importances(aged, run, undo):

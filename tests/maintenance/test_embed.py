@@ -12,7 +12,7 @@ from django.utils import timezone
 from memoryhub import memories
 from memoryhub.access.policy import system_actor
 from memoryhub.embeddings import EmbeddingError
-from memoryhub.maintenance import executor, nodes, runs, scheduler
+from memoryhub.maintenance import executor, nodes, runs
 from memoryhub.maintenance import worker as maintenance_worker
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.reindex import count_missing
@@ -190,9 +190,9 @@ def test_without_a_provider_there_is_nothing_to_do(choose, remember, planned, ru
 
 def test_the_daily_maintenance_embeds_where_there_is_a_provider(db, configure):
     configure(embeddings="wordllama")
-    assert "embed" in scheduler.daily_operations()
+    assert "embed" in runs.daily_operations()
     configure(embeddings="none")
-    assert "embed" not in scheduler.daily_operations()
+    assert "embed" not in runs.daily_operations()
 
 
 def test_unloadable_provider_is_reported(choose, remember, planned):

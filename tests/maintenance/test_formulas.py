@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from memoryhub.core.text import jaccard
 from memoryhub.maintenance.operations.compress import single_linkage
 from memoryhub.maintenance.operations.consolidate import ConsolidationRates, consolidated_importance, is_stale
-from memoryhub.memories.temporal import Scale, balance_scales, next_scale, scale_for_age
+from memoryhub.memories.evidence import Scale, balance_scales, next_scale, scale_for_age
 
 LIMITS = (5, 30, 120)
 COUNTS = {Scale.IMMEDIATE: 1, Scale.TASK: 2, Scale.SESSION: 1, Scale.PROJECT: 1}

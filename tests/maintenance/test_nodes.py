@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.backends.dialect import IS_POSTGRES
-from memoryhub.maintenance import nodes, runs, scheduler
+from memoryhub.maintenance import nodes, runs
 from memoryhub.maintenance.executor import claim, is_lost, mark_interrupted
 from memoryhub.maintenance.worker import Heartbeat, Worker
 from memoryhub.models import Lease, MaintenanceRun, ServerProcess
@@ -160,7 +160,7 @@ class TestScheduler:
     def calls(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         """What the worker did for the schedule."""
         made: list[str] = []
-        monkeypatch.setattr(scheduler, "enqueue_due", lambda: made.append("enqueue"))
+        monkeypatch.setattr(runs, "enqueue_due", lambda: made.append("enqueue"))
         monkeypatch.setattr(runs, "resume_interrupted", lambda: made.append("resume"))
         return made
 

@@ -50,8 +50,8 @@ def object_names():
 
 
 @pytest.fixture
-def animals(remember: Callable[..., Memory]) -> list[Memory]:
-    return [remember(f"zebra number {n}") for n in range(120)]
+def animals(remember_all: Callable[..., list[Memory]]) -> list[Memory]:
+    return remember_all(f"zebra number {n}" for n in range(120))
 
 
 def test_dry_run_reports_a_broken_index_and_changes_nothing(animals, planned):

@@ -7,9 +7,8 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
-from memoryhub.audit import verification
-from memoryhub.maintenance.operations.summaries import MAX_SUMMARY_SOURCES
-from memoryhub.maintenance.operations.summarize_old import SummaryCounts, summarise_old
+from memoryhub.audit import journal
+from memoryhub.maintenance.operations.summarize_old import MAX_SUMMARY_SOURCES, SummaryCounts, summarise_old
 from memoryhub.memories.rows import list_values
 from memoryhub.models import JournalEntry, Memory
 
@@ -157,7 +156,7 @@ def test_each_step_is_journaled_and_the_chain_is_valid(old, actor):
     rows = JournalEntry.objects.filter(operation="compressed")
     assert {row.object_id for row in rows} == {source.uid for source in sources}
     assert {row.detail["merged_into"] for row in rows} == {summary().uid}
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 def test_it_can_be_undone(old, actor):

@@ -18,9 +18,9 @@ from mcp import Client, StdioServerParameters
 
 from memoryhub.core import agent_hooks
 from memoryhub.toolsets import TOOLSETS
+from memoryhub.web import connect_snippets
 from memoryhub.web.base.navigation import SECTIONS
-from memoryhub.web.connect import snippets
-from memoryhub.web.connect.snippets import HubConnection, Snippet
+from memoryhub.web.connect_snippets import HubConnection, Snippet
 from tests.mcp import node
 from tests.mcp.clients import over_http, over_stdio
 from tests.mcp.conftest import PLAIN, Served
@@ -49,7 +49,7 @@ def documented(key: str, place: HubConnection = DOCUMENTED) -> Snippet:
 
 
 def everything(place: HubConnection = DOCUMENTED) -> list[Snippet]:
-    return [*snippets.client_snippets(place), *snippets.program_snippets(place)]
+    return [*connect_snippets.client_snippets(place), *connect_snippets.program_snippets(place)]
 
 
 def here(served: Served, text: str) -> str:
@@ -58,7 +58,7 @@ def here(served: Served, text: str) -> str:
         (DOCUMENTED.base, served.base),
         (DOCUMENTED.manage, str(served.hub.folder / "manage.py")),
         (DOCUMENTED.home, str(served.hub.home / ".letsgo")),
-        (snippets.NO_TOKEN, served.token),
+        (connect_snippets.NO_TOKEN, served.token),
     ):
         text = text.replace(documented_text, ours)
     return text
@@ -102,8 +102,8 @@ class TestThePage:
 
     def test_toolsets_are_the_served_ones(self) -> None:
         rows = dict(re.findall(r"^\| `([\w-]+)` \| (.+) \|$", PAGE, re.MULTILINE))
-        assert rows == snippets.TOOLSETS
-        assert list(snippets.TOOLSETS) == list(TOOLSETS)
+        assert rows == connect_snippets.TOOLSETS
+        assert list(connect_snippets.TOOLSETS) == list(TOOLSETS)
 
     def test_sidebar_readme_and_documentation_use_the_same_names(self) -> None:
         root = Path(__file__).parents[2]
@@ -207,7 +207,7 @@ class TestPrograms:
     @pytest.mark.parametrize("key", ["python", "curl"])
     def test_program_with_a_new_token_is_pasted_into_a_shell(self, served: Served, key: str) -> None:
         place = HubConnection(served.base, token=served.token)
-        [text, *_] = snippets.choice_snippets(snippets.choices()[key], place)
+        [text, *_] = connect_snippets.choice_snippets(connect_snippets.choices()[key], place)
         assert text.where == "a shell"
         assert "Tuesdays" in shell(served, text.text, token="")
 

@@ -6,7 +6,7 @@ import pytest
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.memories import StoreError, StoreResult
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, Label, Memory, Session
@@ -55,7 +55,7 @@ def test_repeated_content_in_a_batch_refreshes(db, actor):
     results = batch(actor, {"content": "a"}, {"content": "a", "sensitivity": "secret"}, {"content": "a"})
     assert outcomes(results) == ["created", "refreshed", "refreshed"]
     assert Memory.objects.get().sensitivity == "secret"
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 def test_repeated_key_in_a_batch_updates(db, actor):

@@ -15,7 +15,7 @@ from django.conf import settings as django_settings
 from django.db import OperationalError, connection, connections, transaction
 
 from memoryhub import memories
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.core import database
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
@@ -72,7 +72,7 @@ def test_threads_store_memories_concurrently(actor, configure, journal_mirror):
 
     assert at_once(work) == []
     assert Memory.objects.count() == 800
-    assert verification.verify() == verification.Verification(True, 800, None)
+    assert journal.verify() == journal.Verification(True, 800, None)
     assert mirrored(journal_mirror) == list(range(1, 801))
     assert index_is_sound()
 
@@ -110,7 +110,7 @@ def test_threads_upsert_one_key(actor):
 
     assert at_once(work) == []
     assert Memory.objects.count() == 1
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 def test_concurrent_accesses_are_all_counted(actor, remember):
@@ -145,7 +145,7 @@ def test_different_writers_run_concurrently(actor, remember, configure, journal_
                 assert list(Memory.objects.search("shared")[:5]) is not None
 
     assert at_once(work) == []
-    assert verification.verify().ok
+    assert journal.verify().ok
     assert mirrored(journal_mirror) == list(
         JournalEntry.objects.order_by("seq").values_list("seq", flat=True)
     )
@@ -217,7 +217,7 @@ def test_two_processes_write_store_and_mirror(configure, journal_mirror):
         process.communicate("go\n", timeout=120)
     assert [process.returncode for process in processes] == [0, 0]
     assert Memory.objects.count() == 120
-    assert verification.verify() == verification.Verification(True, 120, None)
+    assert journal.verify() == journal.Verification(True, 120, None)
     assert mirrored(journal_mirror) == list(range(1, 121))
     connections.close_all()
 

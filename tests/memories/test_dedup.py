@@ -10,9 +10,8 @@ from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from memoryhub import memories
+from memoryhub import backends, memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.backends import tables
 from memoryhub.duplicates import find_clusters
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
@@ -196,7 +195,7 @@ def test_refresh_writes_no_text_columns(remember):
     ) as captured:
         remember("the same words")
     [update] = [q["sql"] for q in captured if q["sql"].startswith('UPDATE "memoryhub_memory"')]
-    assert not any(f'"{column}" =' in update for column in tables.TEXT_COLUMNS)
+    assert not any(f'"{column}" =' in update for column in backends.TEXT_COLUMNS)
 
 
 def test_refresh_keeps_other_fields(remember, actor):

@@ -6,7 +6,7 @@ import pytest
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.memories.pair_decisions import dismissed_pairs
+from memoryhub.memories.merge import dismissed_pairs
 from memoryhub.models import Memory
 from tests.memories.merge_scenarios import public, uids
 

@@ -15,13 +15,12 @@ from django.db import connection, transaction
 
 from memoryhub import memories as store
 from memoryhub.access.policy import system_actor
-from memoryhub.audit import verification
-from memoryhub.backends import schema
-from memoryhub.backends.sqlite import erasing
+from memoryhub.audit import journal
+from memoryhub.backends import schema, vector_index
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.facts import services
 from memoryhub.maintenance.operations import run_now
-from memoryhub.memories.schemas import FactDraft, MemoryPatch
+from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
 from memoryhub.ops import worker
 from memoryhub.ops.doctor import Status, examine
@@ -126,14 +125,14 @@ def test_erase_leaves_only_the_hash_in_the_journal(remember, actor):
     memory = remember("zebra")
     assert store.erase_memories([memory.uid], actor) == [memory.uid]
     assert JournalEntry.objects.get(operation="erase").detail["content_hash"] == memory.content_hash
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 @pytest.fixture
 def quark(remember, actor):
     """A memory whose words are in every place that stores words of a memory."""
-    for n in range(50):
-        remember(f"filler number {n} with words", tags=[f"filler{n}"])
+    fillers = [MemoryDraft(content=f"filler number {n} with words", tags=[f"filler{n}"]) for n in range(50)]
+    store.create_memories(fillers, actor)
     memory = remember(
         "the xylophonequark content of old",
         title="xylophonequark title",
@@ -217,7 +216,7 @@ def test_erase_succeeds_while_the_file_is_in_use(quark, actor, caplog):
 @pytest.mark.sqlite
 @pytest.mark.django_db(transaction=True)
 def test_erase_that_begins_during_another_stays_recorded(quark, actor, monkeypatch):
-    monkeypatch.setattr(erasing.vector_index, "overwrite_deleted", schema.begin_erase)
+    monkeypatch.setattr(vector_index, "overwrite_deleted", schema.begin_erase)
     store.erase_memories([quark.uid], actor)
     assert schema.is_erase_pending()
     monkeypatch.undo()

@@ -9,7 +9,7 @@ import pytest
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.audit.verification import verify
+from memoryhub.audit.journal import verify
 from memoryhub.backends import schema
 from memoryhub.facts import queries, services
 from memoryhub.memories.rows import LIST_FIELDS, list_values

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.audit.verification import verify
+from memoryhub.audit.journal import verify
 from memoryhub.backends import schema
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import undo_last_change

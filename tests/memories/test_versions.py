@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.audit.verification import verify
+from memoryhub.audit.journal import verify
 from memoryhub.memories.schemas import EntityDraft, MemoryPatch
 from memoryhub.memories.versions import VERSIONED_FIELDS, HiddenValue, current_value, load_versions
 from memoryhub.models import JournalEntry, Memory

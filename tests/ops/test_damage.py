@@ -6,11 +6,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from memoryhub.core import database_errors
+from memoryhub import memories
+from memoryhub.core import database
+from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.ops.doctor import Status
-from tests.api.conftest import Agent, agent, is_problem, stored  # noqa: F401 a fixture
+from tests.api.conftest import Agent, agent, is_problem  # noqa: F401 a fixture
 from tests.commands.conftest import home, own_store  # noqa: F401 fixtures
-from tests.commands.examining import named
+from tests.commands.examining import WRITER, named
 from tests.ops.damaging import copy_page, damage_statement, leaf_pages, overwrite_pages, root_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -18,12 +20,16 @@ READS = ["/memories", "/search?query=zebra", "/stats", "/timeline"]
 PAGES = ["/", "/memories/", "/memories/?q=zebra", "/trash/", "/stats/", "/admin/memoryhub/memory/"]
 
 
+def store_zebras() -> None:
+    """Store memories on more pages than a test damages."""
+    memories.create_memories([MemoryDraft(content=f"zebra {n} " + "grass " * 300) for n in range(30)], WRITER)
+
+
 @pytest.fixture
 def damaged(own_store, agent):  # noqa: F811
     """An agent that may do everything, and a store with a damaged page in its table of memories."""
     bot = agent()
-    for n in range(30):
-        stored(bot, content=f"zebra {n} " + "grass " * 300)
+    store_zebras()
     User.objects.create_superuser("grace", password="x")
     overwrite_pages(own_store, *leaf_pages(own_store, "memoryhub_memory")[5:])
     return bot
@@ -38,7 +44,7 @@ def person(damaged) -> Client:
 
 def test_api_answers_503_with_advice(damaged):
     for path in READS:
-        database_errors.clear_damage()
+        database.clear_damage()
         response = damaged.http.get(f"/api/v1{path}")
         assert_is_advice(response, path)
     assert_is_advice(damaged.post("/recall", {"query": "zebra"}), "/recall")
@@ -63,7 +69,7 @@ def test_memory_on_another_page_is_still_read(damaged):
 
 def test_page_is_503_with_advice(person):
     for path in PAGES:
-        database_errors.clear_damage()
+        database.clear_damage()
         page = person.get(path)
         assert page.status_code == 503, path
         assert "The store is damaged" in page.content.decode(), path
@@ -121,8 +127,7 @@ def unexpected(monkeypatch):
 def misdirected(own_store, agent, unexpected):  # noqa: F811
     """A store in which the content of one page was written to another one, too."""
     bot = agent()
-    for n in range(30):
-        stored(bot, content=f"zebra {n} " + "grass " * 300)
+    store_zebras()
     User.objects.create_superuser("grace", password="x")
     first, second = leaf_pages(own_store, "memoryhub_memory")[:2]
     copy_page(own_store, first, second)
@@ -130,9 +135,9 @@ def misdirected(own_store, agent, unexpected):  # noqa: F811
 
 
 def test_unexpected_error_with_a_page_in_the_wrong_place_is_503(misdirected):
-    assert not database_errors.is_damage_recorded()
+    assert not database.is_damage_recorded()
     is_problem(misdirected.get("/facts"), 503, "store_damaged")
-    assert "Rowid" in database_errors.damage_path().read_text()
+    assert "Rowid" in database.damage_path().read_text()
 
 
 def test_page_with_an_unexpected_error_and_a_page_in_the_wrong_place_is_503(misdirected):
@@ -145,15 +150,13 @@ def test_page_with_an_unexpected_error_and_a_page_in_the_wrong_place_is_503(misd
 
 def test_unexpected_error_with_a_whole_store_is_500(own_store, agent, unexpected):  # noqa: F811
     is_problem(agent().get("/facts"), 500, "internal_error")
-    assert not database_errors.is_damage_recorded()
+    assert not database.is_damage_recorded()
 
 
 def test_file_is_checked_once_a_minute_at_most(own_store, agent, unexpected, monkeypatch):  # noqa: F811
     bot = agent()
     bot.get("/facts")
-    monkeypatch.setattr(
-        database_errors.sqlite3, "connect", lambda *args, **options: pytest.fail("checked again")
-    )
+    monkeypatch.setattr(database.sqlite3, "connect", lambda *args, **options: pytest.fail("checked again"))
     is_problem(bot.get("/facts"), 500, "internal_error")
 
 
@@ -161,7 +164,7 @@ def test_statement_of_the_schema_that_is_not_utf8_is_503(own_store, agent):  # n
     bot = agent()
     damage_statement(own_store, "memoryhub_fact")
     assert_is_advice(bot.http.get("/api/v1/memories"), "/memories")
-    assert "malformed" in database_errors.damage_path().read_text()
+    assert "malformed" in database.damage_path().read_text()
 
 
 def test_readyz_is_503_once_damage_was_met(damaged):
@@ -172,19 +175,19 @@ def test_readyz_is_503_once_damage_was_met(damaged):
 
 def test_record_of_damage_is_readable_for_its_owner_only(damaged):
     damaged.get("/search?query=zebra")
-    assert database_errors.is_damage_recorded()
-    assert database_errors.damage_path().stat().st_mode & 0o777 == 0o600
-    assert "malformed" in database_errors.damage_path().read_text()
+    assert database.is_damage_recorded()
+    assert database.damage_path().stat().st_mode & 0o777 == 0o600
+    assert "malformed" in database.damage_path().read_text()
 
 
 def test_damage_is_recorded_in_a_folder_that_cannot_be_written_to(damaged, monkeypatch):
     def refuse(*arguments):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(database_errors.os, "open", refuse)
+    monkeypatch.setattr(database.os, "open", refuse)
     damaged.get("/search?query=zebra")
-    assert database_errors.is_damage_recorded()
-    database_errors.clear_damage()
+    assert database.is_damage_recorded()
+    database.clear_damage()
 
 
 @pytest.mark.parametrize("name", ["journal", "mirror"])
@@ -196,8 +199,8 @@ def test_doctor_reports_a_damaged_page_of_the_journal(damaged, own_store, name):
 
 
 def test_record_ends_when_doctor_finds_the_file_whole(own_store, agent):  # noqa: F811
-    database_errors.record_damage(OSError("database disk image is malformed"))
+    database.record_damage(OSError("database disk image is malformed"))
     assert Agent().http.get("/readyz").status_code == 503
     assert {one.status for one in named("integrity").findings()} == {Status.OK}
-    assert not database_errors.is_damage_recorded()
+    assert not database.is_damage_recorded()
     assert Agent().http.get("/readyz").status_code == 200

@@ -12,8 +12,8 @@ import pytest
 from django.db import connection
 
 from memoryhub import memories
-from memoryhub.core import drafts
-from memoryhub.core.drafts import draft_file, draft_folder
+from memoryhub.core import disks
+from memoryhub.core.disks import draft_file, draft_folder
 from memoryhub.ops import serving
 from memoryhub.ops.doctor import Status, examine
 from tests.commands.conftest import home, own_store, run  # noqa: F401 fixtures
@@ -85,7 +85,7 @@ def test_next_command_removes_what_a_killed_restore_left(killed, own_store, run,
 def test_start_of_the_server_removes_what_was_left(left):
     assert str(left) in next(serving.prepare_store())
     assert not left.exists()
-    assert list(drafts._folder().iterdir()) == []
+    assert list(disks._drafts_folder().iterdir()) == []
 
 
 def test_doctor_names_and_removes_what_was_left(left):
@@ -104,32 +104,32 @@ def test_erasing_removes_what_was_left(left):
 def test_files_in_use_are_not_removed(own_store, tmp_path):  # noqa: F811
     with draft_folder(own_store.parent) as folder, draft_file(tmp_path / "x.jsonl") as file:
         file.write_text("a line")
-        assert drafts.remove_abandoned() == []
+        assert disks.remove_abandoned() == []
         assert folder.is_dir()
         assert file.exists()
     assert not folder.exists()
     assert not file.exists()
-    assert list(drafts._folder().iterdir()) == []
+    assert list(disks._drafts_folder().iterdir()) == []
 
 
 def test_folders_of_earlier_releases_are_found(own_store):  # noqa: F811
     path = own_store.parent / ".memoryhub-0123456789ab"
     path.mkdir()
     (path / "copy").write_text("a memory")
-    assert drafts.find_abandoned() == [path]
-    assert drafts.remove_abandoned() == [path]
+    assert disks.find_abandoned() == [path]
+    assert disks.remove_abandoned() == [path]
 
 
 def test_only_names_of_temporary_files_are_removed(own_store, tmp_path):  # noqa: F811
     precious = tmp_path / "precious"
     precious.write_text("stays")
-    drafts._folder().mkdir()
-    (drafts._folder() / "entry").write_text(str(precious))
-    assert drafts.remove_abandoned() == []
+    disks._drafts_folder().mkdir()
+    (disks._drafts_folder() / "entry").write_text(str(precious))
+    assert disks.remove_abandoned() == []
     assert precious.exists()
 
 
 def test_export_works_when_it_cannot_be_listed(own_store, run, tmp_path):  # noqa: F811
-    drafts._folder().write_text("a file in the place of the folder")
+    disks._drafts_folder().write_text("a file in the place of the folder")
     assert run("export_memories", tmp_path / "x.jsonl").code == 0
     assert (tmp_path / "x.jsonl").exists()

@@ -13,12 +13,12 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 from memoryhub import memories
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.backends.sqlite.page_reader import PageReader
-from memoryhub.core import database_errors
+from memoryhub.core import database
 from memoryhub.facts import services
-from memoryhub.memories.schemas import FactDraft
+from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.models import Fact, Memory
 from memoryhub.ops import salvage
 from memoryhub.ops.doctor import Status, examine
@@ -37,8 +37,11 @@ def contents() -> set[str]:
 @pytest.fixture
 def store(own_store) -> Path:  # noqa: F811
     """A store with memories of all lengths, a fact and an erased memory."""
-    for n in range(COUNT):
-        remember(f"memory {n} " + "long words " * (n * 40), tags=[f"tag{n}"], importance=n / COUNT)
+    drafts = [
+        MemoryDraft(content=f"memory {n} " + "long words " * (n * 40), tags=[f"tag{n}"], importance=n / COUNT)
+        for n in range(COUNT)
+    ]
+    memories.create_memories(drafts, WRITER)
     services.create_fact(FactDraft(subject="a", predicate="is", object="b"), WRITER)
     memories.erase_memories([remember("erased").uid], WRITER)
     return own_store
@@ -87,7 +90,7 @@ def test_salvaged_store_can_be_put_in_place(store, target, run):  # noqa: F811
     assert contents() == before
     assert Fact.objects.count() == 1
     assert schema.find_problems(deep=True) == []
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 @pytest.mark.parametrize("number", [0, 3, -1])
@@ -113,7 +116,7 @@ def test_all_rows_are_copied_if_only_the_first_page_of_a_table_is_damaged(store,
     run("salvage", target)
     assert run("restore_backup", target, "--yes").code == 0
     assert contents() == before
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -128,7 +131,7 @@ def test_rows_are_copied_if_pages_of_the_schema_are_damaged(store, target, run, 
     assert run("restore_backup", target, "--yes").code == 0
     assert contents() == before
     assert Fact.objects.count() == 1
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 @pytest.mark.parametrize("offset", [2, 14, 83])  # in CREATE, in the name of the table, in that of a column
@@ -263,8 +266,8 @@ def test_doctor_rebuilds_an_index_with_a_damaged_page(store, name):
     assert contents() == before
     assert schema.find_problems(deep=True) == []
     assert Memory.objects.search("memory").count() == COUNT
-    assert verification.compare_mirror().in_step
-    assert not database_errors.is_damage_recorded()
+    assert journal.compare_mirror().in_step
+    assert not database.is_damage_recorded()
 
 
 @pytest.mark.parametrize("name", ["memory_updated", "memoryhub_trigram_data"])

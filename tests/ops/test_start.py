@@ -19,7 +19,7 @@ from django.db.migrations.recorder import MigrationRecorder
 import memoryhub
 from memoryhub.audit import journal
 from memoryhub.backends import release, schema
-from memoryhub.core import database_errors
+from memoryhub.core import database
 from memoryhub.models import JournalEntry
 from memoryhub.ops import backup, bootstrap, checks, serving
 from tests.api.conftest import Agent, is_problem
@@ -88,7 +88,7 @@ def test_readyz_warns_of_lost_journal_rows(recorded):
 
 
 def test_earlier_damage_is_reported_at_the_start():
-    database_errors.record_damage(OSError("malformed"))
+    database.record_damage(OSError("malformed"))
     assert "manage.py doctor" in next(serving.prepare_store())
 
 

@@ -7,7 +7,7 @@ import subprocess
 
 from memoryhub.core.agent_hooks import AGENTS, hooks_configuration, opencode_plugin
 from memoryhub.toolsets import TOOLSETS
-from memoryhub.web.connect.snippets import HubConnection, client_snippets
+from memoryhub.web.connect_snippets import HubConnection, client_snippets
 from tests.mcp.conftest import Served
 from tests.plugin import model_api, scripted_api
 from tests.plugin.conftest import Machine, require_program

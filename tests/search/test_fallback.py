@@ -113,9 +113,8 @@ def test_age_importance_and_trust_do_not_exclude_a_match(remember):
     assert found.memory.pk == old.pk
 
 
-def test_limit_is_respected(remember):
-    for n in range(30):
-        remember(f"zebra number {n}")
+def test_limit_is_respected(remember_all):
+    remember_all(f"zebra number {n}" for n in range(30))
     assert len(search_with_fallback(everything(), "zebra", limit=7)) == 7
     assert search_with_fallback(Memory.objects.none(), "zebra", limit=7) == []
 

@@ -191,9 +191,8 @@ def test_hidden_memory_does_not_change_scores(remember, mode):
     assert before == shown()
 
 
-def test_filter_applies_before_the_limit(remember):
-    for n in range(120):
-        remember(f"harbour crane maintenance log {n}", project="port")
+def test_filter_applies_before_the_limit(remember, remember_all):
+    remember_all((f"harbour crane maintenance log {n}" for n in range(120)), project="port")
     wanted = remember("harbour crane maintenance in the museum", project="museum")
     assert contents("harbour crane maintenance", seen().filter(project="museum"), limit=5) == [wanted.content]
 

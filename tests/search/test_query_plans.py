@@ -13,8 +13,8 @@ from django.utils import timezone
 from memoryhub.access.policy import Clearance
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.stats import counts, review_items
-from memoryhub.stats.review_items import Reviewer
+from memoryhub.stats import counts
+from memoryhub.stats.counts import Reviewer
 from tests.cases import created_by_day
 
 
@@ -54,6 +54,6 @@ def test_days_are_counted_from_the_access_index(db: None) -> None:
 @pytest.mark.sqlite
 def test_review_queue_uses_partial_indexes(db: None) -> None:
     reader = Reviewer("user:ada", timezone.now() - timedelta(days=1))
-    steps = plan(lambda: review_items.count_waiting(live(), reader, 99))
+    steps = plan(lambda: counts.count_waiting(live(), reader, 99))
     used = [step.split("USING INDEX ")[1].split()[0] for step in steps if "INDEX memory_" in step]
     assert used == [f"memory_{name}" for name in ("created", "imported", "unsure", "flagged", "outdated")]

@@ -283,8 +283,7 @@ def test_hit_outside_the_content_is_marked_in_the_snippet(remember):
     assert hit.snippet == "<mark>Quokkaname</mark> heading"
 
 
-def test_fragment_across_words_is_found(remember):
-    remember("the renamed database lives elsewhere", created_at="2019-01-01T00:00:00Z")
-    for n in range(30):
-        remember(f"other database notes {n}", created_at="2019-01-01T00:00:00Z")
+def test_fragment_across_words_is_found(remember_all):
+    others = [f"other database notes {n}" for n in range(30)]
+    remember_all(["the renamed database lives elsewhere", *others], created_at="2019-01-01T00:00:00Z")
     assert search_memories(public(), "amed data").hits[0].memory.content.startswith("the renamed")

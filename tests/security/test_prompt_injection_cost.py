@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import base64
-import json
 import random
 import string
-import time
-from pathlib import Path
 
 import pytest
-from django.conf import settings
 
 from memoryhub.security.prompt_injection import inspect
+from tests.cost import cost_ratio, ordinary_text
 
 LENGTH = 12_000
 MAX_RATIO = 5
@@ -70,25 +67,8 @@ HOSTILE = {
 }
 
 
-@pytest.fixture(scope="module", params=[LENGTH // 4, LENGTH])
-def ordinary(request: pytest.FixtureRequest) -> tuple[int, float]:
-    """The length of ordinary memories, and the seconds for them."""
-    lines = (Path(settings.BASE_DIR) / "fixtures" / "demo" / "memories.jsonl").read_text("utf-8").splitlines()
-    text = "\n\n".join(json.loads(line)["content"] for line in lines)
-    return request.param, _seconds(text[: request.param])
-
-
-def _seconds(text: str) -> float:
-    """Return the best of four measurements."""
-    found = []
-    for _ in range(4):
-        start = time.process_time()
-        inspect(text)
-        found.append(time.process_time() - start)
-    return min(found)
-
-
+@pytest.mark.parametrize("length", [LENGTH // 4, LENGTH])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_costs_at_most_five_times_as_much_as_ordinary_text(name, ordinary):
-    length, seconds = ordinary
-    assert _seconds(HOSTILE[name][:length]) < MAX_RATIO * seconds
+def test_hostile_text_costs_at_most_five_times_as_much_as_ordinary_text(name: str, length: int):
+    hostile, ordinary = HOSTILE[name][:length], ordinary_text(length)
+    assert cost_ratio(inspect, hostile, ordinary, enough=MAX_RATIO) <= MAX_RATIO

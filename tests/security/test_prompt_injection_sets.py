@@ -9,8 +9,7 @@ import pytest
 from django.conf import settings
 
 from memoryhub.security.prompt_injection import INSTRUCTION_REMOVED, inspect
-from memoryhub.security.prompt_injection.detector import _has_flood
-from memoryhub.security.prompt_injection.evidence import BRANCHES, possible_branches
+from memoryhub.security.prompt_injection.detector import BRANCHES, _has_flood, possible_branches
 from memoryhub.security.prompt_injection.normalisation import normalise
 from memoryhub.security.prompt_injection.tokeniser import tokenise
 from tools.prompt_injection.composing import compose_texts

@@ -10,9 +10,9 @@ import pytest
 
 from memoryhub.core.rule_files import RuleFileError, RuleSchema, load_rule_file
 from memoryhub.security import secrets
-from memoryhub.security.prompt_injection import evidence, lexicon
+from memoryhub.security.prompt_injection import detector, lexicon
 from memoryhub.security.secrets import secret_rules
-from memoryhub.security.secrets.checks import CHECKS
+from memoryhub.security.secrets.secret_rules import CHECKS
 from tools.secret_examples import make_examples
 
 RULE = 'id = "x"\nkind = "X token"\nkeywords = ["x_"]\nregex = "x_[a-z]+"\n'
@@ -89,7 +89,7 @@ class TestSecretRules:
 
 class TestPromptInjectionRules:
     def test_all_files_are_loaded(self) -> None:
-        assert {path.stem for path in evidence.EVIDENCE.glob("*.toml")} == set(evidence.KINDS)
+        assert {path.stem for path in detector.EVIDENCE.glob("*.toml")} == set(detector.KINDS)
 
     def test_every_language_sets_instructions_aside(self) -> None:
         languages: dict[str, set[str]] = {}
@@ -108,11 +108,11 @@ class TestPromptInjectionRules:
             (lexicon.WordFile, "[parts]\n", "language: Field required"),
             (lexicon.WordFile, 'language = "Latin"\n[parts]\nignore = ["x"]', "parts.ignore"),
             (
-                evidence.EvidenceFile,
+                detector.EvidenceFile,
                 '[[rules]]\nevidence = "x"\nweight = 1',
                 "rules.0.pattern",
             ),
-            (evidence.EvidenceFile, '[[rules]]\nevidence = "x"\npattern = "y"\nweight = 3', "rules.0.weight"),
+            (detector.EvidenceFile, '[[rules]]\nevidence = "x"\npattern = "y"\nweight = 3', "rules.0.weight"),
         ],
     )
     def test_error_names_the_key(
@@ -122,6 +122,6 @@ class TestPromptInjectionRules:
             load(tmp_path, text, schema)
 
     def test_unknown_part_in_a_pattern_is_an_error(self) -> None:
-        rule = evidence.EvidenceRule(evidence="x", weight=1, pattern="{nonsense} ~3 {you}")
+        rule = detector.EvidenceRule(evidence="x", weight=1, pattern="{nonsense} ~3 {you}")
         with pytest.raises(RuleFileError, match=r"leak\.toml: no word has the part nonsense"):
-            list(evidence._compile_rule("leak", rule))
+            list(detector._compile_rule("leak", rule))

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Sensitivity, system_actor
-from memoryhub.audit import journal, verification
+from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
@@ -157,7 +157,7 @@ class TestRelease:
         rows = JournalEntry.objects.filter(operation="release", object_id=leaky.uid)
         assert {row.detail["of"] for row in rows} == {"memory", "revision"}
         assert all(row.detail["was"] == "quarantined" and row.actor.startswith("command:") for row in rows)
-        assert verification.verify_chain().ok
+        assert journal.verify_chain().ok
 
     def test_row_without_journal_entry_is_released_as_secret(self, leaky: Memory) -> None:
         Fact.objects.update(sensitivity="quarantined")
@@ -194,7 +194,7 @@ class TestRedact:
         assert "Redacted 1 memory row" in output
         assert_nowhere(output)
         assert scan() == "No credential found.\n"
-        assert verification.verify_chain().ok
+        assert journal.verify_chain().ok
 
     def test_rest_of_the_text_stays_searchable(self, leaky: Memory, bot: Agent) -> None:
         scan("--redact")

@@ -15,8 +15,8 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory
-from memoryhub.stats import review_items
-from memoryhub.stats.review_items import (
+from memoryhub.stats import counts
+from memoryhub.stats.counts import (
     FLAGGED,
     NEW,
     OUTDATED,
@@ -140,9 +140,7 @@ class TestVisibility:
         assert {memory.sensitivity for memory in waiting(reason, clearance)} == seen
         counted = count_by_reason(Memory.objects.visible_to(clearance).live(), reader())
         assert counted == {**dict.fromkeys(REASONS, len(seen)), "all": len(seen)}
-        assert review_items.count_waiting(Memory.objects.visible_to(clearance).live(), reader(), 9) == len(
-            seen
-        )
+        assert counts.count_waiting(Memory.objects.visible_to(clearance).live(), reader(), 9) == len(seen)
 
     def test_personal_memory_waits_only_for_its_owner(self, remember: Remember) -> None:
         eve = Actor("token:eve", Clearance.up_to("secret", owner="eve"))
@@ -173,9 +171,7 @@ def test_counting_takes_one_query(remember: Remember) -> None:
 
 class TestBadge:
     def number(self, most: int = 99, since_days: float = 1) -> int:
-        return review_items.count_waiting(
-            Memory.objects.visible_to(ADA.clearance).live(), reader(since_days), most
-        )
+        return counts.count_waiting(Memory.objects.visible_to(ADA.clearance).live(), reader(since_days), most)
 
     def test_badge_counts_memories_of_any_reason(self, remember: Remember) -> None:
         long_ago = timezone.now() - timedelta(days=900)

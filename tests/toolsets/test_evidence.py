@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from memoryhub import memories
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.http.authentication import Caller
 from memoryhub.memories.evidence import grow_confidence
 from memoryhub.models import Evidence, JournalEntry, Memory
@@ -109,7 +109,7 @@ def test_growth_is_journaled_with_numbers_only(mira):
     row = JournalEntry.objects.get(operation="evidence")
     assert row.detail["confidence"] == [0.5, 0.75]
     assert row.detail["sessions"] == 2
-    assert verification.verify().ok
+    assert journal.verify().ok
 
 
 def test_merged_memory_counts_all_sessions(mira, actor):

@@ -32,8 +32,8 @@ from memoryhub.models import (
 )
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT
+from memoryhub.transfer.import_files import IdMap, open_import
 from memoryhub.transfer.loader import LoadOptions, load_items
-from memoryhub.transfer.reader import IdMap, open_import
 from memoryhub.transfer.records import ReadOptions
 from memoryhub.transfer.reports import Tally
 from tests.commands.conftest import home, jsonl, run

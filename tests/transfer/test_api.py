@@ -11,7 +11,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from memoryhub.audit.journal import MAX_NAMED_IDS
 from memoryhub.maintenance import executor
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Session, UploadPart
-from memoryhub.transfer import uploads
+from memoryhub.transfer import import_files
 from tests.api.conftest import API, agent, bad_fields, bot, is_problem
 from tests.transfer.conftest import as_line, of_kind, raw_out, wipe
 
@@ -250,7 +250,7 @@ def test_import_without_its_file_is_not_resumable(bot):
     uid = send(bot, lines({"content": "x"})).json()["id"]
     bot.post(f"/import/{uid}/stop")
     assert bot.get(f"/import/{uid}").json()["resumable"]
-    uploads.delete_upload(MaintenanceRun.objects.get(uid=uid).params["upload"])
+    import_files.delete_upload(MaintenanceRun.objects.get(uid=uid).params["upload"])
     assert not bot.get(f"/import/{uid}").json()["resumable"]
     refusal = bot.post(f"/import/{uid}/resume")
     is_problem(refusal, 409)

@@ -11,11 +11,11 @@ from django.apps import apps
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Fact, JournalEntry, MaintenanceRun, Memory, Revision, Session
-from memoryhub.transfer import uploads
-from memoryhub.transfer.reader import IdMap
+from memoryhub.transfer import import_files
+from memoryhub.transfer.import_files import IdMap
 from memoryhub.transfer.records import UnreadableFile
 from tests.transfer.conftest import ADA, BOB, OPERATOR, of_kind, out, raw_out, wipe
 
@@ -241,7 +241,7 @@ def test_imported_journal_row_is_marked_and_the_chain_stays_valid(bring_in):
     [row] = JournalEntry.objects.filter(actor="user:ada")
     assert row.detail["imported"] == {"seq": 7, "hash": "ab" * 32}
     assert row.at == datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
-    assert verification.verify_chain().ok
+    assert journal.verify_chain().ok
 
 
 def test_journal_rows_without_numbers_are_not_imported_twice(bring_in, remember, low):
@@ -368,15 +368,15 @@ def test_id_map_is_saved_and_replaced_if_damaged(tmp_path):
 def test_abandoned_upload_is_deleted_after_a_week(home, db):
     import os
 
-    old, needed, fresh = (uploads.save_upload([b"x"]) for _ in range(3))
+    old, needed, fresh = (import_files.save_upload([b"x"]) for _ in range(3))
     MaintenanceRun.objects.create(operation="import", params={"upload": needed}, status="queued")
     for key in (old, needed):
-        os.utime(uploads.upload_path(key), (0, 0))
-    uploads.delete_old_uploads()
-    assert [uploads.upload_path(key).exists() for key in (old, needed, fresh)] == [False, True, True]
+        os.utime(import_files.upload_path(key), (0, 0))
+    import_files.delete_old_uploads()
+    assert [import_files.upload_path(key).exists() for key in (old, needed, fresh)] == [False, True, True]
 
 
 @pytest.mark.parametrize("key", ["", "../../memory.db", "x" * 32, "A" * 32])
 def test_invalid_upload_key_opens_no_file(home, key):
     with pytest.raises(ValueError, match="not the key of an upload"):
-        uploads.upload_path(key)
+        import_files.upload_path(key)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memoryhub.transfer.files import LineReader
 from memoryhub.transfer.formats import FORMATS
 from memoryhub.transfer.formats.hub import HubFormat
 from memoryhub.transfer.formats.markdown import MarkdownFormat
-from memoryhub.transfer.jsonl import LineReader
 from memoryhub.transfer.records import InvalidItem, ReadOptions, Record
 from memoryhub.transfer.schema import HISTORY_LINES, FactLine, MemoryLine
 from tests.cost import cost_ratio

@@ -13,7 +13,7 @@ import pytest
 from memoryhub.access.policy import Actor
 from memoryhub.maintenance import executor, worker
 from memoryhub.models import Fact, MaintenanceRun, Memory, UploadPart
-from memoryhub.transfer import jobs, uploads
+from memoryhub.transfer import import_files, jobs
 from tests.transfer.conftest import as_line
 
 pytestmark = pytest.mark.django_db
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def enter_node(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Continue as another node, with a home of its own and the same database."""
-    monkeypatch.setattr(uploads, "is_postgres", lambda: True)
-    monkeypatch.setattr(uploads, "_PART_BYTES", 100)
+    monkeypatch.setattr(import_files, "is_postgres", lambda: True)
+    monkeypatch.setattr(import_files, "_PART_BYTES", 100)
 
     def enter(name: str, home: str = "") -> None:
         settings.NODE_NAME, settings.HOME = name, tmp_path / (home or name)
@@ -77,15 +77,15 @@ def test_node_deletes_its_file_once_another_node_has_imported_it(
 ) -> None:
     imported = jobs.start_import(iter([lines(2)]), "notes.jsonl", actor)
     waiting = jobs.start_import(iter([lines(3)]), "notes.jsonl", actor)
-    kept, gone = (uploads.upload_path(run.params["upload"]) for run in (waiting, imported))
+    kept, gone = (import_files.upload_path(run.params["upload"]) for run in (waiting, imported))
     enter_node("b")
     assert executor.execute(imported)
     enter_node("a")
-    uploads.delete_old_uploads()
+    import_files.delete_old_uploads()
     assert gone.exists(), "its copy in the database might not be stored yet"
     for path in (kept, gone):
-        os.utime(path, (0, time.time() - uploads._SECONDS_TO_STORE - 1))
-    uploads.delete_old_uploads()
+        os.utime(path, (0, time.time() - import_files._SECONDS_TO_STORE - 1))
+    import_files.delete_old_uploads()
     assert (kept.exists(), gone.exists()) == (True, False)
 
 
@@ -101,6 +101,6 @@ def test_node_with_a_full_disk_leaves_imports_to_others(
 
 
 def test_upload_stays_on_the_only_node(home: Path, actor: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "is_postgres", lambda: False)
+    monkeypatch.setattr(import_files, "is_postgres", lambda: False)
     jobs.start_import(iter([lines(2)]), "notes.jsonl", actor)
     assert not UploadPart.objects.exists()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from memoryhub.embeddings.base import EmbeddingSettings
-from memoryhub.memories.vectors import local_settings
+from memoryhub.memories.rows import local_settings
 from memoryhub.models import Embedding, JournalEntry, Memory
 from memoryhub.transfer import loader, text_workers
 from memoryhub.transfer.records import UnreadableFile

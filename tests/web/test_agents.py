@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.accounts.actor_names import actor_label
+from memoryhub.accounts.tokens import actor_label
 from memoryhub.audit import journal
 from memoryhub.models import AgentToken, Event, Injection, Memory, Session
 from memoryhub.web import agents

@@ -14,8 +14,8 @@ from django.utils import timezone
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.models import Embedding, Event, Memory, Session
-from memoryhub.web.base import caching
-from memoryhub.web.base.caching import viewer_key
+from memoryhub.web.base import requests
+from memoryhub.web.base.requests import viewer_key
 from memoryhub.web.duplicates import presenters
 
 Remember = Callable[..., Memory]
@@ -29,7 +29,7 @@ def ask(db: None) -> Callable[..., int]:
 
     def asked(clearance: Clearance = PUBLIC) -> int:
         request = RequestFactory().get("/")
-        return caching.cached_until_change(request, "question", clearance, lambda: next(results))
+        return requests.cached_until_change(request, "question", clearance, lambda: next(results))
 
     return asked
 
@@ -46,7 +46,7 @@ def test_change_of_the_store_invalidates_the_result(ask: Any, remember: Remember
 
 def test_event_invalidates_only_results_that_depend_on_events(db: None) -> None:
     def ask(depends_on_events: bool) -> int:
-        return caching.cached_until_change(
+        return requests.cached_until_change(
             RequestFactory().get("/"),
             f"question-{depends_on_events}",
             PUBLIC,
@@ -66,8 +66,8 @@ def test_token_is_read_once_for_a_request_that_changes_nothing(
     for method, statements in (("GET", 1), ("POST", 2)):
         request = RequestFactory().generic(method, "/")
         with django_assert_num_queries(statements):
-            caching.store_token(request)
-            caching.store_token(request)
+            requests.store_token(request)
+            requests.store_token(request)
 
 
 def test_expiry_of_a_memory_invalidates_the_result(
@@ -92,10 +92,10 @@ def test_each_clearance_has_its_own_result(ask: Any) -> None:
 
 
 def test_cached_value_may_be_outdated_or_missing(ask: Any, remember: Remember) -> None:
-    assert caching.cached_value("question", viewer_key(PUBLIC)) is None
+    assert requests.cached_value("question", viewer_key(PUBLIC)) is None
     ask()
     remember("a change")
-    assert caching.cached_value("question", viewer_key(PUBLIC)) == 0
+    assert requests.cached_value("question", viewer_key(PUBLIC)) == 0
 
 
 def without_files(client: Client) -> int:

@@ -14,8 +14,8 @@ from django.test import Client
 from memoryhub.access.policy import Actor
 from memoryhub.accounts import tokens
 from memoryhub.models import AgentToken, Event, JournalEntry, Memory, Session
-from memoryhub.web.connect import snippets
-from memoryhub.web.connect.snippets import HubConnection
+from memoryhub.web import connect_snippets
+from memoryhub.web.connect_snippets import HubConnection
 from tests.cases import each
 from tests.web.markup import PAYLOAD, find_dangers, main
 
@@ -48,7 +48,7 @@ class TestSteps:
     def test_every_tile_opens_a_form_that_gives_one_snippet(self, manager: Client) -> None:
         links = [link for link in main(manager.get(TILES)).links() if link.startswith("/connect/")]
         assert links[0] == FORM_PAGE
-        assert links == [f"/connect/{key}/" for key in snippets.choices() if key != "hosted"]
+        assert links == [f"/connect/{key}/" for key in connect_snippets.choices() if key != "hosted"]
         for number, link in enumerate(links):
             form = FORM | {"name": f"bot {number}"}
             shown = manager.post(f"{link}snippet/", form, HTTP_HOST="localhost:8765")
@@ -228,8 +228,8 @@ class TestTexts:
     """The snippets on the page; tests/mcp/test_connect.py runs them."""
 
     def wanted(self, key: str, **hub: Any) -> dict[str, str]:
-        found = snippets.choice_snippets(
-            snippets.choices()[key], HubConnection("http://localhost:8765/", **hub)
+        found = connect_snippets.choice_snippets(
+            connect_snippets.choices()[key], HubConnection("http://localhost:8765/", **hub)
         )
         return {one.key: one.text for one in found}
 
@@ -237,7 +237,7 @@ class TestTexts:
     def test_texts_contain_the_address_of_the_hub_and_the_chosen_tools(
         self, visitor: Client, key: str
     ) -> None:
-        for toolset in snippets.TOOLSETS:
+        for toolset in connect_snippets.TOOLSETS:
             query = {"toolset": toolset}
             shown = texts(visitor.get(f"/connect/{key}/snippet/", query, HTTP_HOST="localhost:8765"))
             assert shown == self.wanted(key, toolset=toolset)

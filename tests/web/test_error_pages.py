@@ -269,7 +269,7 @@ def test_refusal_that_a_page_does_not_handle_is_an_error_page(visitor, monkeypat
     def refuse(*args: object) -> None:
         raise refusal("project secret-plans does not exist")
 
-    monkeypatch.setattr("memoryhub.web.project_page.projects.get_project", refuse)
+    monkeypatch.setattr("memoryhub.web.projects.projects.get_project", refuse)
     answer = visitor.get("/project-page/secret-plans/")
     assert answer.status_code == status
     assert f"{status}.html" in [template.name for template in answer.templates]

@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.facts import services as fact_store
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry
@@ -57,7 +57,7 @@ def test_facts_are_ended_and_valid_again(hand: Client, three: list[Fact]) -> Non
     assert "Undone: 2 facts hold again." in hand.post(address, fields, follow=True).content.decode()
     assert holding() == {"s0", "s1", "s2"}
     assert list(Fact.objects.order_by("pk").values_list("valid_until", flat=True)) == [None, until, None]
-    assert verification.verify().ok
+    assert journal.verify().ok
     assert JournalEntry.objects.filter(operation__in=("end", "undo_end"), actor="user:ada").count() == 4
 
 

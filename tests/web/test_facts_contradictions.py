@@ -15,7 +15,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry, Memory
-from memoryhub.web.facts import contradictions
+from memoryhub.web.facts import views
 from tests.cases import each
 from tests.web.markup import PAYLOAD, find_dangers, main
 
@@ -202,7 +202,7 @@ class TestPage:
     def test_pages_have_a_fixed_size(
         self, say: Say, visitor: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(contradictions, "PAGE_SIZE", 2)
+        monkeypatch.setattr(views, "CONTRADICTIONS_PAGE_SIZE", 2)
         for number in range(3):
             say("Mara", subject=f"s{number}")
             say("Bram", subject=f"s{number}")

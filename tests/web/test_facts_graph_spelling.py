@@ -12,7 +12,7 @@ from django.test import Client
 from memoryhub.access.policy import Actor
 from memoryhub.facts import contradictions, services
 from memoryhub.models import Fact
-from memoryhub.web.facts import filters, graph
+from memoryhub.web.facts import graph, views
 from tests.cases import each
 from tests.web.fact_graph_pages import GRAPH, Say, fact_storer, nodes, panel_of
 from tests.web.markup import Page, main
@@ -200,7 +200,7 @@ class TestSuggestedPredicates:
     def test_suggested_predicates_are_limited(
         self, say: Say, visitor: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(filters, "MAX_SUGGESTED", 2)
+        monkeypatch.setattr(views, "MAX_SUGGESTED", 2)
         for n in range(4):
             say("api", f"verb {n}", "x")
         assert len(self.suggested(visitor.get(GRAPH))) == 2

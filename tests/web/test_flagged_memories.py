@@ -12,7 +12,7 @@ from memoryhub import memories
 from memoryhub.models import Memory
 from memoryhub.security.prompt_injection import Finding
 from memoryhub.web.base.markdown import render
-from memoryhub.web.review.views import mark_findings
+from memoryhub.web.review import mark_findings
 from tests.web.markup import PAYLOADS, Page, find_dangers, main
 from tests.web.review_page import EVE, HTMX, get_page
 

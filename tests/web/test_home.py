@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
-from memoryhub.audit import journal, verification
+from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.capture.projects import configure_project
 from memoryhub.capture.segments import BOUNDARY_PREDICATE
@@ -320,7 +320,7 @@ class TestLostJournalRows:
         page = text(administrator.post(self.ACKNOWLEDGE, {"through": lost.recorded_in}, follow=True))
         assert "Loss of journal rows acknowledged." in page
         assert "2 journal rows lost" not in page
-        assert verification.verify().ok
+        assert journal.verify().ok
         assert JournalEntry.objects.get(operation="journal_loss_acknowledged").actor == "user:root"
         assert "unbroken" in text(administrator.get("/home/journal/"))
 

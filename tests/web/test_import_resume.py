@@ -11,7 +11,7 @@ from django.test import Client
 
 from memoryhub.maintenance import executor
 from memoryhub.models import MaintenanceRun, Memory
-from memoryhub.transfer import jobs, uploads
+from memoryhub.transfer import import_files, jobs
 from memoryhub.transfer.records import UnreadableFile
 from tests.web.markup import main
 from tests.web.transfer_pages import home, importer, send, sent
@@ -38,7 +38,7 @@ def test_a_stopped_import_can_be_resumed(importer: Client) -> None:
 
 def test_an_import_whose_file_is_gone_asks_for_the_file(importer: Client) -> None:
     address = stopped(importer)
-    uploads.delete_upload(MaintenanceRun.objects.get().params["upload"])
+    import_files.delete_upload(MaintenanceRun.objects.get().params["upload"])
     shown = main(importer.get(address)).words
     assert "The import cannot continue: the hub no longer has the file; upload it again." in shown
     assert "resume it" not in shown
@@ -96,5 +96,5 @@ def test_the_page_of_the_run_does_not_offer_it_either(importer: Client, sign_in:
     run = MaintenanceRun.objects.get()
     keeper = sign_in("add_maintenancerun", name="keeper")
     assert offers_resume(keeper, f"/maintenance/runs/{run.uid}/")
-    uploads.delete_upload(run.params["upload"])
+    import_files.delete_upload(run.params["upload"])
     assert not offers_resume(keeper, f"/maintenance/runs/{run.uid}/")

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.audit import journal, verification
+from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.facts import services
 from memoryhub.maintenance import executor, runs
@@ -265,7 +265,7 @@ class TestPage:
         self, overseer: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         remember()
-        monkeypatch.delattr(verification, "verify")
+        monkeypatch.delattr(journal, "verify")
         assert rows(overseer) == [1]
 
 

@@ -13,10 +13,9 @@ from memoryhub.core.pagination import page_number
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Memory
-from memoryhub.web import runs
+from memoryhub.web import review, runs
 from memoryhub.web.duplicates import views as duplicates
-from memoryhub.web.facts import contradictions
-from memoryhub.web.review import views as review
+from memoryhub.web.facts import views
 from tests.web.maintenance_pages import completed_run, set_age
 
 LAST = 3
@@ -52,7 +51,7 @@ def lists(
         (runs, "CHANGES_PER_PAGE"),
         (review, "PAGE_SIZE"),
         (duplicates, "PAGE_SIZE"),
-        (contradictions, "PAGE_SIZE"),
+        (views, "CONTRADICTIONS_PAGE_SIZE"),
     ):
         monkeypatch.setattr(place, name, 1)
     made = [remember(f"the {word} of zebras", title=f"The {word}") for word in ("apple", "bridge", "castle")]

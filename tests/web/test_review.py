@@ -18,8 +18,8 @@ from memoryhub.access.policy import Actor
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import CodeReference, JournalEntry, Memory
+from memoryhub.web import review
 from memoryhub.web.base import navigation
-from memoryhub.web.review import views
 from tests.cases import clear_caches, each
 from tests.web.conftest import SignIn
 from tests.web.markup import Page
@@ -96,16 +96,16 @@ class TestPage:
         assert "About the moon" in get_page(reviewer, f"/review/?tab=new&page={page}")
 
     def test_long_queue_is_paginated(self, reviewer: Client, remember: Remember) -> None:
-        for n in range(views.PAGE_SIZE + 2):
+        for n in range(review.PAGE_SIZE + 2):
             remember(f"number {n} of many")
-        assert len(reviewer.get("/review/?tab=new").context["cards"]) == views.PAGE_SIZE
+        assert len(reviewer.get("/review/?tab=new").context["cards"]) == review.PAGE_SIZE
         assert len(reviewer.get("/review/?tab=new&page=2").context["cards"]) == 2
 
     def test_url_shows_one_card_first(self, reviewer: Client, remember: Remember) -> None:
-        made = [remember(f"number {n} of many") for n in range(views.PAGE_SIZE + 5)]
+        made = [remember(f"number {n} of many") for n in range(review.PAGE_SIZE + 5)]
         cards = reviewer.get(f"/review/?tab=new&at={made[0].uid}").context["cards"]
         assert [card.memory.uid for card in cards][:2] == [made[0].uid, made[-1].uid]
-        assert len(cards) == views.PAGE_SIZE
+        assert len(cards) == review.PAGE_SIZE
 
     def test_url_of_a_reviewed_memory_shows_that_it_was_reviewed(
         self, reviewer: Client, unsure: Memory

@@ -17,12 +17,13 @@ from memoryhub.web.sessions.picture import (
     HEADER_HEIGHT,
     LANES,
     LETTER_WIDTH,
+    MIN_FOLDED_PAUSE,
     START,
     PictureItem,
     SessionPicture,
+    format_pause,
     lay_out_picture,
 )
-from memoryhub.web.sessions.time_axis import MIN_FOLDED_PAUSE, format_pause
 
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
 GATE = 0.3

@@ -13,7 +13,7 @@ from django.utils.html import escape
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.accounts.actor_names import actor_label
+from memoryhub.accounts.tokens import actor_label
 from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.services import inject_context as inject_for
 from memoryhub.memories.schemas import MemoryDraft

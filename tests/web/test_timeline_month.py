@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from memoryhub.access.policy import Clearance
 from memoryhub.models import Event, Memory, Session
-from memoryhub.stats import calendar
+from memoryhub.stats import usage
 from memoryhub.web.sessions.timeline import fold_days, make_strip
 from tests.cases import each
 from tests.web.markup import list_title, main
@@ -120,7 +120,7 @@ class TestMonth:
         for n in range(10):
             remember(f"note {n}", project="full", created_at=NOON)
         words = page_text(visitor, project="full")
-        assert len(re.findall(r"note \d", words)) == calendar.MAX_NAMED_MEMORIES
+        assert len(re.findall(r"note \d", words)) == usage.MAX_NAMED_MEMORIES
         assert "All 10 memories" in words
 
     def test_the_number_of_queries_does_not_grow(self, visitor: Client, remember: Remember) -> None:
@@ -165,13 +165,13 @@ class TestDays:
         settings.TIME_ZONE = "Europe/Berlin"
         remember("summer begins", created_at=datetime(2024, 3, 31, 21, 59, tzinfo=UTC))
         remember("winter begins", created_at=datetime(2024, 10, 27, 22, 59, tzinfo=UTC))
-        [spring] = [day for day in calendar.load_month(ALL, "", date(2024, 3, 1)) if not day.is_quiet]
-        [autumn] = [day for day in calendar.load_month(ALL, "", date(2024, 10, 1)) if not day.is_quiet]
+        [spring] = [day for day in usage.load_month(ALL, "", date(2024, 3, 1)) if not day.is_quiet]
+        [autumn] = [day for day in usage.load_month(ALL, "", date(2024, 10, 1)) if not day.is_quiet]
         assert (spring.date, autumn.date) == (date(2024, 3, 31), date(2024, 10, 27))
 
     def test_an_empty_store_has_this_month(self) -> None:
-        assert calendar.find_latest_month(ALL, "").day == 1
-        assert calendar.find_adjacent_months(ALL, "", date(2024, 3, 1)) == (None, None)
+        assert usage.find_latest_month(ALL, "").day == 1
+        assert usage.find_adjacent_months(ALL, "", date(2024, 3, 1)) == (None, None)
 
 
 _types = st.dictionaries(st.sampled_from(["change", "bugfix", "decision"]), st.integers(1, 50))
@@ -180,7 +180,7 @@ _types = st.dictionaries(st.sampled_from(["change", "bugfix", "decision"]), st.i
 class TestStrips:
     @given(st.lists(_types, min_size=1, max_size=31), st.integers(1, 31))
     def test_every_day_up_to_today_is_shown_once(self, types: list[dict[str, int]], today: int) -> None:
-        month = [calendar.CalendarDay(date(2024, 1, n + 1), kinds) for n, kinds in enumerate(types)][::-1]
+        month = [usage.CalendarDay(date(2024, 1, n + 1), kinds) for n, kinds in enumerate(types)][::-1]
         shown = fold_days(month, date(2024, 1, today))
         covered = [one.first + timedelta(days=n) for one in shown for n in range(one.quiet or 1)]
         expected = [day.date for day in month if not day.is_quiet or day.date.day <= today]

@@ -15,7 +15,7 @@ from django.utils import timezone
 from memoryhub import memories as store
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.web.memories import trash
+from memoryhub.web.memories import views
 from tests.web.edit_form import page_text
 from tests.web.markup import main
 
@@ -76,7 +76,7 @@ class TestList:
         assert "In the trash 2" in shown
 
     def test_list_is_paginated(self, visitor: Client, thrown: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(trash, "PAGE_SIZE", 2)
+        monkeypatch.setattr(views, "TRASH_PAGE_SIZE", 2)
         first = visitor.get("/trash/")
         address = re.search(r'rel="next" href="([^"]+)"', first.content.decode())
         assert address
@@ -195,7 +195,7 @@ class TestErase:
     def test_too_many_memories_are_refused(
         self, sign_in: Any, thrown: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(trash, "MAX_ERASED_AT_ONCE", 2)
+        monkeypatch.setattr(views, "MAX_ERASED_AT_ONCE", 2)
         form = {"uid": [one.uid for one in thrown], "confirmed": "yes"}
         page = sign_in("erase_memory").post("/trash/", form, follow=True)
         assert "Nothing was erased: at most 2 at once" in text(page)

@@ -100,7 +100,7 @@ class Simulation:
                 yield self._row(day, now)
 
     def _use(self, now: datetime) -> None:
-        from memoryhub.memories.temporal import count_accesses
+        from memoryhub.memories.evidence import count_accesses
 
         uids, weights = list(self.popularity), list(self.popularity.values())
         for uid in self.pick.choices(uids, weights, k=PROMPTS_PER_DAY):

@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from memoryhub.management.operator import shown
+from memoryhub.management import shown
 from tools.evaluation import report
 from tools.evaluation.isolated_run import MODES
 from tools.evaluation.prompt_report import failure_lines, measure_prompts, prompt_lines, prompts_as_json

@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 from memoryhub.extraction.comparison import Candidate
 from memoryhub.extraction.conversation import InvalidTranscript, parse_turns, read_transcript
 from memoryhub.extraction.rules import extract
-from memoryhub.management.operator import shown
+from memoryhub.management import shown
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from memoryhub.management.operator import shown
+from memoryhub.management import shown
 from tools.evaluation.prompt_measures import Outcome, figures_by_kind, judge
 from tools.evaluation.prompt_sets import PromptSet
 from tools.evaluation.runner import run_isolated

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from memoryhub.core.text import format_count
-from memoryhub.management.operator import shown
+from memoryhub.management import shown
 from tools.evaluation.measures import ADVERSARIAL, Answer, Figures, Question, by_category, figures
 from tools.evaluation.runner import Measured
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
 
-from memoryhub.security.prompt_injection.inspection import inspect
+from memoryhub.security.prompt_injection import inspect
 
 LABELS = ("injection", "ordinary")
 HALVES = ("dev", "unseen")

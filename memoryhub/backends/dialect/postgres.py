@@ -10,8 +10,8 @@ from django.db import connection
 from django.db.backends.utils import CursorWrapper
 from numpy.typing import NDArray
 
+from memoryhub.backends import AS_TEXT, TEXT_TABLE, TRIGRAM_TABLE, Trigger
 from memoryhub.backends.fts_query import WordStart
-from memoryhub.backends.tables import AS_TEXT, TEXT_TABLE, TRIGRAM_TABLE, Trigger
 from memoryhub.core.text import words
 
 KEYS_OF_JSON = "SELECT value::bigint FROM json_array_elements_text(%s::json)"

@@ -9,8 +9,8 @@ from django.db import connection
 from django.db.backends.utils import CursorWrapper
 from numpy.typing import NDArray
 
+from memoryhub.backends import TEXT_TABLE
 from memoryhub.backends.fts_query import WordStart
-from memoryhub.backends.tables import TEXT_TABLE
 
 KEYS_OF_JSON = TEXTS_OF_JSON = "SELECT value FROM json_each(%s)"  # a subquery; the parameter is a JSON array
 IN_FEW = "IN ({})"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from django.conf import settings
 from django.db import DatabaseError, connection, connections
 
-from memoryhub.backends.tables import JOURNAL_TABLE
+from memoryhub.backends import JOURNAL_TABLE
 from memoryhub.core.database import REPLICA, fetch_one, read_timeout, use_primary, use_replica
 
 logger = logging.getLogger(__name__)

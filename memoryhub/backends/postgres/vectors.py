@@ -20,11 +20,10 @@ from django.db import DatabaseError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 from numpy.typing import NDArray
 
-from memoryhub.backends import change_log
+from memoryhub.backends import Trigger, change_log
 from memoryhub.backends.change_log import NO_POSITION, STORED_TYPE, VECTOR_TABLE, LogPosition
 from memoryhub.backends.dialect.postgres import IN_KEYS
 from memoryhub.backends.postgres import server
-from memoryhub.backends.tables import Trigger
 from memoryhub.backends.vector_view import (
     PRIOR_VECTORS,
     Cosines,

@@ -2,18 +2,33 @@
 
 Django rebuilds an SQLite table to alter it, which silently drops its triggers. So no migration contains them:
 ``pre_migrate`` drops the triggers, ``post_migrate`` creates them again and repairs the indexes.
+
+A text index is rebuilt in steps: a new one is filled, then replaces the old one, which serves searches until
+then. Triggers keep the copied rows up to date. The last rows are copied in the transaction that swaps the
+two. A table stores the position; a migration, which drops triggers, cancels the rebuild.
+
+The bytes of erased rows are removed from the indexes, the database file and its write-ahead log. A file next
+to the store records an erase until this is done. If the process is killed or the file is in use, the next
+worker that starts, the next erase, or ``doctor --fix`` completes it.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import secrets
 import sqlite3
+import tempfile
+import threading
+import time
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
 
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from memoryhub.backends import change_log, release
-from memoryhub.backends.dialect.sqlite import NOW, refuse
-from memoryhub.backends.tables import (
+from memoryhub.backends import (
     ABSENCE_TABLE,
     EMBEDDED_COLUMNS,
     JOURNAL_TABLE,
@@ -22,8 +37,14 @@ from memoryhub.backends.tables import (
     TEXT_COLUMNS,
     TRIGRAM_CHARACTERS,
     Trigger,
+    change_log,
+    release,
+    vector_index,
 )
-from memoryhub.core.database import fetch_one
+from memoryhub.backends.dialect.sqlite import NOW, refuse
+from memoryhub.core import disks
+from memoryhub.core.database import execute, fetch_all, fetch_one
+from memoryhub.core.disks import draft_folder
 
 INDEXES = {
     "memoryhub_text": "tokenize='porter unicode61 remove_diacritics 2'",
@@ -294,3 +315,252 @@ def is_index_sound(table: str) -> bool:
     except sqlite3.DatabaseError:
         return False
     return True
+
+
+def find_unsound_indexes() -> list[str]:
+    """Return the indexes that differ from their table. Checks a copy of the store, so that no writer waits.
+
+    The temporary copy is in the folder of the store and takes some seconds for 100 000 memories. Inside a
+    transaction, which a copy would not contain, the check is in place.
+    """
+    if connection.in_atomic_block:
+        return [table for table in INDEXES if not is_index_sound(table)]
+    folder = Path(connection.settings_dict["NAME"]).parent
+    connection.ensure_connection()
+    with (
+        draft_folder(folder) as draft,
+        tempfile.TemporaryDirectory(dir=draft) as place,
+        closing(sqlite3.connect(Path(place) / "copy.db")) as copy,
+    ):
+        connection.connection.backup(copy)
+        return [table for table in INDEXES if not _is_sound_in(copy, table)]
+
+
+def _is_sound_in(copy: sqlite3.Connection, table: str) -> bool:
+    try:
+        copy.execute(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")
+    except sqlite3.DatabaseError:
+        return False
+    return True
+
+
+def copy_position(table: str) -> int | None:
+    """Return the key of the last copied row, or None if no rebuild is in progress."""
+    if REINDEX_TABLE not in connection.introspection.table_names():
+        return None
+    row = fetch_one(f"SELECT position FROM {REINDEX_TABLE} WHERE name = %s", [table])
+    return int(row[0]) if row else None
+
+
+def begin_rebuild(table: str) -> None:
+    """Create an empty index and the triggers that keep its copied rows up to date."""
+    new, columns = f"{table}_new", ", ".join(TEXT_COLUMNS)
+    old_values, new_values = (", ".join(indexed_values(table, row)) for row in ("old", "new"))
+    remove = f"INSERT INTO {new}({new}, rowid, {columns}) VALUES ('delete', old.id, {old_values});"
+    add = f"INSERT INTO {new}(rowid, {columns}) VALUES (new.id, {new_values});"
+    copied = f"WHEN old.id <= (SELECT position FROM {REINDEX_TABLE} WHERE name = '{table}')"
+    with connection.cursor() as cursor:
+        for trigger in shadow_triggers(table):
+            cursor.execute(f"DROP TRIGGER IF EXISTS {trigger}")
+        cursor.execute(f"DROP TABLE IF EXISTS {new}")
+        cursor.execute(
+            f"CREATE TABLE IF NOT EXISTS {REINDEX_TABLE} (name TEXT PRIMARY KEY, position INTEGER)"
+        )
+        cursor.execute(f"INSERT OR REPLACE INTO {REINDEX_TABLE} VALUES (%s, 0)", [table])
+        cursor.execute(create_index(table, new))
+        on_delete, on_update = shadow_triggers(table)
+        cursor.execute(
+            f"CREATE TRIGGER {on_delete} AFTER DELETE ON {MEMORY_TABLE} {copied} BEGIN {remove} END"
+        )
+        cursor.execute(
+            f"CREATE TRIGGER {on_update} AFTER UPDATE OF {columns} ON {MEMORY_TABLE} {copied}"
+            f" BEGIN {remove} {add} END"
+        )
+
+
+def copy_rows(table: str, limit: int, characters: int = 0) -> bool:
+    """Copy the next rows. Return whether there may be more.
+
+    Copies at most ``limit`` rows with at most ``characters`` characters in total (0: no limit), at least one
+    row.
+    """
+    after, columns = copy_position(table) or 0, ", ".join(TEXT_COLUMNS)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT id, length(content) FROM {MEMORY_TABLE} WHERE id > %s ORDER BY id LIMIT %s",
+            [after, limit],
+        )
+        found = cursor.fetchall()
+        last = size = 0
+        for pk, length in found:
+            size += length
+            if last and characters and size > characters:
+                break
+            last = pk
+        if last:
+            cursor.execute(
+                f"INSERT INTO {table}_new(rowid, {columns})"
+                f" SELECT id, {columns} FROM {index_source(table)} WHERE id > %s AND id <= %s",
+                [after, last],
+            )
+            cursor.execute(f"UPDATE {REINDEX_TABLE} SET position = %s WHERE name = %s", [last, table])
+    return len(found) == limit or (bool(found) and last < found[-1][0])
+
+
+def swap_index(table: str) -> None:
+    """Copy the remaining rows and replace the index by the new one. The old one is renamed to ``_old``."""
+    while copy_rows(table, 1000):
+        pass
+    triggers = index_triggers(table)
+    with connection.cursor() as cursor:
+        # Renaming a table would change its name in the triggers too.
+        for name in (*triggers, *shadow_triggers(table)):
+            cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
+        cursor.execute(f"DROP TABLE IF EXISTS {table}_old")
+        cursor.execute(f"ALTER TABLE {table} RENAME TO {table}_old")
+        cursor.execute(f"ALTER TABLE {table}_new RENAME TO {table}")
+        for statement in triggers.values():
+            cursor.execute(statement)
+        cursor.execute(f"DELETE FROM {REINDEX_TABLE} WHERE name = %s", [table])
+
+
+def leftover_tables(table: str) -> list[str]:
+    """Return the unfinished and the replaced index tables that an earlier run has left."""
+    names = (f"{table}_new", f"{table}_old")
+    return [name for (name,) in fetch_all("SELECT name FROM sqlite_master WHERE name IN (%s, %s)", names)]
+
+
+def drop_in_steps(name: str, rows: int) -> bool:
+    """Delete some rows of an index table, or drop it once it is empty. Return whether there is more to do.
+
+    Dropping a full table would overwrite a hundred megabytes with zeros while writers wait. An unfinished
+    index loses its triggers first.
+    """
+    table = name.removesuffix("_new")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM sqlite_master WHERE name = %s", [name])
+        if not cursor.fetchone():
+            return False
+        if table != name and copy_position(table) is not None:
+            for trigger in shadow_triggers(table):
+                cursor.execute(f"DROP TRIGGER IF EXISTS {trigger}")
+            cursor.execute(f"DELETE FROM {REINDEX_TABLE} WHERE name = %s", [table])
+        # FTS5 needs the first ten rows of the data, even to drop the table.
+        for part, first in (("data", 11), ("docsize", 0)):
+            some = f"SELECT id FROM {name}_{part} WHERE id >= {first} LIMIT %s"
+            cursor.execute(f"DELETE FROM {name}_{part} WHERE id IN ({some})", [rows])
+            if cursor.rowcount:
+                return True
+        cursor.execute(f"DROP TABLE {name}")
+        return False
+
+
+logger = logging.getLogger(__name__)
+LOG_TRIES = 600  # seconds, with one try each, to empty the write-ahead log after an erase
+_BUSY_TIMEOUT_MS = 20  # for readers, while the write lock is held
+
+
+def begin_erase() -> None:
+    """Record that rows are being erased. Call it inside their transaction, before :func:`scrub_erased`."""
+    try:
+        descriptor = os.open(_record_path(), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w") as file:
+            file.write(secrets.token_hex(8))
+            file.flush()
+            os.fsync(descriptor)
+    except OSError as error:
+        logger.warning("%s: %s; if the hub is killed now, erase again", _record_path(), error.strerror)
+
+
+def is_erase_pending() -> bool:
+    """Whether the files may still contain bytes of erased rows."""
+    return _record_path().exists()
+
+
+def finish_erase() -> None:
+    """Complete an erase whose process was killed, or that found the file in use."""
+    if is_erase_pending():
+        scrub_erased()
+
+
+def scrub_erased() -> None:
+    """Rewrite indexes and file after an erase so that they contain no byte of the erased rows.
+
+    Words of a deleted row stay in FTS5 segments until these are merged, pages stay in the file until VACUUM,
+    and both stay in the write-ahead log until it is truncated. Inside a transaction the file is rewritten
+    after the commit. The files of vectors are overwritten first, and unfinished copies are removed.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        for table in INDEXES:
+            cursor.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
+        record = _read_record()  # with the write lock: an erase that begins later changes the record
+    transaction.on_commit(vector_index.overwrite_deleted, robust=True)
+    transaction.on_commit(disks.remove_abandoned, robust=True)
+    transaction.on_commit(partial(_vacuum, record))
+
+
+def _record_path() -> Path:
+    return Path(f"{connection.settings_dict['NAME']}-erasing")
+
+
+def _read_record() -> str | None:
+    """Return the content of the record, which is empty if the disk was full; None without one."""
+    with suppress(FileNotFoundError):
+        return _record_path().read_text()
+    return None
+
+
+def _vacuum(record: str | None) -> None:
+    """Vacuum the file. A busy file is logged: no reader sees the erased rows in any case."""
+    try:
+        execute("VACUUM")
+    except OperationalError as error:
+        logger.error(
+            "the database file still holds bytes of what was erased: %s; erase or vacuum again", error
+        )
+        return
+    truncate_log(record)
+
+
+def truncate_log(record: str | None = None) -> None:
+    """Move the write-ahead log into the file and truncate it, later if a reader needs it now.
+
+    ``record``: of the erase that is complete then.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")  # most of the work, without blocking anyone
+        cursor.fetchall()
+    if not _try_truncate_log(record):
+        logger.warning("the write-ahead log is being read; it keeps bytes of what was erased until it is not")
+        threading.Thread(target=_truncate_log_later, args=(record,), name="truncate-log", daemon=True).start()
+
+
+def _try_truncate_log(record: str | None) -> bool:
+    """Empty the write-ahead log unless a reader needs it. Waits too briefly to delay writers."""
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA busy_timeout")
+        patience = cursor.fetchone()[0]
+        cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+        try:
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            if cursor.fetchone()[0]:
+                return False
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout = {patience:d}")
+    if record is not None and record == _read_record():
+        _record_path().unlink(missing_ok=True)
+    return True
+
+
+def _truncate_log_later(record: str | None) -> None:
+    """Retry until no reader needs the log."""
+    try:
+        for _ in range(LOG_TRIES):
+            time.sleep(1)
+            if _try_truncate_log(record):
+                return
+        logger.error(
+            "the write-ahead log still holds bytes of what was erased: it is being read all the time"
+        )
+    finally:
+        connection.close()

@@ -15,8 +15,13 @@ from memoryhub.core.text import CJK, shorten
 from memoryhub.extraction.comparison import Candidate, word_overlap
 from memoryhub.extraction.conversation import USER, Turn
 from memoryhub.extraction.rules.problems import RULES as PROBLEMS
-from memoryhub.extraction.rules.problems import ProblemTracker
-from memoryhub.extraction.rules.sentences import Sentence, is_question, split_sentences, strip_foreign_text
+from memoryhub.extraction.rules.problems import (
+    ProblemTracker,
+    Sentence,
+    is_question,
+    split_sentences,
+    strip_foreign_text,
+)
 from memoryhub.security.secrets import REDACTED, may_contain_secrets
 
 CANDIDATE_THRESHOLD = 1.0

@@ -18,7 +18,7 @@ from django.db.models import Count
 from memoryhub.access.policy import Actor
 from memoryhub.core.pagination import row_pages
 from memoryhub.maintenance.operations.base import Change, Operation, Pace, ProjectParams, Step
-from memoryhub.maintenance.operations.summaries import (
+from memoryhub.maintenance.operations.summarize_old import (
     comparison_terms,
     split_evenly,
     summarisable_memories,

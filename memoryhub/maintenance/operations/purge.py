@@ -13,9 +13,10 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Length
 from pydantic import Field
 
+from memoryhub import backends
 from memoryhub.access.policy import LEVELS, Actor
 from memoryhub.audit import clock
-from memoryhub.backends import schema, tables
+from memoryhub.backends import schema
 from memoryhub.core.database import write_transaction
 from memoryhub.core.text import format_count
 from memoryhub.maintenance.operations.base import (
@@ -250,7 +251,7 @@ def _trashed(params: EmptyTrashParams, actor: Actor, now: datetime) -> MemoryQue
 def _cleanup_steps(params: EmptyTrashParams) -> Iterator[Step]:
     """Yield chores. A resumed run repeats them all; finished ones find nothing to do."""
     position = {"phase": "clean"}
-    for table in tables.INDEXES:
+    for table in backends.INDEXES:
 
         def merge(pages: int, is_first: bool, table: str = table) -> bool:
             return schema.merge_step(table, pages, begin=is_first)

@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from memoryhub import embeddings
 from memoryhub.access.policy import Actor
-from memoryhub.backends import change_log, schema
-from memoryhub.backends.tables import EMBEDDED_COLUMNS, INDEXES
+from memoryhub.backends import EMBEDDED_COLUMNS, INDEXES, change_log, schema
 from memoryhub.core.database import write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, provider, text_to_embed
 from memoryhub.maintenance.operations.base import (
@@ -26,7 +25,7 @@ from memoryhub.maintenance.operations.base import (
     steps_by_page,
 )
 from memoryhub.memories import StoreError
-from memoryhub.memories.vectors import memories_without_vector, store_vectors
+from memoryhub.memories.rows import memories_without_vector, store_vectors
 from memoryhub.models import Memory
 
 _INDEX_LABELS = {"memoryhub_text": "the index of words", "memoryhub_trigram": "the index of substrings"}

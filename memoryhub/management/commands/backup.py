@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from memoryhub.management.operator import StoreCommand
+from memoryhub.management import StoreCommand
 from memoryhub.ops import backup
 
 

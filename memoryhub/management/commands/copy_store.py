@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from memoryhub.core.text import format_count
-from memoryhub.management.operator import StoreCommand, require_migrated
+from memoryhub.management import StoreCommand, require_migrated
 from memoryhub.ops import copying
 
 

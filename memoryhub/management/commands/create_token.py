@@ -12,7 +12,7 @@ from django.utils import timezone
 from memoryhub.access.policy import LEVELS, Sensitivity, system_actor
 from memoryhub.accounts.tokens import issue_token
 from memoryhub.core.vocabulary import RIGHTS
-from memoryhub.management.operator import StoreCommand, split_words
+from memoryhub.management import StoreCommand, split_words
 from memoryhub.memories.errors import StoreError
 
 MAX_DAYS = 36_500

@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from memoryhub.core.text import format_count
-from memoryhub.management.operator import shown
+from memoryhub.management import shown
 from memoryhub.ops.doctor import Check, Report, Status, content, examine, installation, store
 
 CHECKS: tuple[Check, ...] = (

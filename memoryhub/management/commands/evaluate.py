@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from memoryhub.management.operator import load_tool
+from memoryhub.management import load_tool
 
 
 class Command(BaseCommand):

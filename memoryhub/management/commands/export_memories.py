@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from memoryhub.access.policy import LEVELS, Clearance, Sensitivity
 from memoryhub.core.text import format_count
 from memoryhub.core.vocabulary import TYPES, Scope
-from memoryhub.management.operator import StoreCommand, operator, short_name
+from memoryhub.management import StoreCommand, operator, short_name
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.transfer.export import UNKNOWN_LEVEL, ExportSelection
 from memoryhub.transfer.files import STDOUT, write_atomically

@@ -14,11 +14,11 @@ from django.core.management.base import CommandError
 from memoryhub.access.policy import LEVELS, Actor, Clearance
 from memoryhub.core.text import format_count
 from memoryhub.core.vocabulary import SCOPES, Scope
-from memoryhub.extraction import queue, rules, services
+from memoryhub.extraction import rules, services
 from memoryhub.extraction.comparison import Destination
 from memoryhub.extraction.conversation import InvalidTranscript, Turn, parse_turns, read_transcript
 from memoryhub.extraction.services import ExtractionResult
-from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, short_name, shown
+from memoryhub.management import INTERRUPTED, StoreCommand, operator, short_name, shown
 from memoryhub.memories import StoreError
 from memoryhub.security.secrets import CheckTooCostly
 
@@ -91,7 +91,7 @@ class Command(StoreCommand):
     ) -> ExtractionResult:
         extract = services.extract_by_rules if only_rules else services.extract_by_model
         try:
-            return extract(turns, queue.resolve_destination(destination, actor), actor)
+            return extract(turns, services.resolve_destination(destination, actor), actor)
         except StoreError as error:
             raise CommandError(str(error)) from None
         except KeyboardInterrupt:

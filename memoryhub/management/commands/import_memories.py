@@ -22,15 +22,14 @@ from tqdm import tqdm
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.capture.projects import configure_project
 from memoryhub.core.text import format_count
-from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, short_name, shown
+from memoryhub.management import INTERRUPTED, StoreCommand, operator, short_name, shown
 from memoryhub.memories.delete import load_caps
+from memoryhub.memories.rows import local_settings
 from memoryhub.memories.schemas import TtlDays
-from memoryhub.memories.vectors import local_settings
 from memoryhub.models import Memory
 from memoryhub.transfer.files import STDIN
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, Format, detect_format
-from memoryhub.transfer.loader import LoadOptions, load_items
-from memoryhub.transfer.reader import (
+from memoryhub.transfer.import_files import (
     IdMap,
     ImportReader,
     checkpoint_path,
@@ -38,6 +37,7 @@ from memoryhub.transfer.reader import (
     open_import,
     save_checkpoint,
 )
+from memoryhub.transfer.loader import LoadOptions, load_items
 from memoryhub.transfer.records import Problem, ReadOptions, UnreadableFile
 from memoryhub.transfer.reports import Tally, find_projects_over_cap, suggest_cap
 from memoryhub.transfer.text_workers import TextWorkers

@@ -20,9 +20,9 @@ from memoryhub.access.policy import Clearance, Sensitivity
 from memoryhub.audit import clock
 from memoryhub.core.text import format_count
 from memoryhub.core.vocabulary import Scope
-from memoryhub.maintenance import executor, results, runs, scheduler
+from memoryhub.maintenance import executor, results, runs
 from memoryhub.maintenance.operations import OPERATIONS, find_operation
-from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, short_name, shown
+from memoryhub.management import INTERRUPTED, StoreCommand, operator, short_name, shown
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
 
@@ -33,14 +33,14 @@ _TITLE = 44
 
 def overview(clearance: Clearance) -> Iterator[str]:
     """Yield lines about the operations, the schedule and the latest runs."""
-    daily = scheduler.daily_operations()
+    daily = runs.daily_operations()
     width = max(map(len, OPERATIONS))
     for name, operation in OPERATIONS.items():
         marks = ", ".join(["daily"] * (name in daily) + ["can be undone"] * operation.undoable)
         yield f"{name:<{width}}  {operation.label}" + (f" ({marks})" if marks else "")
         yield f"{'':<{width}}    parameters: {', '.join(operation.Params.model_fields)}"
     yield ""
-    following = scheduler.next_due_time(timezone.now())
+    following = runs.next_due_time(timezone.now())
     at = settings.MEMORYHUB.maintenance_at
     when = f"at {at} {settings.TIME_ZONE}, next on {following:%Y-%m-%d}" if following else "never"
     yield f"The server runs the daily ones {when}."
@@ -182,18 +182,18 @@ class Command(StoreCommand):
         """Enqueue the daily operations. For the whole store, they count as the scheduled ones of the day."""
         if options["param"]:
             raise CommandError("--param belongs to an operation; name it")
-        if unknown := scheduler.unknown_operations():
+        if unknown := runs.unknown_operations():
             raise CommandError(f"maintenance_operations contains unknown names: {', '.join(unknown)}")
         now = timezone.now()
         if not options["dry_run"] and options["project"] is None:
-            scheduler.delete_old_records(now)
+            runs.delete_old_records(now)
             today = timezone.localdate(now)
-            done = scheduler.last_scheduled_day()
+            done = runs.last_scheduled_day()
             day = None if done and done >= today else today
-            return [*scheduler.enqueue_digests(now), *scheduler.enqueue_daily(self.actor, day, now)]
+            return [*runs.enqueue_digests(now), *runs.enqueue_daily(self.actor, day, now)]
         started = []
-        for name in scheduler.daily_operations():
-            params = scheduler.daily_params(name)
+        for name in runs.daily_operations():
+            params = runs.daily_params(name)
             if options["project"] is not None:
                 params["project"] = short_name(options["project"], "--project")
             operation = find_operation(name) or name

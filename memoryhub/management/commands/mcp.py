@@ -18,14 +18,14 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import close_old_connections
 
+from memoryhub import config
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.accounts import tokens
-from memoryhub.config import environment
 from memoryhub.core.agent_hooks import TOKEN_VARIABLE
 from memoryhub.core.vocabulary import RIGHTS, Right
 from memoryhub.http.authentication import Caller
 from memoryhub.http.problems import Problem, to_problem, unauthenticated
-from memoryhub.management.operator import require_migrated, short_name, split_words
+from memoryhub.management import require_migrated, short_name, split_words
 from memoryhub.mcp import http, jsonrpc
 from memoryhub.mcp.jsonrpc import Id, Request, RpcError
 from memoryhub.mcp.server import Server, is_stateless, requested_version
@@ -95,7 +95,7 @@ def _with_new_connection(admit: Callable[[], Caller]) -> Callable[[], Caller]:
 
 def by_token() -> Caller:
     """Authenticate the token in the environment. Called for each message, as it may be revoked."""
-    token = tokens.authenticate_token(environment.read_secret(TOKEN_VARIABLE))
+    token = tokens.authenticate_token(config.read_secret(TOKEN_VARIABLE))
     if token is None:
         raise unauthenticated()
     return Caller.of(token)

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.core.text import format_count
-from memoryhub.management.operator import StoreCommand, operator, shown
+from memoryhub.management import StoreCommand, operator, shown
 from memoryhub.memories.delete import purgeable_memories
 from memoryhub.stats.counts import count_values
 

@@ -23,7 +23,7 @@ from memoryhub.accounts import identities
 from memoryhub.accounts.tokens import issue_token
 from memoryhub.core.text import format_count
 from memoryhub.core.vocabulary import RIGHTS
-from memoryhub.management.operator import StoreCommand
+from memoryhub.management import StoreCommand
 from memoryhub.models import AgentToken, Fact, Memory, Session
 from memoryhub.ops import bootstrap, demo, serving
 from memoryhub.ops.replay import play_session

@@ -12,7 +12,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.accounts import second_factors, sign_in
 from memoryhub.core.database import write_transaction
 from memoryhub.core.text import format_count
-from memoryhub.management.operator import StoreCommand, operator
+from memoryhub.management import StoreCommand, operator
 
 
 class Command(StoreCommand):

@@ -12,7 +12,7 @@ from django.db import DatabaseError
 
 from memoryhub.access.policy import Clearance
 from memoryhub.core.text import format_count
-from memoryhub.management.operator import INTERRUPTED, StoreCommand, operator, short_name, shown
+from memoryhub.management import INTERRUPTED, StoreCommand, operator, short_name, shown
 from memoryhub.ops.replay import (
     InvalidTranscript,
     PlayedHook,

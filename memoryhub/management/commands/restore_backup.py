@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, transaction
 
 from memoryhub.audit import journal
-from memoryhub.management.operator import operator
+from memoryhub.management import operator
 from memoryhub.ops import backup
 
 _UNCHANGED = "The current store is as it was before."

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from memoryhub.core.text import format_count
-from memoryhub.management.operator import StoreCommand, operator, shown
+from memoryhub.management import StoreCommand, operator, shown
 from memoryhub.memories import stored_secrets
 from memoryhub.memories.stored_secrets import NOT_CHECKED, CleanupResult, SecretFinding
 

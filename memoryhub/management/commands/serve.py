@@ -9,8 +9,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from memoryhub.core.client_ip import is_loopback
-from memoryhub.management.operator import StoreCommand, require_migrated
+from memoryhub.core.network import is_loopback
+from memoryhub.management import StoreCommand, require_migrated
 from memoryhub.ops import serving
 
 logger = logging.getLogger(__name__)

@@ -13,8 +13,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from pydantic.fields import FieldInfo
 
-from memoryhub.config import ENV_PREFIX, Config
-from memoryhub.config.environment import Operator, describe, variable_of
+from memoryhub.config import ENV_PREFIX, Config, Operator, describe, variable_of
 from memoryhub.config.tunables import expected_form, limits
 
 _PASSWORD = re.compile(r"(://[^:/@]*):[^@]*@")

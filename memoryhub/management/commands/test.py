@@ -1,5 +1,5 @@
 """``manage.py test``: run the tests with pytest (see ``tools/commands/test.py``)."""
 
-from memoryhub.management.operator import load_tool
+from memoryhub.management import load_tool
 
 Command = load_tool("test")

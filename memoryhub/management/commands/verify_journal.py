@@ -9,10 +9,10 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from memoryhub.audit import journal, verification
+from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.text import format_count
-from memoryhub.management.operator import StoreCommand, operator
+from memoryhub.management import StoreCommand, operator
 
 
 class Command(StoreCommand):
@@ -34,7 +34,7 @@ class Command(StoreCommand):
         if options["acknowledge_loss"]:
             with write_transaction():
                 acknowledged = journal.acknowledge_loss(operator())
-        chain, mirror, loss = verification.verify_chain(), verification.compare_mirror(), journal.pending()
+        chain, mirror, loss = journal.verify_chain(), journal.compare_mirror(), journal.pending()
         ok = chain.ok and mirror.ok and loss is None
         if options["json"]:
             shape = {**asdict(chain), "ok": ok, "chain_ok": chain.ok, "mirror_ok": mirror.ok}
@@ -59,7 +59,7 @@ class Command(StoreCommand):
             self.stdout.write(self.style.ERROR(f"Loss: {loss.summary()}"))
             self.stdout.write("Loss: find out why, then run verify_journal --acknowledge-loss")
 
-    def _report(self, chain: verification.Verification, mirror: verification.MirrorReport) -> None:
+    def _report(self, chain: journal.Verification, mirror: journal.MirrorReport) -> None:
         rows = format_count(chain.rows, "row")
         if chain.ok:
             self.stdout.write(self.style.SUCCESS(f"Chain: intact, {rows}"))

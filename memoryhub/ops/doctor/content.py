@@ -22,7 +22,7 @@ from memoryhub.core.database import database_time
 from memoryhub.core.text import count_with_verb, format_count
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.embeddings.provider import configured, current_settings, find_problems
-from memoryhub.maintenance import nodes, scheduler
+from memoryhub.maintenance import nodes, runs
 from memoryhub.maintenance.executor import is_lost, mark_interrupted
 from memoryhub.memories.delete import count_by_quota, fullest_quotas, load_caps
 from memoryhub.memories.errors import StoreError
@@ -275,13 +275,13 @@ def maintenance_runs() -> Iterator[Finding]:
 
 @check("daily maintenance", needs="tables")
 def daily_maintenance() -> Iterator[Finding]:
-    if unknown := scheduler.unknown_operations():
+    if unknown := runs.unknown_operations():
         yield fail(
             f"maintenance_operations contains unknown names: {', '.join(unknown)}",
             "Correct it; manage.py maintain --list shows the known ones.",
         )
         return
-    now, last = timezone.now(), scheduler.last_scheduled_day()
+    now, last = timezone.now(), runs.last_scheduled_day()
     created = MigrationRecorder.Migration.objects.aggregate(first=Min("applied"))["first"] or now
     late = now - created > _MAX_PAUSE and (last is None or timezone.localdate(now) - last >= _MAX_PAUSE)
     if late:
@@ -292,5 +292,5 @@ def daily_maintenance() -> Iterator[Finding]:
     elif last:
         yield ok(f"ran on {last:%Y-%m-%d}")
     else:
-        following = scheduler.next_due_time(now)
+        following = runs.next_due_time(now)
         yield ok(f"first run on {following:%Y-%m-%d %H:%M}" if following else "the store is new")

@@ -20,11 +20,11 @@ from django.core.checks import run_checks
 from django.core.mail import get_connection
 
 from memoryhub.backends import vector_file
-from memoryhub.core import disks, drafts
-from memoryhub.core.client_ip import is_loopback
+from memoryhub.core import disks
 from memoryhub.core.database import store_path
+from memoryhub.core.network import is_loopback
 from memoryhub.core.text import count_with_verb
-from memoryhub.digests.messages import describe_mail_error
+from memoryhub.digests import describe_mail_error
 from memoryhub.ops import backup, checks
 from memoryhub.ops.doctor import Finding, check, fail, ok, to_findings, warn
 
@@ -121,13 +121,13 @@ def modes() -> Iterator[Finding]:
 
 
 def _remove_drafts() -> Iterator[str]:
-    for path in drafts.remove_abandoned():
+    for path in disks.remove_abandoned():
         yield f"removed {path}"
 
 
 @check("temporary files", needs="home", fix=_remove_drafts, fine="none left")
 def temporary_files() -> Iterator[Finding]:
-    for path in drafts.find_abandoned():
+    for path in disks.find_abandoned():
         yield warn(
             f"{path} contains memories and was left by a process that was killed",
             "doctor --fix removes it, as the next start of the server and the next backup do.",
@@ -272,17 +272,13 @@ def hosts() -> Iterator[Finding]:
 
 @check("static files")
 def static_files() -> Iterator[Finding]:
-    named = {*ALWAYS_NEEDED, *_named_in_templates()}
+    pages = Path(settings.BASE_DIR, "templates").rglob("*.html")
+    named = {*ALWAYS_NEEDED, *(name for page in pages for name in _STATIC.findall(page.read_text("utf-8")))}
     missing = sorted(name for name in named if not finders.find(name))
     for name in missing:
         yield fail(f"{name} is not found: pages look broken", "Install memoryhub and its requirements again.")
     if not missing:
         yield ok(f"all {len(named)} found")
-
-
-def _named_in_templates() -> set[str]:
-    pages = Path(settings.BASE_DIR, "templates").rglob("*.html")
-    return {name for page in pages for name in _STATIC.findall(page.read_text("utf-8"))}
 
 
 @check("system checks", fine="Django reports no problems")

@@ -10,11 +10,19 @@ from django.conf import settings
 from django.db import DatabaseError, OperationalError, connection, connections, models
 from django.db.migrations.executor import MigrationExecutor
 
-from memoryhub.audit import journal, mirror, verification
-from memoryhub.backends import release, schema, tables
+from memoryhub import backends
+from memoryhub.audit import journal, mirror
+from memoryhub.backends import release, schema
 from memoryhub.backends.postgres import replica, server
-from memoryhub.core import database_errors
-from memoryhub.core.database import REPLICA, execute, fetch_all, fetch_one, is_postgres, write_transaction
+from memoryhub.core.database import (
+    REPLICA,
+    clear_damage,
+    execute,
+    fetch_all,
+    fetch_one,
+    is_postgres,
+    write_transaction,
+)
 from memoryhub.core.database_errors import is_database_busy
 from memoryhub.core.text import join_first
 from memoryhub.ops import backup, checks, salvage
@@ -180,7 +188,7 @@ def _unsound_indexes() -> list[str]:
     try:
         return schema.find_unsound_indexes()
     except (OSError, sqlite3.Error):  # no room for a copy, or no access
-        return [table for table in tables.INDEXES if not schema.is_index_sound(table)]
+        return [table for table in backends.INDEXES if not schema.is_index_sound(table)]
 
 
 @check("text index", needs="triggers", slow=True, fix=_rebuild)
@@ -217,13 +225,13 @@ def integrity() -> Iterator[Finding]:
     if orphans:
         yield fail(f"{orphans} rows belong to rows that are gone", RESTORE)
     if not lines and not orphans:
-        database_errors.clear_damage()
+        clear_damage()
         yield ok("the file is intact")
 
 
 @check("journal", needs="tables", slow=True)
 def journal_chain() -> Iterator[Finding]:
-    chain = verification.verify_chain()
+    chain = journal.verify_chain()
     if chain.ok:
         yield ok(f"the chain is intact, {chain.rows:,} rows")
         return
@@ -251,14 +259,14 @@ def lost_rows() -> Iterator[Finding]:
 
 
 def _rewrite_mirror() -> Iterator[str]:
-    before = verification.compare_mirror()
-    if verification.repair_mirror(before):
+    before = journal.compare_mirror()
+    if journal.repair_mirror(before):
         yield "added the missing rows to the mirror"
 
 
 @check("mirror", needs="tables", slow=True, fix=_rewrite_mirror)
 def journal_mirror() -> Iterator[Finding]:
-    state = verification.compare_mirror()
+    state = journal.compare_mirror()
     if state.in_step or (not state.exists and not state.behind):
         yield ok(f"up to date, {state.path}")
         return
@@ -278,7 +286,7 @@ _Index = models.Index | models.UniqueConstraint
 @check("tables", needs="migrations")
 def present() -> Iterator[Finding]:
     existing = set(connection.introspection.table_names())
-    wanted = tables.managed_tables()
+    wanted = backends.managed_tables()
     missing = [table for table in wanted if table not in existing]
     for table in missing:
         yield fail(f"table {table} is missing, and its rows are lost", RESTORE)

@@ -23,26 +23,31 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from memoryhub.security.secrets.checks import has_token_form, may_be_token, secret_span
 from memoryhub.security.secrets.secret_rules import (
     SecretRule,
+    has_token_form,
+    is_name,
     is_secret_file,
     load_rules,
     load_service_names,
+    may_be_token,
     names_secret_file,
+    secret_span,
     split_last_paragraph,
     split_words,
 )
 
 # The units of a step are proportional to its time. Prose of 2,000 characters uses at most 0.5 units for each,
-# a list of tokens or settings up to 1.5. Short texts need more: a few rules for one secret.
-MIN_UNITS, UNITS_PER_CHARACTER = 400, 1.7
-UNITS_PER_TEXT = 80  # to choose the rules
-UNITS_PER_RULE, CHARACTERS_PER_UNIT = 5, 14  # to search the whole text with a regex
+# a list of tokens or settings up to 1.2. Short texts need more: a few rules for one secret.
+UNITS_PER_CHARACTER = 1.7
+UNITS_PER_SHORT_TEXT = 290  # and half a unit per character
+UNITS_PER_TEXT = 40  # to choose the rules; and 0.08 per character, and 1 for each of their words in the text
+UNITS_PER_RULE, CHARACTERS_PER_UNIT = 6, 16  # to search the whole text with a regex
 UNITS_PER_NAME = 7  # to find that a name is harmless or a value is a placeholder; and 0.05 per character
-UNITS_PER_VALUE = 2  # and 0.28 per character
-UNITS_PER_TOKEN = 25  # to read the words before a value that may be a token; and 0.4 per character
-UNITS_PER_ISSUER = 8  # to find who issued a token; and 0.35 per word
+UNITS_PER_VALUE = 4  # to find that a value is a name or a path; and 0.05 per character
+UNITS_PER_RANDOM_VALUE = 14  # to find whether another value is random; and 0.2 per character
+UNITS_PER_TOKEN = 10  # to read the words before a random value
+UNITS_PER_ISSUER = 12  # to find who issued a token; and 0.6 per word
 MAX_CPU_SECONDS = 5.0  # a backstop for slow machines; the units are used up much earlier
 CHARACTERS_AROUND = 100  # of a match, in which ``near`` must match
 _STEPS_PER_CLOCK_CHECK = 256
@@ -68,8 +73,9 @@ class Scan:
 
     def __init__(self, text: str) -> None:
         self.text, self.lowered = text, _lower_case(text)
-        self.limit = max(MIN_UNITS, UNITS_PER_CHARACTER * len(text))
-        self.spent: float = UNITS_PER_TEXT
+        self.words = _words_in(self.lowered)
+        self.limit = max(UNITS_PER_SHORT_TEXT + len(text) / 2, UNITS_PER_CHARACTER * len(text))
+        self.spent: float = UNITS_PER_TEXT + 0.08 * len(text) + len(self.words)
         self._steps = 0
         self._deadline = time.thread_time() + MAX_CPU_SECONDS
         self._positions: dict[tuple[str, ...], list[int]] = {}
@@ -86,7 +92,7 @@ class Scan:
     def positions_of(self, words: tuple[str, ...]) -> list[int]:
         """Return the positions where one of the words starts, in order. Several rules share them."""
         if words not in self._positions:
-            lists = [self._positions_of_word(word) for word in words if word in self.lowered]
+            lists = [self._positions_of_word(word) for word in words if word in self.words]
             self._positions[words] = lists[0] if len(lists) == 1 else sorted(set().union(*lists))
         return self._positions[words]
 
@@ -174,7 +180,7 @@ def _find_spans(text: str) -> Iterator[_Span]:
     """Yield the secrets, those of a specific kind first. A value that one rule found is not checked again."""
     scan = Scan(text)
     found: dict[int, int] = {}  # the end of each secret by its start
-    rules = list(applicable_rules(scan.lowered))
+    rules = list(applicable_rules(scan))
     specific = (_find_by_rule(rule, scan, found) for rule in rules if rule.kind != GENERIC_KIND)
     generic = (_find_by_rule(rule, scan, found) for rule in rules if rule.kind == GENERIC_KIND)
     for span in chain(
@@ -198,40 +204,41 @@ def _find_by_rule(rule: SecretRule, scan: Scan, found: Container[int]) -> Iterat
         yield _Span(start, end, rule.kind)
 
 
-_KeywordRules = list[tuple[str, list[int]]]  # keywords, each with the positions of its rules
 _LONG_TEXT = 150  # characters, from which NumPy is faster
 _CODE_BITS = 6  # of each character in the code of a trigram
 
 
 class _RuleIndex(NamedTuple):
-    """The rules, and their keywords by one of their trigrams: a text contains few of these trigrams."""
+    """The rules, and the words that they look for by one of their trigrams: a text contains few of these."""
 
     rules: tuple[SecretRule, ...]
-    short: _KeywordRules  # keywords of one or two characters
-    by_trigram: dict[str, _KeywordRules]
-    by_code: dict[int, _KeywordRules]  # the same keywords by the codes of these trigrams
+    by_keyword: dict[str, list[int]]  # the positions of the rules with a keyword
+    short: list[str]  # words of one or two characters
+    by_trigram: dict[str, list[str]]
+    by_code: dict[int, list[str]]  # the same words by the codes of these trigrams
     is_used: NDArray[np.bool_]  # for each code, whether ``by_code`` has it
 
 
 @cache
 def _rule_index() -> _RuleIndex:
     rules = load_rules()
-    positions: dict[str, list[int]] = {}
+    by_keyword: dict[str, list[int]] = {}
     for position, rule in enumerate(rules):
         for keyword in rule.keywords:
-            positions.setdefault(keyword, []).append(position)
-    common = Counter(trigram for keyword in positions for trigram in _trigrams(keyword))
-    by_trigram: dict[str, _KeywordRules] = {}
-    for keyword, numbers in positions.items():
-        rarest = min(_trigrams(keyword), key=lambda trigram: common[trigram], default="")
-        by_trigram.setdefault(rarest, []).append((keyword, numbers))
+            by_keyword.setdefault(keyword, []).append(position)
+    words = by_keyword.keys() | {word for rule in rules for word in rule.starts}
+    common = Counter(trigram for word in words for trigram in _trigrams(word))
+    by_trigram: dict[str, list[str]] = {}
+    for word in sorted(words):
+        rarest = min(_trigrams(word), key=lambda trigram: common[trigram], default="")
+        by_trigram.setdefault(rarest, []).append(word)
     short = by_trigram.pop("", [])
-    by_code: dict[int, _KeywordRules] = {}
-    for trigram, keywords in by_trigram.items():
-        by_code.setdefault(int(_trigram_codes(trigram)[0]), []).extend(keywords)
+    by_code: dict[int, list[str]] = {}
+    for trigram, found in by_trigram.items():
+        by_code.setdefault(int(_trigram_codes(trigram)[0]), []).extend(found)
     is_used = np.zeros(1 << 3 * _CODE_BITS, np.bool_)
     is_used[list(by_code)] = True
-    return _RuleIndex(rules, short, by_trigram, by_code, is_used)
+    return _RuleIndex(rules, by_keyword, short, by_trigram, by_code, is_used)
 
 
 def _trigrams(text: str) -> Iterable[str]:
@@ -245,8 +252,13 @@ def _trigram_codes(text: str) -> NDArray[np.integer]:
     return low[:-2] << 2 * _CODE_BITS | low[1:-1] << _CODE_BITS | low[2:]
 
 
-def _keywords_to_look_for(lowered: str, index: _RuleIndex) -> Iterator[tuple[str, list[int]]]:
-    """Yield the keywords that share a trigram with a lower-case text, and all short ones."""
+def _words_in(lowered: str) -> set[str]:
+    """Return the keywords and starts of rules in a lower-case text."""
+    return {word for word in _words_to_look_for(lowered, _rule_index()) if word in lowered}
+
+
+def _words_to_look_for(lowered: str, index: _RuleIndex) -> Iterator[str]:
+    """Yield the words that share a trigram with a lower-case text, and all short ones."""
     if len(lowered) < _LONG_TEXT:
         trigrams = index.by_trigram.keys() & _trigrams(lowered)
         return chain(index.short, *(index.by_trigram[trigram] for trigram in trigrams))
@@ -255,13 +267,13 @@ def _keywords_to_look_for(lowered: str, index: _RuleIndex) -> Iterator[tuple[str
     return chain(index.short, *(index.by_code[code] for code in found))
 
 
-def applicable_rules(lowered: str) -> Iterator[SecretRule]:
-    """Yield the rules whose keyword and hint occur in a lower-case text."""
+def applicable_rules(scan: Scan) -> Iterator[SecretRule]:
+    """Yield the rules whose keyword and hint occur in a text."""
     index = _rule_index()
-    keywords = _keywords_to_look_for(lowered, index)
-    positions = {position for keyword, numbers in keywords if keyword in lowered for position in numbers}
+    keywords = scan.words & index.by_keyword.keys()
+    positions = {position for keyword in keywords for position in index.by_keyword[keyword]}
     for rule in (index.rules[position] for position in sorted(positions)):
-        if not rule.hint or _compile_lower_case(rule.hint).search(lowered):
+        if not rule.hint or _compile_lower_case(rule.hint).search(scan.lowered):
             yield rule
 
 
@@ -310,7 +322,7 @@ def _examine(rule: SecretRule, match: re.Match[str], scan: Scan, found: Containe
     if start in found:
         return False, end
     if not rule.precheck or rule.precheck(match):
-        scan.spend(rule.check_units + (end - match.start()) / 3)
+        scan.spend(rule.check_cost.of(match))
         if rule.check(match) and (not rule.near or _is_near(rule.near, match)):
             return True, end
     else:
@@ -342,17 +354,20 @@ def find_near_service_names(scan: Scan, found: Mapping[int, int]) -> Iterator[_S
             covered = max(covered, secrets.pop()[1])
         if start + len(value) <= covered:
             continue
-        scan.spend(UNITS_PER_VALUE + 0.28 * len(value))
+        scan.spend(UNITS_PER_VALUE + 0.05 * len(value))
         if name := _NAME_IN_VALUE.match(value):
             start, value = start + name.end(), value[name.end() :]
+        if is_name(value):
+            continue
+        scan.spend(UNITS_PER_RANDOM_VALUE + 0.2 * len(value))
         if not may_be_token(value):
             continue
-        scan.spend(UNITS_PER_TOKEN + 0.4 * len(value))
+        scan.spend(UNITS_PER_TOKEN)
         service = ""
         if mentions.has_one_before(start):
             before = scan.text[max(0, start - _MAX_CHARACTERS_BEFORE) : start]
             words = split_last_paragraph(before)
-            scan.spend(UNITS_PER_ISSUER + 0.35 * len(words))
+            scan.spend(UNITS_PER_ISSUER + 0.6 * len(words))
             service = load_service_names().find_issuer(before, words, value)
         if service:
             yield _Span(start, start + len(value), f"{service} key")

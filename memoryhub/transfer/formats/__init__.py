@@ -6,9 +6,10 @@ import math
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from memoryhub.core.database import read_snapshot
+from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats.agentmemory import AgentMemory
 from memoryhub.transfer.formats.basic_memory import BasicMemory
 from memoryhub.transfer.formats.chatgpt import ChatGpt
@@ -27,9 +28,6 @@ from memoryhub.transfer.formats.mira import Mira
 from memoryhub.transfer.formats.openmemory import OpenMemory
 from memoryhub.transfer.formats.pigo import Pigo
 from memoryhub.transfer.records import Format
-
-if TYPE_CHECKING:
-    from memoryhub.transfer.export import ExportSelection
 
 
 @runtime_checkable

@@ -7,10 +7,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.transfer.foreign_history import append_statements, foreign_id, make_replacement, make_session
 from memoryhub.transfer.foreign_json import JsonFormat, JsonSample
 from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules, printable_name
+from memoryhub.transfer.values import (
+    FieldReader,
+    ReadNotes,
+    append_statements,
+    foreign_id,
+    load_field_rules,
+    make_replacement,
+    printable_name,
+)
 
 _RULES = load_field_rules("agentmemory")
 _TYPES = {"bug": MemoryType.BUGFIX, "insight": MemoryType.DISCOVERY, "lesson": MemoryType.DISCOVERY}
@@ -135,7 +142,7 @@ def _read_lesson(fields: FieldReader) -> Item:
 
 def _read_session(fields: FieldReader) -> Item:
     fields.note_unsupported("firstPrompt", "summary", "commitShas", "tags", "model")
-    return make_session(fields, fields.text("id"), agent="agentmemory", cwd=fields.text("cwd"))
+    return fields.session(fields.text("id"), agent="agentmemory", cwd=fields.text("cwd"))
 
 
 def _read_python(collection: str, fields: FieldReader) -> Item:

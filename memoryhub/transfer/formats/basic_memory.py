@@ -17,9 +17,8 @@ from memoryhub.core.front_matter import InvalidFrontMatter, parse_front_matter
 from memoryhub.core.text import collapse_whitespace
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer.files import member_names, open_member, select_members
-from memoryhub.transfer.foreign_history import foreign_id
 from memoryhub.transfer.records import Format, InvalidItem, Item, Problem, ReadOptions, UnreadableFile
-from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
+from memoryhub.transfer.values import FieldReader, ReadNotes, foreign_id, load_field_rules
 
 _FIELDS = load_field_rules("basic-memory")
 MAX_NOTE_BYTES = 5 * 1024 * 1024

@@ -16,10 +16,9 @@ from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.files import member_names, select_members
-from memoryhub.transfer.foreign_history import foreign_id
 from memoryhub.transfer.foreign_json import JsonSample, open_json, read_items, read_json, sample_json
 from memoryhub.transfer.records import Conversation, Format, InvalidItem, Item, ReadOptions, UnreadableFile
-from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
+from memoryhub.transfer.values import FieldReader, ReadNotes, foreign_id, printable_name
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 CONVERSATIONS = re.compile(r"(?:^|/)conversations(?:-\d+)?\.json$")
@@ -148,10 +147,6 @@ class ExportReader:
                 self.notes.add(f"{printable_name(name)} of {what}")
 
 
-def _lines(text: str) -> Iterator[str]:
-    return (line.strip() for line in text.splitlines() if line.strip())
-
-
 _SAVED = re.compile(r"^[^\S\n]*\d+\. \[(\d{4}-\d{2}-\d{2})\]\.?\s*", re.M)
 
 
@@ -222,7 +217,7 @@ class _ChatGptReader(ExportReader):
         elif kind == "user_editable_context":
             self.notes.add("custom instructions")
         elif message.get("recipient") == "bio":
-            for line in _lines(self._text(content)):
+            for line in filter(None, map(str.strip, self._text(content).splitlines())):
                 self._added.setdefault(line, moment)
 
     def finish(self) -> Iterator[Item]:
@@ -255,10 +250,15 @@ def _current_branch(mapping: dict[str, Any], leaf: str) -> list[dict[str, Any]]:
     """Return the nodes from the root to the current one, or to the newest message if no node is current."""
     if leaf not in mapping:
         leaf = max(mapping, key=lambda key: _moment(_message(mapping[key])), default="")
+    return follow_parents(mapping, leaf, "parent")
+
+
+def follow_parents(nodes: Mapping[str, Any], leaf: str, parent: str) -> list[dict[str, Any]]:
+    """Return the nodes from the root to a leaf. ``parent`` is the field with the id of the node above."""
     branch: dict[str, dict[str, Any]] = {}
-    while isinstance(leaf, str) and leaf in mapping and leaf not in branch:
-        branch[leaf] = as_mapping(mapping[leaf])
-        leaf = branch[leaf].get("parent")  # type: ignore[assignment]
+    while leaf in nodes and leaf not in branch:
+        branch[leaf] = as_mapping(nodes[leaf])
+        leaf = str(branch[leaf].get(parent))
     return list(branch.values())[::-1]
 
 

@@ -9,7 +9,13 @@ from typing import Any
 from memoryhub.core.text import collapse_whitespace, make_title
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer.foreign_json import JsonSample
-from memoryhub.transfer.formats.chatgpt import CONVERSATIONS, ChatExport, ExportReader, as_mapping
+from memoryhub.transfer.formats.chatgpt import (
+    CONVERSATIONS,
+    ChatExport,
+    ExportReader,
+    as_mapping,
+    follow_parents,
+)
 from memoryhub.transfer.records import Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes
 
@@ -134,11 +140,7 @@ def _claude_branch(fields: FieldReader) -> list[dict[str, Any]]:
     if not any(str(row.get("parent_message_uuid")) in by_id for row in messages):
         return messages
     leaf = fields.text("current_leaf_message_uuid") or str(messages[-1].get("uuid"))
-    branch: dict[str, dict[str, Any]] = {}
-    while leaf in by_id and leaf not in branch:
-        branch[leaf] = by_id[leaf]
-        leaf = str(by_id[leaf].get("parent_message_uuid"))
-    return list(branch.values())[::-1]
+    return follow_parents(by_id, leaf, "parent_message_uuid")
 
 
 class Claude(ChatExport):

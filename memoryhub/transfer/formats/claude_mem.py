@@ -11,11 +11,9 @@ from typing import Any
 
 from memoryhub.core.text import make_title
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.transfer import foreign_history
-from memoryhub.transfer.foreign_history import append_statements, summary_text
 from memoryhub.transfer.foreign_sqlite import ForeignDatabase, RowValues, SqliteFormat, chunked, row_fields
 from memoryhub.transfer.records import Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
+from memoryhub.transfer.values import FieldReader, ReadNotes, append_statements, load_field_rules
 
 _FIELDS = load_field_rules("claude-mem")
 _SESSION_ID_COLUMNS = ("memory_session_id", "sdk_session_id")
@@ -47,8 +45,7 @@ class ClaudeMem(SqliteFormat):
             yield _read_directive(fields)
         for column in _USER_SESSION_ID_COLUMNS:
             if database.has("user_prompts", column):
-                rows = self.rows(database, "user_prompts")
-                yield from foreign_history.read_prompts(database, rows, notes, "sdk_sessions", column)
+                yield from self.prompts(database, notes, "sdk_sessions", column)
 
 
 def _read_session(fields: FieldReader, has_prompts: bool) -> Item:
@@ -57,7 +54,7 @@ def _read_session(fields: FieldReader, has_prompts: bool) -> Item:
         fields.note_unsupported("user_prompt")
     session_id = fields.text(_USER_SESSION_ID_COLUMNS[0]) or fields.text(_USER_SESSION_ID_COLUMNS[1])
     agent = fields.text("platform_source", "claude")
-    return foreign_history.make_session(fields, session_id, agent=agent)
+    return fields.session(session_id, agent=agent)
 
 
 def _join_user_sessions(database: ForeignDatabase, rows: Iterator[RowValues]) -> Iterator[RowValues]:
@@ -99,7 +96,7 @@ def _read_summary(fields: FieldReader) -> Item:
     return _make_record(
         fields,
         "session_summaries",
-        content=summary_text(fields),
+        content=fields.summary_text(),
         title=make_title(fields.text("request")),
         type=MemoryType.SESSION_SUMMARY,
         **_merged_project(fields),

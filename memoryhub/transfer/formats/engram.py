@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from memoryhub.core.vocabulary import MemoryType, Scope
-from memoryhub.transfer.foreign_history import foreign_id, make_prompt, make_replacement, make_session
 from memoryhub.transfer.foreign_json import JsonSample, SqliteOrJsonFormat, read_items
 from memoryhub.transfer.foreign_sqlite import ForeignDatabase
 from memoryhub.transfer.records import Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
+from memoryhub.transfer.values import FieldReader, ReadNotes, foreign_id, load_field_rules, make_replacement
 
 _FIELDS = load_field_rules("engram")
 _TYPES = {"learning": MemoryType.DISCOVERY, "manual": MemoryType.GENERAL, "preference": MemoryType.PREFERENCE}
@@ -67,14 +66,14 @@ def _read(kind: str, fields: FieldReader, projects: dict[str, str]) -> Iterator[
     elif kind == "prompt":
         session = fields.text("session_id")
         project = projects.get(session, fields.text("project"))
-        yield make_prompt(fields, fields.text("content"), session, project, fields.text("created_at"))
+        yield fields.prompt(fields.text("content"), session, project, fields.text("created_at"))
     else:
         yield _read_observation(fields)
 
 
 def _read_session(fields: FieldReader) -> Iterator[Item]:
     session = fields.text("id")
-    yield make_session(fields, session, agent="engram", cwd=fields.text("directory"))
+    yield fields.session(session, agent="engram", cwd=fields.text("directory"))
     if fields.text("summary"):
         uid = foreign_id(Engram.name, f"summary/{session}")
         kind = MemoryType.SESSION_SUMMARY

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer.files import member_names, select_members
-from memoryhub.transfer.foreign_history import foreign_id
 from memoryhub.transfer.foreign_json import open_json, read_items, read_json, sample_json
 from memoryhub.transfer.records import Format, Item, ReadOptions, UnreadableFile
-from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules, printable_name
+from memoryhub.transfer.values import FieldReader, ReadNotes, foreign_id, load_field_rules, printable_name
 
 _FIELDS = load_field_rules("hindsight")
 _MANIFEST, _OBSERVATIONS = "manifest.json", "observations.json"

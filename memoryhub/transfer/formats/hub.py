@@ -6,14 +6,14 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memoryhub.memories.schemas import Labels
-from memoryhub.transfer.files import open_source
+from memoryhub.transfer.export import ExportSelection
+from memoryhub.transfer.files import InvalidLine, LineReader, RawLine, line_bytes, open_source
 from memoryhub.transfer.foreign_json import open_json, read_json
-from memoryhub.transfer.jsonl import InvalidLine, LineReader, RawLine, line_bytes
 from memoryhub.transfer.records import (
     NO_HISTORY,
     Format,
@@ -35,9 +35,6 @@ from memoryhub.transfer.schema import (
     memory_history,
     to_history,
 )
-
-if TYPE_CHECKING:
-    from memoryhub.transfer.export import ExportSelection
 
 # The hub writes the kind first. Other lines must be parsed to find it.
 _KIND = re.compile(rb'\{"kind":"([a-z]{1,20})"')
@@ -85,11 +82,15 @@ class HubFormat(Format):
             yield from self.items(LineReader(source.stream))
 
     def items(self, lines: LineReader) -> Iterator[Item]:
-        """Yield at most one item per line."""
+        """Yield at most one item per line, and one at the end of an incomplete export."""
         for line in lines:
             item = _parse_item(line)
+            if isinstance(item, Header):
+                item = _check_completeness(item, line.number, lines)
             if item is not None:
                 yield item
+        if lines.header:
+            yield InvalidItem("end of the file", [_incomplete("its end is missing")])
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
         return selection.lines()
@@ -107,7 +108,25 @@ class HubFormat(Format):
         raise UnreadableFile(f"{path}: is JSON of an unknown program; {fix}")
 
 
-def _parse_item(line: RawLine) -> Item | None:
+def _check_completeness(header: Header, number: int, lines: LineReader) -> InvalidItem | None:
+    """Return an error if lines of an export are missing before this header or end."""
+    begin, problem = lines.header, None
+    if header.lines is None:
+        problem = _incomplete("its end is missing") if begin else None
+        lines.header = number if header.has_end else 0
+    else:
+        found = number - begin - 1
+        if begin and found < header.lines:
+            problem = _incomplete(f"{found:,} of {header.lines:,} lines before this one are there")
+        lines.header = 0
+    return InvalidItem(f"line {number}", [problem]) if problem else None
+
+
+def _incomplete(what: str) -> Problem:
+    return Problem("", f"the file is incomplete: {what}; export it again, or import the rest of it too")
+
+
+def _parse_item(line: RawLine) -> Item | Header | None:
     place = f"line {line.number}"
     try:
         text = line_bytes(line)
@@ -120,7 +139,7 @@ def _parse_item(line: RawLine) -> Item | None:
         return InvalidItem(place, validation_problems(error))
 
 
-def _make_item(place: str, text: bytes) -> Item | None:
+def _make_item(place: str, text: bytes) -> Item | Header | None:
     named = _KIND.match(text)
     kind = named[1].decode() if named else ""
     if not kind:
@@ -159,7 +178,7 @@ def _move_source_to_tags(line: MemoryLine) -> None:
     del extra["source"]
 
 
-def _make_record(place: str, shape: BaseModel) -> Item | None:
+def _make_record(place: str, shape: BaseModel) -> Item | Header:
     if isinstance(shape, MemoryLine):
         _move_source_to_tags(shape)
         return Record(place, shape, shape.id, memory_history(shape) or NO_HISTORY)
@@ -168,5 +187,5 @@ def _make_record(place: str, shape: BaseModel) -> Item | None:
     if isinstance(shape, Header):
         if shape.version > VERSION:
             raise UnreadableFile("this file was written by a newer memoryhub; update this one first")
-        return None
+        return shape
     return HistoryItem(place, shape)

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Case, CharField, Exists, F, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Length
@@ -18,13 +18,10 @@ from django.db.models.functions import Length
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.models import Entity, Fact, Memory
+from memoryhub.transfer.export import ExportSelection, to_line
 from memoryhub.transfer.foreign_json import JsonLinesFormat
-from memoryhub.transfer.jsonl import to_line
 from memoryhub.transfer.records import InvalidItem, Item, Problem, make_record
 from memoryhub.transfer.values import FieldReader
-
-if TYPE_CHECKING:
-    from memoryhub.transfer.export import ExportSelection
 
 _TYPE_PREDICATE = "is a"  # predicate of the fact that states the type of an entity
 _KNOWN_FIELDS = {

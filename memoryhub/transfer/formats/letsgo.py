@@ -12,11 +12,15 @@ from datetime import UTC, datetime
 
 from memoryhub.access.policy import LEVELS, Sensitivity
 from memoryhub.core.vocabulary import TYPES, MemoryType
-from memoryhub.transfer import foreign_history
-from memoryhub.transfer.foreign_history import append_statements, summary_text
 from memoryhub.transfer.foreign_sqlite import ForeignDatabase, RowValues, SqliteFormat, row_fields
 from memoryhub.transfer.records import Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, load_field_rules
+from memoryhub.transfer.values import (
+    FieldReader,
+    ReadNotes,
+    append_statements,
+    days_between,
+    load_field_rules,
+)
 
 _FIELDS = load_field_rules("letsgo")
 _ACCESS_COLUMNS = ("sensitivity", "project")
@@ -34,7 +38,7 @@ class LetsGo(SqliteFormat):
     def items(self, database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
         now = options.now or datetime.now(UTC)
         for fields in self.fields(database, "sessions", notes):
-            yield foreign_history.make_session(fields, fields.text("session_id"), agent=self.name)
+            yield fields.session(fields.text("session_id"), agent=self.name)
         for fields in self.fields(database, "memories", notes):
             yield _read_memory(fields, now)
         for fields in self.fields(database, "session_summaries", notes):
@@ -45,8 +49,7 @@ class LetsGo(SqliteFormat):
         rows = self.rows(database, "memory_journal")
         for row, memory in database.join(rows, "memory_id", "memories", "id", _ACCESS_COLUMNS):
             yield _read_journal_row(row_fields("memory_journal", row, notes), memory, options.project)
-        rows = self.rows(database, "user_prompts")
-        yield from foreign_history.read_prompts(database, rows, notes, "sessions", "session_id")
+        yield from self.prompts(database, notes, "sessions", "session_id")
 
 
 def _read_memory(fields: FieldReader, now: datetime) -> Item:
@@ -76,7 +79,7 @@ def _sensitivity(fields: FieldReader) -> str:
 def _read_summary(fields: FieldReader) -> Item:
     return fields.memory(
         _FIELDS["session_summaries"],
-        content=summary_text(fields),
+        content=fields.summary_text(),
         type=MemoryType.SESSION_SUMMARY,
     )
 
@@ -108,8 +111,7 @@ def _read_fact(fields: FieldReader, memory: RowValues | None) -> Item:
 def _read_journal_row(fields: FieldReader, memory: RowValues | None, project: str) -> Item:
     """Read a journal row with the access values of its memory; rows of deleted memories are secret."""
     access = _access_values(memory, Sensitivity.SECRET)
-    return foreign_history.make_journal_row(
-        fields,
+    return fields.journal_row(
         actor="letsgo",
         memory_id=fields.text("memory_id"),
         project=access["project"] or project,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import chain, groupby, zip_longest
 from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -22,6 +22,8 @@ from memoryhub.core.database import batched
 from memoryhub.core.text import normalize_newlines
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.models import Memory
+from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.records import (
     Format,
     InvalidItem,
@@ -33,10 +35,6 @@ from memoryhub.transfer.records import (
     make_record,
     memory_draft,
 )
-
-if TYPE_CHECKING:
-    from memoryhub.models import Memory
-    from memoryhub.transfer.export import ExportSelection
 
 MAX_BYTES = 5 * 1024 * 1024
 _PAGE_SIZE = 1000  # memories read at once

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.transfer.foreign_history import foreign_id, make_replacement
 from memoryhub.transfer.foreign_json import JsonSample, SqliteOrJsonFormat, read_items
 from memoryhub.transfer.foreign_sqlite import ForeignDatabase
 from memoryhub.transfer.records import Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
+from memoryhub.transfer.values import FieldReader, ReadNotes, foreign_id, load_field_rules, make_replacement
 
 _FIELDS = load_field_rules("mcp-memory-service")
 _TYPES = {"learning": MemoryType.DISCOVERY, "observation": MemoryType.GENERAL}

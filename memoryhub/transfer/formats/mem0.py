@@ -10,11 +10,17 @@ from typing import Any
 
 from memoryhub.core.database import batched
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.transfer.foreign_history import foreign_id, make_revision
 from memoryhub.transfer.foreign_json import JsonSample, SqliteOrJsonFormat, read_items
-from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase
+from memoryhub.transfer.foreign_sqlite import ForeignDatabase
 from memoryhub.transfer.records import Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
+from memoryhub.transfer.values import (
+    ROW_NUMBER,
+    FieldReader,
+    ReadNotes,
+    foreign_id,
+    load_field_rules,
+    make_revision,
+)
 
 _FIELDS = load_field_rules("mem0")
 _KNOWN_FIELDS = frozenset(

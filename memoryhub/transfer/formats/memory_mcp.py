@@ -13,15 +13,28 @@ from typing import Any
 
 from memoryhub.access.policy import Sensitivity
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.transfer.foreign_history import make_journal_row, make_revision, short_id
-from memoryhub.transfer.foreign_sqlite import ForeignDatabase, RowValues, SqliteFormat, chunked, row_fields
+from memoryhub.transfer.foreign_sqlite import (
+    EntitiesByMemory,
+    ForeignDatabase,
+    RowValues,
+    SqliteFormat,
+    chunked,
+    make_entity,
+    row_fields,
+)
 from memoryhub.transfer.records import Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, load_field_rules
+from memoryhub.transfer.values import (
+    FieldReader,
+    ReadNotes,
+    days_between,
+    load_field_rules,
+    make_revision,
+    short_id,
+)
 
 _FIELDS = load_field_rules("memory-mcp")
 _TYPES = ("fact", "entity", "relationship", "self")
 _MAX_IMPORTANCE = 10.0
-_EntitiesByMemory = dict[Any, list[dict[str, str]]]
 
 
 class MemoryMcp(SqliteFormat):
@@ -36,7 +49,7 @@ class MemoryMcp(SqliteFormat):
         for chunk in chunked(self.rows(database, "memories")):
             named = _read_entities(database, chunk)
             for row in chunk:
-                yield _read_memory(row_fields("memories", row, notes), named.get(row.get("id"), []), now)
+                yield _read_memory(row_fields("memories", row, notes), named[row.get("id")], now)
         numbers: Counter[str] = Counter()
         rows = self.rows(database, "provenance")
         for row, memory in database.join(rows, "memory_id", "memories", "id", ()):
@@ -69,24 +82,18 @@ def _read_memory(fields: FieldReader, entities: list[dict[str, str]], now: datet
     )
 
 
-def _read_entities(database: ForeignDatabase, chunk: list[RowValues]) -> _EntitiesByMemory:
+def _read_entities(database: ForeignDatabase, chunk: list[RowValues]) -> EntitiesByMemory:
     """Return the entities of these memories, by memory id."""
     ids = [row["id"] for row in chunk if row.get("id") is not None]
-    found: _EntitiesByMemory = defaultdict(list)
+    found: EntitiesByMemory = defaultdict(list)
     for link in database.matching_rows("entities", "memory_id", ids, ("memory_id", "entity", "entity_type")):
-        found[link["memory_id"]].append(_make_entity(link["entity"], link["entity_type"]))
-    links = database.matching_rows("memory_entities", "memory_id", ids, ("memory_id", "entity_id"))
-    wanted = dict.fromkeys(link["entity_id"] for link in links)
-    rows = database.matching_rows("entities", "id", wanted, ("id", "name", "type"))
-    named = {row["id"]: _make_entity(row["name"], row["type"]) for row in rows}
-    for link in links:
-        if entity := named.get(link["entity_id"]):
-            found[link["memory_id"]].append(entity)
+        found[link["memory_id"]].append(make_entity(link["entity"], link["entity_type"]))
+    links = database.linked_rows(
+        chunk, "memory_entities", ("memory_id", "entity_id"), "entities", ("name", "type")
+    )
+    for memory_id, entity in links:
+        found[memory_id].append(make_entity(entity["name"], entity["type"]))
     return found
-
-
-def _make_entity(name: Any, kind: Any) -> dict[str, str]:
-    return {"entity": str(name), "entity_type": str(kind or "concept")[:50]}
 
 
 def _read_provenance(
@@ -100,8 +107,7 @@ def _read_provenance(
     memory_id, source = short_id(fields.text("memory_id")), fields.text("source")
     actor = f"memory-mcp:{source}" if source else "memory-mcp"
     level = Sensitivity.PUBLIC if has_memory else Sensitivity.SECRET
-    yield make_journal_row(
-        fields,
+    yield fields.journal_row(
         actor=actor,
         memory_id=memory_id,
         project=options.project,

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import PurePath
-from typing import Any
 
 from memoryhub.core.vocabulary import SCOPES, Scope
-from memoryhub.transfer.foreign_history import make_evidence
-from memoryhub.transfer.foreign_sqlite import ForeignDatabase, RowValues, SqliteFormat, chunked, row_fields
+from memoryhub.transfer.foreign_sqlite import (
+    EntitiesByMemory,
+    ForeignDatabase,
+    RowValues,
+    SqliteFormat,
+    chunked,
+    make_entity,
+    row_fields,
+)
 from memoryhub.transfer.records import Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
+from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules, make_evidence
 
 _FIELDS = load_field_rules("mira")
 _MAX_SESSIONS = 100  # a limit for damaged counts; each session is a row
-_EntitiesByMemory = defaultdict[Any, list[dict[str, str]]]
-_ENTITY_COLUMNS = ("id", "canonical_name", "entity_type", "display_name")
+_ENTITY_COLUMNS = ("canonical_name", "entity_type", "display_name")
 
 
 class Mira(SqliteFormat):
@@ -29,7 +34,7 @@ class Mira(SqliteFormat):
     def items(self, database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
         rows = self.rows(database, "memory_facts")
         for chunk in chunked(_with_project(database, rows)):
-            entities = _read_entities(database, [row["id"] for row in chunk if row.get("id") is not None])
+            entities = _read_entities(database, chunk)
             for row in chunk:
                 fields = row_fields("memory_facts", row, notes)
                 yield _read_memory(fields, entities[row.get("id")])
@@ -85,21 +90,12 @@ def _read_sessions(fields: FieldReader) -> Iterator[Item]:
         yield make_evidence(f"{fields.place}, session", memory_id, session, at)
 
 
-def _read_entities(
-    database: ForeignDatabase, memory_ids: list[Any]
-) -> defaultdict[Any, list[dict[str, str]]]:
-    links = database.matching_rows("memory_entity_links", "fact_id", memory_ids, ("fact_id", "entity_id"))
-    wanted = dict.fromkeys(link["entity_id"] for link in links)
-    rows = database.matching_rows("memory_entities", "id", wanted, _ENTITY_COLUMNS)
-    named = {
-        row["id"]: {
-            "entity": str(row["display_name"] or row["canonical_name"]),
-            "entity_type": str(row["entity_type"] or "concept")[:50],
-        }
-        for row in rows
-    }
-    found: _EntitiesByMemory = defaultdict(list)
-    for link in links:
-        if entity := named.get(link["entity_id"]):
-            found[link["fact_id"]].append(entity)
+def _read_entities(database: ForeignDatabase, chunk: list[RowValues]) -> EntitiesByMemory:
+    found: EntitiesByMemory = defaultdict(list)
+    links = database.linked_rows(
+        chunk, "memory_entity_links", ("fact_id", "entity_id"), "memory_entities", _ENTITY_COLUMNS
+    )
+    for memory_id, entity in links:
+        name = entity["display_name"] or entity["canonical_name"]
+        found[memory_id].append(make_entity(name, entity["entity_type"]))
     return found

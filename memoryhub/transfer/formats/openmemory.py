@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.transfer.files import member_names, open_member
+from memoryhub.transfer.files import LineReader, member_names, open_member
 from memoryhub.transfer.foreign_json import count_lines, first_objects, parse_line, read_members, read_objects
-from memoryhub.transfer.jsonl import LineReader
 from memoryhub.transfer.records import Format, InvalidItem, Item, Problem, ReadOptions, UnreadableFile
 from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules, printable_name
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memoryhub.core.pagination import iterate_rows
 from memoryhub.core.vocabulary import CATEGORIES, MemoryType
 from memoryhub.memories import serializers
 from memoryhub.models import Memory
-from memoryhub.transfer import jsonl
+from memoryhub.transfer.export import ExportSelection, to_line
 from memoryhub.transfer.foreign_json import JsonLinesFormat
 from memoryhub.transfer.records import Item
 from memoryhub.transfer.values import FieldReader, load_field_rules
-
-if TYPE_CHECKING:
-    from memoryhub.transfer.export import ExportSelection
 
 _KNOWN_FIELDS = frozenset(
     "id category abstract overview content vector active_count created_at updated_at".split()
@@ -66,12 +63,11 @@ class Pigo(JsonLinesFormat):
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
         for memory in iterate_rows(selection.memories()):
-            yield jsonl.to_line(_to_line(memory))
+            yield to_line(_to_line(memory))
 
 
 def _read_memory(fields: FieldReader) -> Item:
-    if fields.get("vector"):
-        fields.notes.add("vector (recomputed)")
+    fields.note_unsupported("vector", why="recomputed")
     fields.note_unknown(_KNOWN_FIELDS)
     return fields.memory(
         _FIELDS["memory"],
@@ -91,9 +87,10 @@ def _read_timestamp(fields: FieldReader, name: str) -> datetime | None:
 
 def _to_line(memory: Memory) -> dict[str, Any]:
     """Return a line in pigo's field order, without vector: pigo only compares vectors of its own model."""
+    category = _CATEGORY_OF.get(MemoryType(memory.type), _DEFAULT_CATEGORY)
     return {
         "id": f"mem_{memory.uid}",
-        "category": _pigo_category(memory),
+        "category": memory.category if memory.category in CATEGORIES else category,
         "abstract": memory.abstract,
         "overview": memory.overview,
         "content": memory.content,
@@ -102,9 +99,3 @@ def _to_line(memory: Memory) -> dict[str, Any]:
         "created_at": serializers.moment(memory.created_at),
         "updated_at": serializers.moment(memory.updated_at),
     }
-
-
-def _pigo_category(memory: Memory) -> str:
-    if memory.category in CATEGORIES:
-        return memory.category
-    return _CATEGORY_OF.get(MemoryType(memory.type), _DEFAULT_CATEGORY)

@@ -15,11 +15,12 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from memoryhub.accounts import identities, invitations, people, second_factors
+from memoryhub.accounts import identities, people, second_factors
 from memoryhub.accounts.clearance import is_confined, may_manage_people, request_clearance
 from memoryhub.accounts.permissions import ADD_USER, user_role
 from memoryhub.memories.errors import StoreError
-from memoryhub.models import JournalEntry, Membership, Memory
+from memoryhub.models import JournalEntry, Membership
+from memoryhub.models.querysets import live_memories
 from memoryhub.web.accounts.forms import AddressForm, InviteForm, JoinForm, NewPasswordForm, RightsForm
 from memoryhub.web.base.forms import PlainForm
 from memoryhub.web.base.requests import cursor_page, require, signed_in_user
@@ -84,13 +85,13 @@ def people_list(request: HttpRequest) -> HttpResponse:
     """List the accounts. POST invites a person and shows the link once."""
     manager = signed_in_user(request)
     form = InviteForm(manager, request.POST if request.method == "POST" else None)
-    if invited := form.submit(lambda: invitations.invite(by=manager, **form.cleaned_data)):
+    if invited := form.submit(lambda: people.invite(by=manager, **form.cleaned_data)):
         return _render_link(request, *invited)
     query = request.GET.get("q", "").strip()
     rows = User.objects.filter(username__icontains=query).select_related("profile")
     rows = rows.prefetch_related("groups", "memberships", "user_permissions")
     listed = cursor_page(request, rows, "pk", PAGE_SIZE)
-    expiries = invitations.link_expiries(listed["page"].items)
+    expiries = people.link_expiries(listed["page"].items)
     context = {
         **listed,
         "rows": [
@@ -149,7 +150,7 @@ def new_invitation(request: HttpRequest, name: str) -> HttpResponse:
     """Replace the link of an invited person and show the new one once."""
     user = _find_person(name)
     try:
-        token = invitations.create_link(user, signed_in_user(request))
+        token = people.create_link(user, signed_in_user(request))
     except StoreError as error:
         messages.error(request, f"Nothing was changed: {error.message}.")
         return redirect("person", name=name)
@@ -158,7 +159,7 @@ def new_invitation(request: HttpRequest, name: str) -> HttpResponse:
 
 @button_view
 def revoke_invitation(user: User, manager: User, data: QueryDict) -> str:
-    invitations.revoke_link(user, manager)
+    people.revoke_link(user, manager)
     return f"The invitation for {user} is revoked."
 
 
@@ -184,7 +185,7 @@ def remove_second_factors(user: User, manager: User, data: QueryDict) -> str:
 @never_cache
 def _render_link(request: HttpRequest, user: User, token: str) -> HttpResponse:
     link = request.build_absolute_uri(reverse("invitation", args=[user.pk, token]))
-    context = {"person": user, "link": link, "expires": invitations.link_expiries([user]).get(user.username)}
+    context = {"person": user, "link": link, "expires": people.link_expiries([user]).get(user.username)}
     return render(request, "people/invited.html", context)
 
 
@@ -192,13 +193,13 @@ def _render_person(request: HttpRequest, user: User, **forms: PlainForm) -> Http
     manager, identity = signed_in_user(request), identities.find_identity(user)
     memberships = list(Membership.objects.filter(user=user))
     # A misspelt project looks like a new one: the page shows which have no memories.
-    live = Memory.objects.visible_to(request_clearance(request)).live()
+    live = live_memories(request_clearance(request))
     known = live.filter(project__in=[one.project for one in memberships])
     context = {
         "person": user,
         "may_change_account": people.may_change_account(manager, user),
-        "can_invite": invitations.awaits_first_sign_in(user),
-        "link_expires": invitations.link_expiries([user]).get(user.username),
+        "can_invite": people.awaits_first_sign_in(user),
+        "link_expires": people.link_expiries([user]).get(user.username),
         "is_own": manager.pk == user.pk,
         "has_second_factor": second_factors.has_second_factor(user),
         "role": user_role(user),

@@ -12,7 +12,8 @@ from django.urls import reverse
 from memoryhub.access.policy import Clearance, Sensitivity, format_display_name
 from memoryhub.core.text import collapse_whitespace, shorten
 from memoryhub.memories.update import PROMPT_INJECTION_FLAG
-from memoryhub.models import Event, Memory, Session
+from memoryhub.models import Event, Session
+from memoryhub.models.querysets import live_memories
 
 # By the stored name, in the order of the suggestions of the filter. Others keep their stored name.
 OPERATION_LABELS = {
@@ -175,7 +176,7 @@ def title_columns(clearance: Clearance) -> dict[str, Subquery]:
     """Return the annotations of sessions that :func:`make_title` needs."""
     prompts = Event.objects.visible_to(clearance).filter(IS_PROMPT, session=OuterRef("pk"))
     prompts = prompts.exclude(memory__sensitivity=Sensitivity.SECRET.value).order_by("at", "pk")
-    memories = Memory.objects.visible_to(clearance).live()
+    memories = live_memories(clearance)
     summaries = memories.filter(pk=OuterRef("summary_id"))
     stored = memories.in_session(OuterRef("session_id"), project=OuterRef("project"))
     stored = stored.exclude(sensitivity=Sensitivity.SECRET.value).order_by("created_at", "pk")

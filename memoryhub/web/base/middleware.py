@@ -29,10 +29,9 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
 from memoryhub.core import dates
-from memoryhub.core.database import side_write
+from memoryhub.core.database import is_damage_recorded, side_write
 from memoryhub.core.database_errors import (
     is_damage,
-    is_damage_recorded,
     is_database_busy,
     is_interrupted,
     is_outcome_unknown,
@@ -42,8 +41,7 @@ from memoryhub.core.disks import is_disk_error
 from memoryhub.core.pagination import InvalidCursor
 from memoryhub.http.problems import refusal_status
 from memoryhub.memories.errors import Forbidden, NotFound
-from memoryhub.web.base import caching
-from memoryhub.web.base.requests import apply_scope, referring_page, submitted_texts
+from memoryhub.web.base.requests import apply_scope, is_poll, referring_page, submitted_texts
 from memoryhub.web.base.static_files import Bundle, file_digest, find_bundle
 
 ZONE_COOKIE = "zone"  # written by theme.js: the browser's time zone, used if the person chose none
@@ -136,7 +134,7 @@ class PersonMiddleware:
     ) -> None:
         if not _is_page_or_admin(request) or not request.user.is_authenticated:
             return
-        if not caching.is_poll(request):
+        if not is_poll(request):
             touch_session(request)
         dates.activate(getattr(request.user, "profile", None), request.COOKIES.get(ZONE_COOKIE, ""))
 

@@ -27,9 +27,8 @@ from memoryhub.accounts.permissions import ADD_RUN, CHANGE_FACT, CHANGE_MEMORY, 
 from memoryhub.facts import contradictions
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
-from memoryhub.stats import review_items
-from memoryhub.stats.review_items import Reviewer
-from memoryhub.web.base.caching import cached_until_change
+from memoryhub.stats.counts import ALL_REASONS, Reviewer, count_waiting
+from memoryhub.web.base.requests import cached_until_change
 
 CONTRADICTIONS = "contradictions"  # a list of the review queue
 WAITING = "waiting"  # another one: memories that wait for approval, hidden from everyone else
@@ -273,7 +272,7 @@ def badge_text(request: HttpRequest) -> str:
     if counts is None:
         total = _count_waiting(request)
     else:
-        total = counts[review_items.ALL_REASONS] + counts[CONTRADICTIONS] + counts[WAITING]
+        total = counts[ALL_REASONS] + counts[CONTRADICTIONS] + counts[WAITING]
     return f"{MAX_BADGE}+" if total > MAX_BADGE else str(total or "")
 
 
@@ -284,9 +283,7 @@ def _count_waiting(request: HttpRequest) -> int:
         request,
         "review",
         clearance,
-        lambda: review_items.count_waiting(
-            live_memories(clearance), reader, MAX_BADGE + 1, waiting_memories(clearance)
-        ),
+        lambda: count_waiting(live_memories(clearance), reader, MAX_BADGE + 1, waiting_memories(clearance)),
         reader,
     )
     return found + count_contradictions(request)

@@ -15,9 +15,9 @@ from django.views.decorators.http import require_POST, require_safe
 from django_htmx.middleware import HtmxDetails
 
 from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, may_view_level, request_clearance, show_level
-from memoryhub.core import database_errors
+from memoryhub.core import database
 from memoryhub.http.middleware import page_policy
-from memoryhub.models import Memory
+from memoryhub.models.querysets import live_memories
 from memoryhub.stats.counts import count_values
 from memoryhub.web.base.middleware import mark_as_page, store_error_page
 from memoryhub.web.base.requests import (
@@ -70,7 +70,7 @@ def project_menu(request: HtmxHttpRequest) -> HttpResponse:
 @require_safe
 def project_names(request: HttpRequest) -> HttpResponse:
     """Return ``<datalist>`` options: the visible projects, those with most memories first."""
-    live = Memory.objects.visible_to(request_clearance(request)).live()
+    live = live_memories(request_clearance(request))
     names = [name for name in count_values(live, "project", most=MAX_PROJECT_NAMES) if name]
     return render(request, "suggest/projects.html", {"names": names})
 
@@ -103,7 +103,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     mark_as_page(request)
     error = sys.exception()
     if error is not None:
-        database_errors.is_caused_by_damage(error)  # records damage that the page then reports
+        database.is_caused_by_damage(error)  # records damage that the page then reports
     if error is not None and (page := store_error_page(error)) is not None:
         return _set_security_policy(page)
     return _set_security_policy(HttpResponse(render_to_string("500.html"), status=500))

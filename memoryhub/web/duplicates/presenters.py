@@ -29,13 +29,12 @@ from memoryhub.duplicates import (
     similarities_to,
 )
 from memoryhub.models import Memory
-from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.search.related import find_related
 from memoryhub.search.semantic import similarity_label
 from memoryhub.web.base import diffs
-from memoryhub.web.base.caching import cached_value, cached_while, store_token, viewer_key
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField, WordField
-from memoryhub.web.memories.queries import live_memories
+from memoryhub.web.base.requests import cached_value, cached_while, store_token, viewer_key
 
 MAX_DIFF_ROWS = 30  # of a comparison of two near-duplicates
 MAX_UNITED_LINES = 300  # new lines of the other memories in a united text

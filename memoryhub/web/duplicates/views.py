@@ -25,6 +25,7 @@ from memoryhub.duplicates import MAX_MEMBERS, Cluster, DuplicateClusters
 from memoryhub.injection.effects import preview_change
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
+from memoryhub.models.querysets import live_memories
 from memoryhub.web.base.forms import parse_aware_datetime
 from memoryhub.web.base.requests import (
     HtmxHttpRequest,
@@ -46,8 +47,7 @@ from memoryhub.web.duplicates.presenters import (
     plan_merges,
 )
 from memoryhub.web.injections import effect_context, render_panel
-from memoryhub.web.memories import queries
-from memoryhub.web.memories.queries import live_memories
+from memoryhub.web.memories import filters
 
 PAGE_SIZE, MAX_MEMBERS_ON_PAGE = 5, 25  # clusters, and memories in them unless a single one has more
 MAX_MERGED_CLUSTERS = 25  # of one "Merge all"
@@ -301,7 +301,7 @@ def _require_permissions(request: HttpRequest, permissions: tuple[str, ...]) -> 
 
 def _done_response(request: HtmxHttpRequest, undo: dict[str, str], members: list[str]) -> HttpResponse:
     """Return an undo button in place of the cluster, or as a message without htmx."""
-    memory = queries.get_visible_memory(request, members[0])
+    memory = filters.get_visible_memory(request, members[0])
     card = (request.POST.getlist("member") or members)[:MAX_MEMBERS]
     context = {"undo": undo, "memory": memory, "members": members, "card": card, "back": _return_url(request)}
     if request.htmx:

@@ -18,10 +18,10 @@ from memoryhub.facts.contradictions import Contradiction, ContradictionReport, F
 from memoryhub.facts.predicates import normalise_name, normalise_predicate
 from memoryhub.facts.queries import GraphIndex, Triple, node_key, query_facts
 from memoryhub.models import Fact, Memory
-from memoryhub.models.querysets import FactQuerySet
+from memoryhub.models.querysets import FactQuerySet, live_memories
 from memoryhub.web.base.requests import HtmxHttpRequest, page_or_fragment, update_address_bar
 from memoryhub.web.facts import graph
-from memoryhub.web.facts.filters import GraphAddress, GraphFilter, suggested_predicates
+from memoryhub.web.facts.views import GraphAddress, GraphFilter, suggested_predicates
 
 MAX_TOP_NODES, MAX_FOUND, MAX_SUGGESTED = 14, 12, 50
 
@@ -238,7 +238,7 @@ def build_panel(
 
 def _find_memories(text: str, facts: FactQuerySet, clearance: Clearance) -> list[Memory]:
     """Return the memories that the facts come from and, if they are few, others that mention the node."""
-    live = Memory.objects.visible_to(clearance).live()
+    live = live_memories(clearance)
     sources = facts.filter(memory__isnull=False).order_by().values("memory")
     found = list(live.filter(pk__in=sources).order_by("-updated_at", "-pk")[:MAX_MEMORIES])
     if len(found) < MAX_MEMORIES:

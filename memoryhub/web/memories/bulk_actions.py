@@ -52,10 +52,10 @@ from memoryhub.memories.bulk_actions import (
 )
 from memoryhub.memories.undo import CHUNK_SIZE, Undo
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
-from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.web.base.forms import TimelineFilter, parse_aware_datetime, parse_whole_number
 from memoryhub.web.base.requests import narrow_to_project, return_url, show_success
-from memoryhub.web.memories import queries
+from memoryhub.web.memories import filters
 from memoryhub.web.memories.filters import MemoryListFilter
 
 # Any one of these permissions allows an action and its undo.
@@ -131,7 +131,7 @@ def _timeline_list(query: QueryDict, match: ResolverMatch, clearance: Clearance)
 
 
 def _session_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
-    session = Memory.objects.visible_to(clearance).live().in_session(match.kwargs["session_id"])
+    session = live_memories(clearance).in_session(match.kwargs["session_id"])
     return session.filter(project=query["project"]) if "project" in query else session
 
 
@@ -280,7 +280,7 @@ def add_result_messages(request: HttpRequest, acted: BulkResult, back: str) -> N
     """Add messages: the changes with an undo button, the unchanged memories, and the refused ones."""
     if acted.done:
         is_discarded = acted.kind == "discard"  # no one sees a discarded memory
-        hidden = "" if is_discarded else queries.hidden_notice(request, acted.done)
+        hidden = "" if is_discarded else filters.hidden_notice(request, acted.done)
         context = {
             "acted": acted,
             "summary": f"{format_count(len(acted.done), 'memory')} {_DONE_TEXTS[acted.kind]}",
@@ -302,7 +302,7 @@ def refusals_message(acted: BulkResult, request: HttpRequest) -> SafeString:
     """List the first refused memories, with titles if visible, and count the rest."""
     refused = [(uid, reason) for uid, reason in acted.refused if uid not in acted.outdated]
     shown = refused[:_MAX_LISTED]
-    titles = queries.visible_titles(request, [uid for uid, _ in shown])
+    titles = filters.visible_titles(request, [uid for uid, _ in shown])
     items = [
         format_html("<bdi>{}</bdi>: {}", titles.get(uid, uid)[:_MAX_TITLE_CHARS], reason)
         for uid, reason in shown
@@ -315,7 +315,7 @@ def refusals_message(acted: BulkResult, request: HttpRequest) -> SafeString:
 def changed_since_message(acted: BulkResult, request: HttpRequest) -> SafeString:
     """List the first memories that changed after the list was shown, as links, and count the rest."""
     shown = acted.outdated[:_MAX_LISTED]
-    titles = queries.visible_titles(request, shown)
+    titles = filters.visible_titles(request, shown)
     link = '<a href="{}"><bdi>{}</bdi></a>'
     items = [
         format_html(link, reverse("memory", args=[uid]), titles.get(uid, uid)[:_MAX_TITLE_CHARS])
@@ -371,7 +371,7 @@ def bulk_action(request: HttpRequest) -> HttpResponse:
         messages.error(request, f"Nothing was changed: {refusal.message}.")
         return redirect(back)
     if len(selection.uids) == 1 and acted.refused:
-        queries.get_visible_memory(request, selection.uids[0])
+        filters.get_visible_memory(request, selection.uids[0])
     add_result_messages(request, acted, back)
     return redirect(back)
 

@@ -31,7 +31,7 @@ from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
 from memoryhub.web.base.requests import HtmxHttpRequest, return_url
 from memoryhub.web.injections import PREVIEW, effect_context, render_panel, render_refusal
-from memoryhub.web.memories import bulk_actions, queries
+from memoryhub.web.memories import bulk_actions, filters
 from memoryhub.web.memories.bulk_actions import is_allowed
 from memoryhub.web.memories.forms import FieldForm, MemoryForm
 from memoryhub.web.memories.versions import FieldChange, field_change, redirect_to_memory, state_at, undo_form
@@ -63,7 +63,7 @@ def _created(request: HttpRequest, result: memories.StoreResult) -> HttpResponse
     )
     if result.memory.over_cap:
         messages.warning(request, OVER_CAP)
-    if hidden := queries.hidden_notice(request, [result.memory]):
+    if hidden := filters.hidden_notice(request, [result.memory]):
         messages.warning(request, f"{text} {hidden}")
         return redirect("memories")
     messages.success(request, text)
@@ -78,7 +78,7 @@ def memory_edit(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     ``next`` in the query string: the page of the review to return to. The button ``effect`` previews the
     change instead of saving it.
     """
-    memory = queries.get_visible_memory(request, uid)
+    memory = filters.get_visible_memory(request, uid)
     if request.method != "POST":
         if memory.deleted_at:
             messages.warning(request, "This memory is in the trash. Restore it to edit it.")
@@ -139,7 +139,7 @@ def _memory_form(request: HttpRequest, data: Mapping[str, Any] | None, memory: M
 
 def _saved(request: HttpRequest, memory: Memory, *, is_changed: bool) -> HttpResponse:
     """Redirect with an undo message; if the memory is hidden now, to the page before it (``from``)."""
-    is_hidden = bool(queries.hidden_notice(request, [memory]))
+    is_hidden = bool(filters.hidden_notice(request, [memory]))
     text = undo_form(request, memory, "Saved.") if is_changed else "Saved."
     messages.success(request, text)
     if memory.over_cap:
@@ -158,7 +158,7 @@ def _next_url(request: HttpRequest, memory: Memory) -> str:
 
 def _conflict_page(request: HttpRequest, uid: str, form: MemoryForm) -> HttpResponse:
     """Merge the submitted values into the stored ones and name every field that both changed."""
-    memory = queries.get_visible_memory(request, uid)
+    memory = filters.get_visible_memory(request, uid)
     reveal_if_secret(request, memory, "edit")
     merged, collisions = merge_edits(form, memory, request_clearance(request))
     return _form_page(request, merged, memory, status=409, conflict=True, collisions=collisions)
@@ -177,7 +177,7 @@ def _form_page(
 @permission_required(DELETE_MEMORY, raise_exception=True)
 def memory_trash(request: HttpRequest, uid: str) -> HttpResponse:
     """Move to the trash, with a message that can undo it."""
-    memory = queries.get_visible_memory(request, uid)
+    memory = filters.get_visible_memory(request, uid)
     if memories.trash_memories([uid], request_actor(request)):
         undo = render_to_string("memory/page.html#undo", {"memory": memory}, request=request)
         messages.success(request, undo)
@@ -191,7 +191,7 @@ def memory_restore(request: HttpRequest, uid: str) -> HttpResponse:
     """Restore a memory from the trash, or one that has expired."""
     if not is_allowed(request, "restore"):
         raise PermissionDenied
-    queries.get_visible_memory(request, uid)
+    filters.get_visible_memory(request, uid)
     if memories.restore_memories([uid], request_actor(request)):
         messages.success(request, "Restored.")
     else:
@@ -203,7 +203,7 @@ def memory_restore(request: HttpRequest, uid: str) -> HttpResponse:
 @permission_required(ERASE_MEMORY, raise_exception=True)
 def memory_erase(request: HttpRequest, uid: str) -> HttpResponse:
     """Erase a memory permanently once the word ``erase`` is entered."""
-    memory = queries.get_visible_memory(request, uid)
+    memory = filters.get_visible_memory(request, uid)
     typed = request.POST.get("word", "")
     if request.method == "POST" and typed.strip().lower() == ERASE_WORD:
         memories.erase_memories([uid], request_actor(request))
@@ -265,7 +265,7 @@ _FORM_TEMPLATE = "memory/inline.html#form"
 @permission_required(CHANGE_MEMORY, raise_exception=True)
 def memory_field(request: HtmxHttpRequest, uid: str, name: str) -> HttpResponse:
     """Show the form of one field, or its value with ``leave``; POST saves it."""
-    memory = queries.get_visible_memory(request, uid)
+    memory = filters.get_visible_memory(request, uid)
     if request.method == "POST":
         return _save(request, memory, name)
     if not request.htmx:
@@ -291,7 +291,7 @@ def _save(request: HtmxHttpRequest, memory: Memory, name: str) -> HttpResponse:
         raise
     except memories.StoreError as refusal:
         if refusal.field == "updated_at":  # a concurrent change, found while saving
-            return _save(request, queries.get_visible_memory(request, memory.uid), name)
+            return _save(request, filters.get_visible_memory(request, memory.uid), name)
         form.refuse(refusal)
         return _form_response(request, memory, form, name, status=422)
     return _saved_response(request, saved, name, changed=saved.updated_at != opened)
@@ -319,7 +319,7 @@ def _saved_response(request: HtmxHttpRequest, memory: Memory, name: str, *, chan
         messages.info(request, "Nothing was changed.")
     if request.htmx and request_clearance(request).allows(memory.project, memory.sensitivity):
         response = _text_response(
-            request, queries.get_visible_memory(request, memory.uid), name, done=True, changed=changed
+            request, filters.get_visible_memory(request, memory.uid), name, done=True, changed=changed
         )
         return trigger_client_event(response, "memory-changed") if changed else response
     response = redirect_to_memory(request, memory)
@@ -361,7 +361,7 @@ def _form_response(
 @permission_required(CHANGE_MEMORY, raise_exception=True)
 def memory_row(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     """Show the form below the row; POST saves it and redirects to ``next``, with an undo message."""
-    memory = queries.get_visible_memory(request, uid)
+    memory = filters.get_visible_memory(request, uid)
     if request.method == "POST":
         return _save_row(request, memory)
     if not request.htmx:
@@ -390,7 +390,7 @@ def _save_row(request: HtmxHttpRequest, memory: Memory) -> HttpResponse:
         return _row_response(request, memory, form, back, status=422)
     if acted.refused:
         form.refuse(memories.StoreError(acted.refused[0][1]))
-        return _row_response(request, queries.get_visible_memory(request, memory.uid), form, back, status=422)
+        return _row_response(request, filters.get_visible_memory(request, memory.uid), form, back, status=422)
     bulk_actions.add_result_messages(request, acted, back)
     return redirect(back)
 

@@ -30,7 +30,7 @@ from memoryhub.models import Memory, Revision
 from memoryhub.web.base import diffs
 from memoryhub.web.base.forms import parse_aware_datetime, parse_whole_number
 from memoryhub.web.base.requests import return_url
-from memoryhub.web.memories import queries
+from memoryhub.web.memories import filters
 
 # In the order in which they are shown.
 FIELD_ORDER = (
@@ -231,7 +231,7 @@ def _field_change(name: str, old: Any, new: Any) -> FieldChange:
 @require_safe
 def memory_compare(request: HttpRequest, uid: str) -> HttpResponse:
     """Compare the versions ``from`` and ``to``, numbers or ``now``; by default show the last change."""
-    memory = queries.get_visible_memory(request, uid)
+    memory = filters.get_visible_memory(request, uid)
     clearance = request_clearance(request)
     offered = version_choices(memory, clearance)
     context = {"memory": memory, "offered": offered, "more": len(offered) > MAX_VERSIONS}
@@ -280,7 +280,7 @@ def _add_missing_choices(offered: list[VersionChoice], chosen: list[VersionChoic
 @permission_required(CHANGE_MEMORY, raise_exception=True)
 def version_restore(request: HttpRequest, uid: str) -> HttpResponse:
     """Restore ``version``; ``unchanged_since`` is the ``updated_at`` of the memory as it was shown."""
-    before = queries.get_visible_memory(request, uid)
+    before = filters.get_visible_memory(request, uid)
     number = _parse_version(request.POST.get("version", ""))
     seen = parse_aware_datetime(request.POST.get("unchanged_since", ""))
     if seen is None:
@@ -314,7 +314,7 @@ def version_undo(request: HttpRequest, uid: str) -> HttpResponse:
         messages.error(request, f"The change was not undone: {refusal.message}.")
         is_seen = Memory.objects.visible_to(request_clearance(request)).filter(uid=uid).exists()
         return redirect("memory", uid=uid) if is_seen else redirect("memories")
-    hidden = queries.hidden_notice(request, [memory])
+    hidden = filters.hidden_notice(request, [memory])
     messages.success(request, f"Undone. {hidden}".rstrip())
     return redirect_to_memory(request, memory)
 
@@ -326,7 +326,7 @@ def undo_form(request: HttpRequest, memory: Memory, text: str) -> str:
     """
     may_undo = full_clearance(request).allows(memory.project, memory.sensitivity)
     last = memory.revisions.first() if may_undo else None
-    text = f"{text} {queries.hidden_notice(request, [memory])}".rstrip()
+    text = f"{text} {filters.hidden_notice(request, [memory])}".rstrip()
     context = {"memory": memory, "summary": text, "number": last.number if last else 0}
     return render_to_string("memory/page.html#change_undo", context, request=request)
 

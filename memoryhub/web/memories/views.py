@@ -1,43 +1,72 @@
-"""The page of memories: a list by date or in another order; with words, the results of a search."""
+"""The pages that show memories: the list and the search, the trash, and one memory with its history."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.contrib import messages
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.timezone import now
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
+from memoryhub import memories
 from memoryhub.access import policy
-from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import request_clearance
+from memoryhub.access.policy import Clearance, Sensitivity
+from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance, reveal_if_secret
+from memoryhub.accounts.permissions import ERASE_MEMORY
+from memoryhub.backends import TEXT_COLUMNS
 from memoryhub.backends.fts_query import Query, parse_query
 from memoryhub.backends.statements import key_list
-from memoryhub.backends.tables import TEXT_COLUMNS
 from memoryhub.core.pagination import InvalidCursor, page_number
-from memoryhub.core.text import collapse_whitespace, without_title_prefix
+from memoryhub.core.text import collapse_whitespace, format_count, without_title_line, without_title_prefix
+from memoryhub.injection.queries import find_uses
+from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.versions import Snapshot, load_snapshot
+from memoryhub.memories.freshness import changed_files
+from memoryhub.memories.merge import last_merge
+from memoryhub.memories.rows import LIST_FIELDS, is_unchanged, list_values, visible_replacements
+from memoryhub.memories.versions import Snapshot, load_snapshot, memory_journal
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import Hit, SearchResults, search_memories, search_snapshot
 from memoryhub.search.query_words import adapt_to_language
+from memoryhub.search.related import find_related
 from memoryhub.search.text_matching import extract_snippet, highlight_text, snippet_of_first_match
 from memoryhub.stats import counts
-from memoryhub.web.base.caching import cached_until_change
+from memoryhub.web.base import charts, markdown
+from memoryhub.web.base.forms import parse_whole_number
+from memoryhub.web.base.labels import name_sessions
 from memoryhub.web.base.markdown import to_plain_text
 from memoryhub.web.base.requests import (
     HtmxHttpRequest,
+    cached_until_change,
     chosen_project,
     cursor_page,
     page_or_fragment,
+    referring_page,
+    return_url,
     update_address_bar,
+    wants_fragment,
+)
+from memoryhub.web.memories import filters, versions
+from memoryhub.web.memories.bulk_actions import (
+    Selection,
+    ended_memories,
+    is_allowed,
+    parse_selection,
+    warn_changed_since,
 )
 from memoryhub.web.memories.filters import MemoryListFilter, OptionGroup, filter_url, without_single_options
 
@@ -224,3 +253,297 @@ def build_facets(request: HttpRequest, counted: Mapping[str, Mapping[str, int]])
     for group in groups:
         group.options.sort(key=lambda option: not option.chosen)
     return without_single_options(groups)
+
+
+TRASH_PAGE_SIZE = 20
+MAX_ERASED_AT_ONCE = 1000
+_TABS = {"trashed": ("In the trash", "deleted_at"), "expired": ("Expired", "expires_at")}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def trash_page(request: HttpRequest) -> HttpResponse:
+    """List the trash; POST with ``uid``s erases after a confirmation."""
+    return _handle_erase(request) if request.method == "POST" else _trash_list(request)
+
+
+def may_erase(request: HttpRequest) -> bool:
+    return bool(request.user.has_perm(ERASE_MEMORY))
+
+
+def _trash_list(request: HttpRequest) -> HttpResponse:
+    clearance = request_clearance(request)
+    tab = request.GET.get("tab", "trashed")
+    if tab not in _TABS:
+        tab = "trashed"
+    project = request.GET.get("project", "")
+    counts = {name: ended_memories(clearance, name, project).count() for name in _TABS}
+    context: dict[str, Any] = {
+        "tab": tab,
+        "total": counts[tab],
+        "tabs": [
+            {
+                "title": title,
+                "href": filter_url(request, tab=name),
+                "current": name == tab,
+                "count": counts[name],
+            }
+            for name, (title, _) in _TABS.items()
+        ],
+        "may_restore": is_allowed(request, "restore"),
+        "may_erase": may_erase(request),
+    }
+    rows = ended_memories(clearance, tab, project).select_related("merged_into")
+    try:
+        context |= cursor_page(request, rows, _TABS[tab][1], TRASH_PAGE_SIZE)
+    except InvalidCursor:
+        return render(request, "trash.html", context | {"bad_cursor": filter_url(request)}, status=422)
+    return render(request, "trash.html", context)
+
+
+def _handle_erase(request: HttpRequest) -> HttpResponse:
+    if not may_erase(request):
+        raise PermissionDenied
+    try:
+        selection = parse_selection(request.POST, request_clearance(request))
+        if len(selection.uids) > MAX_ERASED_AT_ONCE:
+            raise memories.StoreError(f"at most {MAX_ERASED_AT_ONCE} at once; select fewer", "uid")
+    except memories.StoreError as refusal:
+        messages.error(request, f"Nothing was erased: {refusal.message}.")
+        return redirect(_trash_url(request))
+    if not selection.uids:
+        messages.warning(request, "Nothing is selected. Select at least one memory.")
+    elif request.POST.get("confirmed") != "yes":
+        return _confirmation_page(request, selection)
+    else:
+        _erase(request, selection)
+    return redirect(_trash_url(request))
+
+
+def _erase(request: HttpRequest, selection: Selection) -> None:
+    """Erase trashed and expired memories that have not changed since they were shown."""
+    ended = [row.uid for row in _selected_ended(request, selection)]
+    erased = memories.erase_memories(ended, request_actor(request), seen=selection.seen) if ended else []
+    messages.success(request, f"{format_count(len(erased), 'memory')} erased permanently.")
+    warn_changed_since(request, len(ended) - len(erased), "memory")
+
+
+def _confirmation_page(request: HttpRequest, selection: Selection) -> HttpResponse:
+    """List the memories to be erased, without those that have changed since they were ticked."""
+    ended = _selected_ended(request, selection)
+    unchanged = [row for row in ended if is_unchanged(row, selection.seen)]
+    warn_changed_since(request, len(ended) - len(unchanged), "memory")
+    if not ended:
+        messages.warning(request, "None of these are in the trash any more.")
+    back = _trash_url(request)
+    if not unchanged:
+        return redirect(back)
+    context = {"chosen": unchanged, "back": back, "action": request.path}
+    return render(request, "trash_erase.html", context)
+
+
+def _selected_ended(request: HttpRequest, selection: Selection) -> list[Memory]:
+    """Return the selected memories that are in the trash or have expired."""
+    selected = Memory.objects.visible_to(request_clearance(request)).filter(uid__in=selection.uids)
+    return list((selected.trashed() | selected.expired()).order_by("-pk"))
+
+
+def _trash_url(request: HttpRequest) -> str:
+    return return_url(request, "/trash/", "/trash/")
+
+
+_OVERVIEW_HEADING = 3  # the level of the heading above an overview
+MAX_VERSIONS_ON_PAGE = 5
+VERSIONS_PER_PAGE = 20
+MAX_USES, MAX_USES_LISTED = 200, 8  # prompts in the chart, and in the list
+
+
+@require_safe
+def memory_page(request: HttpRequest, uid: str) -> HttpResponse:
+    """Show a memory, and journal the reveal of a secret. Reading it here is not use: it counts no access."""
+    memory = filters.get_visible_memory(request, uid)
+    links = not memory.flags  # links of unapproved content are not clickable
+    html = markdown.render(without_title_line(memory.content, memory.title) or memory.content, links=links)
+    context = {
+        **_state_context(memory),
+        **cached_until_change(
+            request,
+            "history",
+            request_clearance(request),
+            lambda: _history_context(request, memory, MAX_VERSIONS_ON_PAGE),
+            memory.pk,
+            memory.updated_at,
+        ),
+        "html": html,
+        "changed": changed_files([memory]).get(memory.pk, []),
+    }
+    if memory.overview:
+        context["overview_html"] = markdown.render(memory.overview, below=_OVERVIEW_HEADING, links=links)
+    reveal_if_secret(request, memory, "page", [one.sensitivity for one in context["versions"]])
+    context |= _related_context(request, memory) | _action_context(request, memory)
+    return render(request, "memory/page.html", context)
+
+
+@require_safe
+def memory_history(request: HtmxHttpRequest, uid: str) -> HttpResponse:
+    """List all changes of a memory, newest first; for htmx the section of its page with the newest."""
+    memory = filters.get_visible_memory(request, uid)
+    before = _parse_before(request)
+    is_part = wants_fragment(request, "memory-history")
+    context = _history_context(
+        request, memory, MAX_VERSIONS_ON_PAGE if is_part else VERSIONS_PER_PAGE, before
+    )
+    reveal_if_secret(request, memory, "history", [one.sensitivity for one in context["versions"]])
+    name = "memory/page.html#history_section" if is_part else "memory/history.html"
+    return render(request, name, {"memory": memory, "first": before is None, **context})
+
+
+def _parse_before(request: HttpRequest) -> int | None:
+    """Return the number of the last change on the previous page."""
+    text = request.GET.get("before")
+    if text is None:
+        return None
+    number = parse_whole_number(text, 9)
+    if number is None:
+        raise BadRequest("before is not the number of a change")
+    return number
+
+
+def _history_context(
+    request: HttpRequest, memory: Memory, limit: int, before: int | None = None
+) -> dict[str, Any]:
+    changes, older = versions.visible_changes(memory, request_clearance(request), limit=limit, before=before)
+    return {"versions": changes, "older": older}
+
+
+def _state_context(memory: Memory) -> dict[str, Any]:
+    return {
+        "memory": memory,
+        **{name: list_values(memory, name) for name in LIST_FIELDS},
+        "is_trashed": memory.deleted_at is not None,
+        "is_expired": memory.deleted_at is None and memory.is_expired(timezone.now()),
+    }
+
+
+def _action_context(request: HttpRequest, memory: Memory) -> dict[str, Any]:
+    """Return what the person may do, and where they continue when a higher level hides the memory."""
+    came_from = referring_page(request, reverse("memory", args=[memory.uid]))
+    private = Sensitivity.PRIVATE.value
+    stays = request_clearance(request).allows(memory.project, private)
+    return {
+        "may_restore": is_allowed(request, "restore"),
+        "may_hide": memory.sensitivity == Sensitivity.PUBLIC.value
+        and full_clearance(request).allows(memory.project, private),
+        "came_from": came_from,
+        "after_hiding": request.path if stays else came_from,
+    }
+
+
+def _related_context(request: HttpRequest, memory: Memory) -> dict[str, Any]:
+    """Return the rows about the memory. Only those that change without a journal entry are read each time."""
+    clearance = request_clearance(request)
+    journaled = cached_until_change(
+        request,
+        "memory",
+        clearance,
+        lambda: _journaled_context(memory, clearance),
+        memory.pk,
+        memory.updated_at,
+    )
+    uses, events = find_uses(memory, clearance, MAX_USES), filters.events_of(memory, clearance)
+    sessions = [journaled["session"], *(use.injection.session for use in uses[:MAX_USES_LISTED])]
+    name_sessions([one for one in (*sessions, *(event.session for event in events)) if one], clearance)
+    return {
+        **journaled,
+        "uses": uses[:MAX_USES_LISTED],
+        "use_count": len(uses),
+        "more_uses": len(uses) == MAX_USES,
+        "use_chart": _use_chart([use.injection.at for use in uses]),
+        "events": events,
+    }
+
+
+def _journaled_context(memory: Memory, clearance: Clearance) -> dict[str, Any]:
+    """Return the rows about the memory whose changes are all in the journal."""
+    facts = filters.facts_of(memory, clearance)
+    rows = list(memory_journal(memory, clearance)[: filters.MAX_JOURNAL_ENTRIES + 1])
+    linked = filters.linked_memories(memory, clearance)
+    return {
+        "session": filters.session_of(memory),
+        "facts": facts[: filters.MAX_FACTS],
+        "more_facts": len(facts) > filters.MAX_FACTS,
+        "journal": rows[: filters.MAX_JOURNAL_ENTRIES],
+        "more_journal": len(rows) > filters.MAX_JOURNAL_ENTRIES,
+        "related": find_related(memory, clearance),
+        "linked": linked,
+        "last_merge": last_merge(memory, clearance) if linked.merged_from else "",
+    }
+
+
+def _use_chart(moments: Sequence[datetime]) -> charts.Chart | None:
+    """Draw the number of uses over time; None if they are all of one day."""
+    days = Counter(timezone.localtime(at).date() for at in moments)
+    rows = [(day, "knowledge", count) for day, count in sorted(days.items())]
+    return charts.over_time(rows) if len(rows) > 1 else None
+
+
+_SCALAR_FIELDS = (
+    "type category sensitivity scope project session_id key importance trust confidence"
+    " superseded_by pinned may_be_outdated created_at updated_at expires_at"
+).split()
+_LIST_FIELDS = ("tags", "concepts", "aliases", "files_read", "files_modified")
+
+
+def to_json(memory: Memory, clearance: Clearance) -> str:
+    """Return the memory as ``GET /api/v1/memories/{id}`` does."""
+    return json.dumps(_serialize(memory, clearance), ensure_ascii=False, indent=2) + "\n"
+
+
+def to_markdown(memory: Memory, clearance: Clearance) -> str:
+    """Return title, summaries, content, and below a rule the other fields."""
+    fields = _serialize(memory, clearance)
+    title = collapse_whitespace(fields["title"]) or fields["id"]
+    parts = [f"# {title}"]
+    summaries = dict.fromkeys(collapse_whitespace(fields[name]) for name in ("subtitle", "abstract"))
+    parts += [f"> {text}" for text in summaries if text not in ("", title)]
+    parts += [without_title_line(fields["content"], title).strip(), fields["overview"].strip()]
+    metadata = "\n".join(_metadata_lines(fields))
+    return "\n\n".join([*filter(None, parts), "---", metadata]) + "\n"
+
+
+def _serialize(memory: Memory, clearance: Clearance) -> dict[str, Any]:
+    return serializers.memory(memory, visible_replacements([memory], clearance))
+
+
+def _metadata_lines(fields: Mapping[str, Any]) -> list[str]:
+    given = [name for name in _SCALAR_FIELDS if fields[name] is not False and fields[name] not in (None, "")]
+    lines = [f"- {_field_label(name)}: {fields[name]}" for name in given]
+    lines += [f"- {_field_label(name)}: {', '.join(fields[name])}" for name in _LIST_FIELDS if fields[name]]
+    if entities := fields["entities"]:
+        named = ", ".join(f"{one['entity']} ({one['entity_type']})" for one in entities)
+        lines.append(f"- Entities: {named}")
+    return [*lines, f"- Id: {fields['id']}"]
+
+
+def _field_label(name: str) -> str:
+    words = {"sensitivity": "level", "session_id": "session", "created_at": "created"}
+    words |= {"updated_at": "changed", "expires_at": "expires", "superseded_by": "replaced by"}
+    return words.get(name, name.replace("_", " ")).capitalize()
+
+
+# Markdown is sent as plain text: a browser shows it and runs nothing in it.
+FORMATS = {
+    "markdown": (to_markdown, "text/plain; charset=utf-8"),
+    "json": (to_json, "application/json"),
+}
+
+
+@require_safe
+def memory_as(request: HttpRequest, uid: str, form: str) -> HttpResponse:
+    """Export the memory in a format of :data:`FORMATS`; the reveal of a secret is journaled."""
+    if form not in FORMATS:
+        raise Http404
+    memory = filters.get_visible_memory(request, uid)
+    export, content_type = FORMATS[form]
+    text = export(memory, request_clearance(request))
+    reveal_if_secret(request, memory, form)
+    return HttpResponse(text, content_type=content_type)

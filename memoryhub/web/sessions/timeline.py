@@ -18,10 +18,10 @@ from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Memory, Session
-from memoryhub.stats import calendar, timeline
-from memoryhub.web.base.caching import cached_until_change
+from memoryhub.stats import timeline, usage
 from memoryhub.web.base.forms import MonthFilter, TimelineFilter
 from memoryhub.web.base.labels import make_title, name_sessions, title_columns
+from memoryhub.web.base.requests import cached_until_change
 from memoryhub.web.sessions.picture import fit_to_bytes
 from memoryhub.web.sessions.views import fold_routine, read_entries, sessions_with_titles, visible_summary
 
@@ -44,7 +44,7 @@ class DayRow:
 
     first: date
     last: date
-    day: calendar.CalendarDay | None
+    day: usage.CalendarDay | None
     strip: list[StripPart]
 
     @property
@@ -52,7 +52,7 @@ class DayRow:
         return 0 if self.day else (self.last - self.first).days + 1
 
 
-def fold_days(days: Sequence[calendar.CalendarDay], today: date) -> list[DayRow]:
+def fold_days(days: Sequence[usage.CalendarDay], today: date) -> list[DayRow]:
     """Return the rows of a month, newest first: no future days, and consecutive quiet days as one row."""
     busiest = max((sum(day.types.values()) for day in days), default=0)
     rows: list[DayRow] = []
@@ -85,14 +85,14 @@ def timeline_month(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return render(request, "timeline/month.html", {"form": form}, status=422)
     clearance, project = request_clearance(request), form.value("project")
-    first = form.value("month") or calendar.find_latest_month(clearance, project)
+    first = form.value("month") or usage.find_latest_month(clearance, project)
     days, (earlier, later) = cached_until_change(
         request,
         "month",
         clearance,
         lambda: (
             _load_month(clearance, project, first),
-            calendar.find_adjacent_months(clearance, project, first),
+            usage.find_adjacent_months(clearance, project, first),
         ),
         project,
         first,
@@ -115,8 +115,8 @@ def timeline_month(request: HttpRequest) -> HttpResponse:
     return render(request, "timeline/month.html", context)
 
 
-def _load_month(clearance: Clearance, project: str, first: date) -> list[calendar.CalendarDay]:
-    days = calendar.load_month(clearance, project, first)
+def _load_month(clearance: Clearance, project: str, first: date) -> list[usage.CalendarDay]:
+    days = usage.load_month(clearance, project, first)
     ids = {session_id for day in days for session_id, _ in day.sessions[:SESSIONS_PER_DAY]}
     sessions = Session.objects.filter(session_id__in=ids).annotate(**title_columns(clearance))
     titles = {(session.session_id, session.project): make_title(session) for session in sessions}

@@ -27,18 +27,16 @@ from memoryhub.injection import queries
 from memoryhub.injection.queries import InjectionReport
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Injection, Memory, Project, Session
-from memoryhub.models.querysets import SessionQuerySet
+from memoryhub.models.querysets import SessionQuerySet, live_memories
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import EventFilter, count_rows, sessions_with_counts
-from memoryhub.web.base import caching
-from memoryhub.web.base.caching import cached_until_change
+from memoryhub.web.base import requests
 from memoryhub.web.base.forms import SessionFilter
 from memoryhub.web.base.labels import IS_PROMPT, SKIP_REASON_LABELS, make_title, name_sessions, title_columns
-from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
+from memoryhub.web.base.requests import HtmxHttpRequest, cached_until_change, cursor_page, page_or_fragment
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import OptionGroup, without_single_options
-from memoryhub.web.sessions.picture import MAX_ITEMS, fit_to_bytes, render_picture
-from memoryhub.web.sessions.time_axis import format_pause
+from memoryhub.web.sessions.picture import MAX_ITEMS, fit_to_bytes, format_pause, render_picture
 
 MAX_QUERY_WORDS = 8
 
@@ -83,7 +81,7 @@ def session_version(session: Any) -> tuple[Any, ...]:
 def describe(sessions: Sequence[Session], clearance: Clearance) -> list[SessionRow]:
     """Return the rows of some sessions. Three queries, and one if a session has no summary or prompt."""
     summary_ids = [session.summary_id for session in sessions if session.summary_id]
-    summaries = Memory.objects.visible_to(clearance).live().in_bulk(summary_ids)
+    summaries = live_memories(clearance).in_bulk(summary_ids)
     events = Event.objects.visible_to(clearance).filter(session__in=sessions)
     skipped = Count("pk", filter=Q(memory=None) & ~Q(skip_reason=""))
     groups = events.order_by().values("session").annotate(skipped=skipped, first=Min("pk", filter=IS_PROMPT))
@@ -106,7 +104,7 @@ def find_words(rows: SessionQuerySet, words: str, clearance: Clearance) -> Sessi
     summary.
     """
     prompts = Event.objects.visible_to(clearance).filter(IS_PROMPT, session=OuterRef("pk"))
-    memories = Memory.objects.visible_to(clearance).live()
+    memories = live_memories(clearance)
     of_session = memories.in_session(OuterRef("session_id"), project=OuterRef("project"))
     summary = memories.filter(pk=OuterRef("summary_id"))
     for word in words.split()[:MAX_QUERY_WORDS]:
@@ -191,7 +189,7 @@ def event_filters(request: HttpRequest, counted: Iterable[EventCount]) -> list[O
 
 
 @require_safe
-@caching.answers_polls
+@requests.answers_polls
 def sessions(request: HtmxHttpRequest) -> HttpResponse:
     """List the sessions with visible content, the most recently active first."""
     form = SessionFilter(request.GET)
@@ -203,12 +201,12 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
         found = found.none()
     context = {"form": form, **cursor_page(request, found, "last_seen", PAGE_SIZE)}
     context["rows"] = describe(context["page"].items, clearance)
-    caching.set_etag(request, [row.version for row in context["rows"]])
+    requests.set_etag(request, [row.version for row in context["rows"]])
     return page_or_fragment(request, "sessions/list.html", context, target="results", status=form.http_status)
 
 
 @require_safe
-@caching.answers_polls
+@requests.answers_polls
 def session(request: HttpRequest, session_id: str) -> HttpResponse:
     """Show one session's timeline, or a choice if several projects have a session with this id."""
     rows = sessions_with_titles(request_clearance(request)).filter(session_id=session_id)
@@ -222,7 +220,7 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
     found[0].title = make_title(found[0])
     context = _session_context(request, found[0])
     summary, entries = context["summary"], context["entries"]
-    caching.set_etag(
+    requests.set_etag(
         request,
         session_version(found[0]),
         summary and (summary.uid, summary.updated_at),

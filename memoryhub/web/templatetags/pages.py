@@ -31,7 +31,7 @@ from memoryhub.web.base.labels import (
     skip_reason,
 )
 from memoryhub.web.base.markdown import render, to_plain_text
-from memoryhub.web.facts.filters import thing_url
+from memoryhub.web.facts.views import thing_url
 from memoryhub.web.sessions.picture import Mark, Point, SessionPicture
 
 register = template.Library()

@@ -17,8 +17,8 @@ from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
 from memoryhub.transfer.formats import FORMATS, detect_format
+from memoryhub.transfer.import_files import IdMap, open_import
 from memoryhub.transfer.loader import BATCH_SIZE, LoadOptions, load_items
-from memoryhub.transfer.reader import IdMap, open_import
 from memoryhub.transfer.records import Problem, ReadOptions
 from memoryhub.transfer.reports import Tally
 from tests.transfer.formats.foreign import (

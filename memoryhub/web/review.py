@@ -27,12 +27,10 @@ from memoryhub.injection.queries import find_pinned_warnings
 from memoryhub.memories.freshness import ChangedFile, changed_files
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory, Profile
-from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.security.prompt_injection import Finding, inspect_fields
-from memoryhub.stats import review_items
-from memoryhub.stats.review_items import Reviewer
+from memoryhub.stats.counts import REASONS, Reviewer, count_by_reason, select_queue
 from memoryhub.web.base import markdown
-from memoryhub.web.base.caching import cached_until_change
 from memoryhub.web.base.forms import ListFilter, ProjectFilterField, parse_aware_datetime
 from memoryhub.web.base.labels import instruction_label
 from memoryhub.web.base.navigation import (
@@ -47,6 +45,7 @@ from memoryhub.web.base.navigation import (
 )
 from memoryhub.web.base.requests import (
     HtmxHttpRequest,
+    cached_until_change,
     numbered_page,
     page_url,
     require,
@@ -56,11 +55,10 @@ from memoryhub.web.base.requests import (
 from memoryhub.web.duplicates import presenters
 from memoryhub.web.duplicates.presenters import Comparison
 from memoryhub.web.duplicates.views import decision_rights
-from memoryhub.web.facts.contradictions import contradiction_cards
-from memoryhub.web.memories import bulk_actions, queries
-from memoryhub.web.memories.queries import live_memories
+from memoryhub.web.facts.views import contradiction_cards
+from memoryhub.web.memories import bulk_actions, filters
 
-NEW, UNSURE, FLAGGED, OUTDATED = review_items.REASONS
+NEW, UNSURE, FLAGGED, OUTDATED = REASONS
 DUPLICATES = "alike"
 TITLES = {
     WAITING: "Waiting for approval",
@@ -136,11 +134,11 @@ class ReviewCard:
 def count_by_tab(request: HttpRequest, reader: Reviewer, project: str = "") -> dict[str, int]:
     """Count the items of each tab except near-duplicates, and the memories of all tabs as ``all``."""
     clearance = request_clearance(request)
-    counts = cached_until_change(
+    by_reason = cached_until_change(
         request,
         "review-tabs",
         clearance,
-        lambda: review_items.count_by_reason(live_memories(clearance, project), reader),
+        lambda: count_by_reason(live_memories(clearance, project), reader),
         reader,
         project,
     )
@@ -151,7 +149,7 @@ def count_by_tab(request: HttpRequest, reader: Reviewer, project: str = "") -> d
         lambda: waiting_memories(clearance, project).count(),
         project,
     )
-    return {**counts, CONTRADICTIONS: count_contradictions(request, project), WAITING: waiting}
+    return {**by_reason, CONTRADICTIONS: count_contradictions(request, project), WAITING: waiting}
 
 
 def pinned_warnings(request: HttpRequest, project: str = "") -> dict[str, list[str]]:
@@ -163,11 +161,11 @@ def pinned_warnings(request: HttpRequest, project: str = "") -> dict[str, list[s
 
 
 def build_tabs(counted: dict[str, int], current: str, project: str, alike: int | None) -> list[ReviewTab]:
-    counts: dict[str, int | None] = {**counted, DUPLICATES: alike}
+    by_tab: dict[str, int | None] = {**counted, DUPLICATES: alike}
     return [
-        ReviewTab(name, title, tab_url(name, project), counts[name], name == current)
+        ReviewTab(name, title, tab_url(name, project), by_tab[name], name == current)
         for name, title in TITLES.items()
-        if name != WAITING or counts[WAITING] or current == WAITING
+        if name != WAITING or by_tab[WAITING] or current == WAITING
     ]
 
 
@@ -346,7 +344,7 @@ def review_card(request: HtmxHttpRequest, uid: str) -> HttpResponse:
 @require(may_review)
 def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     """Compare a memory with the most similar ones, in place of its card or as a page."""
-    memory = queries.get_visible_memory(request, uid)
+    memory = filters.get_visible_memory(request, uid)
     clearance = request_clearance(request)
     tab = _parse_tab(request.GET.get("tab", ""))
     cluster = None
@@ -375,7 +373,7 @@ def review_action(request: HtmxHttpRequest) -> HttpResponse:
         raise BadRequest("act must be approve, still_true, demote or trash")
     if not bulk_actions.is_allowed(request, kind):
         raise PermissionDenied
-    memory = queries.get_visible_memory(request, request.POST.get("uid", ""))
+    memory = filters.get_visible_memory(request, request.POST.get("uid", ""))
     seen = parse_aware_datetime(request.POST.get("seen", ""))
     acted = memories.apply_bulk_action(
         kind, [memory.uid], request_actor(request), seen={memory.uid: seen} if seen else {}
@@ -396,7 +394,7 @@ def review_action(request: HtmxHttpRequest) -> HttpResponse:
 def review_undo(request: HtmxHttpRequest) -> HttpResponse:
     """Undo an action on ``uid``; ``undo``: the id of the action, its first and last journal entry."""
     action_id, first, last = _parse_undo(request.POST.get("undo", ""))
-    memory = queries.get_visible_memory(request, request.POST.get("uid", ""))
+    memory = filters.get_visible_memory(request, request.POST.get("uid", ""))
     undone = bulk_actions.undo_own_action(request, action_id, first, last)
     if undone.refused:
         return _refused_response(request, memory, undone.refused[0][1])
@@ -447,14 +445,14 @@ def _waiting_context(request: HttpRequest, project: str, count: int) -> dict[str
 
 
 def _cards_context(request: HttpRequest, tab: str, project: str, count: int) -> dict[str, Any]:
-    live = queries.live_memories(request_clearance(request), project)
-    found = review_items.select_queue(live, tab, current_reviewer(request))
+    live = live_memories(request_clearance(request), project)
+    found = select_queue(live, tab, current_reviewer(request))
     places, numbers = numbered_page(request, range(count), PAGE_SIZE)
     uid = request.GET.get("at", "")
     first = _load_cards(request, found.filter(uid=uid)) if uid else []
     rest = found.exclude(pk=first[0].memory.pk) if first else found
     cards = first + _load_cards(request, rest[places.start : places.start + PAGE_SIZE - len(first)])
-    missing = queries.get_visible_memory(request, uid) if uid and not first else None
+    missing = filters.get_visible_memory(request, uid) if uid and not first else None
     return {"cards": cards, **numbers, "missing": missing}
 
 
@@ -485,7 +483,7 @@ def _contradictions_context(request: HttpRequest, project: str) -> dict[str, Any
 
 def _card_response(request: HttpRequest, uid: str, tab: str, is_whole: bool = False) -> HttpResponse:
     """Return the card of a live memory, whether it is in the queue or not; 404 if it is not visible."""
-    live = queries.live_memories(request_clearance(request))
+    live = live_memories(request_clearance(request))
     cards = _load_cards(request, live.filter(uid=uid), is_whole)
     if not cards:
         raise Http404
@@ -501,8 +499,8 @@ def _next_card(request: HttpRequest) -> ReviewCard | None:
     """Return the first card of the queue that is not on the page yet."""
     tab, project = _parse_tab(request.POST.get("tab", "")), request.POST.get("project", "")
     shown = request.POST.getlist("card")[: 4 * PAGE_SIZE]
-    live = queries.live_memories(request_clearance(request), project).exclude(uid__in=shown)
-    queue = review_items.select_queue(live, tab, current_reviewer(request))
+    live = live_memories(request_clearance(request), project).exclude(uid__in=shown)
+    queue = select_queue(live, tab, current_reviewer(request))
     return next(iter(_load_cards(request, queue[:1])), None)
 
 
@@ -513,7 +511,7 @@ def _refused_response(request: HtmxHttpRequest, memory: Memory, refusal: str) ->
         messages.error(request, text)
         return redirect(_review_url(request))
     tab = _parse_tab(request.POST.get("tab", ""))
-    live = queries.live_memories(request_clearance(request)).filter(pk=memory.pk)
+    live = live_memories(request_clearance(request)).filter(pk=memory.pk)
     card = next(iter(build_cards(live)), None)
     return _render_card(request, tab, 422, card=card, memory=memory, refusal=text)
 
@@ -526,7 +524,7 @@ def _valid_filter(request: HttpRequest) -> ReviewFilter:
 
 
 def _parse_tab(name: str) -> str:
-    return name if name in review_items.REASONS else NEW
+    return name if name in REASONS else NEW
 
 
 def _parse_undo(text: str) -> tuple[str, int, int]:

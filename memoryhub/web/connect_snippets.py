@@ -1,8 +1,9 @@
 """Snippets that connect an agent to the hub: configuration of MCP clients, and example programs.
 
-``snippets.toml`` contains their texts. The connect page and docs/connect.md show the same snippets, and tests
-run each of them. Without a token, a snippet reads it from the environment where the client can, because such
-files are shared and committed. With a new token, it contains the token, so that one text connects the agent.
+``connect_snippets.toml`` contains their texts. The connect page and docs/connect.md show the same ones, and
+tests run each of them. Without a token, a snippet reads it from the environment where the client can, because
+such files are shared and committed. With a new token, it contains the token, so that one text connects the
+agent.
 """
 
 from __future__ import annotations
@@ -181,4 +182,4 @@ def _filled(entry: dict[str, Any], hub: HubConnection, values: Mapping[str, str]
 
 @cache
 def _entries() -> dict[str, list[dict[str, Any]]]:
-    return tomllib.loads(Path(__file__).with_name("snippets.toml").read_text("utf-8"))
+    return tomllib.loads(Path(__file__).with_name("connect_snippets.toml").read_text("utf-8"))

@@ -1,4 +1,7 @@
-"""Outgoing HTTP: one JSON POST with a total deadline, retries with backoff, and a circuit breaker."""
+"""The network: the addresses of hosts and clients, and outgoing HTTP. No Django.
+
+A request is one JSON POST with a total deadline, retries with backoff, and a circuit breaker.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cache
+from functools import cache, lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -21,8 +24,6 @@ from urllib.parse import urlsplit, urlunsplit
 if TYPE_CHECKING:
     import httpx2
     import tenacity
-
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 class EndpointProblem(NamedTuple):
@@ -54,13 +55,9 @@ def find_endpoint_problems(name: str, url: str, model: str, key: str) -> Iterato
         )
     if not (key.isascii() and key.isprintable()):
         yield EndpointProblem(
-            f"{_key_variable(name)} contains characters that are not allowed in an HTTP header",
+            f"MEMORYHUB_{name.upper()}_KEY contains characters that are not allowed in an HTTP header",
             "Copy the key again, on one line.",
         )
-
-
-def _key_variable(name: str) -> str:
-    return f"MEMORYHUB_{name.upper()}_KEY"
 
 
 def is_valid_url(url: str) -> bool:
@@ -74,7 +71,7 @@ def is_valid_url(url: str) -> bool:
 def is_unencrypted(url: str) -> bool:
     """Whether requests cross a network unencrypted."""
     parts = urlsplit(url)
-    return parts.scheme == "http" and parts.hostname not in _LOOPBACK
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
 
 def with_path(url: str, tail: str) -> str:
@@ -339,7 +336,7 @@ def to_request_failed(answer: HttpAnswer, server: str, name: str) -> RequestFail
     if 300 <= status < 400:
         fix = f"redirects are not followed; set {name}_url to the address that it leads to"
     elif status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        fix = f"check {_key_variable(name)}"
+        fix = f"check MEMORYHUB_{name.upper()}_KEY"
     return RequestFailed(f"{why}: {fix}")
 
 
@@ -387,3 +384,32 @@ class CircuitBreaker:
         """End the pause after a success."""
         with self._lock:
             self._until = None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the host: ``localhost`` or a loopback address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@lru_cache(maxsize=1024)
+def client_network(address: str) -> str | None:
+    """Return the key for rate limits: an IPv4 address, or the /64 network of an IPv6 address.
+
+    None for a loopback address or no address. A text that is not an address is returned as it is.
+    """
+    if not address:
+        return None
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address):
+        found = found.ipv4_mapped or found
+    if found.is_loopback:
+        return None
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((int(found), 64), strict=False))
+    return str(found)
