@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from django.apps import apps
-
 MEMORY_TABLE = "memoryhub_memory"
 AS_TEXT = "as_text"  # the only name in a document that contains another one as a text
 JOURNAL_TABLE = "memoryhub_journalentry"
@@ -33,5 +31,7 @@ class Trigger(NamedTuple):
 
 def managed_tables() -> list[str]:
     """Return the tables that the migrations create."""
+    from django.apps import apps  # late: the queries of the package run without Django
+
     models = apps.get_app_config("memoryhub").get_models(include_auto_created=True)
     return [model._meta.db_table for model in models if model._meta.managed]
