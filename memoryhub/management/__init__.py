@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import sys
 from importlib import import_module
+from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -23,6 +24,15 @@ class StoreCommand(BaseCommand):
     """A command that uses the store. It runs the checks of the installation first."""
 
     requires_system_checks = [INSTALLATION]
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Refuse values with bytes that are not UTF-8, which the store and its files cannot contain."""
+        for name, value in options.items():
+            try:
+                "".join(map(str, value if isinstance(value, list) else [value])).encode()
+            except UnicodeEncodeError:
+                raise CommandError(f"{name}: is not valid UTF-8; use another name") from None
+        return super().execute(*args, **options)
 
 
 def operator(clearance: Clearance = EVERYTHING, name: str | None = None) -> Actor:

@@ -203,6 +203,13 @@ def test_a_failed_export_leaves_the_file_of_before(run, remember, tmp_path, monk
     assert [p for p in tmp_path.iterdir() if p.is_file()] == [path]
 
 
+@pytest.mark.parametrize("name", ["", "/", "."])
+def test_file_without_a_name_is_refused(run, name):
+    ran = run("export_memories", name)
+    assert ran.code == 1
+    assert "is not the name of a file; add one" in ran.err
+
+
 def test_a_missing_folder_is_reported(run, tmp_path):
     ran = run("export_memories", tmp_path / "gone" / "out.jsonl")
     assert ran.code == 1

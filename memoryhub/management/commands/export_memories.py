@@ -71,6 +71,8 @@ class Command(StoreCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if not Path(options["file"]).name:
+            raise CommandError(f"{options['file'] or 'FILE'}: is not the name of a file; add one")
         owner = short_name(options["owner"], "--owner")
         clearance = Clearance(frozenset(LEVELS), owner, every_owner=options["every_owner"])
         included = clearance.limited_to(private=options["include_private"], secret=options["include_secret"])
