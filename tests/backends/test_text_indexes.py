@@ -51,12 +51,6 @@ def test_part_of_a_word_is_found_at_the_beginning_of_a_long_text(remember: Any, 
     assert Memory.objects.containing(["yloph"]).count() == found
 
 
-@each("word", ["٤٢", "۱۲", "２０"])
-def test_digits_of_other_scripts_are_a_word(remember: Any, word: str) -> None:
-    memory = remember(f"room {word} is large")
-    assert Memory.objects.search(word).get() == memory
-
-
 def test_change_behind_the_limit_leaves_the_indexes_sound(remember: Any, actor: Any) -> None:
     memory = remember(text_with("xylophone", 50_000))
     memories.update_memory(memory.uid, MemoryPatch(content=text_with("trombone", 50_000)), actor)

@@ -10,7 +10,6 @@ import hashlib
 import logging
 from functools import partial
 from typing import NamedTuple
-from unicodedata import ucd_3_2_0
 
 from django.db import DatabaseError, connection, transaction
 from django.db.backends.utils import CursorWrapper
@@ -145,9 +144,6 @@ _MAX_LIST_KB = {TEXT_TABLE: 64, TRIGRAM_TABLE: 256}
 _STEMMER = "memoryhub_porter"  # a dictionary of stems
 # Kinds of words that the parser finds in texts of letters, digits and spaces.
 _TOKENS = "asciiword, word, numword, int, uint, float, sfloat"
-# Digits of other scripts, such as ٢: part of a word on SQLite, but not in "[:alnum:]" of pg_c_utf8.
-# Unicode 3.2, because nodes with different versions of Python must create the same functions.
-_DIGITS = "".join(one for one in map(chr, range(128, 1 << 16)) if ucd_3_2_0.category(one) == "Nd")
 # A collation with the letters of all scripts, in the order of preference.
 _COLLATIONS = ("pg_c_utf8", "und-x-icu", "C.utf8", "default")
 _APPEND_ONLY = refuse("the journal is append-only")
@@ -173,8 +169,7 @@ def function_objects(collation: str) -> dict[str, SchemaObject]:
     )
     words = (
         f"SELECT regexp_replace((CASE WHEN octet_length(t) = length(t) THEN lower(t)"
-        f" ELSE translate({folded}, 'ςµſ', 'σμs') END) COLLATE \"{collation}\","
-        f" '[^[:alnum:]{_DIGITS}]+', ' ', 'g')"
+        f" ELSE translate({folded}, 'ςµſ', 'σμs') END) COLLATE \"{collation}\", '[^[:alnum:]]+', ' ', 'g')"
     )
     # Before a stemmer that lacks SQLite's rules for -bly and -logy: see ``core.text.stem``.
     begin, end = "([aeiouy][^aeiou[:space:][:punct:]][[:alnum:]]*)", "(y|ys|ies|ied|ying|i)\\M"
