@@ -146,7 +146,7 @@ def test_mirror_of_another_store_of_equal_length_is_set_aside(write, journal_mir
     "garbage", [b"hello\n", b"{}\n", b"[1]\n", b'{"seq": "x", "hash": 1}\n', b"\xff\xfe\n" * 9]
 )
 def test_unrelated_file_is_set_aside(write, journal_mirror, garbage):
-    journal_mirror.parent.mkdir()
+    journal_mirror.parent.mkdir(parents=True)
     journal_mirror.write_bytes(garbage)
     write(2)
     assert numbers(journal_mirror) == [1, 2]

@@ -183,7 +183,7 @@ import django
 django.setup()
 from django.core.management import call_command
 from django.db import connection
-from memoryhub.audit import verification; from memoryhub import memories as store
+from memoryhub.audit import journal; from memoryhub import memories as store
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.backends import schema
 from memoryhub.access.policy import Actor; from memoryhub.access.policy import Clearance
@@ -201,7 +201,7 @@ report["again"] = schema.find_problems(deep=True)
 store.create_memory(MemoryDraft(content="trombone"), Actor("x", Clearance.up_to("public")))
 from memoryhub.models import Memory
 report["found"] = [Memory.objects.search(word).count() for word in ("xylophone", "trombone")]
-report["journal"] = verification.verify().rows
+report["journal"] = journal.verify().rows
 print(json.dumps(report))
 """
 

@@ -36,11 +36,11 @@ replay.play_session()
 """
 _READ = """
 import json
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.models import JournalEntry, Memory
 live = Memory.objects.live().filter(expires_at=None).values_list("uid", "content", "title", "importance")
 rows = JournalEntry.objects.values_list("seq", "hash")
-print(json.dumps({"intact": verification.verify_chain().ok, "rows": sorted(map(repr, [*live, *rows]))}))
+print(json.dumps({"intact": journal.verify_chain().ok, "rows": sorted(map(repr, [*live, *rows]))}))
 """
 
 

@@ -193,7 +193,7 @@ def find_faults_of_runs(stored: dict[str, Any]) -> list[str]:
 _READ = """
 import json, sys
 from collections import Counter
-from memoryhub.audit import verification
+from memoryhub.audit import journal
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
 rows = Counter(JournalEntry.objects.filter(object_type="memory").values_list("operation", "object_id"))
 changes = Counter()
@@ -204,7 +204,7 @@ print(json.dumps({
     "journal": [[*key, count] for key, count in rows.items()],
     "runs": list(map(list, MaintenanceRun.objects.values_list("operation", "status", "cause", "done"))),
     "consolidated": [list(pair) for pair in changes.items()],
-    "intact": verification.verify_chain().ok,
+    "intact": journal.verify_chain().ok,
     "rows": JournalEntry.objects.count(),
 }, default=str))
 """
