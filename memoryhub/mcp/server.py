@@ -268,8 +268,12 @@ def _success_result(outcome: ToolOutcome) -> dict[str, Any]:
 
 def _error_result(problem: Problem, reference: str) -> dict[str, Any]:
     """Return the problem of the JSON API, as text and as data."""
-    errors = [error for error in problem.errors if error["message"] not in problem.detail]
-    lines = [problem.detail, *(f"{error['field']}: {error['message']}" for error in errors)]
+    lines = [problem.detail]
+    for error in problem.errors:
+        if error["message"] not in problem.detail:
+            lines.append(f"{error['field']}: {error['message']}")
+        elif error["field"] not in problem.detail:  # many clients show a model only the text
+            lines.append(f"field: {error['field']}")
     return {
         "content": [_text_content("\n".join(lines))],
         "structuredContent": problem.as_dict(reference),

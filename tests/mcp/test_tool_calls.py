@@ -111,6 +111,11 @@ class TestRefusals:
         [text] = bot.call("store_memory", content=SECRET)["content"]
         assert text["text"].count("line 1 of content") == 1
 
+    def test_refusal_names_the_field_that_its_sentence_does_not(self, bot: McpAgent) -> None:
+        [text] = bot.call("store_memory", content="x", superseded_by="nothing")["content"]
+        assert text["text"].startswith("there is no memory with this id")
+        assert text["text"].endswith("\nfield: superseded_by")
+
     @pytest.mark.parametrize("arguments", [{"content": SECRET}, {"content": "x", "tags": [SECRET]}])
     def test_refusal_reveals_no_secret(
         self, bot: McpAgent, caplog: pytest.LogCaptureFixture, arguments: dict[str, Any]
