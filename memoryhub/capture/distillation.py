@@ -228,12 +228,16 @@ def _split_by_commit(modified: list[str], named: tuple[str, ...]) -> tuple[list[
     """Return the files that a commit includes (all if it names none) and those that stay open."""
     if not named:
         return modified, []
-    included = [path for path in modified if _is_below(path, named)]
+    included = [path for path in modified if _is_named(path, named)]
     return included, [path for path in modified if path not in included]
 
 
 def _is_below(path: str, folders: tuple[str, ...]) -> bool:
-    """Whether a path is one of these or inside one. An absolute one is compared from its end."""
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def _is_named(path: str, folders: tuple[str, ...]) -> bool:
+    """Whether a commit names a path or its folder. An absolute name is compared from its end."""
     parts = [path, *map(str, PurePosixPath(path).parents)][:-1]
     return any(
         folder == part or (folder[:1] == "/" and folder.endswith(f"/{part}"))

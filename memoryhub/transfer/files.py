@@ -199,14 +199,14 @@ class LineReader:
     """Read the lines of a stream one at a time.
 
     ``number``, ``offset`` and ``digest`` describe the position *before* the current line: everything before
-    it need not be read again. ``header`` is the number of the line that announced a last line (0: none); the
-    format sets it.
+    it need not be read again. So does ``header``, the number of the line that announced a last line, or 0.
+    The format sets ``next_header``, which applies after the current line.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._hash = self._ahead = hashlib.sha256()
-        self.number = self.offset = self._length = self.header = 0
+        self.number = self.offset = self._length = self.header = self.next_header = 0
 
     @property
     def digest(self) -> str:
@@ -232,15 +232,17 @@ class LineReader:
         """Move the position after the current line."""
         if self._length:
             self._hash, self.offset, self.number = self._ahead, self.offset + self._length, self.number + 1
+            self.header = self.next_header
             self._length = 0
 
-    def skip(self, number: int, offset: int, digest: str) -> bool:
+    def skip(self, number: int, offset: int, digest: str, header: int = 0) -> bool:
         """Move to an earlier position; return False if the content before it has changed."""
         left = offset
         while left and (chunk := self._stream.read(min(left, _CHUNK_BYTES))):
             self._hash.update(chunk)
             left -= len(chunk)
         self.number, self.offset = number, offset
+        self.header = self.next_header = header
         return not left and self.digest == digest
 
 

@@ -183,8 +183,8 @@ class HubReader:
 
     def resume(self, mark: ImportMark) -> bool:
         """Skip the items before a mark; return False if the file has changed."""
-        self._lines.header = int(mark.get("header", 0))  # older releases do not write it
-        return self._lines.skip(int(mark["number"]), int(mark["offset"]), str(mark["digest"]))
+        header = int(mark.get("header", 0))  # older releases do not write it
+        return self._lines.skip(int(mark["number"]), int(mark["offset"]), str(mark["digest"]), header)
 
 
 class ItemReader:

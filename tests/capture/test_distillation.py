@@ -292,6 +292,13 @@ def test_removed_file_is_not_listed_as_modified():
     assert run("git commit -am 'fix: two'", "", work).files_modified == ("a.py",)
 
 
+def test_file_that_is_removed_elsewhere_stays_modified():
+    work = OpenWork()
+    edit("x = 2", path="src/a.py", work=work)
+    run("rm -rf /tmp/src", "", work)
+    assert run("git commit -am 'fix: two'", "", work).files_modified == ("src/a.py",)
+
+
 def test_files_from_git_status_count_as_modified():
     work = OpenWork()
     run(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Memory
@@ -109,3 +111,15 @@ def test_import_that_is_resumed_knows_that_an_end_must_follow(lines: list[bytes]
 def test_export_of_nothing_is_complete(bring_in: Any, db: None) -> None:
     assert [line["kind"] for line in out(whole=True)] == ["memoryhub", "memoryhub"]
     assert bring_in(b"".join(exported())).errors == []
+
+
+def test_strict_import_that_is_resumed_reports_the_missing_lines_again(
+    lines: list[bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / "cut.jsonl"
+    path.write_bytes(b"".join(lines[:2] + lines[3:]))
+    for options in ([], ["--resume"]):
+        said = StringIO()
+        with pytest.raises(CommandError, match="1 line could not be imported"):
+            call_command("import_memories", str(path), "--strict", *options, stderr=said)
+        assert "the file is incomplete" in said.getvalue()

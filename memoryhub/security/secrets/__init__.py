@@ -40,7 +40,7 @@ from memoryhub.security.secrets.secret_rules import (
 # The units of a step are proportional to its time. Prose of 2,000 characters uses at most 0.5 units for each,
 # a list of tokens or settings up to 1.2. Short texts need more: a few rules for one secret.
 UNITS_PER_CHARACTER = 1.7
-UNITS_PER_SHORT_TEXT = 290  # and half a unit per character
+UNITS_PER_SHORT_TEXT = 300  # and half a unit per character
 UNITS_PER_TEXT = 40  # to choose the rules; and 0.08 per character, and 1 for each of their words in the text
 UNITS_PER_RULE, CHARACTERS_PER_UNIT = 6, 16  # to search the whole text with a regex
 UNITS_PER_NAME = 7  # to find that a name is harmless or a value is a placeholder; and 0.05 per character

@@ -113,12 +113,12 @@ def _check_completeness(header: Header, number: int, lines: LineReader) -> Inval
     begin, problem = lines.header, None
     if header.lines is None:
         problem = _incomplete("its end is missing") if begin else None
-        lines.header = number if header.has_end else 0
+        lines.next_header = number if header.has_end else 0
     else:
         found = number - begin - 1
         if begin and found < header.lines:
             problem = _incomplete(f"{found:,} of {header.lines:,} lines before this one are there")
-        lines.header = 0
+        lines.next_header = 0
     return InvalidItem(f"line {number}", [problem]) if problem else None
 
 
