@@ -1,4 +1,4 @@
-"""Tokens of agents: the only module that writes them, and names of agents for people.
+"""Tokens of agents: create, find and revoke them, and show their names. The only module that writes them.
 
 All changes are journaled, use is not. A token is 256 random bits behind a prefix that secret scanners
 recognise. The store has only its SHA-256: a random secret needs no slower hash, and every request looks one

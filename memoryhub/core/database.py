@@ -1,4 +1,4 @@
-"""Write transactions, one at a time in the store; query timeouts; damage of the file; chunks of parameters.
+"""The database: write transactions, one at a time in the store; query timeouts; damaged files; batches.
 
 SQLite has one lock for writers. On PostgreSQL an advisory lock does the same for all processes and nodes: the
 journal's chain, the change log and the caps depend on the order of the writes.

@@ -1,4 +1,4 @@
-"""The management commands. Shared by them: their checks, their actor, and texts for the terminal."""
+"""The management commands, and what they share: checks of the store, the actor, texts for the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a memory proves itself: the sessions that stored it, its confidence, its ratings and its accesses.
+"""What speaks for a memory: the sessions that stored it, its confidence, its ratings and its accesses.
 
 Frequent accesses promote a memory to a higher temporal scale, that is, an age class.
 """

@@ -1,4 +1,4 @@
-"""Summarize old: replace old memories of one category with one summary, and what compress shares with that.
+"""Summarize old: replace old memories of one category with one summary. Compress shares parts of it.
 
 The memories of a group share project, scope, owner and category. Summaries are never summarised again, and
 memories with a key stay, because agents read them by their key.

@@ -363,16 +363,20 @@ def find_near_service_names(scan: Scan, found: Mapping[int, int]) -> Iterator[_S
         if not may_be_token(value):
             continue
         scan.spend(UNITS_PER_TOKEN)
-        service = ""
-        if mentions.has_one_before(start):
-            before = scan.text[max(0, start - _MAX_CHARACTERS_BEFORE) : start]
-            words = split_last_paragraph(before)
-            scan.spend(UNITS_PER_ISSUER + 0.6 * len(words))
-            service = load_service_names().find_issuer(before, words, value)
-        if service:
+        if service := _find_service(scan, mentions, start, value):
             yield _Span(start, start + len(value), f"{service} key")
         elif has_token_form(value):
             yield _Span(start, start + len(value), "token")
+
+
+def _find_service(scan: Scan, mentions: _Mentions, start: int, value: str) -> str:
+    """Return the service that the text before a value names as its issuer, or ""."""
+    if not mentions.has_one_before(start):
+        return ""
+    before = scan.text[max(0, start - _MAX_CHARACTERS_BEFORE) : start]
+    words = split_last_paragraph(before)
+    scan.spend(UNITS_PER_ISSUER + 0.6 * len(words))
+    return load_service_names().find_issuer(before, words, value)
 
 
 class _Mentions:
