@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -279,7 +280,7 @@ def as_numbers(value: Any) -> Any:
         return {name: as_numbers(one) for name, one in value.items()}
     if isinstance(value, list):
         return [as_numbers(one) for one in value]
-    return float(value) if isinstance(value, int) and 2**53 < abs(value) < 2**1000 else value
+    return float(value) if isinstance(value, int) and 2**53 < abs(value) <= sys.float_info.max else value
 
 
 @given(DETAILS, NAMES, NAMES, NAMES)
