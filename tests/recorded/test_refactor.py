@@ -58,7 +58,7 @@ EXPECTED = (
             f"{_ADR}0002-formats-in-a-table.md",
             "jimaku/__main__.py",
             "jimaku/cli.py",
-            "jimaku/formats/mcp.py",
+            "jimaku/formats/__init__.py",
             "jimaku/formats/blocks.py",
             "jimaku/formats/plain.py",
             "jimaku/formats/srt.py",
