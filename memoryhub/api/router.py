@@ -20,6 +20,7 @@ from ninja.operation import Operation
 import memoryhub
 from memoryhub.api import (
     events,
+    extraction,
     health,
     injection,
     maintenance,
@@ -79,7 +80,7 @@ for router in (
     memories.router,
     memories.related_router,
     search.router,
-    events.extraction_router,
+    extraction.router,
     records.router,
     events.router,
     injection.checks_router,
